@@ -1,0 +1,1 @@
+"""Client and server SDK for the Model Context Protocol, native to Trio."""

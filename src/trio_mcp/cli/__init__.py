@@ -1,0 +1,1 @@
+"""The `trio-mcp` command."""

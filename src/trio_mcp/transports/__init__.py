@@ -1,0 +1,1 @@
+"""BINDINGS: how exchanges travel. One file per binding and side."""

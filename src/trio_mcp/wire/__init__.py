@@ -1,0 +1,1 @@
+"""GRAMMAR: what may follow what. Sans-IO JSON-RPC, framing, handshake and envelope; no Trio."""
