@@ -1,0 +1,141 @@
+"""Have datamodel-code-generator write the classes, and check that it wrote the ones that were asked for."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+from datamodel_code_generator import DataModelType, Formatter, InputFileType, LiteralType, PythonVersion, generate
+
+from codegen.docs import Docs
+from codegen.merge import Merged
+from codegen.shapes import Definitions, RefusedError, is_class, references, wire_to_attribute
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_MODEL = "trio_mcp.types._model"
+_JSON_OBJECT = "JSONObject"
+
+
+def generate_classes(merged: Merged, docs: Docs) -> str:
+    """Return the source of the module of classes, without its head line and unformatted.
+
+    Raises:
+        RefusedError: the classes would not be the ones the schema describes.
+    """
+    document = {"$defs": {**_described(merged, docs), _JSON_OBJECT: {"additionalProperties": {}, "type": "object"}}}
+    aliases = {
+        member: wire_to_attribute(member)
+        for schema in merged.definitions.values()
+        for member in schema.get("properties", {})
+    }
+    with warnings.catch_warnings():
+        # A mere warning here stands before unusable output.
+        warnings.simplefilter("error")
+        source = generate(
+            document,
+            input_file_type=InputFileType.JsonSchema,
+            output_model_type=DataModelType.DataclassesDataclass,
+            target_python_version=PythonVersion.PY_311,
+            custom_template_dir=_TEMPLATES,
+            base_class=f"{_MODEL}.Model",
+            additional_imports=["attrs.frozen", "collections.abc.Mapping", f"{_MODEL}.UNSET", f"{_MODEL}.NO_EXTRA"],
+            aliases=aliases,
+            enum_field_as_literal=LiteralType.All,
+            use_one_literal_as_default=True,
+            keyword_only=True,
+            use_generic_container_types=True,
+            use_standard_collections=True,
+            use_type_alias=True,
+            skip_root_model=True,
+            strict_refs=True,
+            use_schema_description=True,
+            use_field_description=True,
+            use_double_quotes=True,
+            use_union_operator=True,
+            type_overrides={_JSON_OBJECT: f"{_MODEL}.{_JSON_OBJECT}"},
+            disable_timestamp=True,
+            formatters=[Formatter.BUILTIN],
+        )
+    if not isinstance(source, str):
+        raise RefusedError("the class generator returned several modules where one was asked for")
+    source = _reordered(source)
+    _check(source, merged.definitions)
+    return source
+
+
+def _described(merged: Merged, docs: Docs) -> dict[str, Any]:
+    described: dict[str, Any] = {}
+    for name, schema in merged.definitions.items():
+        described[name] = schema
+        if is_class(schema):
+            members = {
+                member: {**inner, "description": text} if (text := docs.of_member(name, member)) else inner
+                for member, inner in schema["properties"].items()
+            }
+            described[name] = {**schema, "properties": members, "description": docs.of_class(name)}
+    return described
+
+
+def _reordered(source: str) -> str:
+    """Sort the classes, and put the aliases below them, each below those it names and without quotes.
+
+    Annotations are evaluated late and aliases at once: this order needs no forward reference that cattrs cannot follow.
+    """
+    tree = ast.parse(source)
+    lines = source.splitlines()
+    imports = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    classes = {
+        node.name: "\n".join(lines[node.decorator_list[0].lineno - 1 : node.end_lineno])
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+    aliases = {
+        node.target.id: ast.unparse(_Unquoted().visit(node))
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+    ordered: list[str] = []
+
+    def place(name: str) -> None:
+        for other in sorted(set(re.findall(r"\w+", aliases[name])) & aliases.keys() - {name, *ordered}):
+            place(other)
+        if name not in ordered:
+            ordered.append(name)
+
+    for name in sorted(aliases):
+        place(name)
+    parts = ["\n".join(imports), *(classes[name] for name in sorted(classes)), *(aliases[name] for name in ordered)]
+    return "\n\n\n".join(parts) + "\n"
+
+
+class _Unquoted(ast.NodeTransformer):
+    """Turns the forward references of a type alias into plain names, and leaves its literals alone."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:  # noqa: N802 - the name is ast's
+        return node if isinstance(node.value, ast.Name) and node.value.id == "Literal" else self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:  # noqa: N802 - the name is ast's
+        return ast.Name(node.value, ast.Load()) if isinstance(node.value, str) else node
+
+
+def _check(source: str, definitions: Definitions) -> None:
+    """Compare the classes and their attributes with the definitions they were made from."""
+    tree = ast.parse(source)
+    written = {
+        node.name: {each.target.id for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)}
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+    for name, schema in definitions.items():
+        if is_class(schema):
+            wanted = {wire_to_attribute(member) for member in schema["properties"]} | {"extra"}
+            if written.pop(name, None) != wanted:
+                raise RefusedError(f"{name}: the class generator did not write the members of the schema")
+    if written:
+        raise RefusedError(f"the class generator invented {', '.join(sorted(written))}")
+    unresolved = {name for schema in definitions.values() for name in references(schema)} - definitions.keys() - {_JSON_OBJECT}
+    if unresolved:
+        raise RefusedError(f"{min(unresolved)} is referred to and has no type")

@@ -1,0 +1,270 @@
+"""Join the revisions into one set of types, each as wide as its widest revision, and say how each revision differs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from codegen.align import Revision
+from codegen.choices import LENIENT_ROOTS, NO_CLASS
+from codegen.shapes import (
+    BOUND_KEYS,
+    Definitions,
+    RefusedError,
+    Schema,
+    is_class,
+    rebuild,
+    references,
+    target,
+    wire_to_attribute,
+)
+
+
+@frozen(kw_only=True)
+class Differences:
+    """What one revision (or, in the superset, all of them) asks of the merged types."""
+
+    required: dict[str, list[str]]
+    unknown: dict[str, list[str]]
+    bounds: dict[str, dict[str, dict[str, float]]]
+    metas: dict[str, str]
+
+
+@frozen(kw_only=True)
+class Merged:
+    """The types of all revisions together."""
+
+    definitions: Definitions
+    hoisted_from: dict[str, str]
+    """For a class that was inline upstream, the definition that held it."""
+    revisions_of: dict[str, list[str]]
+    profiles: dict[str, Differences]
+    superset: Differences
+    lenient: list[str]
+
+
+def merge(revisions: list[Revision], embedded: set[str]) -> Merged:
+    """Join the aligned revisions.
+
+    Args:
+        revisions: oldest first.
+        embedded: request definitions that travel inside a result, and so need a class.
+
+    Raises:
+        RefusedError: two revisions describe something in ways that no one type covers.
+    """
+    kept = {revision.name: _kept(revision, embedded) for revision in revisions}
+    newest_first = [revision.name for revision in reversed(revisions)]
+    names = sorted({name for definitions in kept.values() for name in definitions})
+    merged: Definitions = {}
+    for name in names:
+        versions = [(revision, kept[revision][name]) for revision in newest_first if name in kept[revision]]
+        merged[name] = _join_definition(name, versions, kept)
+    profiles = {revision.name: _differences(revision, kept[revision.name], merged) for revision in revisions}
+    return Merged(
+        definitions={name: _without_bounds(schema) for name, schema in merged.items()},
+        hoisted_from={name: place.owner for revision in revisions for name, place in revision.hoisted.items()},
+        revisions_of={name: [each.name for each in revisions if name in kept[each.name]] for name in names},
+        profiles=profiles,
+        superset=_superset(profiles, kept),
+        lenient=_lenient(merged, {name for revision in revisions for name in revision.hoisted}),
+    )
+
+
+def _kept(revision: Revision, embedded: set[str]) -> Definitions:
+    """Return the definitions that become types: no envelopes, no bases, nothing that only those used."""
+    chosen: Definitions = {}
+    for name, schema in revision.definitions.items():
+        members = schema.get("properties", {})
+        is_method = "const" in members.get("method", {})
+        if name in NO_CLASS or (is_method and name not in embedded) or "const" in members.get("code", {}):
+            continue
+        if not is_method and "jsonrpc" in members:
+            continue
+        chosen[name] = _without_envelope(schema) if is_method else schema
+    data = {
+        reference
+        for schema in revision.definitions.values()
+        if "const" in schema.get("properties", {}).get("code", {})
+        for reference in references(schema["properties"].get("data", {}))
+    }
+    metas = set(revision.metas.values())
+    while True:
+        used = {reference for schema in chosen.values() for reference in references(schema)} | data | metas
+        orphans = [
+            name for name in chosen if name in revision.hoisted and name not in used and not _is_params(name, revision)
+        ]
+        if not orphans:
+            return chosen
+        for name in orphans:
+            del chosen[name]
+
+
+def _is_params(name: str, revision: Revision) -> bool:
+    place = revision.hoisted[name]
+    owner = revision.definitions.get(place.owner, {})
+    return place.member == "params" and "const" in owner.get("properties", {}).get("method", {})
+
+
+def _without_envelope(schema: Schema) -> Schema:
+    envelope = {"id", "jsonrpc"}
+    return {
+        **schema,
+        "properties": {name: inner for name, inner in schema["properties"].items() if name not in envelope},
+        "required": [name for name in schema["required"] if name not in envelope],
+    }
+
+
+def _join_definition(name: str, versions: list[tuple[str, Schema]], kept: dict[str, Definitions]) -> Schema:
+    if len({is_class(schema) for _, schema in versions}) > 1:
+        raise RefusedError(
+            f"{name} is a class in one revision and none in another ({', '.join(revision for revision, _ in versions)}): "
+            f"declare a rename in codegen/choices.py"
+        )
+    if not is_class(versions[0][1]):
+        (_, joined), *older = versions
+        for revision, schema in older:
+            joined = _join(joined, schema, f"{name} (revision {revision})", kept)
+        return joined
+    members: dict[str, Schema] = {}
+    for revision, schema in versions:
+        for member, inner in schema["properties"].items():
+            place = f"{name}.{member} (revision {revision})"
+            members[member] = _join(members[member], inner, place, kept) if member in members else inner
+    _check_attributes(name, members)
+    required = set.intersection(*(set(schema.get("required", ())) for _, schema in versions))
+    return {"properties": {each: members[each] for each in sorted(members)}, "required": sorted(required), "type": "object"}
+
+
+def _check_attributes(name: str, members: dict[str, Schema]) -> None:
+    seen: dict[str, str] = {"extra": "which is what unknown members are kept in"}
+    for member in members:
+        attribute = wire_to_attribute(member)
+        if not attribute.isidentifier():
+            raise RefusedError(f"{name}: the member {member!r} has no Python name")
+        if attribute in seen:
+            raise RefusedError(f"{name}: the member {member!r} would be the attribute {attribute}, {seen[attribute]}")
+        seen[attribute] = f"like {member!r}"
+
+
+def _join(wide: Schema, other: Schema, place: str, kept: dict[str, Definitions]) -> Schema:
+    """Return a schema that admits what either admits."""
+    if wide == other:
+        return wide
+    if not wide or not other:
+        return {}
+    arms, others = _arms(wide, kept), _arms(other, kept)
+    if all(arm in arms for arm in others):
+        return wide
+    if all(arm in others for arm in arms):
+        return other
+    joined = _join_same_kind(wide, other, place, kept)
+    if joined is not None:
+        return joined
+    if "anyOf" in wide or "anyOf" in other:
+        return {"anyOf": [*arms, *(arm for arm in others if arm not in arms)]}
+    raise RefusedError(f"{place}: other revisions describe it in a way that no one type covers")
+
+
+def _join_same_kind(wide: Schema, other: Schema, place: str, kept: dict[str, Definitions]) -> Schema | None:
+    if "enum" in wide and "enum" in other:
+        return {**wide, "enum": sorted({*wide["enum"], *other["enum"]})}
+    for key in ("items", "additionalProperties"):
+        if key in wide and key in other:
+            return {**wide, key: _join(wide[key], other[key], place, kept)}
+    references_both = {target(wide), target(other)}
+    if "JSONObject" in references_both and any("additionalProperties" in each for each in (wide, other)):
+        return {"$ref": "#/$defs/JSONObject"}
+    if _is_scalar(wide) and _is_scalar(other):
+        types = {*_types(wide), *_types(other)}
+        if "number" in types:
+            types.discard("integer")
+        return {"type": types.pop() if len(types) == 1 else sorted(types)}
+    return None
+
+
+def _arms(schema: Schema, kept: dict[str, Definitions]) -> list[Schema]:
+    """Return the alternatives that a schema amounts to, following names of unions."""
+    name = target(schema)
+    if name is not None:
+        unions = [each[name] for each in kept.values() if "anyOf" in each.get(name, {})]
+        arms = [arm for union in unions for inner in union["anyOf"] for arm in _arms(inner, kept)]
+        return arms or [schema]
+    if "anyOf" in schema:
+        return [arm for inner in schema["anyOf"] for arm in _arms(inner, kept)]
+    if _is_scalar(schema) and not BOUND_KEYS & schema.keys():
+        return [{"type": each} for each in _types(schema)]
+    return [schema]
+
+
+def _is_scalar(schema: Schema) -> bool:
+    return "type" in schema and not schema.keys() - {"type", "format"} - BOUND_KEYS and "array" not in _types(schema)
+
+
+def _types(schema: Schema) -> list[str]:
+    given = schema["type"]
+    return [given] if isinstance(given, str) else given
+
+
+def _without_bounds(schema: Schema) -> Schema:
+    """Drop what Python types do not say; the converter enforces the bounds from the profiles."""
+    inner = rebuild(schema, _without_bounds)
+    return {key: value for key, value in inner.items() if key not in BOUND_KEYS and key != "format"}
+
+
+def _differences(revision: Revision, own: Definitions, merged: Definitions) -> Differences:
+    required: dict[str, list[str]] = {}
+    unknown: dict[str, list[str]] = {}
+    bounds: dict[str, dict[str, dict[str, float]]] = {}
+    for name in sorted(own):
+        if not is_class(own[name]):
+            _refuse_bounds(own[name], f"revision {revision.name}: {name}")
+            continue
+        required[name] = sorted(set(own[name].get("required", ())) - set(merged[name]["required"]))
+        unknown[name] = sorted(merged[name]["properties"].keys() - own[name]["properties"].keys())
+        bounds[name] = {}
+        for member, inner in own[name]["properties"].items():
+            limits = {key: inner[key] for key in sorted(BOUND_KEYS & inner.keys())}
+            if limits:
+                bounds[name][member] = limits
+            for deeper in (inner.get("items", {}), inner.get("additionalProperties", {}), *inner.get("anyOf", ())):
+                _refuse_bounds(deeper, f"revision {revision.name}: {name}.{member}")
+    return Differences(
+        required={name: rows for name, rows in required.items() if rows},
+        unknown={name: rows for name, rows in unknown.items() if rows},
+        bounds={name: rows for name, rows in bounds.items() if rows},
+        metas={name: meta for name, meta in sorted(revision.metas.items()) if name in own},
+    )
+
+
+def _refuse_bounds(schema: Schema, place: str) -> None:
+    found = sorted(BOUND_KEYS & schema.keys())
+    if found:
+        raise RefusedError(f"{place}: {found[0]} is only supported directly on a member")
+
+
+def _superset(profiles: dict[str, Differences], kept: dict[str, Definitions]) -> Differences:
+    """Return what holds in every revision: the bounds that all of them share."""
+    bounds: dict[str, dict[str, dict[str, float]]] = {}
+    newest = list(profiles)[-1]
+    metas: dict[str, str] = {}
+    for profile in profiles.values():
+        metas.update(profile.metas)
+    for name, rows in profiles[newest].bounds.items():
+        for member, limits in rows.items():
+            where = [each for each in kept if member in kept[each].get(name, {}).get("properties", {})]
+            if all(profiles[each].bounds.get(name, {}).get(member) == limits for each in where):
+                bounds.setdefault(name, {})[member] = limits
+    return Differences(required={}, unknown={}, bounds=bounds, metas=dict(sorted(metas.items())))
+
+
+def _lenient(merged: Definitions, hoisted: set[str]) -> list[str]:
+    found = set(LENIENT_ROOTS & merged.keys())
+    waiting: list[Any] = list(found)
+    while waiting:
+        for name in references(merged[waiting.pop()]):
+            if name in hoisted and name not in found:
+                found.add(name)
+                waiting.append(name)
+    return sorted(found)

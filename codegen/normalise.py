@@ -1,0 +1,196 @@
+"""Upstream schema in, facts out: prose dropped, inline objects named, `allOf` flattened, known mistakes repaired.
+
+Works on one revision at a time and knows nothing of the others. Idempotent: what it returns, it returns unchanged.
+A keyword it does not know is refused, never ignored, because an ignored keyword is a wrong type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from codegen.hoist import Hoist, hoist_inline_objects
+from codegen.repairs import REPAIRS
+from codegen.shapes import PREFIX, Definitions, RefusedError, Schema, target
+
+PROSE = frozenset({"$comment", "default", "deprecated", "description", "examples", "title"})
+FACTS = frozenset(
+    {
+        "$ref",
+        "additionalProperties",
+        "allOf",
+        "anyOf",
+        "const",
+        "enum",
+        "format",
+        "items",
+        "maxItems",
+        "maxLength",
+        "maximum",
+        "minItems",
+        "minLength",
+        "minimum",
+        "properties",
+        "required",
+        "type",
+    }
+)
+JSON_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+
+
+def normalise(document: dict[str, Any], revision: str) -> dict[str, Any]:
+    """Return the normal form of one revision's schema file.
+
+    Raises:
+        RefusedError: the file says something that the generated types could not express.
+    """
+    definitions = document.get("$defs") or document.get("definitions")
+    if not isinstance(definitions, dict) or not definitions:
+        raise RefusedError(f"revision {revision}: the schema file has neither $defs nor definitions")
+    clean = {name: _clean(schema, f"revision {revision}: {name}") for name, schema in definitions.items()}
+    _check_references(clean, revision)
+    flat = {name: _flatten(schema, clean, f"revision {revision}: {name}") for name, schema in clean.items()}
+    for repair in REPAIRS:
+        repair.apply(flat, revision)
+    earlier = {name: Hoist(*place) for name, place in document.get("hoisted", {}).items()}
+    named, hoisted = hoist_inline_objects(flat, earlier, revision)
+    return {
+        "$defs": {name: _sorted(named[name]) for name in sorted(named)},
+        "hoisted": {name: list(hoisted[name]) for name in sorted(hoisted)},
+        "revision": revision,
+    }
+
+
+def _clean(schema: Any, place: str) -> Schema:
+    """Drop the prose, unify spellings of the same fact, and refuse what has no counterpart in a type."""
+    if schema is True:
+        return {}
+    if not isinstance(schema, dict):
+        raise RefusedError(f"{place}: expected a schema, found {schema!r}")
+    facts: Schema = {key: value for key, value in schema.items() if key not in PROSE}
+    unknown = sorted(facts.keys() - FACTS)
+    if unknown:
+        raise RefusedError(f"{place}: the keyword {unknown[0]!r} cannot be expressed as a type")
+    if "$ref" in facts:
+        return _clean_reference(facts, place)
+    if "type" in facts:
+        facts["type"] = _clean_type(facts["type"], place)
+    if "properties" in facts:
+        facts["properties"] = {
+            name: _clean(inner, f"{place}.{name}") for name, inner in facts["properties"].items()
+        }
+    for key in ("anyOf", "allOf"):
+        if key in facts:
+            facts[key] = [_clean(inner, place) for inner in facts[key]]
+    if "items" in facts:
+        facts["items"] = _clean(facts["items"], place)
+    if "required" in facts:
+        facts["required"] = sorted(facts["required"])
+    if "enum" in facts:
+        facts["enum"] = sorted(facts["enum"])
+    return _clean_object(facts, place)
+
+
+def _clean_reference(facts: Schema, place: str) -> Schema:
+    if len(facts) > 1:
+        raise RefusedError(f"{place}: a $ref beside other keywords cannot be expressed as a type")
+    name = facts["$ref"].removeprefix("#/definitions/").removeprefix(PREFIX)
+    return {"$ref": PREFIX + name}
+
+
+def _clean_type(given: Any, place: str) -> str | list[str]:
+    names = {given} if isinstance(given, str) else set(given)
+    if not names <= JSON_TYPES:
+        raise RefusedError(f"{place}: {given!r} is not a JSON type")
+    if "number" in names:
+        names.discard("integer")
+    return names.pop() if len(names) == 1 else sorted(names)
+
+
+def _clean_object(facts: Schema, place: str) -> Schema:
+    """Settle what an object is: a class (named members, always open), a map (one schema for all values), or any object."""
+    if facts.get("type") != "object":
+        if "properties" in facts or "additionalProperties" in facts:
+            if "allOf" in facts or "type" not in facts:
+                facts["type"] = "object"
+            else:
+                raise RefusedError(f"{place}: members named for something that is not an object")
+        else:
+            return facts
+    values = facts.pop("additionalProperties", None)
+    if values is False:
+        raise RefusedError(f"{place}: an object closed by additionalProperties: false cannot be expressed as a type")
+    values = None if values is None else _clean(values, place)
+    if values and facts.get("properties"):
+        raise RefusedError(f"{place}: named members beside typed additionalProperties cannot be expressed as a type")
+    if facts.get("properties") or ("properties" in facts and values is None):
+        stray = set(facts.get("required", ())) - facts["properties"].keys()
+        if stray:
+            raise RefusedError(f"{place}: requires a member {min(stray)!r} that it does not define")
+        return facts
+    facts.pop("properties", None)
+    if "allOf" not in facts:
+        facts["additionalProperties"] = values or {}
+    return facts
+
+
+def _check_references(definitions: Definitions, revision: str) -> None:
+    def check(schema: Schema, place: str) -> None:
+        name = target(schema)
+        if name is not None and name not in definitions:
+            raise RefusedError(f"revision {revision}: {place} refers to {name}, which is not defined")
+        for key in ("anyOf", "allOf"):
+            for inner in schema.get(key, ()):
+                check(inner, place)
+        for key in ("items", "additionalProperties"):
+            if key in schema:
+                check(schema[key], place)
+        for member, inner in schema.get("properties", {}).items():
+            check(inner, f"{place}.{member}")
+
+    for name, schema in definitions.items():
+        check(schema, name)
+
+
+def _flatten(schema: Schema, definitions: Definitions, place: str) -> Schema:
+    """Replace every `allOf` by the one object it amounts to."""
+    if "properties" in schema:
+        members = {name: _flatten(inner, definitions, f"{place}.{name}") for name, inner in schema["properties"].items()}
+        schema = {**schema, "properties": members}
+    if "anyOf" in schema:
+        schema = {**schema, "anyOf": [_flatten(inner, definitions, place) for inner in schema["anyOf"]]}
+    for key in ("items", "additionalProperties"):
+        if key in schema:
+            schema = {**schema, key: _flatten(schema[key], definitions, place)}
+    if "allOf" not in schema:
+        return schema
+    parts = [*schema["allOf"], {key: value for key, value in schema.items() if key != "allOf"}]
+    whole: Schema = {"properties": {}, "required": [], "type": "object"}
+    for part in parts:
+        name = target(part)
+        flat = _flatten(definitions[name] if name else part, definitions, place)
+        if flat.get("type", "object") != "object":
+            raise RefusedError(f"{place}: allOf of something that is not an object cannot be expressed as a type")
+        for member, inner in flat.get("properties", {}).items():
+            whole["properties"][member] = _narrower(whole["properties"].get(member, {}), inner, f"{place}.{member}")
+        whole["required"] = sorted({*whole["required"], *flat.get("required", ())})
+    if not whole["required"]:
+        del whole["required"]
+    return whole
+
+
+def _narrower(first: Schema, second: Schema, place: str) -> Schema:
+    """Return the schema of a member that two parts of an `allOf` describe, when one of them says it all."""
+    if not first or first == second:
+        return second
+    if not second:
+        return first
+    for wide, narrow in ((first, second), (second, first)):
+        if "const" in narrow and wide == {"type": narrow.get("type")}:
+            return narrow
+    raise RefusedError(f"{place}: the parts of an allOf describe it differently")
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(each) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,99 @@
+"""The few forms a schema may have here, and how to walk them: shared by every step of the generator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+Schema: TypeAlias = dict[str, Any]
+"""One JSON Schema in the normal form that `normalise` produces."""
+Definitions: TypeAlias = dict[str, Schema]
+
+PREFIX = "#/$defs/"
+ANYTHING: Schema = {}
+JSON_OBJECT: Schema = {"additionalProperties": {}, "type": "object"}
+BOUND_KEYS = frozenset({"maxItems", "maxLength", "maximum", "minItems", "minLength", "minimum"})
+
+
+class RefusedError(Exception):
+    """The input cannot be turned into types; the text names the definition and, where known, the revision."""
+
+
+def ref(name: str) -> Schema:
+    """Return a reference to a definition."""
+    return {"$ref": PREFIX + name}
+
+
+def target(schema: Schema) -> str | None:
+    """Return the name of the definition that `schema` refers to, if it is a reference."""
+    reference = schema.get("$ref")
+    return None if reference is None else reference.removeprefix(PREFIX)
+
+
+def is_class(schema: Schema) -> bool:
+    """Say whether a definition becomes a class: an object whose members are named (or that has none)."""
+    return "properties" in schema
+
+
+def is_json_object(schema: Schema) -> bool:
+    """Say whether a schema admits any JSON object and names no member."""
+    return schema.get("type") == "object" and "properties" not in schema and schema.get("additionalProperties") == {}
+
+
+def children(schema: Schema) -> Iterator[Schema]:
+    """Yield the schemas directly inside a schema, a class's members included."""
+    yield from schema.get("properties", {}).values()
+    yield from schema.get("anyOf", ())
+    for key in ("items", "additionalProperties"):
+        if key in schema:
+            yield schema[key]
+
+
+def rebuild(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """Return a copy of `schema` with `change` applied to each schema directly inside it."""
+    copy = dict(schema)
+    if "properties" in copy:
+        copy["properties"] = {name: change(inner) for name, inner in copy["properties"].items()}
+    if "anyOf" in copy:
+        copy["anyOf"] = [change(inner) for inner in copy["anyOf"]]
+    for key in ("items", "additionalProperties"):
+        if key in copy:
+            copy[key] = change(copy[key])
+    return copy
+
+
+def rename_refs(schema: Schema, names: dict[str, str]) -> Schema:
+    """Return a copy of `schema` in which references follow `names`, old name to new."""
+    old = target(schema)
+    if old is not None:
+        return ref(names.get(old, old))
+    return rebuild(schema, lambda inner: rename_refs(inner, names))
+
+
+def references(schema: Schema) -> Iterator[str]:
+    """Yield the name of every definition that `schema` refers to, at any depth."""
+    name = target(schema)
+    if name is not None:
+        yield name
+    for inner in children(schema):
+        yield from references(inner)
+
+
+def single_reference(schema: Schema) -> str | None:
+    """Return the one definition a member's schema leads to, through arrays and maps; None if none or several."""
+    found = list(references(schema))
+    return found[0] if len(found) == 1 and "anyOf" not in schema else None
+
+
+def wire_to_attribute(wire: str) -> str:
+    """Return the Python attribute for a member's name on the wire: `_meta` is `meta`, `mimeType` is `mime_type`."""
+    name = wire.rsplit("/", 1)[-1].lstrip("_")
+    if name == "$schema":
+        return "schema_uri"
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+
+
+def attribute_to_wire(attribute: str) -> str:
+    """Return the member name that an attribute has by rule, camelCase; exceptions are listed in `WIRE_NAMES`."""
+    first, *rest = attribute.split("_")
+    return first + "".join(word.capitalize() for word in rest)

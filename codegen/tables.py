@@ -1,0 +1,134 @@
+"""Write the tables and the facade: data and names, no logic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from codegen.align import Revision
+from codegen.merge import Differences, Merged
+from codegen.registry import ErrorRow, MethodRow
+from codegen.shapes import attribute_to_wire, is_class, wire_to_attribute
+
+_BOUNDS = {
+    "maxItems": "max_length",
+    "maxLength": "max_length",
+    "maximum": "maximum",
+    "minItems": "min_length",
+    "minLength": "min_length",
+    "minimum": "minimum",
+}
+_HAND_WRITTEN = {
+    "_converter": ["structure", "structurer", "unstructure", "unstructurer"],
+    "_model": [
+        "UNSET",
+        "Bounds",
+        "ErrorShape",
+        "JSONArray",
+        "JSONObject",
+        "JSONValue",
+        "Method",
+        "Model",
+        "Profile",
+        "Unset",
+    ],
+    "_tables": ["ERRORS", "LENIENT", "METHODS", "PROFILES", "REVISIONS", "SUPERSET", "WIRE_NAMES"],
+}
+
+
+def tables_source(
+    merged: Merged,
+    revisions: list[Revision],
+    methods: Mapping[str, Mapping[str, MethodRow]],
+    errors: Mapping[str, Mapping[int, ErrorRow]],
+) -> str:
+    """Return the source of the module of tables, without its head line and unformatted."""
+    names = [revision.name for revision in revisions]
+    profiles = {name: _profile(merged.profiles[name]) for name in names}
+    return "\n".join(
+        [
+            "from collections.abc import Mapping",
+            "from typing import Final",
+            "from trio_mcp.types import _generated as t",
+            "from trio_mcp.types._model import Bounds, ErrorShape, Method, Profile",
+            f"REVISIONS: Final = ({', '.join(map(repr, names))},)",
+            '"""Every protocol revision this package speaks, oldest first."""',
+            f"METHODS: Final[Mapping[str, Mapping[str, Method]]] = {_mapping({n: _methods(methods[n]) for n in names})}",
+            '"""Per revision, every method by its name on the wire."""',
+            f"ERRORS: Final[Mapping[str, Mapping[int, ErrorShape]]] = {_mapping({n: _errors(errors[n]) for n in names})}",
+            '"""Per revision, every error code its schema defines. (Older ones use the codes of JSON-RPC without naming them.)"""',
+            f"PROFILES: Final[Mapping[str, Profile]] = {_mapping(profiles)}",
+            '"""Per revision, how it differs from the classes."""',
+            f"SUPERSET: Final = {_profile(merged.superset)}",
+            '"""What holds in every revision; used where no revision is given."""',
+            f"LENIENT: Final = frozenset({merged.lenient!r})",
+            '"""Classes that keep a wrongly shaped member in `extra` instead of failing."""',
+            f"WIRE_NAMES: Final[Mapping[str, Mapping[str, str]]] = {_mapping(_wire_names(merged))}",
+            '"""Attributes whose name on the wire is not their camelCase form, by class."""',
+        ]
+    )
+
+
+def facade_source(merged: Merged) -> str:
+    """Return the source of the facade, without its head line and unformatted."""
+    modules = {**_HAND_WRITTEN, "_generated": sorted(merged.definitions)}
+    imports = [f"from trio_mcp.types.{module} import {name}" for module, names in modules.items() for name in names]
+    exported = sorted(name for names in modules.values() for name in names)
+    return "\n".join([*imports, f"__all__ = {exported!r}"])
+
+
+def _mapping(rows: Mapping[str, str] | Mapping[int, str]) -> str:
+    return "{" + ", ".join(f"{key!r}: {value}" for key, value in rows.items()) + "}"
+
+
+def _tuple(items: Iterable[str]) -> str:
+    return "(" + "".join(f"{item}, " for item in items) + ")"
+
+
+def _methods(rows: Mapping[str, MethodRow]) -> str:
+    return _mapping(
+        {
+            method: f"Method({row.kind!r}, {row.direction!r}, {_type(row.params)}, {row.params_required!r}, "
+            f"{_tuple(map(_type, row.results))})"
+            for method, row in rows.items()
+        }
+    )
+
+
+def _errors(rows: Mapping[int, ErrorRow]) -> str:
+    return _mapping({code: f"ErrorShape({row.name!r}, {_type(row.data)})" for code, row in rows.items()})
+
+
+def _type(name: str | None) -> str:
+    return "None" if name is None else f"t.{name}"
+
+
+def _profile(differences: Differences) -> str:
+    required = {name: _tuple(map(repr, rows)) for name, rows in differences.required.items()}
+    unknown = {name: _tuple(map(repr, rows)) for name, rows in differences.unknown.items()}
+    bounds = {
+        name: _mapping({member: f"Bounds({_limits(limits)})" for member, limits in rows.items()})
+        for name, rows in differences.bounds.items()
+    }
+    metas = {name: _type(meta) for name, meta in differences.metas.items()}
+    return (
+        f"Profile(required={_mapping(required)}, unknown={_mapping(unknown)}, bounds={_mapping(bounds)}, "
+        f"metas={_mapping(metas)})"
+    )
+
+
+def _limits(limits: Mapping[str, float]) -> str:
+    return ", ".join(f"{_BOUNDS[key]}={value!r}" for key, value in limits.items())
+
+
+def _wire_names(merged: Merged) -> dict[str, str]:
+    rows: dict[str, str] = {}
+    for name, schema in merged.definitions.items():
+        if is_class(schema):
+            exceptions = {
+                attribute: repr(member)
+                for member in schema["properties"]
+                if attribute_to_wire(attribute := wire_to_attribute(member)) != member
+            }
+            if exceptions:
+                rows[name] = _mapping(exceptions)
+    return rows

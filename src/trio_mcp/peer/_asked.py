@@ -1,0 +1,197 @@
+"""One request as the asking side sees it: its updates in order, then its outcome.
+
+The link's reader puts things in and never waits; whoever asked takes them out in its own task.
+
+Rules of this file:
+
+1. Updates come out in the order they came in, all of them before the outcome.
+2. When too many wait, the oldest goes and is counted. The newest update and the outcome are never lost.
+3. Without interest nothing is kept.
+4. One task receives. A second one at the same time is a mistake of the caller, and is told so.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections import deque
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+import trio
+from attrs import define, field
+
+from .._errors import ConnectionLost
+from ..wire import ASKING, ExchangeEvent, ExchangeState, JsonObject, advance
+
+__all__ = ["Asked", "Update", "UpdateBudget"]
+
+Update: TypeAlias = tuple[str, JsonObject]
+"""The method and the params of a notification that belongs to an exchange."""
+
+
+@define(eq=False)
+class UpdateBudget:
+    """How many bytes of updates may wait unread: in one exchange, and in all of a connection together."""
+
+    max_updates: int
+    max_bytes: int
+    max_total_bytes: int
+    total: int = field(default=0, init=False)
+    """Bytes waiting now."""
+    holders: set[Asked] = field(factory=set["Asked"], init=False)
+    """The exchanges in which updates wait."""
+
+    def relieve(self) -> None:
+        """Drop the oldest update where most bytes wait, until the total fits or every exchange is down to its newest."""
+        while self.total > self.max_total_bytes:
+            fullest = max(
+                (holder for holder in self.holders if holder.waiting > 1), key=lambda h: h.waiting_bytes, default=None
+            )
+            if fullest is None:
+                return
+            fullest.drop_oldest()
+
+
+@define(eq=False)
+class Asked(abc.ABC):
+    """An exchange this side opened. Enter it to send the request; leave it to end it, early or not.
+
+    Leaving it before the outcome has arrived cancels it: the other side is told to stop.
+    """
+
+    method: str
+    params: JsonObject | None
+    wants_updates: bool
+    _budget: UpdateBudget
+    skipped: int = field(default=0, init=False)
+    """Updates that were dropped because too many waited."""
+    waiting_bytes: int = field(default=0, init=False)
+    """Bytes of the updates that wait."""
+    state: ExchangeState = field(default=ExchangeState.OPEN, init=False)
+    last_heard: float = field(default=0.0, init=False)
+    """When the latest update arrived, on Trio's clock."""
+    _updates: deque[tuple[Update, int]] = field(factory=deque[tuple[Update, int]], init=False)
+    _outcome: JsonObject | Exception | None = field(default=None, init=False)
+    _receiver: trio.lowlevel.Task | None = field(default=None, init=False)
+
+    async def __aenter__(self) -> Self:
+        await self._begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """End the exchange: synchronous, and harmless when it has ended already."""
+        was_open = self.state is ExchangeState.OPEN
+        if self.state is not ExchangeState.CANCELLED:
+            self.state = advance(ASKING, self.state, ExchangeEvent.CANCEL)
+        self._forget_updates()
+        if was_open:
+            self._cancel()
+
+    @property
+    def waiting(self) -> int:
+        """How many updates wait."""
+        return len(self._updates)
+
+    def put(self, update: Update, size: int) -> None:
+        """Take an update that arrived; *size* is its length on the wire in bytes."""
+        if not self.wants_updates or self.state is not ExchangeState.OPEN:
+            return
+        budget = self._budget
+        self.last_heard = trio.current_time()
+        self._updates.append((update, size))
+        self.waiting_bytes += size
+        budget.total += size
+        if len(self._updates) == 1:
+            budget.holders.add(self)
+        while len(self._updates) > budget.max_updates or (
+            self.waiting_bytes > budget.max_bytes and len(self._updates) > 1
+        ):
+            self.drop_oldest()
+        if budget.total > budget.max_total_bytes:
+            budget.relieve()
+        self._wake()
+
+    def drop_oldest(self) -> None:
+        """Make room: the oldest waiting update goes, and is counted."""
+        self._pop()
+        self.skipped += 1
+
+    def finish(self, outcome: JsonObject | Exception) -> None:
+        """Take the outcome: a result, or the exception that waiting for it raises."""
+        event = ExchangeEvent.LOSS if isinstance(outcome, ConnectionLost) else ExchangeEvent.RESPONSE
+        self.state = advance(ASKING, self.state, event)
+        self._outcome = outcome
+        self._wake()
+
+    async def next_update(self) -> Update | None:
+        """Wait for the next update; None when there are no more, because the outcome has arrived.
+
+        Raises:
+            trio.BusyResourceError: another task receives from this exchange.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while not self._updates:
+            if self._outcome is not None:
+                return None
+            await self._wait()
+        return self._pop()
+
+    async def result(self) -> JsonObject:
+        """Wait for the result; updates stay where they are.
+
+        Raises:
+            ErrorResponse: the other side answered with an error.
+            RemoteProtocolError: the other side's response breaks the protocol.
+            ConnectionLost: there will be no response.
+            trio.BusyResourceError: another task receives from this exchange.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while self._outcome is None:
+            await self._wait()
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
+
+    def _pop(self) -> Update:
+        update, size = self._updates.popleft()
+        self.waiting_bytes -= size
+        self._budget.total -= size
+        if not self._updates:
+            self._budget.holders.discard(self)
+        return update
+
+    def _forget_updates(self) -> None:
+        self._budget.total -= self.waiting_bytes
+        self._budget.holders.discard(self)
+        self.waiting_bytes = 0
+        self._updates.clear()
+
+    async def _wait(self) -> None:
+        # By hand instead of by trio.Event: this is the one wait of every call, and costs half as much.
+        if self._receiver is not None:
+            raise trio.BusyResourceError("another task is receiving from this exchange")
+        self._receiver = trio.lowlevel.current_task()
+
+        def abort(_: Any) -> trio.lowlevel.Abort:
+            self._receiver = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def _wake(self) -> None:
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            trio.lowlevel.reschedule(receiver)
+
+    @abc.abstractmethod
+    async def _begin(self) -> None:
+        """Send the request. If cancelled, nothing was sent."""
+
+    @abc.abstractmethod
+    def _cancel(self) -> None:
+        """Tell the other side, if it can know of the exchange, that nobody waits any more."""

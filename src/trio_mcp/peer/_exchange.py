@@ -1,0 +1,112 @@
+"""One request as the answering side sees it: a sink for updates and one response, tied to at most one run.
+
+Bindings subclass `Exchange` and say how bytes or objects leave. Everything here but waiting for room is
+synchronous, hence atomic.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from .._errors import McpError
+from ..wire import ANSWERING, INTERNAL_ERROR, ExchangeEvent, ExchangeState, JsonObject, advance
+from ._context import ExchangeContext
+
+if TYPE_CHECKING:
+    from ._hall import Run
+    from ._slots import Slots
+
+__all__ = ["Exchange"]
+
+_log = logging.getLogger("trio_mcp.peer")
+
+
+@define(eq=False)
+class Exchange(abc.ABC):
+    """A request to be answered. Owns no task; responding and notifying put into somebody's queue and never wait."""
+
+    method: str
+    params: JsonObject | None
+    context: ExchangeContext
+    slots: Slots
+    """The room for running handlers that this exchange's connection has."""
+    run: Run | None = field(default=None, init=False)
+    """The handler that works for this exchange now."""
+    state: ExchangeState = field(default=ExchangeState.OPEN, init=False)
+
+    @property
+    def open(self) -> bool:
+        """Whether a response is still owed."""
+        return self.state is ExchangeState.OPEN
+
+    def respond(self, outcome: JsonObject | McpError) -> None:
+        """Send the response. The caller has waited for `room`, or the response is small and made by the reader.
+
+        Raises:
+            LocalProtocolError: the exchange has been answered or cancelled before.
+        """
+        self.state = advance(ANSWERING, self.state, ExchangeEvent.RESPONSE)
+        self._untie()
+        self._send(outcome)
+
+    def notify(self, method: str, params: JsonObject) -> None:
+        """Send an update that belongs to this exchange; dropped when the exchange is over.
+
+        Raises:
+            NotJsonError: *params* hold something that JSON cannot say.
+        """
+        if self.open:
+            self._tell(method, params)
+
+    def cancel(self, reason: str) -> None:
+        """Stop the run tied to this exchange: its asking side does not want the answer any more."""
+        self.state = advance(ANSWERING, self.state, ExchangeEvent.CANCEL)
+        self._stop(reason)
+
+    def lose(self) -> None:
+        """Stop the run tied to this exchange: there is nobody left to answer."""
+        self.state = advance(ANSWERING, self.state, ExchangeEvent.LOSS)
+        self._stop("the connection is gone")
+
+    def abandon(self) -> None:
+        """Answer that the server stops, and stop the run."""
+        run = self.run
+        self.respond(McpError(INTERNAL_ERROR, "the server stopped before the request was done"))
+        if run is not None:
+            run.scope.cancel(reason="the server stops")
+
+    def _stop(self, reason: str) -> None:
+        run = self.run
+        self._untie()
+        self._end()
+        if run is not None:
+            run.scope.cancel(reason=reason)
+
+    def _untie(self) -> None:
+        if self.run is not None:
+            self.run.exchange = None
+            self.run = None
+
+    @abc.abstractmethod
+    def has_room(self) -> bool:
+        """Whether a message may be queued now without waiting."""
+
+    @abc.abstractmethod
+    async def room(self) -> None:
+        """Wait until a message may be queued; raises `ConnectionLost` where none ever will."""
+
+    @abc.abstractmethod
+    def _send(self, outcome: JsonObject | McpError) -> None:
+        """Queue the response and forget the exchange."""
+
+    @abc.abstractmethod
+    def _tell(self, method: str, params: JsonObject) -> None:
+        """Queue an update."""
+
+    @abc.abstractmethod
+    def _end(self) -> None:
+        """Forget the exchange: it ended without a response."""

@@ -1,0 +1,44 @@
+"""Every bound of the engine in one object, finite by default."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from attrs import Attribute, field, frozen
+
+__all__ = ["Limits"]
+
+
+def _positive(_: object, attribute: Attribute[Any], value: float) -> None:
+    if isinstance(value, bool) or math.isnan(value) or value <= 0:
+        raise ValueError(f"Limits({attribute.name}={value!r}): must be a number above 0")
+
+
+@frozen(kw_only=True)
+class Limits:
+    """What one connection may cost. Bytes are bytes on the wire, times are seconds; `math.inf` lifts a time limit."""
+
+    max_message_bytes: int = field(default=64 * 2**20, validator=_positive)
+    """The longest message read. A longer one is skipped and answered with an error."""
+    max_in_flight: int = field(default=1024, validator=_positive)
+    """Requests of one connection whose handlers run at once; more wait."""
+    max_queued: int = field(default=4096, validator=_positive)
+    """Requests of one connection that wait for a handler; more are refused as busy."""
+    max_updates: int = field(default=16_384, validator=_positive)
+    """Updates of one exchange that may wait unread; beyond it the oldest goes, and is counted."""
+    max_update_bytes: int = field(default=4 * 2**20, validator=_positive)
+    """Bytes of updates of one exchange that may wait unread."""
+    max_link_update_bytes: int = field(default=64 * 2**20, validator=_positive)
+    """Bytes of updates of one connection that may wait unread; the exchange that holds most gives way."""
+    outbox_bytes: int = field(default=256 * 2**10, validator=_positive)
+    """Bytes that may wait to be sent before senders wait."""
+    outbox_urgent_bytes: int = field(default=4 * 2**20, validator=_positive)
+    """Bytes of replies that nobody can wait for (refusals, cancellations); a peer that makes us hold more loses the
+    link."""
+    stall_seconds: float = field(default=120.0, validator=_positive)
+    """A peer that reads nothing for this long while something waits for it loses the link."""
+    drain_seconds: float = field(default=5.0, validator=_positive)
+    """How long accepted requests may go on after the other side's input ended, or after a stop was asked for."""
+    max_threads: int = field(default=40, validator=_positive)
+    """Worker threads that plain `def` handlers of one serving may occupy at once."""

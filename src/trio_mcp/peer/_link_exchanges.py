@@ -1,0 +1,155 @@
+"""The two ends of an exchange whose messages travel over a link."""
+
+from __future__ import annotations
+
+import logging
+from copy import copy
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from .._errors import LocalProtocolError, McpError
+from ..wire import (
+    INTERNAL_ERROR,
+    PROGRESS_TOKEN_KEY,
+    JsonObject,
+    NotJsonError,
+    RequestId,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+    stamp,
+)
+from ._asked import Asked
+from ._exchange import Exchange
+from ._outbox import Entry, Outbox
+
+if TYPE_CHECKING:
+    from ._link import Link
+
+__all__ = ["AskedOverLink", "Batch", "ExchangeOverLink"]
+
+_log = logging.getLogger("trio_mcp.peer")
+
+
+@define(eq=False)
+class AskedOverLink(Asked):
+    """A request of ours on a link."""
+
+    _link: Link
+    id: int = field(default=0, init=False)
+    """Issued when the request is sent; 0 before."""
+    _entry: Entry | None = field(default=None, init=False)
+
+    async def _begin(self) -> None:
+        await self._link.outbox.room()  # cancelled here: nothing was sent, and there is nothing to say
+        if self._link.lost is not None:
+            raise copy(self._link.lost)
+        ledger, params = self._link.ledger, self.params
+        self.id = ledger.issue(self)
+        if self.wants_updates:
+            params = stamp(params, {PROGRESS_TOKEN_KEY: self.id})
+        try:
+            line = encode_request(self.id, self.method, params)
+        except NotJsonError as exc:
+            ledger.forget(self.id)
+            raise LocalProtocolError(f"the params of {self.method!r} cannot be sent: {exc}") from None
+        self._entry = self._link.outbox.put(line)
+
+    def _cancel(self) -> None:
+        self._link.ledger.forget(self.id)
+        self.withdraw()
+
+    def withdraw(self) -> None:
+        """Take the request back if it has not left, and tell the other side to stop if it has."""
+        sent = self._entry is not None and not self._link.outbox.withdraw(self._entry)
+        if sent and self.method != "initialize":  # which is never cancelled
+            self._link.outbox.put_urgent(encode_notification("notifications/cancelled", {"requestId": self.id}))
+
+
+@define(eq=False)
+class ExchangeOverLink(Exchange):
+    """A request of the other side on a link."""
+
+    id: RequestId
+    _link: Link
+    _batch: Batch | None = None
+
+    def has_room(self) -> bool:
+        """Whether the link's outbox has room."""
+        return self._link.outbox.has_room()
+
+    async def room(self) -> None:
+        """Wait for room in the link's outbox."""
+        await self._link.outbox.room()
+
+    def _send(self, outcome: JsonObject | McpError) -> None:
+        self._link.ended(self)
+        self._link.gate.responded(self.method, success=not isinstance(outcome, McpError))
+        line = self._encode(outcome)
+        if self._batch is not None:
+            self._batch.settle(line)
+        elif isinstance(outcome, McpError):
+            self._link.outbox.put_urgent(line)  # most refusals are made by the reader, which cannot wait
+        else:
+            self._link.outbox.put(line)
+
+    def _encode(self, outcome: JsonObject | McpError) -> bytes:
+        try:
+            if isinstance(outcome, McpError):
+                return encode_error(self.id, outcome.code, outcome.message, outcome.data)
+            return encode_result(self.id, outcome)
+        except NotJsonError as exc:
+            _log.error("the answer to %r cannot be sent: %s", self.method, exc)  # the text says it all
+            return encode_error(
+                self.id,
+                INTERNAL_ERROR,
+                f"the answer to {self.method!r} is not JSON: {exc}".encode("ascii", "replace").decode(),
+            )
+
+    def _tell(self, method: str, params: JsonObject) -> None:
+        self._link.outbox.put(encode_notification(method, params))
+
+    def _end(self) -> None:
+        self._link.ended(self)
+        if self._batch is not None:
+            self._batch.settle(None)
+
+
+@define(eq=False)
+class Batch:
+    """The answers to one array of requests: they leave together, as an array, when the last one is there.
+
+    Specification: https://modelcontextprotocol.io/specification/2025-03-26/basic#batching
+    """
+
+    _outbox: Outbox
+    _answers: list[bytes] = field(factory=list[bytes], init=False)
+    _open: int = field(default=1, init=False)
+    """Requests not answered yet, and one more while the array is being read."""
+
+    def expect(self) -> None:
+        """Wait for the answer to one more request."""
+        self._open += 1
+
+    def add(self, line: bytes) -> None:
+        """Take an answer that nobody was expected to give."""
+        self._answers.append(line.rstrip())
+
+    def settle(self, line: bytes | None) -> None:
+        """Take the answer to an expected request; None where it was cancelled."""
+        if line is not None:
+            self.add(line)
+        self._open -= 1
+        if self._open == 0 and self._answers:
+            self._outbox.put(self._joined())
+
+    def close(self) -> None:
+        """The array has been read. Where the reader has made all answers, nobody has waited for room: they are urgent."""
+        self._open -= 1
+        if self._open == 0 and self._answers:
+            self._outbox.put_urgent(self._joined())
+
+    def _joined(self) -> bytes:
+        return b"[" + b",".join(self._answers) + b"]\n"

@@ -1,0 +1,161 @@
+"""Whole messages on their way out: one FIFO per link, drained by one task.
+
+Only the draining task touches the stream, because a cancelled `send_all` may leave half a message on the wire.
+
+Rules of this file:
+
+1. Nothing overtakes: a cancellation that overtook its request would cancel nothing.
+2. Whoever starts a message waits for `room` *before* it is queued; `put` itself never waits.
+3. What the reader must say (refusals, cancellations) has nobody who could wait. It is counted apart, and a peer that
+   makes us hold more of it than the limit loses the link.
+4. A message not yet taken by the draining task can be withdrawn, and then was never sent.
+5. A peer that takes nothing for the stall limit loses the link.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable
+from copy import copy
+
+import trio
+from attrs import define, field
+
+from .._errors import ConnectionBroken, ConnectionLost
+
+__all__ = ["Entry", "Outbox"]
+
+_BATCH_BYTES = 64 * 1024
+"""Small messages travel together up to this size; a large one is handed over in pieces of it."""
+
+
+@define(eq=False)
+class Entry:
+    """A message in the queue; `line` is empty once it was taken or withdrawn."""
+
+    line: bytes
+    urgent: bool
+
+
+@define(eq=False)
+class Outbox:
+    """The queue of one link.
+
+    Args:
+        bound: bytes that may wait before `room` waits.
+        urgent_bound: bytes of urgent messages that may wait before the link breaks.
+        on_failure: called once, synchronously, when the queue can no longer be drained.
+    """
+
+    bound: int
+    urgent_bound: int
+    on_failure: Callable[[ConnectionLost], None]
+    size: int = field(default=0, init=False)
+    """Bytes waiting, those being written included."""
+    failure: ConnectionLost | None = field(default=None, init=False)
+    deaf: bool = field(default=False, init=False)
+    """Whether it failed because the other side does not read, rather than because it closed its input."""
+    _urgent: int = field(default=0, init=False)
+    _queue: deque[Entry] = field(factory=deque[Entry], init=False)
+    _work: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _space: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _empty: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+
+    def has_room(self) -> bool:
+        """Whether `room` would return at once."""
+        return self.size < self.bound and self.failure is None
+
+    async def room(self) -> None:
+        """Wait until a message may be queued. If cancelled, nothing was queued.
+
+        Raises:
+            ConnectionLost: no message will ever leave again.
+        """
+        while self.size >= self.bound and self.failure is None:
+            await self._space.park()
+        if self.failure is not None:
+            raise copy(self.failure)  # many may be waiting, and a raised exception belongs to one task
+        self._space.unpark()  # the next one looks too, after this one has queued its message
+
+    def put(self, line: bytes) -> Entry:
+        """Queue a message; after `room`, without a checkpoint in between."""
+        entry = Entry(line, urgent=False)
+        self._append(entry)
+        return entry
+
+    def put_urgent(self, line: bytes) -> None:
+        """Queue a message that has nobody to wait for room (rule 3)."""
+        self._urgent += len(line)
+        if self._urgent > self.urgent_bound:
+            self._give_up(f"does not read: {self._urgent} bytes of replies to it wait")
+        self._append(Entry(line, urgent=True))
+
+    def _append(self, entry: Entry) -> None:
+        if self.failure is None:
+            self._queue.append(entry)
+            self.size += len(entry.line)
+            self._work.unpark()
+
+    def withdraw(self, entry: Entry) -> bool:
+        """Take back a message; False if it has left already."""
+        if not entry.line:
+            return False
+        self.size -= len(entry.line)
+        entry.line = b""
+        self._space.unpark()
+        return True
+
+    async def drain(self, send_all: Callable[[bytes | memoryview], Awaitable[object]], stall_seconds: float) -> None:
+        """Send what is queued, for ever; returns when sending failed. Runs in one task of the link."""
+        with trio.CancelScope() as stall:
+            try:
+                while True:
+                    batch = self._take() or await self._wait_for_work()
+                    for start in range(0, len(batch), _BATCH_BYTES):
+                        stall.deadline = trio.current_time() + stall_seconds
+                        await send_all(
+                            batch if len(batch) <= _BATCH_BYTES else memoryview(batch)[start : start + _BATCH_BYTES]
+                        )
+                    stall.deadline = math.inf
+                    self.size -= len(batch)
+                    self._space.unpark()
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self.fail(ConnectionBroken("the other side stopped reading"))
+        if stall.cancelled_caught:
+            self._give_up(f"has read nothing for {stall_seconds:g} s")
+
+    async def _wait_for_work(self) -> bytes:
+        self._empty.unpark_all()
+        await self._work.park()
+        return self._take()
+
+    def _take(self) -> bytes:
+        lines: list[bytes] = []
+        size = 0
+        while self._queue and size < _BATCH_BYTES:
+            entry = self._queue.popleft()
+            lines.append(entry.line)
+            size += len(entry.line)
+            if entry.urgent:
+                self._urgent -= len(entry.line)
+            entry.line = b""
+        return lines[0] if len(lines) == 1 else b"".join(lines)
+
+    async def flush(self) -> None:
+        """Wait until everything queued so far has left, or never will."""
+        while self.size and self.failure is None:
+            await self._empty.park()
+
+    def _give_up(self, why: str) -> None:
+        self.deaf = True
+        self.fail(ConnectionBroken(f"the other side {why}"))
+
+    def fail(self, failure: ConnectionLost) -> None:
+        """Give up: nothing is queued or sent any more. The first failure stands."""
+        if self.failure is None:
+            self.failure = failure
+            self._queue.clear()
+            self._space.unpark_all()
+            self._empty.unpark_all()
+            self.on_failure(failure)

@@ -1,0 +1,52 @@
+"""Links over any `trio.abc.Stream`: sockets, TLS, pipes, memory streams; newline-delimited JSON, as on stdio.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#custom-transports
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import trio
+
+from .._errors import ConnectionLost
+from .._util import owned_nursery
+from ..abc import Client, Serving, Transport, TransportOpener
+from ..peer import Link
+
+__all__ = ["connect_link", "serve_link", "stream_transport"]
+
+
+def stream_transport(stream: trio.abc.Stream) -> TransportOpener:
+    """Return an opener that speaks over *stream*, once; the stream is closed at the end."""
+
+    @asynccontextmanager
+    async def connect(client: Client) -> AsyncIterator[Transport]:
+        async with connect_link(stream, client) as link:
+            yield link
+
+    return connect
+
+
+@asynccontextmanager
+async def connect_link(
+    stream: trio.abc.Stream, client: Client, why_lost: Callable[[], ConnectionLost] | None = None
+) -> AsyncIterator[Link]:
+    """Run the client's end of a link over *stream* for as long as the block lasts.
+
+    Args:
+        why_lost: names the reason when the other side's output has ended.
+    """
+    link = Link(stream, client.gate, client.answer, client.notified, client.limits)
+    async with owned_nursery() as nursery:
+        nursery.start_soon(lambda: link.run(drain=False, why_lost=why_lost), name="link")
+        yield link
+
+
+async def serve_link(stream: trio.abc.Stream, serving: Serving) -> None:
+    """Run the server's end of a link over *stream* until the other side's input ends or the link breaks.
+
+    Accepted requests go on for `Limits.drain_seconds` after the end of input. Closes the stream.
+    """
+    await Link(stream, serving.gate(), serving.answer, serving.notified, serving.limits).run(drain=True)

@@ -1,0 +1,150 @@
+"""What every generated class stands on: the base class, the two markers, JSON's types, the table rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, NoReturn, TypeAlias
+
+if TYPE_CHECKING:
+    from attrs import Attribute
+
+__all__ = [
+    "NO_EXTRA",
+    "UNSET",
+    "Bounds",
+    "ErrorShape",
+    "JSONArray",
+    "JSONObject",
+    "JSONValue",
+    "Method",
+    "Model",
+    "Profile",
+    "Unset",
+]
+
+JSONValue: TypeAlias = Any
+"""Anything a JSON text can hold: null, a boolean, a number, a string, or a list or dict of such."""
+
+JSONObject: TypeAlias = dict[str, Any]
+"""A JSON object. Passed through both ways as it is: never copied, never looked into."""
+
+JSONArray: TypeAlias = list[Any]
+"""A JSON array. Passed through both ways as it is: never copied, never looked into."""
+
+
+class Unset:
+    """The type of `UNSET`, which has no second instance."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+    def __reduce__(self) -> str:
+        """Pickle and copy by name, so that `is UNSET` stays true afterwards."""
+        return "UNSET"
+
+
+UNSET: Final = Unset()
+"""The default of members for which null is a value of its own: absent, and left out when sending."""
+
+
+class _NoExtra(Mapping[str, Any]):
+    """An empty mapping that nobody can fill, shared by every message without unknown members."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: str) -> NoReturn:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "{}"
+
+    def __reduce__(self) -> str:
+        return "NO_EXTRA"
+
+
+NO_EXTRA: Final[Mapping[str, Any]] = _NoExtra()
+
+
+class Model:
+    """Base of every message type.
+
+    Messages are values: compared by type and members, never changed (`attrs.evolve` makes a changed copy), and not
+    hashable, because most hold lists and dicts. `extra` holds the members the type does not name, by their wire name;
+    they are sent back as they came.
+    """
+
+    __slots__ = ()
+    __attrs_attrs__: ClassVar[tuple[Attribute[Any], ...]] = ()
+    __hash__: ClassVar[None]  # type: ignore[assignment]  # declared: defining __eq__ sets it to None
+    extra: Mapping[str, Any]
+
+    # One comparison and one repr for all, because attrs would compile a pair per class whenever the types are imported.
+    def __eq__(self, other: object) -> bool:
+        if self.__class__ is not other.__class__:
+            return NotImplemented
+        return all(getattr(self, each.name) == getattr(other, each.name) for each in self.__attrs_attrs__)
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{each.name}={value!r}"
+            for each in self.__attrs_attrs__
+            if (value := getattr(self, each.name)) is not each.default and (value or each.name != "extra")
+        ]
+        return f"{self.__class__.__name__}({', '.join(shown)})"
+
+
+class Method(NamedTuple):
+    """What a revision says about one method."""
+
+    kind: Literal["request", "notification", "embedded"]
+    """An *embedded* request travels inside a result, and is answered in the retry of the request it interrupted."""
+    direction: Literal["client", "server", "both"]
+    """Who sends it."""
+    params: type[Any] | Any | None
+    """The type of `params` (a class, or a union of classes); None when the method has none."""
+    params_required: bool
+    results: tuple[type[Any], ...]
+    """The types its result may have: several in case of interim results; none for a notification."""
+
+
+class ErrorShape(NamedTuple):
+    """What a revision says about one error code."""
+
+    name: str
+    """The name the specification gives to the error."""
+    data: type[Any] | None
+    """The type of the error's `data`; None where any value is allowed."""
+
+
+class Bounds(NamedTuple):
+    """The limits of one member, each inclusive; None for no limit."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+    min_length: int | None = None
+    """Of a string in characters, of an array in items."""
+    max_length: int | None = None
+
+
+class Profile(NamedTuple):
+    """How a revision differs from the classes, which cover all revisions. Keys are class names, members wire names."""
+
+    required: Mapping[str, tuple[str, ...]]
+    """Members that may be left out elsewhere and must be present here."""
+    unknown: Mapping[str, tuple[str, ...]]
+    """Members the revision does not name: kept in `extra` when received, dropped when sent."""
+    bounds: Mapping[str, Mapping[str, Bounds]]
+    """Limits of members, checked when a message is received."""
+    metas: Mapping[str, type[Any]]
+    """The class that fits a class's `_meta`, which is itself kept as the plain dict that came."""

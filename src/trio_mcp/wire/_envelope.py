@@ -1,0 +1,126 @@
+"""The modern envelope: what every request of 2026-07-28 says about itself in `params._meta`.
+
+Rules of this file:
+
+1. A request is modern if, and only if, its `_meta` names a protocol version. Nothing is remembered from one
+   request to the next.
+2. `protocolVersion` and `clientCapabilities` are required; `clientInfo`, `logLevel` and `progressToken` are not.
+3. What is missing or of the wrong type is answered with -32602, a revision that is not spoken with -32022, in
+   this order.
+4. A result without `resultType` is `complete`; one of a type we do not know is an invalid response.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from .._errors import McpError
+from ._json import JsonObject, is_object
+from ._jsonrpc import INVALID_PARAMS, RequestId
+
+__all__ = [
+    "CAPABILITIES_KEY",
+    "CLIENT_INFO_KEY",
+    "LOG_LEVELS",
+    "LOG_LEVEL_KEY",
+    "MISSING_CAPABILITY",
+    "PROGRESS_TOKEN_KEY",
+    "REVISION_KEY",
+    "SERVER_INFO_KEY",
+    "UNSUPPORTED_REVISION",
+    "Envelope",
+    "progress_token",
+    "read_envelope",
+    "stamp",
+    "unsupported_revision",
+]
+
+_PREFIX = "io.modelcontextprotocol/"
+REVISION_KEY = _PREFIX + "protocolVersion"
+CAPABILITIES_KEY = _PREFIX + "clientCapabilities"
+CLIENT_INFO_KEY = _PREFIX + "clientInfo"
+SERVER_INFO_KEY = _PREFIX + "serverInfo"
+LOG_LEVEL_KEY = _PREFIX + "logLevel"
+PROGRESS_TOKEN_KEY = "progressToken"  # noqa: S105 # the wire's name of a member, not a secret
+
+MISSING_CAPABILITY = -32021
+UNSUPPORTED_REVISION = -32022
+
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""From the least to the most severe, as RFC 5424 names them."""
+
+
+@frozen
+class Envelope:
+    """What one modern request says about itself and its sender."""
+
+    revision: str
+    client_capabilities: JsonObject
+    client_info: JsonObject | None
+    log_level: str | None
+
+
+def read_envelope(meta: JsonObject, spoken: Sequence[str]) -> Envelope:
+    """Check the `_meta` of a request that names a protocol version (rule 1).
+
+    Args:
+        meta: the object at `params._meta`.
+        spoken: the revisions this side speaks, legacy ones included: they are offered in the refusal.
+
+    Raises:
+        McpError: the answer to send (rule 3).
+    """
+    revision, capabilities = meta[REVISION_KEY], meta.get(CAPABILITIES_KEY)
+    info, level = meta.get(CLIENT_INFO_KEY), meta.get(LOG_LEVEL_KEY)
+    faults: list[str] = []
+    if type(revision) is not str:
+        faults.append(f"$._meta.{REVISION_KEY}: expected string")
+    if not is_object(capabilities):
+        what = "expected object" if CAPABILITIES_KEY in meta else "required member is missing"
+        faults.append(f"$._meta.{CAPABILITIES_KEY}: {what}")
+    if CLIENT_INFO_KEY in meta and not _is_implementation(info):
+        faults.append(f"$._meta.{CLIENT_INFO_KEY}: expected object with the strings 'name' and 'version'")
+    if LOG_LEVEL_KEY in meta and level not in LOG_LEVELS:
+        faults.append(f"$._meta.{LOG_LEVEL_KEY}: expected one of {', '.join(LOG_LEVELS)}")
+    if faults or not is_object(capabilities):
+        raise McpError(INVALID_PARAMS, "; ".join(faults))
+    if revision not in spoken:
+        raise unsupported_revision(revision, spoken)
+    return Envelope(revision, capabilities, info, level)
+
+
+def unsupported_revision(requested: str, spoken: Sequence[str]) -> McpError:
+    """Return the refusal of a request in a revision this side does not speak (or does not want to)."""
+    data = {"supported": list(spoken), "requested": requested}
+    return McpError(UNSUPPORTED_REVISION, f"protocol version {requested!r} is not supported here", data)
+
+
+def _is_implementation(info: object) -> bool:
+    return is_object(info) and type(info.get("name")) is str and type(info.get("version")) is str
+
+
+def progress_token(meta: Mapping[str, Any]) -> RequestId | None:
+    """Return the progress token of a request of any revision, None where it asks for no progress.
+
+    Raises:
+        McpError: the token is neither string nor integer.
+    """
+    token = meta.get(PROGRESS_TOKEN_KEY)
+    if token is None and PROGRESS_TOKEN_KEY not in meta:
+        return None
+    if type(token) is str or type(token) is int:
+        return token
+    raise McpError(INVALID_PARAMS, f"$._meta.{PROGRESS_TOKEN_KEY}: expected string or integer")
+
+
+def stamp(params: JsonObject | None, envelope: Mapping[str, Any]) -> JsonObject:
+    """Return *params* with the members of *envelope* in their `_meta`; the caller's own `_meta` members stay."""
+    if params is None:
+        return {"_meta": dict(envelope)}
+    meta = params.get("_meta")
+    return {**params, "_meta": {**meta, **envelope} if meta else dict(envelope)}

@@ -1,0 +1,95 @@
+"""The one JSON codec: exact on the way in, and nothing that JSON cannot say on the way out.
+
+Both directions are msgspec's. Integers keep every digit, `NaN` and invalid UTF-8 are refused on input. On output
+msgspec would turn a NaN into null without a word, so `encode` looks for one wherever a null was written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeGuard
+
+import msgspec
+
+__all__ = ["JsonObject", "NotJsonError", "Undecodable", "copy_json", "decode", "encode", "is_array", "is_object"]
+
+JsonObject: TypeAlias = dict[str, Any]
+
+_encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
+_decode: Callable[[bytes | bytearray | memoryview], Any] = msgspec.json.Decoder().decode
+
+
+class Undecodable(ValueError):
+    """Bytes that are not one JSON value; the text says why and where."""
+
+
+class NotJsonError(ValueError):
+    """A Python value that JSON cannot carry; the text names its place."""
+
+
+def is_object(value: object) -> TypeGuard[JsonObject]:
+    """Tell whether a decoded value is a JSON object."""
+    return type(value) is dict
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Tell whether a decoded value is a JSON array."""
+    return type(value) is list
+
+
+def decode(data: bytes | bytearray | memoryview) -> Any:
+    """Return the JSON value in *data*.
+
+    Raises:
+        Undecodable: not JSON, not UTF-8, a number out of range, or nested deeper than the interpreter allows.
+    """
+    try:
+        return _decode(data)
+    except UnicodeDecodeError as exc:
+        raise Undecodable(f"invalid UTF-8 at byte {exc.start} of a string: {exc.reason}") from None
+    except RecursionError:
+        raise Undecodable("nested too deep") from None
+    except msgspec.MsgspecError as exc:
+        raise Undecodable(str(exc)) from None
+
+
+def encode(value: Any) -> bytes:
+    """Return *value* as JSON in UTF-8, on one line.
+
+    Raises:
+        NotJsonError: *value* holds something JSON has no word for: NaN, an infinity, a lone surrogate, an object of
+            an unknown class, a cycle.
+    """
+    try:
+        data = _encode(value)
+    except RecursionError:
+        raise NotJsonError("the value is nested too deep, or contains itself") from None
+    except UnicodeEncodeError as exc:
+        raise NotJsonError(f"the text {exc.object[:40]!r} holds a lone surrogate") from None
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as exc:
+        raise NotJsonError(str(exc)) from None
+    if b"null" in data and (path := _path_of_non_finite(value, "$")) is not None:
+        raise NotJsonError(f"{path}: NaN and infinities are not JSON")
+    return data
+
+
+def copy_json(value: Any) -> Any:
+    """Return what the other end of a wire would have received for *value*, sharing nothing with it.
+
+    Raises:
+        NotJsonError: as `encode` does.
+    """
+    return _decode(encode(value))
+
+
+def _path_of_non_finite(value: Any, path: str) -> str | None:
+    """Return where in *value* the first number stands that JSON has no word for."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else path
+    members: list[tuple[str, Any]] = []
+    if is_object(value):
+        members = [(f"{path}.{key}", member) for key, member in value.items()]
+    elif is_array(value):
+        members = [(f"{path}[{index}]", member) for index, member in enumerate(value)]
+    return next((found for at, member in members if (found := _path_of_non_finite(member, at)) is not None), None)

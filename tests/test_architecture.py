@@ -1,0 +1,282 @@
+"""The rules of the layers, checked by parsing the sources, and what an import may load, checked in a fresh process."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "src" / "trio_mcp"
+
+# Each folder may import the folders named before it.
+LAYERS = ("types", "wire", "peer", "auth", "transports", "client", "server", "testing", "cli")
+# Importable by every layer; each may import the layers and the modules named here, and nothing else of the package.
+SHARED = {
+    "_errors": set[str](),
+    "_util": {"_errors"},
+    "_schema": {"_errors", "_util"},
+    "abc": {"_errors", "_util", "types", "wire"},
+}
+FACADES = ("__init__", "lowlevel")
+
+HTTP_LIBRARIES = {"httpx2", "httpcore2", "h11", "hypercorn", "wsproto", "h2"}
+HTTP_LAYERS = {"transports", "auth"}
+TRIO_FREE_LAYERS = {"types", "wire"}
+
+ERA_WORDS = {"legacy", "handshake", "session"}
+ERA_FILES = ("*legacy*", "*handshake*", "*session*", "_negotiate.py", "_revisions.py")
+GENERATED = {"types/_generated.py", "types/_tables.py"}
+LONGEST_MODULE = 500  # lines
+
+HEAVY = {"hypercorn", "httpx2", "h11", "cryptography", "joserfc", "jsonschema_rs", "opentelemetry", "rich"}
+
+
+@attrs.frozen
+class Module:
+    """One source file, its place in the package and its syntax tree."""
+
+    path: Path
+    text: str
+    tree: ast.Module = attrs.field(eq=False, repr=False)
+
+    @classmethod
+    def load(cls, path: Path) -> Module:
+        text = path.read_text(encoding="utf-8")
+        return cls(path, text, ast.parse(text))
+
+    @property
+    def name(self) -> str:
+        """The path inside the package, as the messages of the tests show it."""
+        return self.path.relative_to(PACKAGE).as_posix()
+
+    @property
+    def layer(self) -> str:
+        """The folder, or the bare name of a module beside the folders."""
+        return Path(self.name).parts[0].removesuffix(".py")
+
+    def imports(self) -> Iterator[str]:
+        """The absolute dotted name of everything imported, wherever in the file: `from ..wire import X` is one name."""
+        here = ["trio_mcp", *self.path.relative_to(PACKAGE).with_suffix("").parts]
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = [*here[: len(here) - node.level]] if node.level else []
+                base += node.module.split(".") if node.module else []
+                yield from (".".join([*base, alias.name]) for alias in node.names)
+
+
+MODULES = [Module.load(path) for path in sorted(PACKAGE.rglob("*.py"))]
+INSIDE = [module for module in MODULES if module.layer not in FACADES]
+WRITTEN = [module for module in MODULES if module.name not in GENERATED]
+
+
+def of_package(module: Module) -> Iterator[list[str]]:
+    """What the module imports of this package, split at the dots and without the package's own name."""
+    for name in module.imports():
+        parts = name.split(".")
+        if parts[0] == "trio_mcp":
+            yield parts[1:]
+
+
+def allowed(layer: str) -> set[str]:
+    """The folders and shared modules that this one may import."""
+    if layer in SHARED:
+        return SHARED[layer]
+    above = set(LAYERS[: LAYERS.index(layer) + 1]) | set(SHARED)
+    return above - {"client"} if layer == "server" else above
+
+
+def test_every_folder_has_its_place_among_the_layers() -> None:
+    places = {module.layer for module in MODULES}
+
+    assert places <= {*LAYERS, *SHARED, *FACADES, "__main__"}
+
+
+@pytest.mark.parametrize("module", INSIDE, ids=lambda module: module.name)
+def test_a_module_imports_only_its_own_layer_and_those_above(module: Module) -> None:
+    imported = {parts[0] for parts in of_package(module)}
+
+    assert imported - allowed(module.layer) == set()
+
+
+@pytest.mark.parametrize("module", INSIDE, ids=lambda module: module.name)
+def test_a_module_imports_other_folders_through_their_facades(module: Module) -> None:
+    private = [
+        ".".join(parts)
+        for parts in of_package(module)
+        if parts[0] in LAYERS and parts[0] != module.layer and any(part.startswith("_") for part in parts[1:])
+    ]
+
+    assert private == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+def test_only_transports_and_auth_import_an_http_library(module: Module) -> None:
+    imported = {name.split(".")[0] for name in module.imports()}
+
+    assert module.layer in HTTP_LAYERS or not imported & HTTP_LIBRARIES
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+def test_vocabulary_and_grammar_do_not_know_trio(module: Module) -> None:
+    imported = {name.split(".")[0] for name in module.imports()}
+
+    assert module.layer not in TRIO_FREE_LAYERS or not imported & {"trio", "outcome", "sniffio"}
+
+
+@pytest.mark.parametrize("module", INSIDE, ids=lambda module: module.name)
+def test_only_the_command_line_prints_with_rich(module: Module) -> None:
+    imported = {name.split(".")[0] for name in module.imports()}
+
+    assert module.layer == "cli" or "rich" not in imported
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.path.stem in FACADES], ids=lambda module: module.name)
+def test_a_facade_holds_names_and_no_logic(module: Module) -> None:
+    logic = [
+        ast.unparse(node)
+        for node in module.tree.body
+        if not isinstance(node, ast.Import | ast.ImportFrom)
+        and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        and not (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")
+    ]
+
+    assert logic == []
+
+
+def words(identifier: str) -> set[str]:
+    """The lower-case words of a snake_case or CamelCase name."""
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", identifier)}
+
+
+def defined_names(tree: ast.Module) -> Iterator[str]:
+    """Every name that the file gives to something: classes, functions, parameters, variables, attributes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case _:
+                pass
+
+
+@pytest.mark.parametrize("module", WRITTEN, ids=lambda module: module.name)
+def test_era_words_are_defined_only_in_files_named_for_them(module: Module) -> None:
+    if any(module.path.match(pattern) for pattern in ERA_FILES):
+        return
+
+    assert [name for name in defined_names(module.tree) if words(name) & ERA_WORDS] == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+def test_a_module_first_says_why_it_exists(module: Module) -> None:
+    assert ast.get_docstring(module.tree)
+
+
+@pytest.mark.parametrize("module", WRITTEN, ids=lambda module: module.name)
+def test_a_module_is_short_enough_to_be_read(module: Module) -> None:
+    assert len(module.text.splitlines()) <= LONGEST_MODULE
+
+
+PUBLIC = [
+    "trio_mcp",
+    "trio_mcp.lowlevel",
+    "trio_mcp.abc",
+    "trio_mcp.types",
+    "trio_mcp.testing",
+]
+
+
+@pytest.mark.parametrize("facade", PUBLIC)
+def test_every_exported_name_is_there_and_explains_itself(facade: str) -> None:
+    module = importlib.import_module(facade)
+    values = {name: getattr(module, name) for name in module.__all__}
+    objects = {name: value for name, value in values.items() if inspect.isclass(value) or inspect.isroutine(value)}
+
+    assert [name for name, value in objects.items() if not inspect.getdoc(value)] == []
+
+
+@pytest.mark.parametrize("facade", PUBLIC)
+def test_a_facade_exports_exactly_the_public_names_it_binds(facade: str) -> None:
+    module = importlib.import_module(facade)
+    bound = {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and (not inspect.ismodule(value) or name in module.__all__)
+    }
+
+    assert sorted(module.__all__) == sorted(bound)
+    assert len(set(module.__all__)) == len(module.__all__)
+
+
+def loaded_after(program: str, *arguments: str) -> set[str]:
+    """The top-level packages in `sys.modules` of a fresh process that has run the program."""
+    report = "\nimport json, sys\nprint(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))\n"
+    child = subprocess.run(
+        [sys.executable, "-c", program + report, *arguments], check=True, capture_output=True, encoding="utf-8"
+    )
+    return set(json.loads(child.stdout))
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    loaded = loaded_after("import trio_mcp")
+
+    assert loaded & HEAVY == set()
+
+
+def test_the_types_by_themselves_load_no_trio_and_nothing_heavy() -> None:
+    loaded = loaded_after(
+        "from trio_mcp import types\ntypes.structure({'name': 'x', 'inputSchema': {'type': 'object'}}, types.Tool)"
+    )
+
+    assert "trio" not in loaded
+    assert loaded & HEAVY == set()
+
+
+SERVER = """
+import trio
+from trio_mcp import Server, serve_stdio
+
+server = Server("tiny")
+
+
+@server.tool
+async def add(a: int, b: int):
+    return str(a + b)
+
+
+trio.run(serve_stdio, server)
+"""
+
+CLIENT = """
+import sys
+import trio
+from trio_mcp import open_client
+
+
+async def main():
+    async with open_client([sys.executable, sys.argv[1]]) as client:
+        assert [tool.name async for tool in client.tools()] == ["add"]
+
+
+trio.run(main)
+"""
+
+
+def test_opening_a_stdio_client_loads_nothing_heavy(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(SERVER, encoding="utf-8")
+
+    loaded = loaded_after(CLIENT, str(tmp_path / "server.py"))
+
+    assert loaded & HEAVY == set()
