@@ -24,7 +24,7 @@ SHARED = {
     "_errors": set[str](),
     "_util": {"_errors"},
     "_schema": {"_errors", "_util"},
-    "abc": {"_errors", "_util", "types", "wire"},
+    "abc": {"_errors", "_util", "types", "wire", "peer"},  # for annotations alone; see the test of that below
 }
 FACADES = ("__init__", "lowlevel")
 
@@ -34,7 +34,7 @@ TRIO_FREE_LAYERS = {"types", "wire"}
 
 ERA_WORDS = {"legacy", "handshake", "session"}
 ERA_FILES = ("*legacy*", "*handshake*", "*session*", "_negotiate.py", "_revisions.py")
-GENERATED = {"types/_generated.py", "types/_tables.py"}
+GENERATED = {"types/__init__.py", "types/_generated.py", "types/_tables.py"}
 LONGEST_MODULE = 500  # lines
 
 HEAVY = {"hypercorn", "httpx2", "h11", "cryptography", "joserfc", "jsonschema_rs", "opentelemetry", "rich"}
@@ -107,6 +107,17 @@ def test_a_module_imports_only_its_own_layer_and_those_above(module: Module) -> 
     imported = {parts[0] for parts in of_package(module)}
 
     assert imported - allowed(module.layer) == set()
+
+
+def test_the_interfaces_import_the_package_for_annotations_alone() -> None:
+    (interfaces,) = (module for module in MODULES if module.name == "abc.py")
+    at_run_time = [
+        ast.unparse(node)
+        for node in interfaces.tree.body
+        if isinstance(node, ast.ImportFrom) and (node.level or str(node.module).startswith("trio_mcp"))
+    ]
+
+    assert at_run_time == []
 
 
 @pytest.mark.parametrize("module", INSIDE, ids=lambda module: module.name)
@@ -189,13 +200,7 @@ def test_a_module_is_short_enough_to_be_read(module: Module) -> None:
     assert len(module.text.splitlines()) <= LONGEST_MODULE
 
 
-PUBLIC = [
-    "trio_mcp",
-    "trio_mcp.lowlevel",
-    "trio_mcp.abc",
-    "trio_mcp.types",
-    "trio_mcp.testing",
-]
+PUBLIC = ["trio_mcp", "trio_mcp.lowlevel", "trio_mcp.abc", "trio_mcp.types", "trio_mcp.testing"]
 
 
 @pytest.mark.parametrize("facade", PUBLIC)
@@ -207,17 +212,25 @@ def test_every_exported_name_is_there_and_explains_itself(facade: str) -> None:
     assert [name for name, value in objects.items() if not inspect.getdoc(value)] == []
 
 
-@pytest.mark.parametrize("facade", PUBLIC)
-def test_a_facade_exports_exactly_the_public_names_it_binds(facade: str) -> None:
+@pytest.mark.parametrize("facade", [name for name in PUBLIC if name != "trio_mcp.abc"])
+def test_a_facade_exports_exactly_the_names_it_binds(facade: str) -> None:
     module = importlib.import_module(facade)
+    values = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
     bound = {
         name
-        for name, value in vars(module).items()
-        if not name.startswith("_") and (not inspect.ismodule(value) or name in module.__all__)
+        for name, value in values.items()
+        if name != "annotations" and (not inspect.ismodule(value) or name in module.__all__)
     }
 
     assert sorted(module.__all__) == sorted(bound)
-    assert len(set(module.__all__)) == len(module.__all__)
+
+
+def test_the_interfaces_export_exactly_what_they_define() -> None:
+    (interfaces,) = (module for module in MODULES if module.name == "abc.py")
+    defined = {node.name for node in interfaces.tree.body if isinstance(node, ast.ClassDef)}
+    module = importlib.import_module("trio_mcp.abc")
+
+    assert {name for name in module.__all__ if inspect.isclass(getattr(module, name))} == defined
 
 
 def loaded_after(program: str, *arguments: str) -> set[str]:
@@ -272,6 +285,10 @@ async def main():
 
 trio.run(main)
 """
+
+
+def test_the_grammar_by_itself_loads_no_trio() -> None:
+    assert "trio" not in loaded_after("import trio_mcp.wire")
 
 
 def test_opening_a_stdio_client_loads_nothing_heavy(tmp_path: Path) -> None:

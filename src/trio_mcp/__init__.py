@@ -1,1 +1,77 @@
-"""Client and server SDK for the Model Context Protocol, native to Trio."""
+"""Client and server SDK for the Model Context Protocol, native to Trio.
+
+Names only, each imported from its home when it is first used: a client that never serves does not load the server,
+and `trio_mcp.types` does not load Trio.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import types as types
+    from ._errors import ConnectionBroken as ConnectionBroken
+    from ._errors import ConnectionClosed as ConnectionClosed
+    from ._errors import ConnectionLost as ConnectionLost
+    from ._errors import ErrorResponse as ErrorResponse
+    from ._errors import LocalProtocolError as LocalProtocolError
+    from ._errors import McpError as McpError
+    from ._errors import MissingCapability as MissingCapability
+    from ._errors import ProtocolError as ProtocolError
+    from ._errors import RemoteProtocolError as RemoteProtocolError
+    from ._errors import RequestTimedOut as RequestTimedOut
+    from ._errors import ServerExited as ServerExited
+    from ._errors import StructureError as StructureError
+    from ._errors import ToolError as ToolError
+    from ._errors import ToolFailed as ToolFailed
+    from ._errors import TrioMcpError as TrioMcpError
+    from ._errors import UnsupportedRevision as UnsupportedRevision
+    from .client import Client as Client
+    from .client import ClientOptions as ClientOptions
+    from .client import TimeLimits as TimeLimits
+    from .client import open_client as open_client
+    from .client import open_memory_client as open_memory_client
+    from .client import open_stdio_client as open_stdio_client
+    from .client import open_stream_client as open_stream_client
+    from .client import start_client as start_client
+    from .client import start_memory_client as start_memory_client
+    from .client import start_stdio_client as start_stdio_client
+    from .client import start_stream_client as start_stream_client
+    from .peer import Limits as Limits
+    from .server import Audio as Audio
+    from .server import Context as Context
+    from .server import Image as Image
+    from .server import Server as Server
+    from .server import serve_stdio as serve_stdio
+    from .server import serve_stream as serve_stream
+
+_HOMES = {
+    "_errors": (
+        "ConnectionBroken", "ConnectionClosed", "ConnectionLost", "ErrorResponse", "LocalProtocolError", "McpError",
+        "MissingCapability", "ProtocolError", "RemoteProtocolError", "RequestTimedOut", "ServerExited",
+        "StructureError", "ToolError", "ToolFailed", "TrioMcpError", "UnsupportedRevision",
+    ),
+    "client": (
+        "Client", "ClientOptions", "TimeLimits", "open_client", "open_memory_client", "open_stdio_client",
+        "open_stream_client", "start_client", "start_memory_client", "start_stdio_client", "start_stream_client",
+    ),
+    "peer": ("Limits",),
+    "server": ("Audio", "Context", "Image", "Server", "serve_stdio", "serve_stream"),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [*sorted(_HOME_OF), "types"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "types":
+        return import_module(".types", __name__)
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

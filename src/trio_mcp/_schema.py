@@ -11,14 +11,14 @@ jsonschema-rs, imported when the first schema is compiled. Rules of this file:
 See https://modelcontextprotocol.io/specification/2026-07-28/basic#json-schema-usage.
 """
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
 from ._errors import TrioMcpError
+from ._schema_faults import describe_errors, render_path, shortened
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -40,18 +40,7 @@ _DIALECTS: Final = {
     "http://json-schema.org/draft-04/schema": "Draft4Validator",
 }
 
-_SHOWN_CHARACTERS: Final = 80
-
-type_names: Final[Mapping[type, str]] = {
-    dict: "object",
-    list: "array",
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    type(None): "null",
-}
-"""JSON Schema's name for the class of a JSON value."""
+_CONTAINERS: Final = (dict, list, tuple)
 
 FormatCheck = Callable[[str], bool]
 """Says whether a string has a format; must not raise."""
@@ -88,7 +77,7 @@ class Validator:
             if self._compiled.is_valid(value):
                 return []
             errors = self._compiled.iter_errors(value)
-            found = list(islice(_lines(errors, value), MAX_FAULTS + 1))
+            found = list(islice(describe_errors(errors, value), MAX_FAULTS + 1))
         except UnicodeEncodeError:
             return ["$: a string holds half of a surrogate pair, which is not text"]
         except ValueError as error:
@@ -156,7 +145,7 @@ def compile_schema(schema: Mapping[str, Any], *, formats: Mapping[str, FormatChe
             raise SchemaError(f"the schema refers to {refused[0]!r}, outside itself; nothing is fetched") from None
         reason = getattr(error, "message", str(error))
         place = render_path(getattr(error, "instance_path", ()))
-        raise SchemaError(f"not a usable JSON Schema: {place}: {_shortened(reason)}") from None
+        raise SchemaError(f"not a usable JSON Schema: {place}: {shortened(reason)}") from None
     return Validator(compiled)
 
 
@@ -175,113 +164,14 @@ def dialect_of(schema: Mapping[str, Any]) -> str:
 
 def is_deeper_than(value: Any, levels: int) -> bool:
     """Say whether a JSON value nests more than `levels` levels, without recursing."""
-    containers = [value]
+    here: list[Any] = [value]
     for _ in range(levels):
-        if not containers:
+        if not here:
             return False
-        containers = [
-            inner
-            for outer in containers
-            if isinstance(outer, (dict, list, tuple))
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, (dict, list, tuple))
-        ]
-    return bool(containers)
+        here = [inner for outer in here if isinstance(outer, _CONTAINERS) for inner in _containers_in(outer)]
+    return bool(here)
 
 
-def render_path(parts: Iterable[str | int]) -> str:
-    """Write a place inside a JSON value the way all errors of this package do: ``$.rows[2].name``."""
-    return "$" + "".join(_step(part) for part in parts)
-
-
-def _step(part: str | int) -> str:
-    if isinstance(part, int):
-        return f"[{part}]"
-    return f".{part}" if part.replace("-", "_").isidentifier() else f"[{json.dumps(part)}]"
-
-
-def _lines(errors: "Iterable[jsonschema_rs.ValidationError]", root: Any) -> Iterator[str]:
-    for error in errors:
-        yield from _describe(error, root)
-
-
-def _describe(error: "jsonschema_rs.ValidationError", root: Any) -> Iterator[str]:
-    path = error.instance_path
-    here = render_path(path)
-    kind: Any = error.kind
-    match kind.name:
-        case "required":
-            yield f"{render_path([*path, kind.property])}: required, but missing"
-        case "additionalProperties" | "unevaluatedProperties":
-            yield from (f"{render_path([*path, name])}: unknown, not allowed here" for name in kind.unexpected)
-        case "type":
-            yield f"{here}: expected {_either(kind.types)}, got {_got(path, root)}"
-        case "enum":
-            yield f"{here}: expected {_either(map(_shown, kind.options))}, got {_got_value(path, root)}"
-        case "const":
-            yield f"{here}: expected {_shown(kind.expected_value)}, got {_got_value(path, root)}"
-        case "pattern":
-            yield f"{here}: {_got_value(path, root)} does not match the pattern {kind.pattern}"
-        case "format":
-            yield f"{here}: {_got_value(path, root)} is not a {kind.format}{_HINTS.get(kind.format, '')}"
-        case "anyOf" | "oneOf" if (arms := _context(kind)):
-            yield from _describe_choice(arms, path, root)
-        case _:
-            yield f"{here}: {_shortened(error.message)}"
-
-
-_HINTS: Final = {
-    "date-time": " (RFC 3339 with an offset, as in 2026-01-31T09:30:00Z)",
-    "date": " (as in 2026-01-31)",
-    "uuid": " (as in 123e4567-e89b-12d3-a456-426614174000)",
-}
-
-
-def _context(kind: Any) -> "list[list[jsonschema_rs.ValidationError]]":
-    # Absent when a value fits several arms of a oneOf, which then is the fault.
-    return kind.context if type(kind).__name__ != "ValidationErrorKind_OneOfMultipleValid" else []
-
-
-def _describe_choice(arms: Any, path: list[str | int], root: Any) -> Iterator[str]:
-    """Report the arm the value was meant for: the only one whose type fits, else what each would take."""
-    meant = [arm for arm in arms if not any(_is_type_fault(error, path) for error in arm)]
-    if len(meant) == 1:
-        yield from _lines(meant[0], root)
-        return
-    taken = [name for arm in arms for error in arm if _is_type_fault(error, path) for name in error.kind.types]
-    if not meant and taken:
-        yield f"{render_path(path)}: expected {_either(taken)}, got {_got(path, root)}"
-        return
-    tried = "; or ".join(", ".join(_lines(arm, root)) for arm in meant)
-    yield f"{render_path(path)}: fits none of the alternatives ({tried})"
-
-
-def _is_type_fault(error: "jsonschema_rs.ValidationError", path: list[str | int]) -> bool:
-    return error.kind.name == "type" and error.instance_path == path
-
-
-def _got(path: Iterable[str | int], root: Any) -> str:
-    return type_names.get(type(_at(path, root)), "something else")
-
-
-def _got_value(path: Iterable[str | int], root: Any) -> str:
-    return _shown(_at(path, root))
-
-
-def _at(path: Iterable[str | int], root: Any) -> Any:
-    for part in path:
-        root = root[part]
-    return root
-
-
-def _either(names: Iterable[str]) -> str:
-    *most, last = dict.fromkeys(names)
-    return f"{', '.join(most)} or {last}" if most else last
-
-
-def _shown(value: Any) -> str:
-    return _shortened(json.dumps(value, ensure_ascii=False, default=str))
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 3]}..."
+def _containers_in(outer: Any) -> list[Any]:
+    members: Any = outer.values() if outer.__class__ is dict else outer
+    return [inner for inner in members if isinstance(inner, _CONTAINERS)]

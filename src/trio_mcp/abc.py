@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
-    from .peer import Asked, Exchange, Gate, Limits
+    from .peer import Asked, ConnectionStatistics, Exchange, Gate, Limits
     from .wire import JsonObject
 
 __all__ = ["Answerer", "Client", "Serving", "Transport", "TransportOpener"]
@@ -85,6 +85,10 @@ class Transport(Protocol):
         Raises:
             ConnectionLost: the connection is gone.
         """
+        ...
+
+    def statistics(self) -> ConnectionStatistics:
+        """Return what the connection holds now."""
         ...
 
 

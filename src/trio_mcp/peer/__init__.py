@@ -14,8 +14,8 @@ from ._hall import OutOfTimeError as OutOfTimeError
 from ._hall import Run as Run
 from ._limits import Limits as Limits
 from ._link import Link as Link
-from ._link import LinkStatistics as LinkStatistics
 from ._session import ClientSession as ClientSession
 from ._session import ServerSession as ServerSession
 from ._slots import BUSY as BUSY
 from ._slots import Slots as Slots
+from ._statistics import ConnectionStatistics as ConnectionStatistics

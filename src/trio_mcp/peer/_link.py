@@ -14,7 +14,7 @@ from copy import copy
 from typing import Any
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, field
 
 from .._errors import ConnectionBroken, ConnectionClosed, ConnectionLost, ErrorResponse, McpError, RemoteProtocolError
 from ..wire import (
@@ -43,8 +43,9 @@ from ._limits import Limits
 from ._link_exchanges import AskedOverLink, Batch, ExchangeOverLink
 from ._outbox import Outbox
 from ._slots import Slots
+from ._statistics import ConnectionStatistics
 
-__all__ = ["Link", "LinkStatistics"]
+__all__ = ["Link"]
 
 _log = logging.getLogger("trio_mcp.peer")
 
@@ -52,28 +53,6 @@ _READ_BYTES = 64 * 1024
 _MAX_READ_BYTES = 1024 * 1024
 _FLUSH_SECONDS = 1.0
 """How long a link that is closed from our side may take to send what is queued."""
-
-
-@frozen(kw_only=True)
-class LinkStatistics:
-    """What a link holds at one moment, for debugging."""
-
-    asked: int
-    """Our requests that wait for a response."""
-    answering: int
-    """The other side's requests that wait for one."""
-    running: int
-    """Handlers that run for the other side, those cleaning up after a cancellation included."""
-    queued: int
-    """The other side's requests that wait for a handler to end."""
-    outbox_bytes: int
-    """Bytes that wait to be sent."""
-    update_bytes: int
-    """Bytes of updates that wait to be read by callers of ours."""
-    unmatched_responses: int
-    """Responses since the beginning that nobody waited for: late, repeated or made up."""
-    malformed: int
-    """Lines since the beginning that were no message, and responses that broke a rule."""
 
 
 @define(eq=False)
@@ -313,9 +292,9 @@ class Link:
         if not self.ledger.answering:
             self._settled.unpark_all()
 
-    def statistics(self) -> LinkStatistics:
+    def statistics(self) -> ConnectionStatistics:
         """Return what the link holds now."""
-        return LinkStatistics(
+        return ConnectionStatistics(
             asked=len(self.ledger.asked),
             answering=len(self.ledger.answering),
             running=self.slots.running,

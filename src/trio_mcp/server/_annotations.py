@@ -18,17 +18,26 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
-from attrs import define, field
+from attrs import define, evolve, field
 
 from ._annotations_constraints import annotated_schema
+from ._annotations_definitions import Definitions, reference_to
 from ._annotations_dump import to_json
-from ._annotations_load import Loader, Misfit, array_loader, mapping_loader, object_loader, pydantic_loader, tuple_loader
+from ._annotations_load import (
+    Loader,
+    Misfit,
+    array_loader,
+    mapping_loader,
+    object_loader,
+    pydantic_loader,
+    tuple_loader,
+)
 from ._annotations_objects import MISSING, Member, ObjectSpec, is_pydantic_model, read_object
 from ._annotations_scalars import ANY_KINDS, Inexpressible, Shape, enum_shape, literal_shape, scalar_shape
 from ._annotations_unions import union_loader
 from ._docstring import parse_docstring
 
-__all__ = ["Annotations", "publish_default"]
+__all__ = ["Annotations", "publish_member"]
 
 _ARRAYS: Final[Mapping[Any, Callable[..., Any]]] = {
     list: list,
@@ -48,9 +57,7 @@ _OBJECT: Final = frozenset({"object"})
 _ARRAY: Final = frozenset({"array"})
 
 # What a set can hold when its annotation does not say.
-_SCALAR_ITEMS: Final = Shape(
-    {"type": ["string", "number", "boolean", "null"]}, ANY_KINDS - {"array", "object"}
-)
+_SCALAR_ITEMS: Final = Shape({"type": ["string", "number", "boolean", "null"]}, ANY_KINDS - {"array", "object"})
 _INT_KEY: Final = Shape({"pattern": "^(0|-?[1-9][0-9]{0,17})$"}, frozenset({"string"}), int)
 
 
@@ -67,8 +74,8 @@ class Annotations:
     namespace: Mapping[str, Any] = field(factory=dict[str, Any])
     """Names that annotations of classes may use beside those of their modules."""
 
-    definitions: dict[str, dict[str, Any]] = field(factory=dict[str, dict[str, Any]], init=False)
-    """What goes under ``$defs``."""
+    definitions: Definitions = field(factory=Definitions, init=False)
+    """What goes under ``$defs``; `Definitions.complete` puts it there."""
 
     _classes: dict[Any, Shape] = field(factory=dict[Any, Shape], init=False)
     _aliases: list[Any] = field(factory=list[Any], init=False)
@@ -96,16 +103,9 @@ class Annotations:
             return self._alias(annotation)
         return self._class(annotation, origin or annotation)
 
-    def complete(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Return a schema that stands by itself: its definitions inside, no reference at its root."""
-        reference = schema.get("$ref")
-        if reference is not None:
-            target = self.definitions[_definition_name(reference)]
-            schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
-        needed = _reachable(schema, self.definitions)
-        return {**schema, "$defs": needed} if needed else schema
-
     def _class(self, annotation: Any, origin: Any) -> Shape:
+        if type(origin).__hash__ is None:
+            raise Inexpressible(f"{annotation!r} is not a type")
         if origin in _ARRAYS:
             return self._array(get_args(annotation), _ARRAYS[origin])
         if origin in _MAPPINGS:
@@ -143,8 +143,10 @@ class Annotations:
         if len(shapes) == 1:
             return shapes[0]
         kinds = frozenset[str]().union(*(shape.kinds for shape in shapes))
-        load = union_loader(shapes, self.definitions)
-        return Shape({"anyOf": [shape.schema for shape in shapes]}, kinds, load, all(shape.hashable for shape in shapes))
+        load = union_loader(shapes, self.definitions.by_name)
+        return Shape(
+            {"anyOf": [shape.schema for shape in shapes]}, kinds, load, all(shape.hashable for shape in shapes)
+        )
 
     def _array(self, arguments: tuple[Any, ...], make: Callable[..., Any]) -> Shape:
         if make is tuple and arguments and arguments[-1] is not Ellipsis:
@@ -167,7 +169,7 @@ class Annotations:
         return Shape(schema, _ARRAY, array_loader(item.load, make), hashable=make is frozenset)
 
     def _tuple(self, arguments: tuple[Any, ...]) -> Shape:
-        items = [self.shape(argument) for argument in arguments if argument != ()]
+        items = [self.shape(argument) for argument in arguments]
         schema = {
             "type": "array",
             "prefixItems": [item.schema for item in items],
@@ -183,7 +185,7 @@ class Annotations:
         key, value = (self.shape(argument) for argument in arguments)
         if arguments[0] is int:
             key = _INT_KEY
-        elif key.kinds != {"string"} and arguments[0] is not Any:
+        elif key.kinds != frozenset({"string"}) and arguments[0] is not Any:
             raise Inexpressible(f"{_name_of(arguments[0])} cannot be a key: the names of JSON members are strings")
         schema: dict[str, Any] = {"type": "object", "additionalProperties": value.schema or True}
         names = {keyword: fact for keyword, fact in key.schema.items() if keyword != "type"}
@@ -192,7 +194,7 @@ class Annotations:
         return Shape(schema, _OBJECT, mapping_loader(key.load, value.load), hashable=False)
 
     def _object(self, annotation: Any, cls: Any, spec: ObjectSpec) -> Shape:
-        name = self._name(_name_of(cls))
+        name = self.definitions.reserve(_name_of(cls))
         loader: Loader | None = None
 
         def load(value: Any) -> Any:
@@ -201,17 +203,19 @@ class Annotations:
 
         # Entered before the members are read: a class may contain itself.
         hashable = cls is not dict and getattr(cls, "__hash__", None) is not None
-        shape = Shape({"$ref": f"#/$defs/{name}"}, _OBJECT, load, hashable)
+        shape = Shape(reference_to(name), _OBJECT, load, hashable)
         self._classes[annotation] = shape
         documented = parse_docstring(_own_docstring(cls))
         members = [member for member in spec.members if member.accepted or self.output]
         shapes = {member.wire: self._member(cls, annotation, member) for member in members}
-        schema = self.definitions[name]
+        schema = self.definitions.by_name[name]
         schema.update({"type": "object", "description": documented.description})
         if not documented.description:
             del schema["description"]
         properties = {
-            member.wire: _described(shapes[member.wire].schema, documented.parameters.get(member.attribute), member)
+            member.wire: publish_member(
+                shapes[member.wire], documented.parameters.get(member.attribute), member.default
+            )
             for member in members
         }
         required = [member.wire for member in members if member.required]
@@ -226,7 +230,9 @@ class Annotations:
         loader = object_loader(
             spec.construct, {member.wire: (member.keyword, shapes[member.wire].load) for member in members}
         )
-        return shape
+        hashable = hashable and all(member.hashable for member in shapes.values())
+        self._classes[annotation] = evolve(shape, hashable=hashable)
+        return self._classes[annotation]
 
     def _member(self, cls: Any, annotation: Any, member: Member) -> Shape:
         try:
@@ -236,39 +242,54 @@ class Annotations:
 
     def _model(self, model: Any) -> Shape:
         mode = "serialization" if self.output else "validation"
-        name = self._name(_name_of(model))
+        name = self.definitions.reserve(_name_of(model))
         # Definitions of a model are its own: pydantic names them without knowing ours.
         schema = model.model_json_schema(mode=mode, ref_template=f"#/$defs/{name}.{{model}}")
         for inner, definition in schema.pop("$defs", {}).items():
-            self.definitions[f"{name}.{inner}"] = definition
-        self.definitions[name].update(schema)
-        kinds = _OBJECT if self._is_object(schema) else ANY_KINDS
-        hashable = getattr(model, "__hash__", None) is not None
-        shape = Shape({"$ref": f"#/$defs/{name}"}, kinds, pydantic_loader(model), hashable)
+            self.definitions.by_name[f"{name}.{inner}"] = definition
+        self.definitions.by_name[name].update(schema)
+        kinds = _OBJECT if self.definitions.resolve(schema).get("type") == "object" else ANY_KINDS
+        shape = Shape(reference_to(name), kinds, pydantic_loader(model), hashable=False)
         self._classes[model] = shape
         return shape
 
-    def _is_object(self, schema: Mapping[str, Any]) -> bool:
-        while "$ref" in schema:
-            schema = self.definitions[_definition_name(schema["$ref"])]
-        return schema.get("type") == "object"
 
-    def _name(self, wanted: str) -> str:
-        """Reserve a name under ``$defs``; classes of the same name in different modules get numbers."""
-        name = wanted
-        number = 1
-        while name in self.definitions:
-            number += 1
-            name = f"{wanted}{number}"
-        self.definitions[name] = {}
-        return name
+def publish_member(shape: Shape, documentation: str | None, default: Any) -> dict[str, Any]:
+    """Return the schema of a parameter or member, with its text and default.
 
-
-def publish_default(schema: dict[str, Any], shape: Shape, default: Any) -> dict[str, Any]:
-    """Return the schema with a default, where the default has a JSON form of the right kind."""
+    Args:
+        shape: its form.
+        documentation: what a docstring says about it; text in the annotation goes first.
+        default: published where it has a JSON form of the right kind; `MISSING` is none.
+    """
+    schema = shape.schema
+    if documentation:
+        schema = {"description": documentation, **schema}
     if default is MISSING or (default is None and "null" not in shape.kinds):
         return schema
     try:
         return {**schema, "default": to_json(default)}
     except Misfit:
         return schema
+
+
+def _name_of(annotation: Any) -> str:
+    name = getattr(annotation, "__name__", None) or repr(annotation)
+    return str(name)
+
+
+def _own_docstring(cls: Any) -> str | None:
+    text: str | None = cls.__dict__.get("__doc__")
+    # Dataclasses and named tuples are given their signature for a docstring.
+    return None if text is None or text.startswith(f"{cls.__name__}(") else text
+
+
+def _specialised(annotation: Any, cls: Any, alias: Any) -> Any:
+    """Put the arguments of ``Box[int]`` in place of the type variables of ``Box``."""
+    chosen: dict[Any, Any] = dict(zip(getattr(cls, "__parameters__", ()), get_args(alias), strict=False))
+    if isinstance(annotation, TypeVar):
+        return chosen.get(annotation, annotation)
+    open_ = getattr(annotation, "__parameters__", ())
+    if isinstance(annotation, type) or not open_:
+        return annotation
+    return annotation[tuple(chosen.get(variable, variable) for variable in open_)]

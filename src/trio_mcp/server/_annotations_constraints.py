@@ -8,6 +8,7 @@ constraint, so one that does not apply to its type is refused: it would be publi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +31,7 @@ _LENGTHS: Final[Mapping[str, Mapping[str, str]]] = {
     "max_length": {"string": "maxLength", "array": "maxItems", "object": "maxProperties"},
 }
 _TEXTS: Final[Mapping[str, str]] = {"title": "title", "description": "description", "examples": "examples"}
+_TEXT_FORMS: Final = frozenset({"pattern", "format", "contentEncoding", "enum"})
 _FOREIGN: Final = frozenset({"annotated_types", "pydantic"})
 
 
@@ -65,17 +67,30 @@ def _constraints(fact: Any, shape: Shape, annotation: Any) -> Iterator[tuple[str
         raise Inexpressible("tz=False: the published format date-time always has an offset")
     for name, keyword in _BOUNDS.items():
         if (bound := getattr(fact, name, None)) is not None:
-            if not isinstance(bound, (int, float)) or not shape.kinds & _NUMBERS or "string" in _only_text(shape):
-                raise _misplaced(f"{name}={bound!r}", annotation)
+            # A Decimal may come as text, which no bound would hold for.
+            _require(shape.kinds & _NUMBERS and not _writes_text(shape.schema, {"pattern"}), name, bound, annotation)
+            if not isinstance(bound, (int, float)):
+                raise Inexpressible(f"{name}={bound!r} is no JSON number")
             yield keyword, bound
     for name, keywords in _LENGTHS.items():
         if (length := getattr(fact, name, None)) is not None:
             fitting = [keyword for kind, keyword in keywords.items() if kind in shape.kinds]
-            if not fitting or _has_own_text_form(shape):
-                raise _misplaced(f"{name}={length!r}", annotation)
+            _require(fitting and not _writes_text(shape.schema, _TEXT_FORMS), name, length, annotation)
             yield from ((keyword, length) for keyword in fitting)
-    pattern = getattr(fact, "pattern", None)
-    if pattern is not None:
-        if "string" not in shape.kinds or _has_own_text_form(shape):
-            raise _misplaced(f"pattern={pattern!r}", annotation)
+    if (pattern := getattr(fact, "pattern", None)) is not None:
+        _require(
+            "string" in shape.kinds and not _writes_text(shape.schema, _TEXT_FORMS), "pattern", pattern, annotation
+        )
         yield "pattern", pattern
+
+
+def _require(fits: object, name: str, value: Any, annotation: Any) -> None:
+    if not fits:
+        raise Inexpressible(f"{name}={value!r} does not apply to {getattr(annotation, '__name__', annotation)}")
+
+
+def _writes_text(schema: Mapping[str, Any], keywords: AbstractSet[str]) -> bool:
+    """Say whether a type writes itself as text of its own form, told by one of these keywords."""
+    arms: Sequence[Mapping[str, Any]] = schema.get("anyOf", ())
+    here = schema.get("type") == "string" and not keywords.isdisjoint(schema)
+    return here or any(_writes_text(arm, keywords) for arm in arms)

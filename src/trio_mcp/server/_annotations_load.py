@@ -9,9 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["Loader", "Misfit", "array_loader", "mapping_loader", "object_loader", "pydantic_loader", "tuple_loader"]
-
 import msgspec
+
+__all__ = [
+    "Loader",
+    "Misfit",
+    "array_loader",
+    "load_each",
+    "mapping_loader",
+    "object_loader",
+    "pydantic_loader",
+    "tuple_loader",
+]
 
 Loader: TypeAlias = Callable[[Any], Any]
 """Makes the annotated type out of a JSON value that fits the schema."""

@@ -14,7 +14,7 @@ from typing import Any, Final, get_args, get_origin
 import attrs
 import msgspec
 
-__all__ = ["MISSING", "Member", "ObjectSpec", "is_pydantic_model", "read_object", "resolve_hints"]
+__all__ = ["MISSING", "Member", "ObjectSpec", "is_named_tuple", "is_pydantic_model", "read_object", "resolve_hints"]
 
 MISSING: Final = object()
 """Stands for a default that is absent, or computed anew each time."""
@@ -55,6 +55,11 @@ class ObjectSpec:
 def is_pydantic_model(cls: Any) -> bool:
     """Say whether `cls` is a pydantic model, without importing pydantic."""
     return isinstance(cls, type) and hasattr(cls, "model_json_schema") and hasattr(cls, "model_validate_json")
+
+
+def is_named_tuple(cls: Any) -> bool:
+    """Say whether `cls` is a named tuple, of either making."""
+    return isinstance(cls, type) and tuple in cls.__mro__ and hasattr(cls, "_fields")
 
 
 def read_object(cls: Any, namespace: Mapping[str, Any]) -> ObjectSpec | None:
@@ -175,19 +180,15 @@ def _is_attrs(cls: Any) -> bool:
     return isinstance(cls, type) and attrs.has(cls)
 
 
-def _is_named_tuple(cls: Any) -> bool:
-    return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
-
-
 def _is_typed_dict(cls: Any) -> bool:
     # typing.is_typeddict does not know those of typing_extensions on every Python.
-    return isinstance(cls, type) and issubclass(cls, dict) and hasattr(cls, "__required_keys__")
+    return isinstance(cls, type) and dict in cls.__mro__ and hasattr(cls, "__required_keys__")
 
 
 _READERS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, Mapping[str, Any]], ObjectSpec]], ...]] = (
     (_is_struct, _read_struct),
     (_is_attrs, _read_attrs),
     (_is_dataclass, _read_dataclass),
-    (_is_named_tuple, _read_named_tuple),
+    (is_named_tuple, _read_named_tuple),
     (_is_typed_dict, _read_typed_dict),
 )

@@ -8,7 +8,7 @@ judge as narrow; where it is narrower (a time without an offset is none) a patte
 from __future__ import annotations
 
 import base64
-import datetime
+import datetime as dt
 import decimal
 import enum
 import math
@@ -83,7 +83,7 @@ def _choice_shape(values: Sequence[Any], members: Sequence[Any]) -> Shape:
     """Return the shape of a choice of fixed values, each standing for a member."""
     if not values:
         raise Inexpressible("a choice without members")
-    kinds = {_KIND_OF[type(_plain(value))] for value in values}
+    kinds: set[str] = {_KIND_OF[type(_plain(value))] for value in values}
     if "number" in kinds:
         kinds.discard("integer")
     schema: dict[str, Any] = {"type": next(iter(kinds))} if len(kinds) == 1 else {}
@@ -95,7 +95,7 @@ def _choice_shape(values: Sequence[Any], members: Sequence[Any]) -> Shape:
     def load(value: Any) -> Any:
         return table[isinstance(value, bool), value]
 
-    return Shape({**schema, "enum": [_plain(value) for value in values]}, kinds, load)
+    return Shape({**schema, "enum": [_plain(value) for value in values]}, frozenset(kinds), load)
 
 
 _KIND_OF: Final[Mapping[type, str]] = {
@@ -145,11 +145,11 @@ _RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+
 
 
 def _is_date_time(text: str) -> bool:
-    return _RFC3339.fullmatch(text) is not None and _loads(datetime.datetime, text)
+    return _RFC3339.fullmatch(text) is not None and _loads(dt.datetime, text)
 
 
 def _is_date(text: str) -> bool:
-    return _loads(datetime.date, text)
+    return _loads(dt.date, text)
 
 
 FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {"date-time": _is_date_time, "date": _is_date}
@@ -182,10 +182,10 @@ _SCALARS: Final[Mapping[Any, Shape]] = {
     bytes: Shape(
         {"type": "string", "contentEncoding": "base64", "pattern": _BASE64}, frozenset({"string"}), base64.b64decode
     ),
-    datetime.datetime: _text(datetime.datetime, format="date-time"),
-    datetime.date: _text(datetime.date, format="date"),
-    datetime.time: _text(datetime.time, pattern=_TIME, examples=["09:30:00"]),
-    datetime.timedelta: _text(datetime.timedelta, pattern=_DURATION, examples=["P1DT2H30M"]),
+    dt.datetime: _text(dt.datetime, format="date-time"),
+    dt.date: _text(dt.date, format="date"),
+    dt.time: _text(dt.time, pattern=_TIME, examples=["09:30:00"]),
+    dt.timedelta: _text(dt.timedelta, pattern=_DURATION, examples=["P1DT2H30M"]),
     uuid.UUID: _text(uuid.UUID, format="uuid"),
     decimal.Decimal: Shape(
         {"anyOf": [{"type": "number"}, {"type": "string", "pattern": _NUMERAL}]},

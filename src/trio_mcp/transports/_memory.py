@@ -16,7 +16,7 @@ from attrs import define, field
 
 from .._errors import ConnectionClosed, ConnectionLost, ErrorResponse, LocalProtocolError, McpError
 from ..abc import Answerer, Client, Serving, Transport, TransportOpener
-from ..peer import Asked, Exchange, Gate, Limits, Slots, UpdateBudget
+from ..peer import Asked, ConnectionStatistics, Exchange, Gate, Limits, Slots, UpdateBudget
 from ..wire import INTERNAL_ERROR, PROGRESS_TOKEN_KEY, JsonObject, NotJsonError, copy_json, decode, encode, stamp
 
 __all__ = ["memory_transport"]
@@ -67,6 +67,18 @@ class _MemoryTransport:
         await trio.lowlevel.checkpoint()
         self.gate.notified(method)
         self.serving.notified(method, copy_json(params or {}))
+
+    def statistics(self) -> ConnectionStatistics:
+        return ConnectionStatistics(
+            asked=len(self.asked),
+            answering=len(self.asked),
+            running=self.slots.running,
+            queued=self.slots.waiting,
+            outbox_bytes=0,
+            update_bytes=self.budget.total,
+            unmatched_responses=0,
+            malformed=0,
+        )
 
     def issue(self, asked: _AskedInMemory) -> int:
         self._issued += 1

@@ -15,7 +15,7 @@ from .._util import owned_nursery
 from ..abc import Client, Serving, Transport, TransportOpener
 from ..peer import Link
 
-__all__ = ["connect_link", "serve_link", "stream_transport"]
+__all__ = ["connect_link", "server_link", "stream_transport"]
 
 
 def stream_transport(stream: trio.abc.Stream) -> TransportOpener:
@@ -44,9 +44,6 @@ async def connect_link(
         yield link
 
 
-async def serve_link(stream: trio.abc.Stream, serving: Serving) -> None:
-    """Run the server's end of a link over *stream* until the other side's input ends or the link breaks.
-
-    Accepted requests go on for `Limits.drain_seconds` after the end of input. Closes the stream.
-    """
-    await Link(stream, serving.gate(), serving.answer, serving.notified, serving.limits).run(drain=True)
+def server_link(stream: trio.abc.Stream, serving: Serving) -> Link:
+    """Return the server's end of a link over *stream*, which it will close."""
+    return Link(stream, serving.gate(), serving.answer, serving.notified, serving.limits)

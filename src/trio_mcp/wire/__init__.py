@@ -58,3 +58,4 @@ from ._ledger import Ledger as Ledger
 from ._revisions import LEGACY_REVISIONS as LEGACY_REVISIONS
 from ._revisions import MODERN_REVISIONS as MODERN_REVISIONS
 from ._revisions import is_modern as is_modern
+from ._uri_template import UriTemplate as UriTemplate

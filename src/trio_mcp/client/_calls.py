@@ -1,0 +1,79 @@
+"""One tool call in flight: its progress as it comes, then its result."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from attrs import define, field
+
+from .. import types
+from .._errors import StructureError
+from ._connection import Connection, Receive
+from ._output_schemas import OutputSchemas
+
+__all__ = ["Call", "OnProgress", "Updates"]
+
+_log = logging.getLogger("trio_mcp.client")
+
+OnProgress: TypeAlias = Callable[[types.ProgressNotificationParams], Awaitable[None]]
+"""Takes one progress update."""
+
+
+@define(eq=False)
+class Updates:
+    """The progress of one call, in order: iterate over it. It ends when the result has arrived."""
+
+    _connection: Connection
+    _receive: Receive
+
+    def __aiter__(self) -> Updates:
+        return self
+
+    async def __anext__(self) -> types.ProgressNotificationParams:
+        while (update := await self._receive.next_update()) is not None:
+            try:
+                return types.structure(
+                    update[1], types.ProgressNotificationParams, revision=self._connection.revision
+                )
+            except StructureError as exc:  # costs this update, nothing else
+                _log.warning("a progress notification of the server does not fit: %s", exc)
+        raise StopAsyncIteration
+
+
+@define(eq=False)
+class Call:
+    """A tool call in flight.
+
+    One task reads from it at a time; a second one gets `trio.BusyResourceError`.
+    """
+
+    _connection: Connection
+    _receive: Receive
+    _name: str
+    _schemas: OutputSchemas
+    updates: Updates = field(init=False)
+    """Progress updates, in the order they were sent, all before the result."""
+
+    def __attrs_post_init__(self) -> None:
+        self.updates = Updates(self._connection, self._receive)
+
+    @property
+    def skipped(self) -> int:
+        """Updates that were dropped because too many waited unread; see `Limits`."""
+        return self._receive.asked.skipped
+
+    async def result(self) -> types.CallToolResult:
+        """Wait for the result; updates that nobody reads do not hold it back. May be asked for repeatedly.
+
+        Raises:
+            ErrorResponse: the server answered with an error.
+            RequestTimedOut: it did not answer within the time limits.
+            RemoteProtocolError: the result does not fit its type, or the tool's output schema.
+            ConnectionLost: the connection is gone.
+        """
+        json = await self._receive.result()
+        result = self._connection.read_result("tools/call", json, types.CallToolResult)
+        self._schemas.check(self._name, result)
+        return result

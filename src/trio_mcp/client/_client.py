@@ -1,0 +1,263 @@
+"""The typed client: one method for each request a client may send, in every revision.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, TypeVar
+
+import trio
+from attrs import define, field
+
+from .. import types
+from .._errors import RemoteProtocolError, ToolFailed
+from ..peer import ConnectionStatistics
+from ..wire import JsonObject
+from ._calls import Call, OnProgress
+from ._connection import Connection
+from ._output_schemas import OutputSchemas
+
+__all__ = ["Client"]
+
+R = TypeVar("R")
+
+MAX_PAGES = 1000
+"""Pages of a list that are walked before the server is taken to be going round in circles."""
+
+
+@define(eq=False)
+class Client:
+    """A connection to a server. Made by `open_client`, `start_client` and their siblings, never by hand.
+
+    Every method may be used from any number of tasks at once. A call that is cancelled, by whatever means, stops the
+    server's handler too. Each may raise `ErrorResponse`, `RequestTimedOut`, `RemoteProtocolError`,
+    `LocalProtocolError` (the agreed revision has no such request) and `ConnectionLost`; only the last says that the
+    connection is gone.
+    """
+
+    _connection: Connection
+    scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    closed: trio.Event = field(factory=trio.Event, init=False)
+    _schemas: OutputSchemas = field(factory=OutputSchemas, init=False)
+
+    @property
+    def revision(self) -> str:
+        """The protocol revision agreed on, such as ``"2026-07-28"``."""
+        return self._connection.revision
+
+    @property
+    def server_info(self) -> types.Implementation | None:
+        """How the server names itself, None where it did not say. For display only."""
+        return self._connection.server_info
+
+    @property
+    def server_capabilities(self) -> types.ServerCapabilities:
+        """What the server declared."""
+        return self._connection.server_capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """How to use the server, in its own words, for the calling model."""
+        return self._connection.instructions
+
+    def statistics(self) -> ConnectionStatistics:
+        """Return what the connection holds now, for debugging."""
+        return self._connection.transport.statistics()
+
+    async def aclose(self) -> None:
+        """Close the connection: from any task, in any order with other clients, any number of times.
+
+        Calls that wait raise `ConnectionClosed`. If cancelled, the connection closes all the same.
+        """
+        self.scope.cancel(reason="aclose()")
+        await self.closed.wait()
+
+    async def tools(self) -> AsyncIterator[types.Tool]:
+        """Iterate over all tools of the server, page by page.
+
+        Raises:
+            RemoteProtocolError: the server gives out a cursor twice, or more than `MAX_PAGES` pages.
+        """
+        cursor: str | None = None
+        seen: set[str] = set()
+        for _ in range(MAX_PAGES):
+            page = await self.list_tools(cursor)
+            for tool in page.tools:
+                yield tool
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+            if cursor in seen:
+                break
+            seen.add(cursor)
+        raise RemoteProtocolError("the server's list of tools has no end")
+
+    async def list_tools(self, cursor: str | None = None) -> types.ListToolsResult:
+        """Return one page of the tools; *cursor* is the `next_cursor` of the page before."""
+        page = await self._connection.request("tools/list", _page(cursor), types.ListToolsResult)
+        self._schemas.learn(page.tools)
+        return page
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        raise_on_error: bool = False,
+        meta: Mapping[str, Any] | None = None,
+    ) -> types.CallToolResult:
+        """Call a tool and return its result, also one that says `is_error`.
+
+        Structured content is checked against the tool's output schema if this client has listed the tool.
+
+        Args:
+            name: the tool's name.
+            arguments: JSON values by parameter.
+            on_progress: awaited with each progress update, in order, in this task, before the result is returned. What
+                it raises ends the call and is raised here.
+            raise_on_error: raise `ToolFailed` instead of returning a result that says `is_error`.
+            meta: members for the request's `_meta`.
+
+        Raises:
+            ToolFailed: the tool failed, and *raise_on_error* is set.
+            RemoteProtocolError: the result does not fit its type, or the tool's output schema.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
+        """
+        params = _call_params(name, arguments, meta)
+        async with self._connection.open("tools/call", params, wants_updates=on_progress is not None) as receive:
+            call = Call(self._connection, receive, name, self._schemas)
+            if on_progress is not None:
+                async for update in call.updates:
+                    await on_progress(update)
+            result = await call.result()
+        if raise_on_error and result.is_error:
+            texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
+            raise ToolFailed(name, "\n".join(texts), result)
+        return result
+
+    def open_call(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None
+    ) -> OpenCall:
+        """Open a call whose updates you read yourself; use it with `async with`.
+
+        Leaving the block before the result has arrived cancels the call. See `Call`.
+        """
+        return OpenCall(self._connection, name, _call_params(name, arguments, meta), self._schemas)
+
+    async def list_resources(self, cursor: str | None = None) -> types.ListResourcesResult:
+        """Return one page of the resources; *cursor* is the `next_cursor` of the page before."""
+        return await self._connection.request("resources/list", _page(cursor), types.ListResourcesResult)
+
+    async def list_resource_templates(self, cursor: str | None = None) -> types.ListResourceTemplatesResult:
+        """Return one page of the resource templates; *cursor* is the `next_cursor` of the page before."""
+        return await self._connection.request(
+            "resources/templates/list", _page(cursor), types.ListResourceTemplatesResult
+        )
+
+    async def read_resource(self, uri: str, *, meta: Mapping[str, Any] | None = None) -> types.ReadResourceResult:
+        """Read a resource."""
+        return await self._connection.request(
+            "resources/read", _with_meta({"uri": uri}, meta), types.ReadResourceResult
+        )
+
+    async def subscribe_resource(self, uri: str) -> None:
+        """Ask a legacy server to tell when a resource changes."""
+        await self._connection.request("resources/subscribe", {"uri": uri}, types.EmptyResult)
+
+    async def unsubscribe_resource(self, uri: str) -> None:
+        """End what `subscribe_resource` began."""
+        await self._connection.request("resources/unsubscribe", {"uri": uri}, types.EmptyResult)
+
+    async def list_prompts(self, cursor: str | None = None) -> types.ListPromptsResult:
+        """Return one page of the prompts; *cursor* is the `next_cursor` of the page before."""
+        return await self._connection.request("prompts/list", _page(cursor), types.ListPromptsResult)
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None, *, meta: Mapping[str, Any] | None = None
+    ) -> types.GetPromptResult:
+        """Get a prompt's messages. Its arguments are texts."""
+        params: JsonObject = {"name": name} | ({} if arguments is None else {"arguments": dict(arguments)})
+        return await self._connection.request("prompts/get", _with_meta(params, meta), types.GetPromptResult)
+
+    async def complete(
+        self,
+        ref: types.PromptReference | types.ResourceTemplateReference,
+        argument: str,
+        value: str,
+        *,
+        context: Mapping[str, str] | None = None,
+    ) -> types.Completion:
+        """Return suggestions for an argument of a prompt or resource template.
+
+        Args:
+            ref: whose argument it is.
+            argument: its name.
+            value: what has been typed so far.
+            context: arguments that are settled already; revisions before 2025-06-18 do not carry them.
+        """
+        params = types.CompleteRequestParams(
+            ref=ref,
+            argument=types.CompletionArgument(name=argument, value=value),
+            context=None if context is None else types.CompletionContext(arguments=dict(context)),
+        )
+        json = types.unstructure(params, revision=self.revision)
+        return (await self._connection.request("completion/complete", json, types.CompleteResult)).completion
+
+    async def set_log_level(self, level: types.LoggingLevel) -> None:
+        """Ask for log messages of *level* and above: of the session in a legacy revision, of each later request in a
+        modern one."""
+        if self._connection.has("logging/setLevel"):
+            await self._connection.request("logging/setLevel", {"level": level}, types.EmptyResult)
+        else:
+            await trio.lowlevel.checkpoint()
+            self._connection.log_level = level
+
+    async def ping(self) -> None:
+        """Return when the server has answered; legacy revisions only."""
+        await self._connection.request("ping", None, types.EmptyResult)
+
+    async def discover(self) -> types.DiscoverResult:
+        """Ask the server anew what it offers; modern revisions only."""
+        return await self._connection.request("server/discover", None, types.DiscoverResult)
+
+    async def roots_changed(self) -> None:
+        """Tell a legacy server that the roots are not what they were."""
+        await self._connection.notify("notifications/roots/list_changed")
+
+    async def request(self, method: str, params: JsonObject | None, result: type[R]) -> R:
+        """Send any request of the agreed revision, for methods without one of their own here (tasks of 2025-11-25)."""
+        return await self._connection.request(method, params, result)
+
+
+@define(eq=False)
+class OpenCall:
+    """An `async with` block around one call; see `Client.open_call`."""
+
+    _connection: Connection
+    _name: str
+    _params: JsonObject
+    _schemas: OutputSchemas
+    _block: Any = field(default=None, init=False)
+
+    async def __aenter__(self) -> Call:
+        self._block = self._connection.open("tools/call", self._params, wants_updates=True)
+        return Call(self._connection, await self._block.__aenter__(), self._name, self._schemas)
+
+    async def __aexit__(self, *exc_info: Any) -> None:
+        await self._block.__aexit__(*exc_info)
+
+
+def _page(cursor: str | None) -> JsonObject | None:
+    return None if cursor is None else {"cursor": cursor}
+
+
+def _call_params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> JsonObject:
+    return _with_meta({"name": name} if arguments is None else {"name": name, "arguments": dict(arguments)}, meta)
+
+
+def _with_meta(params: JsonObject, meta: Mapping[str, Any] | None) -> JsonObject:
+    return params if meta is None else {**params, "_meta": dict(meta)}

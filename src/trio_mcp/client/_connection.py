@@ -1,0 +1,172 @@
+"""The untyped half of a client: one connection, on terms agreed with the server, over any transport.
+
+Called by the typed `Client`; calls the transport. It knows envelopes and time limits, and no single method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from attrs import define, field
+
+from .. import types
+from .._errors import LocalProtocolError, RemoteProtocolError, StructureError
+from ..abc import Transport
+from ..peer import Asked, ClientSession, Exchange, Limits
+from ..wire import CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, REVISION_KEY, JsonObject, is_modern, stamp
+from ._answering import Answering
+from ._timing import RequestClock, Stopwatch
+
+__all__ = ["Connection", "Receive"]
+
+R = TypeVar("R")
+
+
+@define(eq=False)
+class Receive:
+    """What one open exchange has to say, under the connection's time limits."""
+
+    asked: Asked
+    _clock: RequestClock
+
+    async def next_update(self) -> tuple[str, JsonObject] | None:
+        """Wait for the next update; None when the outcome has arrived."""
+        return await self._clock.wait(self.asked, self.asked.next_update)
+
+    async def result(self) -> JsonObject:
+        """Wait for the result."""
+        return await self._clock.wait(self.asked, self.asked.result)
+
+
+@define(eq=False)
+class Connection:
+    """A client's connection: what `abc.Client` promises the transport, and requests for the layer above."""
+
+    info: types.Implementation
+    """How this client names itself."""
+    capabilities: types.ClientCapabilities
+    """What a handshake declares."""
+    limits: Limits
+    stopwatch: Stopwatch
+    answering: Answering
+    gate: ClientSession = field(factory=ClientSession, init=False)
+    server_info: types.Implementation | None = field(default=None, init=False)
+    server_capabilities: types.ServerCapabilities = field(factory=types.ServerCapabilities, init=False)
+    instructions: str | None = field(default=None, init=False)
+    log_level: types.LoggingLevel | None = field(default=None, init=False)
+    """What modern requests ask to be logged."""
+    _transport: Transport | None = field(default=None, init=False)
+    _envelope: JsonObject = field(factory=dict, init=False)
+
+    @property
+    def transport(self) -> Transport:
+        """What carries the exchanges."""
+        assert self._transport is not None
+        return self._transport
+
+    @transport.setter
+    def transport(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @property
+    def revision(self) -> str:
+        """The protocol revision agreed on."""
+        assert self.gate.revision is not None
+        return self.gate.revision
+
+    def answer(self, exchange: Exchange) -> None:
+        """Begin to answer what the server asks."""
+        self.answering.answer(exchange)
+
+    def notified(self, method: str, params: JsonObject) -> None:
+        """Take a notification of the server's."""
+        if method == "notifications/message":
+            self.answering.log(params)
+
+    def agree(
+        self,
+        revision: str,
+        capabilities: types.ServerCapabilities,
+        server_info: types.Implementation | None,
+        instructions: str | None,
+    ) -> None:
+        """Settle on what the server answered."""
+        self.server_capabilities, self.server_info, self.instructions = capabilities, server_info, instructions
+        info = None if server_info is None else types.unstructure(server_info)
+        self.gate.agree(revision, types.unstructure(capabilities), info)
+        self._envelope = self.envelope(revision) if is_modern(revision) else {}
+
+    def envelope(self, revision: str) -> JsonObject:
+        """Return what each modern request says about itself. It declares nothing that a modern server could ask for."""
+        return {
+            REVISION_KEY: revision,
+            CLIENT_INFO_KEY: types.unstructure(self.info, revision=revision),
+            CAPABILITIES_KEY: {},
+        }
+
+    def has(self, method: str) -> bool:
+        """Tell whether the agreed revision has a request *method* that clients send."""
+        row = types.METHODS[self.revision].get(method)
+        return row is not None and row.kind == "request" and row.direction != "server"
+
+    @asynccontextmanager
+    async def open(self, method: str, params: JsonObject | None, *, wants_updates: bool) -> AsyncIterator[Receive]:
+        """Send a request; leaving the block before the outcome has arrived cancels it.
+
+        Raises:
+            LocalProtocolError: the agreed revision has no such request.
+            ConnectionLost: the connection is gone.
+        """
+        if not self.has(method):
+            raise LocalProtocolError(f"revision {self.revision} has no request {method!r}")
+        if self._envelope:
+            level = {} if self.log_level is None else {LOG_LEVEL_KEY: self.log_level}
+            params = stamp(params, self._envelope | level)
+        with RequestClock(self.stopwatch, f"{method!r}") as clock:
+            async with self.transport.ask(method, params, wants_updates=wants_updates) as asked:
+                yield Receive(asked, clock)
+
+    async def request(self, method: str, params: JsonObject | None, result: type[R]) -> R:
+        """Send a request and return its typed result.
+
+        Raises:
+            ErrorResponse: the server answered with an error.
+            RequestTimedOut: it did not answer within the time limits.
+            RemoteProtocolError: its answer breaks the protocol.
+            LocalProtocolError: the agreed revision has no such request, or *params* are not JSON.
+            ConnectionLost: the connection is gone.
+        """
+        async with self.open(method, params, wants_updates=False) as receive:
+            return self.read_result(method, await receive.result(), result)
+
+    def read_result(self, method: str, json: JsonObject, result: type[R]) -> R:
+        """Return the typed result; raises `RemoteProtocolError` where it does not fit its type, or is of another."""
+        kind = json.get("resultType", "complete")
+        if is_modern(self.revision) and kind != "complete":
+            raise RemoteProtocolError(f"the result of {method!r} has the type {kind!r}, which this client does not know")
+        try:
+            return types.structure(self._lenient(json), result, revision=self.revision)
+        except StructureError as exc:
+            raise RemoteProtocolError(f"the result of {method!r} does not fit: {'; '.join(exc.faults)}") from exc
+
+    def _lenient(self, json: JsonObject) -> JsonObject:
+        """Supply what the newest revision requires and the one member has a meaning when it is missing: completeness."""
+        if is_modern(self.revision) and "resultType" not in json:
+            return {"resultType": "complete", **json}
+        return json
+
+    async def notify(self, method: str, params: JsonObject | None = None) -> None:
+        """Send a notification that belongs to no request.
+
+        Raises:
+            LocalProtocolError: the agreed revision has no such notification from a client.
+            ConnectionLost: the connection is gone.
+        """
+        row = types.METHODS[self.revision].get(method)
+        if row is None or row.kind != "notification" or row.direction == "server":
+            raise LocalProtocolError(f"revision {self.revision} has no notification {method!r} from a client")
+        await self.transport.notify(method, params)
+
+

@@ -1,0 +1,191 @@
+"""Finding out what the other side speaks: modern by `server/discover`, legacy by `initialize`.
+
+Rules of this file:
+
+1. A server that is not known is asked `server/discover` first. A result, or the refusal of a revision by name, means
+   modern; any other error means legacy. No single code means legacy, because legacy servers answer with many.
+2. Silence is no answer. After the probe limit `initialize` is asked as well, and whoever answers first decides: a late
+   discovery, or a refusal of `initialize` that names revisions, switches back.
+3. A pinned revision is asked for and nothing else.
+4. The newest revision both sides speak is agreed on. A modern server may name legacy revisions too; they are
+   spoken after a handshake.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/lifecycle#era-interoperability
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import trio
+from attrs import define, field
+
+from .. import types
+from .._errors import ErrorResponse, RemoteProtocolError, StructureError, TrioMcpError, UnsupportedRevision
+from .._util import owned_nursery
+from ..peer import Asked
+from ..wire import (
+    SERVER_INFO_KEY,
+    UNSUPPORTED_REVISION,
+    JsonObject,
+    check_answer,
+    is_modern,
+    is_object,
+    stamp,
+)
+from ._connection import Connection
+
+__all__ = ["negotiate"]
+
+
+async def negotiate(connection: Connection, *, pinned: str | None, probe: bool = True) -> None:
+    """Agree with the server on a revision.
+
+    Args:
+        pinned: the one revision to speak.
+        probe: ask `server/discover`; without it the handshake begins at once.
+
+    Raises:
+        UnsupportedRevision: there is no revision that both sides speak, or the server does not speak the pinned one.
+        ErrorResponse: the server refused the handshake.
+        RemoteProtocolError: its answer breaks the protocol.
+        ConnectionLost: the connection is gone.
+    """
+    spoken = types.REVISIONS if pinned is None else (pinned,)
+    negotiation = _Negotiation(connection, spoken)
+    if probe and is_modern(spoken[-1]):
+        await negotiation.discover(spoken[-1])
+    else:
+        await negotiation.initialize()
+
+
+@define(eq=False)
+class _Negotiation:
+    """One attempt to agree."""
+
+    connection: Connection
+    spoken: Sequence[str]
+    """The revisions this side may agree to, oldest first."""
+    _tried: set[str] = field(factory=set[str], init=False)
+    """The revisions asked for so far: a server that sends us round in circles is not followed."""
+
+    @property
+    def _legacy(self) -> list[str]:
+        return [revision for revision in self.spoken if not is_modern(revision)]
+
+    async def discover(self, revision: str) -> None:
+        """Probe with *revision*, and go wherever the answer leads."""
+        self._try(revision)
+        params = stamp(None, self.connection.envelope(revision))
+        async with self.connection.transport.ask("server/discover", params) as asked:
+            try:
+                discovered = await self._patiently(asked)
+            except ErrorResponse as error:
+                await self._after_refusal(revision, error)
+                return
+        if discovered is not None:
+            await self._agree(revision, discovered)
+
+    def _try(self, revision: str) -> None:
+        if revision in self._tried:
+            raise RemoteProtocolError(f"the server both offers revision {revision} and refuses it")
+        self._tried.add(revision)
+
+    async def _patiently(self, asked: Asked) -> JsonObject | None:
+        """Return the answer to the probe; None where a silent server has completed a handshake instead."""
+        if not self._legacy:
+            return await asked.result()
+        with trio.move_on_after(self.connection.stopwatch.limits.probe):
+            return await asked.result()
+        late: list[JsonObject] = []
+        async with owned_nursery() as nursery:
+            with trio.CancelScope() as initializing:
+                nursery.start_soon(self._listen, asked, late, initializing)
+                await self.initialize()
+        return late[0] if initializing.cancelled_caught else None
+
+    async def _listen(self, asked: Asked, late: list[JsonObject], initializing: trio.CancelScope) -> None:
+        with suppress(TrioMcpError):  # an error to the probe says legacy, and the handshake is under way
+            late.append(await asked.result())
+            initializing.cancel(reason="the server has answered the probe after all")
+
+    async def _after_refusal(self, revision: str, error: ErrorResponse) -> None:
+        supported = _named_revisions(error)
+        if supported is not None:
+            await self._choose(revision, supported)
+        elif self._legacy:
+            await self.initialize()
+        else:
+            raise UnsupportedRevision(revision, ()) from error
+
+    async def _choose(self, refused: str, supported: Sequence[str]) -> None:
+        """The server names what it speaks: take the newest that this side speaks as well."""
+        common = [each for each in self.spoken if each in supported]
+        if not common:
+            raise UnsupportedRevision(refused, supported)
+        self.spoken = common
+        if is_modern(common[-1]):
+            await self.discover(common[-1])
+        else:
+            await self.initialize()
+
+    async def _agree(self, asked: str, discovered: JsonObject) -> None:
+        versions: Any = discovered.get("supportedVersions")
+        if not isinstance(versions, list) or asked in versions:
+            self._settle(asked, discovered)
+        else:
+            await self._choose(asked, versions)
+
+    def _settle(self, revision: str, discovered: JsonObject) -> None:
+        defaults = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}  # what a missing member means
+        result = _structured("server/discover", defaults | discovered, types.DiscoverResult, revision)
+        info: Any = (result.meta or {}).get(SERVER_INFO_KEY) or discovered.get("serverInfo")
+        named = types.structure(info, types.Implementation) if _is_implementation(info) else None
+        self.connection.agree(revision, result.capabilities, named, result.instructions)
+
+    async def initialize(self) -> None:
+        """Make the legacy handshake.
+
+        Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
+        """
+        connection, legacy = self.connection, self._legacy
+        self._try(legacy[-1])
+        params = {
+            "protocolVersion": legacy[-1],
+            "capabilities": types.unstructure(connection.capabilities, revision=legacy[-1]),
+            "clientInfo": types.unstructure(connection.info, revision=legacy[-1]),
+        }
+        async with connection.transport.ask("initialize", params) as asked:
+            try:
+                answer = await asked.result()
+            except ErrorResponse as error:
+                supported = _named_revisions(error)
+                if supported is None:
+                    raise
+                await self._choose(legacy[-1], supported)
+                return
+        revision = check_answer(legacy[-1], str(answer.get("protocolVersion")), legacy)
+        result = _structured("initialize", answer, types.InitializeResult, revision)
+        connection.agree(revision, result.capabilities, result.server_info, result.instructions)
+        await connection.notify("notifications/initialized")
+
+
+def _named_revisions(error: ErrorResponse) -> Sequence[str] | None:
+    """Return the revisions that a refusal names; None where it is no such refusal."""
+    if error.code != UNSUPPORTED_REVISION or not is_object(error.data):
+        return None
+    supported: Any = error.data.get("supported")
+    return [str(each) for each in supported] if isinstance(supported, list) else None
+
+
+def _is_implementation(info: Any) -> bool:
+    return is_object(info) and type(info.get("name")) is str and type(info.get("version")) is str
+
+
+def _structured(method: str, answer: JsonObject, result: type[Any], revision: str) -> Any:
+    try:
+        return types.structure(answer, result, revision=revision)
+    except StructureError as exc:
+        raise RemoteProtocolError(f"the answer to {method!r} does not fit: {'; '.join(exc.faults)}") from exc

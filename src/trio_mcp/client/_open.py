@@ -1,0 +1,158 @@
+"""The doors to a client: `open_*` for a block, `start_*` for a nursery of the caller's.
+
+All of them run the same supervised coroutine. A failure to connect is raised bare by the door; a connection that
+is lost later fails the calls that need it, and never the block.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, TypeAlias, Unpack
+
+import trio
+
+from .._util import owned_nursery
+from ..abc import Answerer, TransportOpener
+from ..transports import StdioServer, memory_transport, stdio_transport, stream_transport
+from ._client import Client
+from ._server_table import server_from_entry
+from ._supervisor import ClientOptions, run_client
+
+__all__ = [
+    "Target",
+    "open_client",
+    "open_memory_client",
+    "open_stdio_client",
+    "open_stream_client",
+    "start_client",
+    "start_memory_client",
+    "start_stdio_client",
+    "start_stream_client",
+]
+
+Target: TypeAlias = "Sequence[str | os.PathLike[str]] | Mapping[str, Any] | trio.abc.Stream | Answerer"
+"""What `open_client` connects to: a command, one entry of an ``mcpServers`` table, a byte stream, or a server in this
+process."""
+
+
+@asynccontextmanager
+async def open_client(target: Target, **options: Unpack[ClientOptions]) -> AsyncIterator[Client]:
+    """Connect to a server, for as long as the block lasts.
+
+    Leave the block in the task that entered it, innermost first; where that is too strict, use `start_client`.
+    Inside an async generator, close the generator with `contextlib.aclosing`. The block sees its own exception bare.
+
+    Args:
+        target: a list is a command to run, a mapping is one entry of an ``mcpServers`` table, a `trio.abc.Stream` is a
+            link, a `Server` is in memory.
+        options: see `ClientOptions`.
+
+    Raises:
+        OSError: the command cannot be started.
+        UnsupportedRevision: there is no revision that both sides speak.
+        ServerExited: the server process ended while connecting.
+        ConnectionBroken: the connection ended while connecting.
+        RequestTimedOut: the server did not answer in time.
+        ErrorResponse: the server refused the handshake.
+        RemoteProtocolError: the server's answer breaks the protocol.
+        TypeError: *target* is nothing that can be connected to.
+    """
+    async with _opened(_opener_for(target), options) as client:
+        yield client
+
+
+async def start_client(nursery: trio.Nursery, target: Target, **options: Unpack[ClientOptions]) -> Client:
+    """Connect to a server in a task of *nursery*, until `Client.aclose` or the nursery's end.
+
+    Takes what `open_client` takes, and raises what it raises. Clients may be closed in any order, from any task.
+    """
+    return await _started(nursery, _opener_for(target), options)
+
+
+@asynccontextmanager
+async def open_stdio_client(
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    **options: Unpack[ClientOptions],
+) -> AsyncIterator[Client]:
+    """Run a server as a child process and connect to it; see `open_client`.
+
+    Args:
+        command: the program and its arguments; no shell is involved.
+        env: environment variables to add to the few that are handed on (PATH, HOME, LANG and the like).
+        cwd: the child's working directory; this process's by default.
+    """
+    async with _opened(stdio_transport(StdioServer(command, env=env, cwd=cwd)), options) as client:
+        yield client
+
+
+async def start_stdio_client(
+    nursery: trio.Nursery,
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    **options: Unpack[ClientOptions],
+) -> Client:
+    """Run a server as a child process and connect to it in a task of *nursery*; see `open_stdio_client`."""
+    return await _started(nursery, stdio_transport(StdioServer(command, env=env, cwd=cwd)), options)
+
+
+@asynccontextmanager
+async def open_stream_client(stream: trio.abc.Stream, **options: Unpack[ClientOptions]) -> AsyncIterator[Client]:
+    """Connect over a byte stream (a socket, a TLS stream, pipes), which is closed at the end; see `open_client`."""
+    async with _opened(stream_transport(stream), options) as client:
+        yield client
+
+
+async def start_stream_client(
+    nursery: trio.Nursery, stream: trio.abc.Stream, **options: Unpack[ClientOptions]
+) -> Client:
+    """Connect over a byte stream in a task of *nursery*; see `open_stream_client`."""
+    return await _started(nursery, stream_transport(stream), options)
+
+
+@asynccontextmanager
+async def open_memory_client(server: Answerer, **options: Unpack[ClientOptions]) -> AsyncIterator[Client]:
+    """Serve *server* in this process and connect to it without bytes in between; see `open_client`."""
+    async with _opened(memory_transport(server), options) as client:
+        yield client
+
+
+async def start_memory_client(
+    nursery: trio.Nursery, server: Answerer, **options: Unpack[ClientOptions]
+) -> Client:
+    """Serve *server* in this process and connect to it in a task of *nursery*; see `open_memory_client`."""
+    return await _started(nursery, memory_transport(server), options)
+
+
+@asynccontextmanager
+async def _opened(opener: TransportOpener, options: ClientOptions) -> AsyncIterator[Client]:
+    async with owned_nursery() as nursery:
+        client = await _started(nursery, opener, options)
+        try:
+            yield client
+        finally:
+            client.scope.cancel(reason="the block was left")
+
+
+async def _started(nursery: trio.Nursery, opener: TransportOpener, options: ClientOptions) -> Client:
+    client: Client = await nursery.start(partial(run_client, opener, options), name="trio-mcp client")
+    return client
+
+
+def _opener_for(target: Target) -> TransportOpener:
+    if isinstance(target, trio.abc.Stream):
+        return stream_transport(target)
+    if isinstance(target, Mapping):
+        return stdio_transport(server_from_entry(target))
+    if isinstance(target, Sequence) and not isinstance(target, str | bytes):
+        return stdio_transport(StdioServer(target))
+    if isinstance(target, Answerer):
+        return memory_transport(target)
+    raise TypeError(f"cannot connect to {target!r}: expected a command (list), a mapping, a stream or a server")

@@ -1,0 +1,145 @@
+"""What a handler is given: its request's facts, progress, log and state. A view of the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import trio
+from attrs import define, field
+
+from .. import types
+from ..peer import ExchangeContext, Run
+from ..wire import LOG_LEVELS
+
+__all__ = ["Context"]
+
+
+@define(eq=False, init=False)
+class Context:
+    """The request a handler works for. Any handler may ask for it by annotation, at any position.
+
+    It belongs to its handler: keep it no longer than the handler runs. Several tasks of one handler may use it at once.
+    """
+
+    _run: Run
+    _state: Any
+    _facts: ExchangeContext
+    _reported: float = field(default=-math.inf, init=False)
+
+    def __init__(self, run: Run, facts: ExchangeContext, state: Any) -> None:
+        self._run = run
+        self._facts = facts
+        self._state = state
+        self._reported = -math.inf
+
+    @property
+    def state(self) -> Any:
+        """What the server's lifespan yielded; None without a lifespan."""
+        return self._state
+
+    @property
+    def revision(self) -> str:
+        """The protocol revision of this request, such as ``"2026-07-28"``."""
+        return self._facts.revision
+
+    @property
+    def client_info(self) -> types.Implementation | None:
+        """How the client names itself, None where it did not say. For display only: anyone can claim any name."""
+        info = self._facts.peer_info
+        return None if info is None else types.structure(info, types.Implementation)
+
+    @property
+    def client_capabilities(self) -> types.ClientCapabilities:
+        """What the client declared for this request."""
+        return types.structure(self._facts.capabilities, types.ClientCapabilities)
+
+    @property
+    def principal(self) -> str | None:
+        """Who was authenticated; None on transports that authenticate nobody, such as stdio."""
+        return self._facts.principal
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The request's `_meta`, as it came; empty where there was none."""
+        return self._facts.meta
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Header fields of the request, where the transport has any; empty otherwise."""
+        return self._facts.headers
+
+    @property
+    def deadline(self) -> float:
+        """When the handler is cancelled by a deadline it is under, on Trio's clock; `math.inf` without one."""
+        return trio.current_effective_deadline()
+
+    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell the client how far the work is; does nothing where it did not ask for progress.
+
+        Progress must grow: a value that does not exceed the one before is not sent. Always a cancel point; waits only
+        when too much is queued for the client already.
+
+        Args:
+            progress: how much is done, in a unit of your choice.
+            total: how much there is to do, in the same unit; None where that is unknown.
+            message: one line for a person.
+
+        Raises:
+            ValueError: *progress* or *total* is NaN or infinite.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/utilities/progress
+        """
+        if not math.isfinite(progress) or (total is not None and not math.isfinite(total)):
+            raise ValueError(f"progress and total must be finite numbers, not {progress!r} and {total!r}")
+        token = self._facts.progress_token
+        if token is None:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            return
+        params: dict[str, Any] = {"progressToken": token, "progress": progress}
+        if total is not None:
+            params["total"] = total
+        if message is not None and self.revision != types.REVISIONS[0]:  # the first one knows no message
+            params["message"] = message
+        await self._make_room()
+        if progress > self._reported:
+            self._reported = progress
+            self._tell("notifications/progress", params)
+
+    async def log(self, level: types.LoggingLevel, data: Any, *, logger: str | None = None) -> None:
+        """Send the client a log message, if it wants messages of this level. Put no secret in it.
+
+        Always a cancel point; waits only when too much is queued for the client already.
+
+        Args:
+            level: from ``"debug"`` to ``"emergency"``, as RFC 5424 names them.
+            data: any JSON value: a text, or an object with details.
+            logger: the name of what logs.
+
+        Raises:
+            ValueError: there is no such level.
+            NotJsonError: *data* holds something that JSON cannot say.
+
+        Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging
+        """
+        if level not in LOG_LEVELS:
+            raise ValueError(f"{level!r} is no log level; they are {', '.join(LOG_LEVELS)}")
+        wanted = self._facts.log_level
+        if wanted is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
+            await trio.lowlevel.checkpoint_if_cancelled()
+            return
+        params = {"level": level, "data": data} | ({} if logger is None else {"logger": logger})
+        await self._make_room()
+        self._tell("notifications/message", params)
+
+    async def _make_room(self) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        exchange = self._run.exchange
+        if exchange is not None and not exchange.has_room():
+            await exchange.room()
+
+    def _tell(self, method: str, params: dict[str, Any]) -> None:
+        exchange = self._run.exchange
+        if exchange is not None:
+            exchange.notify(method, params)

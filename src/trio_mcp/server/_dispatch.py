@@ -1,0 +1,173 @@
+"""Method -> params -> handler -> result: how a server begins to answer an exchange, whatever carried it.
+
+Small answers that need no user code are given on the spot, by whoever received the request; everything else runs
+in the hall. The order of refusals is the specification's: unknown method, then params, then the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .. import types
+from .._errors import McpError, StructureError
+from ..peer import Exchange, ExchangeContext, OutOfTimeError, Run
+from ..wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject
+from ._context import Context
+from ._results import finish_result
+
+if TYPE_CHECKING:
+    from ._serving import Serving
+
+__all__ = ["dispatch"]
+
+_log = logging.getLogger("trio_mcp.server")
+
+AtOnce: TypeAlias = "Callable[[Serving, ExchangeContext], Any]"
+"""Answers without waiting: returns a typed result."""
+InHall: TypeAlias = "Callable[[Serving, Run, Context, Any], Awaitable[Any]]"
+"""Answers in a task: takes typed params, returns a typed result or raises."""
+
+
+def dispatch(serving: Serving, exchange: Exchange) -> None:
+    """Answer *exchange*, now or from a task of the hall."""
+    try:
+        params = _read_params(serving, exchange)
+    except McpError as error:
+        exchange.respond(error)
+        return
+    context = exchange.context
+    at_once = _AT_ONCE.get(exchange.method)
+    if at_once is not None:
+        exchange.respond(finish_result(at_once(serving, context), context, serving.server.info_json))
+        return
+    in_hall = _IN_HALL[exchange.method]
+
+    async def handle(run: Run) -> JsonObject:
+        view = Context(run, context, serving.state)
+        return finish_result(await in_hall(serving, run, view, params), context, serving.server.info_json)
+
+    def explain(failure: Exception) -> JsonObject | McpError:
+        answer = _explain(serving, exchange, params, failure)
+        return answer if isinstance(answer, McpError) else finish_result(answer, context, serving.server.info_json)
+
+    serving.hall.begin(exchange, handle, explain)
+
+
+def _read_params(serving: Serving, exchange: Exchange) -> Any:
+    """Return the typed params of a request this server answers; raises the refusal of any other."""
+    method, revision = exchange.method, exchange.context.revision
+    row = types.METHODS[revision].get(method)
+    if row is None or row.kind != "request" or row.direction == "server" or not _offered(serving, method):
+        raise McpError(METHOD_NOT_FOUND, f"this server has no method {method!r} in revision {revision}")
+    if row.params is None:
+        return None
+    try:
+        return types.structure(exchange.params or {}, row.params, revision=revision)
+    except StructureError as exc:
+        raise McpError(INVALID_PARAMS, f"the params of {method!r} do not fit: {'; '.join(exc.faults)}") from None
+
+
+def _offered(serving: Serving, method: str) -> bool:
+    feature = method.partition("/")[0]
+    needed = _CAPABILITY_OF.get(feature)
+    return (method in _AT_ONCE or method in _IN_HALL) and (
+        needed is None or getattr(serving.server.capabilities, needed) is not None
+    )
+
+
+def _explain(serving: Serving, exchange: Exchange, params: Any, failure: Exception) -> Any:
+    """Turn what a handler raised into a result or an error; what is no deliberate answer goes to the log."""
+    method = exchange.method
+    if isinstance(failure, McpError):
+        return failure
+    if method == "tools/call":
+        return serving.server.tools.explain(params.name, failure)
+    if isinstance(failure, OutOfTimeError):
+        return McpError(INTERNAL_ERROR, f"{method!r} took too long")
+    _log.error("answering %r failed", method, exc_info=failure)
+    return McpError(INTERNAL_ERROR, f"{method!r} failed; the server's log says why")
+
+
+def _initialize(serving: Serving, context: ExchangeContext) -> types.InitializeResult:
+    server = serving.server
+    return types.InitializeResult(
+        protocol_version=context.revision,
+        capabilities=server.capabilities,
+        server_info=server.info,
+        instructions=server.instructions,
+    )
+
+
+def _discover(serving: Serving, _: ExchangeContext) -> types.DiscoverResult:
+    server = serving.server
+    return types.DiscoverResult(
+        result_type="complete",
+        supported_versions=list(server.revisions),
+        capabilities=server.capabilities,
+        instructions=server.instructions,
+        ttl_ms=0,
+        cache_scope="private",
+    )
+
+
+def _empty(_: Serving, __: ExchangeContext) -> types.EmptyResult:
+    return types.EmptyResult()
+
+
+async def _list_tools(serving: Serving, _: Run, __: Context, params: Any) -> types.ListToolsResult:
+    _refuse_cursor(params)
+    return types.ListToolsResult(tools=serving.server.tools.definitions())
+
+
+async def _list_resources(serving: Serving, _: Run, __: Context, params: Any) -> types.ListResourcesResult:
+    _refuse_cursor(params)
+    return types.ListResourcesResult(resources=serving.server.resources.definitions())
+
+
+async def _list_templates(serving: Serving, _: Run, __: Context, params: Any) -> types.ListResourceTemplatesResult:
+    _refuse_cursor(params)
+    return types.ListResourceTemplatesResult(resource_templates=serving.server.resources.templates())
+
+
+async def _list_prompts(serving: Serving, _: Run, __: Context, params: Any) -> types.ListPromptsResult:
+    _refuse_cursor(params)
+    return types.ListPromptsResult(prompts=serving.server.prompts.definitions())
+
+
+def _refuse_cursor(params: Any) -> None:
+    """Every list is one page so far, so this server has given out no cursor."""
+    if params is not None and params.cursor is not None:
+        raise McpError(INVALID_PARAMS, f"$.cursor: {params.cursor!r} is no cursor of this server")
+
+
+async def _call_tool(serving: Serving, run: Run, context: Context, params: Any) -> types.CallToolResult:
+    return await serving.server.tools.call(serving, run, context, params)
+
+
+async def _read_resource(serving: Serving, _: Run, context: Context, params: Any) -> types.ReadResourceResult:
+    return await serving.server.resources.read(serving, context, params.uri)
+
+
+async def _get_prompt(serving: Serving, _: Run, context: Context, params: Any) -> types.GetPromptResult:
+    return await serving.server.prompts.get(serving, context, params)
+
+
+_AT_ONCE: Mapping[str, AtOnce] = {
+    "initialize": _initialize,
+    "logging/setLevel": _empty,  # the connection's gate remembers the level
+    "ping": _empty,
+    "server/discover": _discover,
+}
+_IN_HALL: Mapping[str, InHall] = {
+    "prompts/get": _get_prompt,
+    "prompts/list": _list_prompts,
+    "resources/list": _list_resources,
+    "resources/read": _read_resource,
+    "resources/templates/list": _list_templates,
+    "tools/call": _call_tool,
+    "tools/list": _list_tools,
+}
+_CAPABILITY_OF: Mapping[str, str] = {"tools": "tools", "resources": "resources", "prompts": "prompts"}
+"""The capability a server must have declared to answer the methods that begin with this word."""

@@ -1,0 +1,28 @@
+"""A typed result as the JSON object of its revision, with what the revision adds to every result.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic#results
+"""
+
+from __future__ import annotations
+
+from .. import types
+from ..peer import ExchangeContext
+from ..wire import SERVER_INFO_KEY, JsonObject
+
+__all__ = ["finish_result"]
+
+
+def finish_result(result: types.Result, context: ExchangeContext, server_info: JsonObject) -> JsonObject:
+    """Return what goes over the wire for *result*.
+
+    Args:
+        server_info: how the server names itself, in the shape of `types.Implementation`.
+    """
+    json = types.unstructurer(type(result), context.revision)(result)
+    if context.modern:
+        json.setdefault("resultType", "complete")
+        if hasattr(result, "ttl_ms"):  # a result that may be cached says for how long, and by whom
+            json.setdefault("ttlMs", 0)
+            json.setdefault("cacheScope", "private")
+        json["_meta"] = {SERVER_INFO_KEY: server_info, **json.get("_meta", {})}
+    return json

@@ -1,0 +1,264 @@
+"""Makes a tool out of a function: what is published about it, arguments into the call, the result into JSON.
+
+The registry calls `describe` once per function and keeps the `Signature`; dispatch then calls `Signature.bind`,
+`Signature.call` and `Signature.dump` for each request. Arguments are judged by the published schema and by nothing
+else, so what a client can read is what holds.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from .._errors import TrioMcpError
+from .._schema import LazyValidator
+from .._schema_faults import render_path
+from ._annotations import Annotations
+from ._annotations_dump import to_json
+from ._annotations_load import Loader, Misfit, load_each
+from ._annotations_scalars import FORMATS
+from ._docstring import parse_docstring
+from ._signature_inspect import inspect_callable
+from ._signature_publish import check_raw_schema, named_arguments, publish_parameters, publish_result, shape_of
+
+__all__ = ["ArgumentFaults", "Form", "ResultFaults", "Signature", "describe", "describe_type"]
+
+_TOO_DEEP: Final = "$: nested too deeply"
+
+
+class ArgumentFaults(TrioMcpError):
+    """Arguments do not fit the published schema. The caller is at fault; the handler has not run.
+
+    `faults` names every one of them by its path, as in ``$.steps: expected integer, got string``.
+    """
+
+    def __init__(self, name: str, faults: Sequence[str]) -> None:
+        super().__init__(name, tuple(faults))
+        self.name = name
+        self.faults: tuple[str, ...] = tuple(faults)
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.name}: the arguments do not fit its schema", *self.faults])
+
+
+class ResultFaults(TrioMcpError):
+    """What a handler returned does not fit its published output schema. The handler, or its annotation, is at fault.
+
+    `faults` names every one of them by its path, as in ``$.result: expected integer, got string``.
+    """
+
+    def __init__(self, name: str, faults: Sequence[str]) -> None:
+        super().__init__(name, tuple(faults))
+        self.name = name
+        self.faults: tuple[str, ...] = tuple(faults)
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.name}: the returned value does not fit the output schema", *self.faults])
+
+
+@frozen
+class Signature:
+    """A function as a tool. Made by `describe`; immutable, safe to use from several tasks and threads."""
+
+    name: str
+    """The name of the tool, used in errors."""
+
+    description: str
+    """The docstring without its sections about parameters; empty if there is none."""
+
+    input_schema: dict[str, Any]
+    """Stands by itself; the ``type`` at its root is ``object``."""
+
+    output_schema: dict[str, Any] | None
+    """Likewise; None when the function returns no structured content."""
+
+    wraps_result: bool
+    """Whether structured content is ``{"result": value}`` instead of the value."""
+
+    injected: Mapping[str, type]
+    """Parameters filled by the server: name and class."""
+
+    is_async: bool
+    """Whether calling the function gives a coroutine; otherwise it is to run in a worker thread."""
+
+    _function: Callable[..., Any] = field(alias="function")
+    _positional: tuple[tuple[str, Any], ...] = field(alias="positional")
+    """Positional-only parameters in order, with the default of each."""
+
+    _loaders: Mapping[str, Loader | None] = field(alias="loaders")
+    """By the name of the parameter; one that is not here is unknown."""
+
+    _open: bool = field(alias="open")
+    """Whether parameters beyond those of `_loaders` are taken."""
+
+    _judge: LazyValidator = field(alias="judge")
+    _result_judge: LazyValidator = field(alias="result_judge")
+
+    def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Check arguments and convert them to the annotated types.
+
+        Args:
+            arguments: as they came, JSON values by name. Not changed, but parts of it may end up in the result.
+
+        Returns:
+            Converted values by the name of the parameter; those left out are not in it.
+
+        Raises:
+            ArgumentFaults: with every fault.
+            SchemaError: the raw input schema cannot be used, which shows at its first use.
+        """
+        if faults := self._judge.faults(arguments):
+            raise ArgumentFaults(self.name, faults)
+        loaders = self._loaders
+        if not self._open and (unknown := [name for name in arguments if name not in loaders]):
+            raise ArgumentFaults(self.name, [f"{render_path([name])}: unknown, not allowed here" for name in unknown])
+        try:
+            loaded = load_each((name, value, loaders.get(name)) for name, value in arguments.items())
+        except Misfit as misfit:
+            raise ArgumentFaults(self.name, _rendered(misfit)) from misfit
+        except RecursionError:
+            raise ArgumentFaults(self.name, [_TOO_DEEP]) from None
+        return dict(zip(arguments, loaded, strict=True))
+
+    def call(self, bound: Mapping[str, Any], injected: Mapping[type, Any]) -> Any:
+        """Call the function.
+
+        Args:
+            bound: what `bind` returned.
+            injected: an instance for each class in `Signature.injected`.
+
+        Returns:
+            What the function returns: a coroutine if `is_async`. Whatever it raises passes through.
+        """
+        keywords = {**bound, **{name: injected[cls] for name, cls in self.injected.items()}}
+        if not self._positional:
+            return self._function(**keywords)
+        given = [keywords.pop(name, default) for name, default in self._positional]
+        return self._function(*given, **keywords)
+
+    def dump(self, value: Any) -> dict[str, Any]:
+        """Turn what the function returned into structured content. Only with an `output_schema`.
+
+        Raises:
+            ResultFaults: the value has no JSON form, or it does not fit the output schema; with the faults.
+        """
+        try:
+            content = to_json({"result": value} if self.wraps_result else value)
+        except Misfit as misfit:
+            raise ResultFaults(self.name, _rendered(misfit)) from misfit
+        except RecursionError:
+            raise ResultFaults(self.name, [_TOO_DEEP]) from None
+        if faults := self._result_judge.faults(content):
+            raise ResultFaults(self.name, faults)
+        fitting: dict[str, Any] = content
+        return fitting
+
+
+def describe(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    inject: Collection[type] = (),
+    content: Collection[type] = (),
+    input_schema: Mapping[str, Any] | None = None,
+    namespace: Mapping[str, Any] | None = None,
+) -> Signature:
+    """Work out what a function publishes and how it is called.
+
+    Args:
+        function: any callable but a generator function.
+        name: the name of the tool; the function's own by default.
+        inject: classes whose instances the server gives to parameters annotated with them.
+        content: classes that are protocol content; a function that returns them has no output schema.
+        input_schema: published in place of the one made from the parameters. Arguments that fit it reach the
+            function as they came, as keywords; it may then take ``**arguments``.
+        namespace: names that annotations may use beside those of the module and the closure, such as the locals of
+            the function that does the registering.
+
+    Raises:
+        TypeError: the function cannot be published; names the parameter and says why.
+        SchemaError: `input_schema` names an unknown dialect.
+    """
+    label = name or _name_of(function)
+    callee = inspect_callable(function, label, inject, namespace or {})
+    documented = parse_docstring(callee.docstring)
+    if input_schema is None:
+        published, loaders = publish_parameters(callee, label, documented.parameters)
+    else:
+        published, loaders = dict(input_schema), dict.fromkeys(parameter.name for parameter in named_arguments(callee))
+        check_raw_schema(published, callee, label)
+    output_schema, wraps_result = publish_result(callee, label, content)
+    return Signature(
+        name=label,
+        description=documented.description,
+        input_schema=published,
+        output_schema=output_schema,
+        wraps_result=wraps_result,
+        injected=callee.injected,
+        is_async=callee.is_async,
+        function=function,
+        positional=tuple(
+            (parameter.name, parameter.default)
+            for parameter in callee.parameters
+            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY
+        ),
+        loaders=loaders,
+        judge=LazyValidator(published, FORMATS),
+        result_judge=LazyValidator(output_schema or {}, FORMATS),
+        open=len(named_arguments(callee)) < len(list(callee.arguments())),
+    )
+
+
+@frozen
+class Form:
+    """A type as a question: the schema to ask with, and how to read the answer. Made by `describe_type`."""
+
+    name: str
+    schema: dict[str, Any]
+    _load: Loader | None = field(alias="load")
+    _judge: LazyValidator = field(alias="judge")
+
+    def load(self, value: Any) -> Any:
+        """Check a JSON value and convert it to the type.
+
+        Raises:
+            ArgumentFaults: with every fault.
+        """
+        if faults := self._judge.faults(value):
+            raise ArgumentFaults(self.name, faults)
+        try:
+            return value if self._load is None else self._load(value)
+        except Misfit as misfit:
+            raise ArgumentFaults(self.name, _rendered(misfit)) from misfit
+        except RecursionError:
+            raise ArgumentFaults(self.name, [_TOO_DEEP]) from None
+
+
+def describe_type(annotation: Any, *, name: str, namespace: Mapping[str, Any] | None = None) -> Form:
+    """Work out the schema and the reading of one type.
+
+    Args:
+        annotation: the type.
+        name: what errors call it.
+        namespace: names its annotations may use beside those of its module.
+
+    Raises:
+        TypeError: it has no JSON form; says which part has none.
+    """
+    annotations = Annotations(output=False, namespace=namespace or {})
+    shape = shape_of(annotations, annotation, name)
+    schema = annotations.definitions.complete(shape.schema)
+    return Form(name, schema, shape.load, LazyValidator(schema, FORMATS))
+
+
+def _name_of(function: Any) -> str:
+    while not hasattr(function, "__name__") and hasattr(function, "func"):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _rendered(misfit: Misfit) -> list[str]:
+    return [f"{render_path(path)}: {text}" for path, text in misfit.faults]

@@ -1,0 +1,152 @@
+"""Looks at a callable the way Python would call it: parameters, resolved annotations, docstring, sync or async.
+
+Called by `_signature`, which knows what the findings mean on the wire. Functions, bound methods,
+`functools.partial`, callable objects and decorated functions are all seen through.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Union, get_args, get_origin
+
+from attrs import frozen
+
+from ._annotations_objects import resolve_hints
+
+__all__ = ["Callee", "inspect_callable", "mentions"]
+
+
+@frozen
+class Callee:
+    """What is known about a callable."""
+
+    parameters: tuple[inspect.Parameter, ...]
+    """Its parameters, annotations resolved."""
+
+    injected: Mapping[str, type]
+    """Parameters that are not arguments: name and the class whose instance they get."""
+
+    returns: Any
+    """Its return annotation, resolved; `inspect.Signature.empty` if there is none."""
+
+    docstring: str | None
+    is_async: bool
+    namespace: Mapping[str, Any]
+    """Names its annotations may use beside those of its module."""
+
+    def arguments(self) -> Iterator[inspect.Parameter]:
+        """Yield the parameters that are given by the caller on the wire."""
+        return (parameter for parameter in self.parameters if parameter.name not in self.injected)
+
+
+def inspect_callable(
+    function: Callable[..., Any], name: str, inject: Collection[type], namespace: Mapping[str, Any]
+) -> Callee:
+    """Look at a callable.
+
+    Args:
+        function: any callable but a generator function.
+        name: what errors call it.
+        inject: parameters annotated with one of these classes, a subclass, or one of them or None are injected.
+        namespace: names annotations may use beside those of the function's module and closure.
+
+    Raises:
+        TypeError: it cannot be called by a server, or an annotation cannot be resolved; names the parameter.
+    """
+    outer = _underlying(function)
+    core = inspect.unwrap(outer)
+    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in (outer, core)):
+        raise TypeError(f"{name}: a generator function cannot be a handler: return the values together")
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, NameError) as error:
+        raise TypeError(f"{name}: its signature cannot be read: {error}") from error
+    names = {**_closure(core), **namespace}
+    parameters = tuple(
+        parameter.replace(annotation=_resolved(core, parameter.annotation, names, f"{name}: parameter {label!r}"))
+        for label, parameter in signature.parameters.items()
+    )
+    classes = ((parameter.name, _injected_class(parameter.annotation, inject)) for parameter in parameters)
+    return Callee(
+        parameters=parameters,
+        injected={label: cls for label, cls in classes if cls is not None},
+        returns=_resolved(core, signature.return_annotation, names, f"{name}: the return annotation"),
+        docstring=getattr(core, "__doc__", None) or _class_docstring(function),
+        # A plain wrapper around an async function hands on its coroutine.
+        is_async=inspect.iscoroutinefunction(outer) or inspect.iscoroutinefunction(core),
+        namespace=names,
+    )
+
+
+def mentions(annotation: Any, classes: Collection[type]) -> type | None:
+    """Return the first of `classes` that occurs in an annotation, by itself or inside unions and collections."""
+    candidates = (annotation, get_origin(annotation))
+    for candidate in candidates:
+        if isinstance(candidate, type):
+            for cls in classes:
+                if issubclass(candidate, cls):
+                    return cls
+    inner = (mentions(argument, classes) for argument in get_args(annotation))
+    return next((found for found in inner if found is not None), None)
+
+
+def _underlying(function: Callable[..., Any]) -> Any:
+    """Return the function that does the work, behind partials, bound methods and callable objects."""
+    inner: Any = function
+    while True:
+        if isinstance(inner, functools.partial):
+            inner = inner.func
+        elif inspect.ismethod(inner):
+            inner = inner.__func__
+        elif inspect.isroutine(inner) or isinstance(inner, type):
+            return inner
+        else:
+            inner = type(inner).__call__
+
+
+def _class_docstring(function: Callable[..., Any]) -> str | None:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return None if inspect.isroutine(function) else type(function).__doc__
+
+
+def _closure(core: Any) -> dict[str, Any]:
+    code = getattr(core, "__code__", None)
+    cells = getattr(core, "__closure__", None) or ()
+    names = () if code is None else code.co_freevars
+    found: dict[str, Any] = {}
+    for name, cell in zip(names, cells, strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    return found
+
+
+def _resolved(core: Any, annotation: Any, names: Mapping[str, Any], where: str) -> Any:
+    if annotation is inspect.Parameter.empty:
+        return annotation
+
+    def holder() -> None: ...
+
+    holder.__annotations__ = {"it": annotation}
+    try:
+        return resolve_hints(holder, {**getattr(core, "__globals__", {}), **names})["it"]
+    except NameError as error:
+        raise TypeError(
+            f"{where}: {annotation!r} cannot be resolved: {error}; define it at the top level of the module"
+        ) from error
+    except Exception as error:
+        raise TypeError(f"{where}: {annotation!r} cannot be resolved: {error}") from error
+
+
+def _injected_class(annotation: Any, inject: Collection[type]) -> type | None:
+    if get_origin(annotation) in {Union, types.UnionType}:
+        arms = [arm for arm in get_args(annotation) if arm is not type(None)]
+        return mentions(arms[0], inject) if len(arms) == 1 else None
+    if isinstance(annotation, type) or isinstance(get_origin(annotation), type):
+        return mentions(get_origin(annotation) or annotation, inject)
+    return None

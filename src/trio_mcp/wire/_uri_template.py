@@ -1,0 +1,54 @@
+"""URI templates with plain variables, such as ``greeting://{name}``: RFC 6570, level 1.
+
+A variable stands for one or more characters of one path segment, percent-decoded. Other expressions are refused by
+name when the template is made.
+
+Specification: https://www.rfc-editor.org/rfc/rfc6570#section-3.2.2
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+from attrs import define, field
+
+__all__ = ["UriTemplate"]
+
+_EXPRESSION = re.compile(r"\{([^{}]*)\}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@define(eq=False)
+class UriTemplate:
+    """A template that URIs can be matched against.
+
+    Args:
+        template: the text, such as ``"notes://{folder}/{name}"``.
+
+    Raises:
+        ValueError: an expression is not a plain variable, or one appears twice.
+    """
+
+    template: str
+    variables: tuple[str, ...] = field(init=False)
+    """Names of the variables, in order; empty for a plain URI."""
+    _pattern: re.Pattern[str] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        parts = _EXPRESSION.split(self.template)  # literal, name, literal, name, ..., literal
+        literals, names = parts[::2], parts[1::2]
+        for name in names:
+            if not _VARIABLE.fullmatch(name):
+                raise ValueError(f"{{{name}}} in {self.template!r}: only plain variables such as {{name}} are supported")
+            if names.count(name) > 1:
+                raise ValueError(f"{{{name}}} appears twice in {self.template!r}")
+        groups = [f"(?P<{name}>[^/?#]+)" for name in names]
+        pairs = zip(literals, [*groups, ""], strict=True)
+        self.variables = tuple(names)
+        self._pattern = re.compile("".join(re.escape(literal) + group for literal, group in pairs))
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """Return the value of each variable in *uri*, None where it does not fit."""
+        found = self._pattern.fullmatch(uri)
+        return None if found is None else {name: unquote(value) for name, value in found.groupdict().items()}
