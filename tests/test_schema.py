@@ -33,7 +33,11 @@ def nested(levels: int) -> Any:
         ({"type": "integer"}, "3", ["$: expected integer, got string"]),
         ({"type": "integer"}, True, ["$: expected integer, got boolean"]),
         ({"type": "integer"}, (1,), ["$: expected integer, got something else"]),
-        ({"type": "integer", "maximum": 2**70}, 2**70 + 1, ["$: 1180591620717411303425 is greater than the maximum of 1180591620717411303424"]),
+        (
+            {"type": "integer", "maximum": 2**70},
+            2**70 + 1,
+            ["$: 1180591620717411303425 is greater than the maximum of 1180591620717411303424"],
+        ),
         ({"enum": ["a", 1, None]}, "b", ['$: expected "a", 1 or null, got "b"']),
         ({"const": 1}, True, ["$: expected 1, got true"]),
         ({"pattern": "^a"}, "b", ['$: "b" does not match the pattern ^a']),
@@ -42,12 +46,28 @@ def nested(levels: int) -> Any:
         ({"format": "nobody knows"}, "b", []),
         ({"minItems": 2}, [1], ["$: [1] has less than 2 items"]),
         ({"required": ["a", "b c"]}, {}, ["$.a: required, but missing", '$["b c"]: required, but missing']),
-        ({"properties": {"a": {}}, "additionalProperties": False}, {"b": 1, "c": 2}, ["$.b: unknown, not allowed here", "$.c: unknown, not allowed here"]),
-        ({"additionalProperties": False}, {"b": 1, "c": 2}, ["$.b: unknown, not allowed here", "$.c: unknown, not allowed here"]),
+        (
+            {"properties": {"a": {}}, "additionalProperties": False},
+            {"b": 1, "c": 2},
+            ["$.b: unknown, not allowed here", "$.c: unknown, not allowed here"],
+        ),
+        (
+            {"additionalProperties": False},
+            {"b": 1, "c": 2},
+            ["$.b: unknown, not allowed here", "$.c: unknown, not allowed here"],
+        ),
         ({"unevaluatedProperties": False}, {"b": 1}, ["$.b: unknown, not allowed here"]),
         ({"properties": {"a": False}}, {"a": 1}, ["$.a: False schema does not allow 1"]),
-        ({"propertyNames": {"maxLength": 1}}, {"ab": 1}, ['$: the name "ab" is not allowed: "ab" is longer than 1 character']),
-        ({"items": {"required": ["name"]}}, [{}, {"name": 1}, {}], ["$[0].name: required, but missing", "$[2].name: required, but missing"]),
+        (
+            {"propertyNames": {"maxLength": 1}},
+            {"ab": 1},
+            ['$: the name "ab" is not allowed: "ab" is longer than 1 character'],
+        ),
+        (
+            {"items": {"required": ["name"]}},
+            [{}, {"name": 1}, {}],
+            ["$[0].name: required, but missing", "$[2].name: required, but missing"],
+        ),
     ],
 )
 def test_every_fault_is_named_with_its_path(schema: dict[str, Any], value: Any, expected: list[str]) -> None:
@@ -92,10 +112,10 @@ def test_of_several_alternatives_the_meant_one_is_reported(value: Any, expected:
 def test_alternatives_of_one_type_are_all_reported() -> None:
     schema = {"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}
 
-    assert faults(schema, {}) == ["$: fits none of the alternatives ($.a: required, but missing; or $.b: required, but missing)"]
-    assert faults(schema, {"a": 1, "b": 1}) == [
-        "$: {\"a\":1,\"b\":1} is valid under more than one of the schemas listed in the 'on..."
+    assert faults(schema, {}) == [
+        "$: fits none of the alternatives ($.a: required, but missing; or $.b: required, but missing)"
     ]
+    assert faults(schema, {"a": 1, "b": 1}) == ["$: fits several of the alternatives, may fit only one"]
 
 
 def test_the_number_of_faults_named_is_bounded() -> None:
@@ -111,7 +131,13 @@ def test_a_long_value_is_cut_in_the_fault() -> None:
 
 @pytest.mark.parametrize(
     "schema",
-    [{"items": {"$ref": "#"}}, {"uniqueItems": True}, {"enum": [1]}, {"type": "object"}, {"anyOf": [{"items": {"$ref": "#"}}]}],
+    [
+        {"items": {"$ref": "#"}},
+        {"uniqueItems": True},
+        {"enum": [1]},
+        {"type": "object"},
+        {"anyOf": [{"items": {"$ref": "#"}}]},
+    ],
 )
 def test_a_value_nested_too_deeply_is_a_fault_and_no_crash(schema: dict[str, Any]) -> None:
     assert faults(schema, nested(200_000)) == [f"$: nested deeper than {MAX_DEPTH} levels"]
@@ -124,7 +150,7 @@ def test_a_value_of_the_greatest_depth_is_checked_in_full() -> None:
         deepest = [deepest]
 
     assert faults(schema, nested(MAX_DEPTH)) == []
-    assert faults(schema, deepest) == ["$" + "[0]" * MAX_DEPTH + ": expected array or integer, got string"]
+    assert faults(schema, deepest) == ["$" + "[0]" * MAX_DEPTH + ": expected integer or array, got string"]
 
 
 def test_depth_counts_objects_lists_and_tuples() -> None:
@@ -146,7 +172,13 @@ def test_what_is_no_json_value_is_a_fault() -> None:
 
 @pytest.mark.parametrize(
     "reference",
-    ["http://127.0.0.1:9/schema.json", "https://example.org/x#/$defs/y", "file:///etc/hostname", "other.json#/a", "urn:x:y"],
+    [
+        "http://127.0.0.1:9/schema.json",
+        "https://example.org/x#/$defs/y",
+        "file:///etc/hostname",
+        "other.json#/a",
+        "urn:x:y",
+    ],
 )
 def test_a_reference_outside_the_schema_is_refused_by_name(reference: str) -> None:
     with pytest.raises(SchemaError, match="outside itself; nothing is fetched") as refusal:
@@ -198,7 +230,11 @@ def test_an_unknown_dialect_is_refused_by_name(dialect: object) -> None:
 
 @pytest.mark.parametrize(
     ("schema", "place"),
-    [({"type": "strin"}, r"\$\.type"), ({"properties": {"a": {"pattern": "("}}}, r"\$\.properties\.a\.pattern"), ({"$ref": "#/$defs/x"}, "does not exist")],
+    [
+        ({"type": "strin"}, r"\$\.type"),
+        ({"properties": {"a": {"pattern": "("}}}, r"\$\.properties\.a\.pattern"),
+        ({"$ref": "#/$defs/x"}, "does not exist"),
+    ],
 )
 def test_a_malformed_schema_is_refused_with_the_place(schema: dict[str, Any], place: str) -> None:
     with pytest.raises(SchemaError, match=place):

@@ -61,7 +61,8 @@ _HOMES = {
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [*sorted(_HOME_OF), "types"]
+__all__ = list(_HOME_OF)
+__all__ += ["types"]
 
 
 def __getattr__(name: str) -> Any:

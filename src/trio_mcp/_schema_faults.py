@@ -59,7 +59,7 @@ def _describe(error: "jsonschema_rs.ValidationError", root: Any) -> Iterator[str
             inner = kind.error
             reasons = "; ".join(line.removeprefix("$: ") for line in _describe(inner, inner.instance))
             yield f"{render_path(path)}: the name {_shown(inner.instance)} is not allowed: {reasons}"
-        # An arm without faults: the value fits several arms of a oneOf, and that is the fault.
+        # An arm without faults would mean that the value fits several arms of a oneOf.
         case "anyOf" | "oneOf" if all(kind.context):
             yield from _describe_choice(kind.context, error, root)
         case _:
@@ -83,6 +83,8 @@ def _complaint(error: "jsonschema_rs.ValidationError", value: Any) -> str:
             return f"{_shown(value)} does not match the pattern {kind.pattern}"
         case "format":
             return f"{_shown(value)} is not a {kind.format}{_HINTS.get(kind.format, '')}"
+        case "oneOf":
+            return "fits several of the alternatives, may fit only one"
         case _:
             return shortened(error.message)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import trio
@@ -24,7 +24,7 @@ def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | No
 
 
 @asynccontextmanager
-async def owned_nursery(wind_down: Callable[[], Awaitable[None]] | None = None) -> AsyncIterator[trio.Nursery]:
+async def owned_nursery(wind_down: Callable[[], Awaitable[None]] | None = None) -> AsyncGenerator[trio.Nursery]:
     """Open a nursery for this package's own tasks, invisible to the exceptions of its body.
 
     The body's exception leaves the block as it is, whatever its class and at its own group depth

@@ -221,9 +221,7 @@ class Handler:
         for name, given_ in parameters.items():
             annotation, default = given_ if isinstance(given_, tuple) else (given_, REQUIRED)
             self.annotations[name] = annotation
-            made.append(
-                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-            )
+            made.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default))
         self.__signature__ = inspect.Signature(made)
 
     def __call__(self, **arguments: Any) -> None:

@@ -122,13 +122,12 @@ class Answering:
             while not self._logs:
                 await self._logged.park()
             try:
-                message = types.structure(
-                    self._logs.popleft(), types.LoggingMessageNotificationParams, revision=revision
+                await on_log(
+                    types.structure(self._logs.popleft(), types.LoggingMessageNotificationParams, revision=revision)
                 )
-                await on_log(message)
             except StructureError as exc:
                 _log.warning("a log message of the server does not fit: %s", exc)
-            except Exception:
+            except Exception:  # noqa: BLE001 # it is the application's, and costs one message
                 _log.exception("on_log failed")
 
 

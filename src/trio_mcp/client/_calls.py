@@ -34,9 +34,7 @@ class Updates:
     async def __anext__(self) -> types.ProgressNotificationParams:
         while (update := await self._receive.next_update()) is not None:
             try:
-                return types.structure(
-                    update[1], types.ProgressNotificationParams, revision=self._connection.revision
-                )
+                return types.structure(update[1], types.ProgressNotificationParams, revision=self._connection.revision)
             except StructureError as exc:  # costs this update, nothing else
                 _log.warning("a progress notification of the server does not fit: %s", exc)
         raise StopAsyncIteration

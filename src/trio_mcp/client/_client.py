@@ -208,8 +208,10 @@ class Client:
         return (await self._connection.request("completion/complete", json, types.CompleteResult)).completion
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Ask for log messages of *level* and above: of the session in a legacy revision, of each later request in a
-        modern one."""
+        """Ask for log messages of *level* and above.
+
+        In a legacy revision that concerns the whole connection, in a modern one each request made from now on.
+        """
         if self._connection.has("logging/setLevel"):
             await self._connection.request("logging/setLevel", {"level": level}, types.EmptyResult)
         else:
@@ -247,7 +249,7 @@ class OpenCall:
         self._block = self._connection.open("tools/call", self._params, wants_updates=True)
         return Call(self._connection, await self._block.__aenter__(), self._name, self._schemas)
 
-    async def __aexit__(self, *exc_info: Any) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self._block.__aexit__(*exc_info)
 
 

@@ -5,9 +5,9 @@ Called by the typed `Client`; calls the transport. It knows envelopes and time l
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from attrs import define, field
 
@@ -112,7 +112,7 @@ class Connection:
         return row is not None and row.kind == "request" and row.direction != "server"
 
     @asynccontextmanager
-    async def open(self, method: str, params: JsonObject | None, *, wants_updates: bool) -> AsyncIterator[Receive]:
+    async def open(self, method: str, params: JsonObject | None, *, wants_updates: bool) -> AsyncGenerator[Receive]:
         """Send a request; leaving the block before the outcome has arrived cancels it.
 
         Raises:
@@ -145,14 +145,16 @@ class Connection:
         """Return the typed result; raises `RemoteProtocolError` where it does not fit its type, or is of another."""
         kind = json.get("resultType", "complete")
         if is_modern(self.revision) and kind != "complete":
-            raise RemoteProtocolError(f"the result of {method!r} has the type {kind!r}, which this client does not know")
+            raise RemoteProtocolError(
+                f"the result of {method!r} has the type {kind!r}, which this client does not know"
+            )
         try:
             return types.structure(self._lenient(json), result, revision=self.revision)
         except StructureError as exc:
             raise RemoteProtocolError(f"the result of {method!r} does not fit: {'; '.join(exc.faults)}") from exc
 
     def _lenient(self, json: JsonObject) -> JsonObject:
-        """Supply what the newest revision requires and the one member has a meaning when it is missing: completeness."""
+        """Supply the one required member whose absence has a meaning: a result without a type is complete."""
         if is_modern(self.revision) and "resultType" not in json:
             return {"resultType": "complete", **json}
         return json
@@ -168,5 +170,3 @@ class Connection:
         if row is None or row.kind != "notification" or row.direction == "server":
             raise LocalProtocolError(f"revision {self.revision} has no notification {method!r} from a client")
         await self.transport.notify(method, params)
-
-

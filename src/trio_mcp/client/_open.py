@@ -7,7 +7,7 @@ is lost later fails the calls that need it, and never the block.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeAlias, Unpack
@@ -39,7 +39,7 @@ process."""
 
 
 @asynccontextmanager
-async def open_client(target: Target, **options: Unpack[ClientOptions]) -> AsyncIterator[Client]:
+async def open_client(target: Target, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
     """Connect to a server, for as long as the block lasts.
 
     Leave the block in the task that entered it, innermost first; where that is too strict, use `start_client`.
@@ -79,7 +79,7 @@ async def open_stdio_client(
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     **options: Unpack[ClientOptions],
-) -> AsyncIterator[Client]:
+) -> AsyncGenerator[Client]:
     """Run a server as a child process and connect to it; see `open_client`.
 
     Args:
@@ -104,7 +104,7 @@ async def start_stdio_client(
 
 
 @asynccontextmanager
-async def open_stream_client(stream: trio.abc.Stream, **options: Unpack[ClientOptions]) -> AsyncIterator[Client]:
+async def open_stream_client(stream: trio.abc.Stream, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
     """Connect over a byte stream (a socket, a TLS stream, pipes), which is closed at the end; see `open_client`."""
     async with _opened(stream_transport(stream), options) as client:
         yield client
@@ -118,21 +118,19 @@ async def start_stream_client(
 
 
 @asynccontextmanager
-async def open_memory_client(server: Answerer, **options: Unpack[ClientOptions]) -> AsyncIterator[Client]:
+async def open_memory_client(server: Answerer, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
     """Serve *server* in this process and connect to it without bytes in between; see `open_client`."""
     async with _opened(memory_transport(server), options) as client:
         yield client
 
 
-async def start_memory_client(
-    nursery: trio.Nursery, server: Answerer, **options: Unpack[ClientOptions]
-) -> Client:
+async def start_memory_client(nursery: trio.Nursery, server: Answerer, **options: Unpack[ClientOptions]) -> Client:
     """Serve *server* in this process and connect to it in a task of *nursery*; see `open_memory_client`."""
     return await _started(nursery, memory_transport(server), options)
 
 
 @asynccontextmanager
-async def _opened(opener: TransportOpener, options: ClientOptions) -> AsyncIterator[Client]:
+async def _opened(opener: TransportOpener, options: ClientOptions) -> AsyncGenerator[Client]:
     async with owned_nursery() as nursery:
         client = await _started(nursery, opener, options)
         try:

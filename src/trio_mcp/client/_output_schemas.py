@@ -55,4 +55,6 @@ class OutputSchemas:
         except SchemaError as exc:
             raise RemoteProtocolError(f"the output schema of tool {name!r} cannot be used: {exc}") from exc
         if faults:
-            raise RemoteProtocolError(f"what tool {name!r} returned does not fit its output schema: {'; '.join(faults)}")
+            raise RemoteProtocolError(
+                f"what tool {name!r} returned does not fit its output schema: {'; '.join(faults)}"
+            )

@@ -63,8 +63,10 @@ async def run_client(
 
 
 class _ExitedOnProbeError(Exception):
-    """The server process ended when it was asked what it speaks: seen in legacy servers that know no other first
-    request than `initialize`."""
+    """The server process ended when it was asked what it speaks.
+
+    Seen in legacy servers that know no other first request than `initialize`.
+    """
 
 
 async def _connect_and_hold(

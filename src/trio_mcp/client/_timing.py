@@ -16,9 +16,9 @@ Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/li
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import trio
 from attrs import Attribute, define, field, frozen
@@ -65,7 +65,7 @@ class Stopwatch:
     _persons: int = field(default=0, init=False)
 
     @contextmanager
-    def stopped(self) -> Iterator[None]:
+    def stopped(self) -> Generator[None]:
         """Stop the clocks for as long as a person is being asked."""
         if self._persons == 0:
             self.stopped_at = trio.current_time()
@@ -96,7 +96,7 @@ class RequestClock:
     def __attrs_post_init__(self) -> None:
         self._total_deadline = self._began + self._stopwatch.limits.total
 
-    def __enter__(self) -> RequestClock:
+    def __enter__(self) -> Self:
         self._stopwatch.running.add(self)
         return self
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import abc
 from collections import deque
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 import trio
@@ -31,7 +30,7 @@ Update: TypeAlias = tuple[str, JsonObject]
 
 @define(eq=False)
 class UpdateBudget:
-    """How many bytes of updates may wait unread: in one exchange, and in all of a connection together."""
+    """How much may wait unread: in one exchange, and in all of a connection together."""
 
     max_updates: int
     max_bytes: int
@@ -42,7 +41,7 @@ class UpdateBudget:
     """The exchanges in which updates wait."""
 
     def relieve(self) -> None:
-        """Drop the oldest update where most bytes wait, until the total fits or every exchange is down to its newest."""
+        """Drop the oldest update where most bytes wait, until the total fits or only newest ones are left."""
         while self.total > self.max_total_bytes:
             fullest = max(
                 (holder for holder in self.holders if holder.waiting > 1), key=lambda h: h.waiting_bytes, default=None
@@ -78,9 +77,7 @@ class Asked(abc.ABC):
         await self._begin()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         self.leave()
 
     def leave(self) -> None:
@@ -154,6 +151,8 @@ class Asked(abc.ABC):
         while self._outcome is None:
             await self._wait()
         if isinstance(self._outcome, Exception):
+            # One cancellation may take down the connection and its caller: the caller is cancelled, not surprised.
+            await trio.lowlevel.checkpoint_if_cancelled()
             raise self._outcome
         return self._outcome
 

@@ -132,7 +132,7 @@ class Link:
             await trio.aclose_forcefully(self.stream)
 
     def stop(self) -> None:
-        """Accept no more messages: `run` drains, flushes and returns. Synchronous, from any task, any number of times."""
+        """Accept no more messages: `run` drains, flushes and returns. Synchronous; harmless when repeated."""
         self._stopped = True
         self._reading.cancel(reason="stopped")
 
@@ -158,7 +158,7 @@ class Link:
         self.outbox.fail(self.lost)
 
     def _lose(self, reason: ConnectionLost) -> None:
-        """Tell everyone who waits for a response, or will ask for one, that there is none. The first reason stands."""
+        """Tell all who wait for a response, or will ask for one, that there is none. The first reason stands."""
         if self.lost is not None:
             return
         self.lost = reason
@@ -220,11 +220,8 @@ class Link:
                 self._on_outcome(id, result)
             case Notification(method=method, params=params):
                 self._on_notification(method, params or {}, size)
-            case ErrorReply(id=None):
-                self._malformed += 1
-                _log.warning("the other side could not read a message: %s (%d)", message.message, message.code)
             case ErrorReply(id=id):
-                self._on_outcome(id, ErrorResponse(message.code, message.message, message.data))
+                self._on_error(id, ErrorResponse(message.code, message.message, message.data))
             case BrokenResponse(id=id, fault=fault):
                 self._malformed += 1
                 _log.warning("a broken response: %s", fault)
@@ -267,6 +264,13 @@ class Link:
         if batch is not None:
             batch.expect()
         self._answer(exchange)
+
+    def _on_error(self, id: RequestId | None, error: ErrorResponse) -> None:
+        if id is None:
+            self._malformed += 1
+            _log.warning("the other side could not read a message: %s", error)
+        else:
+            self._on_outcome(id, error)
 
     def _on_outcome(self, id: RequestId, outcome: JsonObject | Exception) -> None:
         asked = self.ledger.settle(id)

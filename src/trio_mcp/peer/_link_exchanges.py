@@ -6,6 +6,7 @@ import logging
 from copy import copy
 from typing import TYPE_CHECKING
 
+import trio
 from attrs import define, field
 
 from .._errors import LocalProtocolError, McpError
@@ -45,6 +46,7 @@ class AskedOverLink(Asked):
     async def _begin(self) -> None:
         await self._link.outbox.room()  # cancelled here: nothing was sent, and there is nothing to say
         if self._link.lost is not None:
+            await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(self._link.lost)
         ledger, params = self._link.ledger, self.params
         self.id = ledger.issue(self)
@@ -146,7 +148,7 @@ class Batch:
             self._outbox.put(self._joined())
 
     def close(self) -> None:
-        """The array has been read. Where the reader has made all answers, nobody has waited for room: they are urgent."""
+        """The array has been read. Answers that the reader alone has made are urgent: nobody has waited for room."""
         self._open -= 1
         if self._open == 0 and self._answers:
             self._outbox.put_urgent(self._joined())

@@ -75,6 +75,7 @@ class Outbox:
         while self.size >= self.bound and self.failure is None:
             await self._space.park()
         if self.failure is not None:
+            await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(self.failure)  # many may be waiting, and a raised exception belongs to one task
         self._space.unpark()  # the next one looks too, after this one has queued its message
 

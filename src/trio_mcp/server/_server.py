@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar, overload
 
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @asynccontextmanager
-async def _no_lifespan(_: Server) -> AsyncIterator[None]:
+async def _no_lifespan(_: Server) -> AsyncGenerator[None]:
     yield None
 
 
@@ -116,12 +116,12 @@ class Server:
         timeout: float | None = None,
         max_concurrency: int | None = None,
     ) -> Callable[[F], F]: ...
-    def tool(self, function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
+    def tool(self, *args: Any, **options: Any) -> Any:
         """Register a function as a tool; bare or called. The function is returned unchanged.
 
         The input schema comes from the signature, descriptions from the docstring's ``Args:`` or from
-        ``Annotated[..., "text"]``, constraints from ``Annotated[..., msgspec.Meta(ge=1)]``. A return annotation gives an
-        output schema; without one, what is returned becomes content. A parameter annotated `Context` receives it.
+        ``Annotated[..., "text"]``, constraints from ``Annotated[..., msgspec.Meta(ge=1)]``. A return annotation gives
+        an output schema; without one, what is returned becomes content. A parameter annotated `Context` receives it.
 
         Args:
             name: the tool's name; the function's by default.
@@ -140,15 +140,7 @@ class Server:
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
-        if function is not None:
-            self.tools.add(function, **options)
-            return function
-
-        def register(function: F) -> F:
-            self.tools.add(function, **options)
-            return function
-
-        return register
+        return _decorated(self.tools.add, *args, **options)
 
     def resource(
         self,
@@ -192,7 +184,7 @@ class Server:
     def prompt(
         self, *, name: str | None = None, title: str | None = None, description: str | None = None
     ) -> Callable[[F], F]: ...
-    def prompt(self, function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
+    def prompt(self, *args: Any, **options: Any) -> Any:
         """Register a function as a prompt; bare or called. The function is returned unchanged.
 
         Its parameters are the prompt's arguments, all text. It returns a text, a `types.PromptMessage`, a list of
@@ -208,15 +200,15 @@ class Server:
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
         """
-        if function is not None:
-            self.prompts.add(function, **options)
-            return function
+        return _decorated(self.prompts.add, *args, **options)
 
-        def register(function: F) -> F:
-            self.prompts.add(function, **options)
-            return function
 
-        return register
+def _decorated(add: Callable[..., None], function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
+    """Register *function*, or return the decorator that will."""
+    if function is None:
+        return lambda later: _decorated(add, later, **options)  # type: ignore[return-value]  # given one, it returns it
+    add(function, **options)
+    return function
 
 
 def _in_order(revisions: Sequence[str]) -> tuple[str, ...]:

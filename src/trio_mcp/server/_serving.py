@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +69,7 @@ class Serving:
 
 
 @asynccontextmanager
-async def open_serving(server: Server) -> AsyncIterator[Serving]:
+async def open_serving(server: Server) -> AsyncGenerator[Serving]:
     """Enter the server's lifespan and open its hall; at the end, handlers that still run are cancelled."""
     async with server.lifespan(server) as state, owned_nursery() as nursery:
         yield Serving(server, Hall(nursery), state)

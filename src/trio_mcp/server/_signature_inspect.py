@@ -56,14 +56,14 @@ def inspect_callable(
     Raises:
         TypeError: it cannot be called by a server, or an annotation cannot be resolved; names the parameter.
     """
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError, NameError) as error:
+        raise TypeError(f"{name}: its signature cannot be read: {error}") from error
     outer = _underlying(function)
     core = inspect.unwrap(outer)
     if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in (outer, core)):
         raise TypeError(f"{name}: a generator function cannot be a handler: return the values together")
-    try:
-        signature = inspect.signature(function)
-    except (ValueError, NameError) as error:
-        raise TypeError(f"{name}: its signature cannot be read: {error}") from error
     names = {**_closure(core), **namespace}
     parameters = tuple(
         parameter.replace(annotation=_resolved(core, parameter.annotation, names, f"{name}: parameter {label!r}"))

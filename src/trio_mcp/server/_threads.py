@@ -8,7 +8,7 @@ token until it really ends, so that abandoned threads count against the limit. A
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -25,7 +25,7 @@ _held: WeakKeyDictionary[Any, list[float]] = WeakKeyDictionary()
 
 
 @contextmanager
-def _clock_stands_still() -> Iterator[None]:
+def _clock_stands_still() -> Generator[None]:
     """Keep a test's autojump clock from jumping: to Trio, a program that waits for a thread has nothing to do."""
     clock: Any = trio.lowlevel.current_clock()
     if not hasattr(clock, "autojump_threshold"):

@@ -55,7 +55,7 @@ class _Tool:
     async def _work(self, serving: Serving, run: Run, context: Context, bound: dict[str, Any]) -> types.CallToolResult:
         if not math.isinf(self.timeout):
             run.allow(self.timeout)
-        injected = {Context: context}
+        injected: dict[type, Any] = {Context: context}
         if self.signature.is_async:
             value = await self.signature.call(bound, injected)
         else:
@@ -103,9 +103,7 @@ class Tools:
             raise ValueError(f"tool {name!r}: timeout={timeout!r} must be a number of seconds above 0")
         if max_concurrency is not None and max_concurrency < 1:
             raise ValueError(f"tool {name!r}: max_concurrency={max_concurrency!r} must be at least 1")
-        signature = describe(
-            function, name=name, inject=(Context,), content=RESULT_CLASSES, input_schema=input_schema
-        )
+        signature = describe(function, name=name, inject=(Context,), content=RESULT_CLASSES, input_schema=input_schema)
         definition = types.Tool(
             name=name,
             title=title,
@@ -147,7 +145,11 @@ class Tools:
     def explain(self, name: str, failure: Exception) -> types.CallToolResult:
         """Return the tool error that stands for what a tool raised; a bug of the tool's goes to the log as well."""
         if isinstance(failure, OutOfTimeError):
-            text = f"{name} took longer than it may ({self._tools[name].timeout:g} s)" if name in self._tools else str(name)
+            text = (
+                f"{name} took longer than it may ({self._tools[name].timeout:g} s)"
+                if name in self._tools
+                else str(name)
+            )
         elif isinstance(failure, ToolError | ArgumentFaults | ResultFaults):
             text = str(failure)
         else:
@@ -156,7 +158,7 @@ class Tools:
         return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
-def _words(failure: Exception) -> str:
+def _words(failure: Exception | ExceptionGroup[Exception]) -> str:
     if isinstance(failure, ExceptionGroup):
         return "; ".join(_words(each) for each in failure.exceptions)
     return str(failure) or type(failure).__name__

@@ -7,7 +7,7 @@ changes its arguments changes nothing of its caller's, and what JSON cannot say 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from copy import copy
 
@@ -28,7 +28,7 @@ def memory_transport(answerer: Answerer) -> TransportOpener:
     """Return an opener of direct connections to *answerer*, which is served for as long as one is open."""
 
     @asynccontextmanager
-    async def connect(client: Client) -> AsyncIterator[Transport]:
+    async def connect(client: Client) -> AsyncGenerator[Transport]:
         async with answerer.serving() as serving:
             transport = _MemoryTransport(client, serving, serving.gate(), serving.limits)
             try:
@@ -62,9 +62,9 @@ class _MemoryTransport:
         return _AskedInMemory(method, params, wants_updates, self.budget, self)
 
     async def notify(self, method: str, params: JsonObject | None) -> None:
+        await trio.lowlevel.checkpoint()
         if self.lost is not None:
             raise copy(self.lost)
-        await trio.lowlevel.checkpoint()
         self.gate.notified(method)
         self.serving.notified(method, copy_json(params or {}))
 
@@ -101,9 +101,9 @@ class _AskedInMemory(Asked):
 
     async def _begin(self) -> None:
         transport, params = self.transport, self.params
+        await trio.lowlevel.checkpoint_if_cancelled()
         if transport.lost is not None:
             raise copy(transport.lost)
-        await trio.lowlevel.checkpoint_if_cancelled()
         self.id = transport.issue(self)
         if self.wants_updates:
             params = stamp(params, {PROGRESS_TOKEN_KEY: self.id})

@@ -6,7 +6,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from attrs import field, frozen
@@ -41,9 +41,11 @@ def stdio_transport(server: StdioServer) -> TransportOpener:
     """Return an opener that starts *server* anew each time, and winds it down with everything it has started."""
 
     @asynccontextmanager
-    async def connect(client: Client) -> AsyncIterator[Transport]:
-        async with open_child_process(server.command, env=server.env, cwd=server.cwd) as child:
-            async with connect_link(child.stream, client, why_lost=child.exit_error) as link:
-                yield link
+    async def connect(client: Client) -> AsyncGenerator[Transport]:
+        async with (
+            open_child_process(server.command, env=server.env, cwd=server.cwd) as child,
+            connect_link(child.stream, client, why_lost=child.exit_error) as link,
+        ):
+            yield link
 
     return connect

@@ -5,7 +5,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import trio
@@ -22,7 +22,7 @@ def stream_transport(stream: trio.abc.Stream) -> TransportOpener:
     """Return an opener that speaks over *stream*, once; the stream is closed at the end."""
 
     @asynccontextmanager
-    async def connect(client: Client) -> AsyncIterator[Transport]:
+    async def connect(client: Client) -> AsyncGenerator[Transport]:
         async with connect_link(stream, client) as link:
             yield link
 
@@ -32,7 +32,7 @@ def stream_transport(stream: trio.abc.Stream) -> TransportOpener:
 @asynccontextmanager
 async def connect_link(
     stream: trio.abc.Stream, client: Client, why_lost: Callable[[], ConnectionLost] | None = None
-) -> AsyncIterator[Link]:
+) -> AsyncGenerator[Link]:
     """Run the client's end of a link over *stream* for as long as the block lasts.
 
     Args:

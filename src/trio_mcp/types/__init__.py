@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trio_mcp.types._converter import structure, structurer, unstructure, unstructurer
 from trio_mcp.types._generated import (
     Annotations,
     AudioContent,
@@ -142,9 +143,6 @@ from trio_mcp.types._generated import (
     UntitledSingleSelectEnumSchema,
     URLElicitationRequiredErrorData,
 )
-from trio_mcp.types._tables import ERRORS, LENIENT, METHODS, PROFILES, REVISIONS, SUPERSET, WIRE_NAMES
-
-from trio_mcp.types._converter import structure, structurer, unstructure, unstructurer
 from trio_mcp.types._model import (
     UNSET,
     Bounds,
@@ -157,6 +155,7 @@ from trio_mcp.types._model import (
     Profile,
     Unset,
 )
+from trio_mcp.types._tables import ERRORS, LENIENT, METHODS, PROFILES, REVISIONS, SUPERSET, WIRE_NAMES
 
 __all__ = [
     "ERRORS",

@@ -75,7 +75,7 @@ class CallToolResult(Model):
     meta: JSONObject | None = None
     is_error: bool | None = None
     result_type: str | None = None
-    structured_content: Any | None = UNSET
+    structured_content: Any = UNSET
     extra: Mapping[str, Any] = NO_EXTRA
 
 
@@ -368,7 +368,7 @@ class Error(Model):
 
     code: int
     message: str
-    data: Any | None = UNSET
+    data: Any = UNSET
     extra: Mapping[str, Any] = NO_EXTRA
 
 
@@ -1197,7 +1197,7 @@ class ToolResultContent(Model):
     type: Literal["tool_result"] = "tool_result"
     meta: JSONObject | None = None
     is_error: bool | None = None
-    structured_content: Any | None = UNSET
+    structured_content: Any = UNSET
     extra: Mapping[str, Any] = NO_EXTRA
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, NoReturn, TypeAlias
-
-if TYPE_CHECKING:
-    from attrs import Attribute
+from typing import Any, ClassVar, Final, Literal, NamedTuple, NoReturn, TypeAlias
 
 __all__ = [
     "NO_EXTRA",
@@ -85,7 +82,7 @@ class Model:
     """
 
     __slots__ = ()
-    __attrs_attrs__: ClassVar[tuple[Attribute[Any], ...]] = ()
+    __attrs_attrs__: ClassVar[tuple[Any, ...]] = ()
     __hash__: ClassVar[None]  # type: ignore[assignment]  # declared: defining __eq__ sets it to None
     extra: Mapping[str, Any]
 

@@ -187,7 +187,7 @@ def _readable_id(value: JsonObject) -> RequestId | None:
     return id if is_id(id) else None
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     names = {
         bool: "a boolean",
         int: "an integer",

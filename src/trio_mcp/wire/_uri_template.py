@@ -40,7 +40,9 @@ class UriTemplate:
         literals, names = parts[::2], parts[1::2]
         for name in names:
             if not _VARIABLE.fullmatch(name):
-                raise ValueError(f"{{{name}}} in {self.template!r}: only plain variables such as {{name}} are supported")
+                raise ValueError(
+                    f"{{{name}}} in {self.template!r}: only plain variables such as {{name}} are supported"
+                )
             if names.count(name) > 1:
                 raise ValueError(f"{{{name}}} appears twice in {self.template!r}")
         groups = [f"(?P<{name}>[^/?#]+)" for name in names]

@@ -1,0 +1,69 @@
+"""The command line: `python -m codegen`, with `--check`, `--from DIR`, or `spec --from DIR`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from codegen.project import drift, regenerate, take_over
+from codegen.shapes import RefusedError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; return the exit status: 0, or 1 when something is refused or differs."""
+    options = _parser().parse_args(arguments)
+    try:
+        if options.command == "spec":
+            return _spec(options.folder)
+        if options.check:
+            return _check()
+        return _generate(options.folder, options.commit)
+    except RefusedError as refusal:
+        print(f"codegen: {refusal}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m codegen", description="Generate src/trio_mcp/types from schema/. Needs no network."
+    )
+    parser.set_defaults(command=None, folder=None)
+    parser.add_argument("--check", action="store_true", help="change nothing; fail if anything generated or pinned differs")
+    parser.add_argument(
+        "--from", dest="folder", type=Path, metavar="DIR", help="take over upstream files DIR/<revision>/schema.json first"
+    )
+    parser.add_argument("--commit", metavar="SHA", help="the upstream commit of those files")
+    commands = parser.add_subparsers(metavar="spec")
+    spec = commands.add_parser("spec", help="compare the types with upstream schemas and their example messages")
+    spec.set_defaults(command="spec")
+    spec.add_argument("--from", dest="folder", type=Path, metavar="DIR", required=True)
+    return parser
+
+
+def _generate(folder: Path | None, commit: str | None) -> int:
+    if folder is not None:
+        print(f"took over {', '.join(take_over(folder, commit))}")
+    changed = regenerate()
+    print(f"wrote {', '.join(changed)}" if changed else "nothing changed")
+    return 0
+
+
+def _check() -> int:
+    faults = drift()
+    for fault in faults:
+        print(f"codegen: {fault}", file=sys.stderr)
+    if not faults:
+        print("schema/ matches its pins, and src/trio_mcp/types is what it generates")
+    return 1 if faults else 0
+
+
+def _spec(folder: Path) -> int:
+    # Imported late: generating must work while the generated package is broken, and this part imports it.
+    from codegen.spec.run import verify  # noqa: PLC0415
+
+    return verify(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

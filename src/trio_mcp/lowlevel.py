@@ -1,0 +1,36 @@
+"""For those who build transports or frameworks on the engine: names only."""
+
+from .abc import Answerer, Transport, TransportOpener
+from .peer import (
+    Asked,
+    ClientSession,
+    ConnectionStatistics,
+    Exchange,
+    ExchangeContext,
+    Gate,
+    Hall,
+    Limits,
+    Link,
+    Run,
+    ServerSession,
+)
+from .server import ServerStatistics, Serving
+
+__all__ = [
+    "Answerer",
+    "Asked",
+    "ClientSession",
+    "ConnectionStatistics",
+    "Exchange",
+    "ExchangeContext",
+    "Gate",
+    "Hall",
+    "Limits",
+    "Link",
+    "Run",
+    "ServerSession",
+    "ServerStatistics",
+    "Serving",
+    "Transport",
+    "TransportOpener",
+]

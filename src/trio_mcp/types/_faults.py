@@ -1,0 +1,86 @@
+"""What is wrong with a JSON value, by path: raised by the hooks, turned into `StructureError` at the public boundary."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+__all__ = ["MAX_FAULTS", "Mismatch", "kind_of", "listed", "quoted"]
+
+MAX_FAULTS: Final = 100
+"""How many faults of one value are kept; further ones are only counted, so that no peer can make us hold millions."""
+
+_MAX_QUOTED: Final = 60
+"""How many characters of a peer's value, or of a member's name, a message repeats."""
+
+_KINDS: Final = {
+    bool: "boolean",
+    dict: "object",
+    float: "number",
+    int: "integer",
+    list: "array",
+    str: "string",
+    type(None): "null",
+}
+
+
+def kind_of(value: Any) -> str:
+    """Return JSON's word for what `value` is, or the name of its Python type when JSON has none."""
+    return _KINDS.get(type(value), type(value).__name__)
+
+
+def quoted(value: Any) -> str:
+    """Return a scalar as a message shows it, shortened; of anything else only what kind it is."""
+    if type(value) not in {bool, float, int, str}:
+        return kind_of(value)
+    text = repr(value)
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."
+
+
+def listed(words: list[str]) -> str:
+    """Return words as prose: `a`, `a or b`, `a, b or c`."""
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+class Mismatch(Exception):
+    """A JSON value does not fit. Holds every fault of the value, each with its path from that value."""
+
+    def __init__(self, text: str | None = None) -> None:
+        super().__init__()
+        self.faults: list[tuple[tuple[str | int, ...], str]] = [] if text is None else [((), text)]
+        self.uncounted = 0
+
+    @classmethod
+    def expected(cls, wanted: str, value: Any) -> Mismatch:
+        """Return the mismatch of a value that is of the wrong kind."""
+        return cls(f"expected {wanted}, got {kind_of(value)}")
+
+    def add(self, step: str | int | None, inner: Mismatch) -> None:
+        """Take over the faults of a value inside this one.
+
+        Args:
+            step: the member's name or the item's index; None for this very value.
+            inner: what is wrong there.
+        """
+        room = MAX_FAULTS - len(self.faults)
+        path = () if step is None else (step,)
+        self.faults.extend(((*path, *deeper), text) for deeper, text in inner.faults[:room])
+        self.uncounted += inner.uncounted + max(0, len(inner.faults) - room)
+
+    def lines(self) -> list[str]:
+        """Return the faults as sentences, each headed by its path from the root, `$`."""
+        lines = [f"{_path(steps)}: {text}" for steps, text in self.faults]
+        return [*lines, f"... and {self.uncounted} more"] if self.uncounted else lines
+
+
+def _path(steps: tuple[str | int, ...]) -> str:
+    return "$" + "".join(_step(step) for step in steps)
+
+
+def _step(step: str | int) -> str:
+    if isinstance(step, int):
+        return f"[{step}]"
+    if step.lstrip("$").isidentifier() and len(step) <= _MAX_QUOTED:
+        return f".{step}"
+    return f"[{json.dumps(step if len(step) <= _MAX_QUOTED else step[:_MAX_QUOTED] + '...')}]"

@@ -1,0 +1,171 @@
+"""Hooks for everything that is not a class: scalars, literals, arrays, maps and limits. Nothing here coerces.
+
+The one conversion is JSON's own: an integer may be written `2.0`, and becomes 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, get_args, get_origin
+
+from cattrs import Converter
+
+from trio_mcp.types._faults import Mismatch, listed, quoted
+from trio_mcp.types._model import Bounds
+
+__all__ = ["Hook", "bounded", "hook_of", "is_map", "is_sequence", "literal_hook", "register_plain"]
+
+Hook: TypeAlias = Callable[[Any, Any], Any]
+"""Takes a JSON value and, as cattrs calls it, the type; returns the structured value or raises `Mismatch`."""
+
+
+def register_plain(converter: Converter) -> None:
+    """Replace every conversion of cattrs for values that are not classes."""
+    converter.register_structure_hook(str, structure_string)
+    converter.register_structure_hook(int, structure_integer)
+    converter.register_structure_hook(float, structure_number)
+    converter.register_structure_hook(bool, structure_boolean)
+    converter.register_structure_hook(type(None), structure_null)
+    converter.register_structure_hook_factory(_is_literal, literal_hook)
+    converter.register_structure_hook_factory(is_sequence, lambda kind: _array_hook(kind, converter))
+    converter.register_structure_hook_factory(is_map, lambda kind: _map_hook(kind, converter))
+
+
+def hook_of(converter: Converter, kind: Any) -> Hook | None:
+    """Return the hook for a type, or None where every JSON value fits."""
+    return None if kind is Any else converter.get_structure_hook(kind)
+
+
+def structure_string(value: Any, _: Any = None) -> str:
+    """Accept a JSON string."""
+    if type(value) is str:
+        return value
+    raise Mismatch.expected("string", value)
+
+
+def structure_integer(value: Any, _: Any = None) -> int:
+    """Accept a JSON integer, also one that is written with a fraction of zero."""
+    if type(value) is int:
+        return value
+    if type(value) is float and value.is_integer():
+        return int(value)
+    raise Mismatch.expected("integer", value)
+
+
+def structure_number(value: Any, _: Any = None) -> float:
+    """Accept a JSON number; an integer stays one, however big."""
+    if type(value) is float or type(value) is int:
+        return value
+    raise Mismatch.expected("number", value)
+
+
+def structure_boolean(value: Any, _: Any = None) -> bool:
+    """Accept true and false."""
+    if type(value) is bool:
+        return value
+    raise Mismatch.expected("boolean", value)
+
+
+def structure_null(value: Any, _: Any = None) -> None:
+    """Accept null."""
+    if value is not None:
+        raise Mismatch.expected("null", value)
+
+
+def _is_literal(kind: Any) -> bool:
+    return get_origin(kind) is Literal
+
+
+def is_sequence(kind: Any) -> bool:
+    """Say whether a type stands for a JSON array."""
+    return get_origin(kind) in {list, Sequence}
+
+
+def is_map(kind: Any) -> bool:
+    """Say whether a type stands for a JSON object without named members."""
+    return get_origin(kind) in {dict, Mapping}
+
+
+def literal_hook(kind: Any) -> Hook:
+    """Return the hook for a Literal of strings."""
+    allowed = frozenset(get_args(kind))
+    choices = sorted(map(repr, allowed))
+    wanted = choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"
+
+    def structure(value: Any, _: Any = None) -> Any:
+        # The type first: True equals 1, and a list cannot be looked up.
+        if type(value) is str and value in allowed:
+            return value
+        raise Mismatch(f"expected {wanted}, got {quoted(value)}")
+
+    return structure
+
+
+def _array_hook(kind: Any, converter: Converter) -> Hook:
+    hook = hook_of(converter, get_args(kind)[0])
+
+    def structure(value: Any, _: Any = None) -> list[Any]:
+        if type(value) is not list:
+            raise Mismatch.expected("array", value)
+        if hook is None:
+            return value
+        try:
+            return [hook(item, None) for item in value]
+        except Mismatch:
+            raise _all_faults(enumerate(value), hook) from None
+
+    return structure
+
+
+def _map_hook(kind: Any, converter: Converter) -> Hook:
+    hook = hook_of(converter, get_args(kind)[1])
+
+    def structure(value: Any, _: Any = None) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise Mismatch.expected("object", value)
+        if hook is None:
+            return value
+        try:
+            return {name: hook(item, None) for name, item in value.items()}
+        except Mismatch:
+            raise _all_faults(value.items(), hook) from None
+
+    return structure
+
+
+def _all_faults(items: Any, hook: Hook) -> Mismatch:
+    """Go through the items again, now that one is known not to fit, and collect what is wrong with each."""
+    problem = Mismatch()
+    for step, item in items:
+        try:
+            hook(item, None)
+        except Mismatch as inner:
+            problem.add(step, inner)
+    return problem
+
+
+def bounded(hook: Hook, bounds: Bounds) -> Hook:
+    """Return a hook that also enforces limits."""
+    limits: list[tuple[Callable[[Any], bool], str]] = []
+    if bounds.minimum is not None:
+        limits.append((lambda value, least=bounds.minimum: value >= least, f"at least {bounds.minimum}"))
+    if bounds.maximum is not None:
+        limits.append((lambda value, most=bounds.maximum: value <= most, f"at most {bounds.maximum}"))
+    if bounds.min_length is not None:
+        limits.append(
+            (lambda value, least=bounds.min_length: len(value) >= least, f"a length of at least {bounds.min_length}")
+        )
+    if bounds.max_length is not None:
+        limits.append(
+            (lambda value, most=bounds.max_length: len(value) <= most, f"a length of at most {bounds.max_length}")
+        )
+
+    def structure(value: Any, _: Any = None) -> Any:
+        structured = hook(value, None)
+        broken = [wanted for holds, wanted in limits if not holds(structured)]
+        if broken:
+            got = f"a length of {len(structured)}" if isinstance(structured, list) else quoted(structured)
+            raise Mismatch(f"expected {listed(broken)}, got {got}")
+        return structured
+
+    return structure

@@ -1,0 +1,141 @@
+"""Hooks for unions, found from the arms alone: by JSON kind, then by a tag, then by which members are there."""
+
+from __future__ import annotations
+
+from types import UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from cattrs import Converter
+
+from trio_mcp.types._faults import Mismatch, kind_of, listed, quoted
+from trio_mcp.types._members import is_model, members_of
+from trio_mcp.types._model import Model, Profile
+from trio_mcp.types._plain import Hook, is_map, is_sequence
+
+__all__ = ["register_unions"]
+
+
+def register_unions(converter: Converter, profile: Profile) -> None:
+    """Make the converter structure unions of anything it can structure."""
+    converter.register_structure_hook_factory(_is_union, lambda kind: _union_hook(kind, converter, profile))
+
+
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) in {Union, UnionType}
+
+
+def _union_hook(kind: Any, converter: Converter, profile: Profile) -> Hook:
+    """Return a hook that looks at the value's JSON kind, and asks the one arm, or the arms, of that kind."""
+    by_kind: dict[type[Any], Hook] = {}
+    models: list[type[Model]] = []
+    for arm in get_args(kind):
+        if is_model(arm):
+            models.append(arm)
+            continue
+        hook = converter.get_structure_hook(arm)
+        for python_type in _python_types(arm):
+            # A float is first of all a number, and an integer only where no arm takes numbers.
+            if python_type not in by_kind or arm is float:
+                by_kind[python_type] = hook
+    if models:
+        by_kind[dict] = _object_hook(models, converter, profile)
+    wanted = listed(sorted({_kind_word(each, by_kind) for each in by_kind}))
+
+    def structure(value: Any, _: Any = None) -> Any:
+        hook = by_kind.get(type(value))
+        if hook is None:
+            raise Mismatch(f"expected {wanted}, got {kind_of(value)}")
+        return hook(value, None)
+
+    return structure
+
+
+def _kind_word(python_type: type[Any], by_kind: dict[type[Any], Hook]) -> str:
+    if python_type in {int, float}:
+        return (
+            "integer" if by_kind[float] is by_kind[int] and by_kind[int].__name__ == "structure_integer" else "number"
+        )
+    return {bool: "boolean", dict: "object", list: "array", str: "string", type(None): "null"}[python_type]
+
+
+def _python_types(arm: Any) -> tuple[type[Any], ...]:
+    if is_sequence(arm):
+        return (list,)
+    if is_map(arm):
+        return (dict,)
+    if get_origin(arm) is Literal:
+        return (str,)
+    return (int, float) if arm in {int, float} else (arm,)
+
+
+def _object_hook(models: list[type[Model]], converter: Converter, profile: Profile) -> Hook:
+    """Return a hook that finds the class an object is meant to be."""
+    if len(models) == 1:
+        return converter.get_structure_hook(models[0])
+    arms = [_arm(model, converter, profile) for model in models]
+    for wire in arms[0].tags:
+        if all(wire in arm.tags for arm in arms):
+            values = [value for arm in arms for value in arm.tags[wire]]
+            if len(values) == len(set(values)):
+                return _tagged_hook(wire, arms)
+    return _shaped_hook(arms)
+
+
+class _Arm(NamedTuple):
+    hook: Hook
+    known: frozenset[str]
+    required: frozenset[str]
+    tags: dict[str, tuple[str, ...]]
+
+
+def _arm(model: type[Model], converter: Converter, profile: Profile) -> _Arm:
+    members = members_of(model, profile)
+    return _Arm(
+        hook=converter.get_structure_hook(model),
+        known=frozenset(member.wire for member in members),
+        required=frozenset(member.wire for member in members if member.required),
+        tags={member.wire: get_args(member.kind) for member in members if get_origin(member.kind) is Literal},
+    )
+
+
+def _tagged_hook(wire: str, arms: list[_Arm]) -> Hook:
+    by_tag = {value: arm.hook for arm in arms for value in arm.tags[wire]}
+    untagged = next((arm.hook for arm in arms if wire not in arm.required), None)
+    wanted = f"one of {', '.join(map(repr, by_tag))}"
+
+    def structure(value: Any, _: Any = None) -> Any:
+        tag = value.get(wire)
+        if type(tag) is str and tag in by_tag:
+            return by_tag[tag](value, None)
+        if tag is None and untagged is not None:
+            return untagged(value, None)
+        problem = Mismatch()
+        if wire in value:
+            problem.add(wire, Mismatch(f"expected {wanted}, got {quoted(tag)}"))
+        else:
+            problem.add(None, Mismatch(f"required member '{wire}' is missing"))
+        raise problem
+
+    return structure
+
+
+def _shaped_hook(arms: list[_Arm]) -> Hook:
+    """Return a hook that tries the arms, the one that explains most of the object first."""
+
+    def structure(value: Any, _: Any = None) -> Any:
+        present = value.keys()
+
+        def fit(arm: _Arm) -> tuple[int, int]:
+            complete = present >= arm.required
+            return (len(arm.required) if complete else -len(arm.required - present), len(arm.known & present))
+
+        first: Mismatch | None = None
+        for arm in sorted(arms, key=fit, reverse=True):
+            try:
+                return arm.hook(value, None)
+            except Mismatch as problem:
+                first = first or problem
+        assert first is not None, "a union has arms"
+        raise first
+
+    return structure

@@ -1,0 +1,495 @@
+"""The schemas annotations become, and the annotations that become none."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime as dt
+import enum
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    NamedTuple,
+    NotRequired,
+    Optional,
+    Required,
+    TypedDict,
+    TypeVar,
+)
+
+import annotated_types
+import attrs
+import msgspec
+import pydantic
+import pytest
+
+from trio_mcp.server._signature import ArgumentFaults, Form, describe, describe_type
+
+T = TypeVar("T")
+Meta = msgspec.Meta
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclasses.dataclass
+class Point:
+    """A place.
+
+    Attributes:
+        x: to the right
+        y: up
+    """
+
+    x: int
+    y: Annotated[int, "upwards"] = 0
+    tags: list[str] = dataclasses.field(default_factory=list[str])
+    norm: float = dataclasses.field(init=False, default=0.0)
+
+
+@dataclasses.dataclass
+class Chain:
+    next: Chain | None = None
+
+
+@attrs.frozen
+class Account:
+    _owner: str
+    balance: Decimal = attrs.field(default=Decimal(0), alias="cents")
+    pin: int = attrs.field(default=1, validator=attrs.validators.lt(10))
+    log: list[str] = attrs.field(factory=list[str])
+    opened: bool = attrs.field(init=False, default=False)
+
+
+def form(annotation: Any) -> Form:
+    return describe_type(annotation, name="it")
+
+
+def schema(annotation: Any) -> dict[str, Any]:
+    return form(annotation).schema
+
+
+def refusal(annotation: Any) -> str:
+    with pytest.raises(TypeError) as error:
+        form(annotation)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        (int, {"type": "integer"}),
+        (None, {"type": "null"}),
+        (Any, {}),
+        (Optional[int], {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+        (Literal["b", "a"], {"type": "string", "enum": ["b", "a"]}),
+        (Literal["b", 1], {"enum": ["b", 1]}),
+        (Colour, {"type": "string", "enum": ["red", "blue"]}),
+        (list, {"type": "array"}),
+        (list[int], {"type": "array", "items": {"type": "integer"}}),
+        (set[int], {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}),
+        (tuple[int, ...], {"type": "array", "items": {"type": "integer"}}),
+        (
+            tuple[int, str],
+            {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2, "maxItems": 2},
+        ),
+        (dict, {"type": "object"}),
+        (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
+        (dict[Any, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
+        (
+            Mapping[Colour, Any],
+            {"type": "object", "additionalProperties": True, "propertyNames": {"enum": ["red", "blue"]}},
+        ),
+        (dt.datetime, {"type": "string", "format": "date-time"}),
+        (Final[int], {"type": "integer"}),
+        (Annotated[int, "some"], {"type": "integer", "description": "some"}),
+        (
+            Annotated[int, Meta(gt=0, lt=9, multiple_of=2, title="t", examples=[2], extra_json_schema={"x-a": 1})],
+            {
+                "type": "integer",
+                "exclusiveMinimum": 0,
+                "exclusiveMaximum": 9,
+                "multipleOf": 2,
+                "title": "t",
+                "examples": [2],
+                "x-a": 1,
+            },
+        ),
+        (
+            Annotated[dict[str, int], Meta(max_length=3)],
+            {"type": "object", "additionalProperties": {"type": "integer"}, "maxProperties": 3},
+        ),
+        (
+            Annotated[int | str, Meta(ge=1), Meta(pattern="^a")],
+            {"anyOf": [{"type": "integer"}, {"type": "string"}], "minimum": 1, "pattern": "^a"},
+        ),
+        (Annotated[int, annotated_types.Ge(3)], {"type": "integer", "minimum": 3}),
+        (
+            Annotated[str, pydantic.Field(min_length=2, description="two")],
+            {"type": "string", "minLength": 2, "description": "two"},
+        ),
+        (Annotated[int, object(), re.compile("x")], {"type": "integer"}),
+        (Annotated[dt.datetime, Meta(tz=True)], {"type": "string", "format": "date-time"}),
+    ],
+)
+def test_an_annotation_becomes_its_schema(annotation: Any, expected: dict[str, Any]) -> None:
+    assert schema(annotation) == expected
+
+
+def test_a_class_is_published_with_its_texts_and_defaults() -> None:
+    assert schema(Point) == {
+        "type": "object",
+        "description": "A place.",
+        "properties": {
+            "x": {"description": "to the right", "type": "integer"},
+            "y": {"type": "integer", "description": "upwards", "default": 0},
+            "tags": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["x"],
+        "additionalProperties": False,
+    }
+
+
+def test_attrs_members_go_by_the_names_of_the_constructor() -> None:
+    assert schema(Account)["properties"].keys() == {"owner", "cents", "pin", "log"}
+    assert form(Account).load({"owner": "Ada", "cents": 1.5}) == Account("Ada", Decimal("1.5"))
+
+
+def test_what_a_validator_refuses_is_a_fault_with_its_place() -> None:
+    accounts = form(dict[str, list[Account]])
+
+    with pytest.raises(ArgumentFaults) as error:
+        accounts.load({"a": [{"owner": "A", "pin": 11}, {"owner": "B"}, {"owner": "C", "pin": 12}]})
+
+    assert error.value.faults == ("$.a[0]: 'pin' must be < 10: 11", "$.a[2]: 'pin' must be < 10: 12")
+
+
+def test_a_constructor_that_raises_without_words_is_named_by_the_class_of_its_exception() -> None:
+    def refuse(_instance: object, _attribute: object, _value: object) -> None:
+        raise AssertionError
+
+    cls = attrs.make_class("Strict", {"n": attrs.field(type=int, validator=refuse), "free": attrs.field(default=None)})
+
+    with pytest.raises(ArgumentFaults, match=r"\$: AssertionError"):
+        form(cls).load({"n": 1})
+    assert schema(cls)["properties"]["free"] == {"default": None}
+
+
+def test_a_class_that_contains_itself_refers_to_its_definition() -> None:
+    found = schema(Chain)
+
+    assert found["type"] == "object"
+    assert found["$defs"]["Chain"]["properties"]["next"]["anyOf"][0] == {"$ref": "#/$defs/Chain"}
+    assert form(Chain).load({"next": {"next": None}}) == Chain(Chain(None))
+
+
+def test_a_chain_as_long_as_the_schema_passes_is_loaded_or_refused_but_never_crashes() -> None:
+    chain: dict[str, Any] = {}
+    for _ in range(100):
+        chain = {"next": chain}
+    deeper: dict[str, Any] = chain
+    for _ in range(100_000):
+        deeper = {"next": deeper}
+
+    assert isinstance(form(Chain).load(chain), Chain)
+    with pytest.raises(ArgumentFaults, match="nested"):
+        form(Chain).load(deeper)
+
+
+def test_running_out_of_stack_while_loading_is_a_fault() -> None:
+    chain: dict[str, Any] = {}
+    for _ in range(150):
+        chain = {"next": chain}
+    limit = sys.getrecursionlimit()
+    chains = form(Chain)
+    chains.load({})
+    signature = describe(lambda **_: None, name="it", input_schema={"type": "object"})
+    assert signature.bind({}) == {}
+
+    sys.setrecursionlimit(400)
+    try:
+        with pytest.raises(ArgumentFaults, match="nested too deeply"):
+            chains.load(chain)
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_classes_of_one_name_get_definitions_of_their_own() -> None:
+    other = dataclasses.make_dataclass("Point", [("z", str)])
+
+    found = schema(tuple[Point, other])
+
+    assert found["prefixItems"] == [{"$ref": "#/$defs/Point"}, {"$ref": "#/$defs/Point2"}]
+    assert found["$defs"]["Point2"]["properties"] == {"z": {"type": "string"}}
+
+
+def test_definitions_nobody_refers_to_are_left_out() -> None:
+    assert "$defs" not in schema(Point)
+    assert schema(list[Point])["$defs"].keys() == {"Point"}
+
+
+def test_qualifiers_of_a_typed_dict_are_seen_although_written_as_text() -> None:
+    class Half(TypedDict, total=False):
+        a: Required[int]
+        b: str
+
+    class Whole(TypedDict):
+        a: int
+        b: NotRequired[Annotated[str, "text"]]
+
+    assert schema(Half)["required"] == schema(Whole)["required"] == ["a"]
+    assert schema(Whole)["properties"]["b"] == {"type": "string", "description": "text"}
+
+
+def test_a_named_tuple_is_an_object_with_its_names() -> None:
+    class Pair(NamedTuple):
+        left: int
+        right: str = "r"
+
+    untyped = collections.namedtuple("untyped", ["a"])  # noqa: PYI024  # the untyped form is under test
+
+    assert form(Pair).load({"left": 1.0}) == Pair(1)
+    assert schema(Pair)["properties"]["right"] == {"type": "string", "default": "r"}
+    assert schema(untyped)["properties"] == {"a": {}}
+
+
+def test_tagged_structs_are_told_apart_by_the_tag() -> None:
+    class Cat(msgspec.Struct, tag_field="kind", tag="cat"):
+        name: str
+
+    class Dog(msgspec.Struct, tag_field="kind", tag="dog"):
+        name: str
+
+    animals = form(Cat | Dog)
+
+    assert animals.schema["$defs"]["Cat"]["properties"]["kind"] == {"const": "cat"}
+    assert animals.load({"kind": "dog", "name": "Rex"}) == Dog("Rex")
+    assert animals.load({"kind": "cat", "name": "Tom"}) == Cat("Tom")
+
+
+def test_a_struct_member_that_may_be_unset_is_optional() -> None:
+    class Packet(msgspec.Struct, rename="camel"):
+        time_to_live: int | msgspec.UnsetType = msgspec.UNSET
+        stamps: list[int] = msgspec.field(default_factory=list)
+
+    assert schema(Packet)["properties"]["timeToLive"] == {"type": "integer"}
+    assert form(Packet).load({}) == Packet()
+
+
+def test_generic_classes_get_their_arguments() -> None:
+    @dataclasses.dataclass
+    class Box(Generic[T]):
+        content: T
+        label: str
+        spare: list[T]
+        other: dict[str, list[T]]
+
+    namespace = {"T": T}
+    found = describe_type(Box[int], name="it", namespace=namespace).schema["properties"]
+
+    assert found["content"] == {"type": "integer"}
+    assert found["spare"] == {"type": "array", "items": {"type": "integer"}}
+    assert found["other"]["additionalProperties"] == {"type": "array", "items": {"type": "integer"}}
+    with pytest.raises(TypeError, match=r"it: Box\.content: T has no JSON form"):
+        describe_type(Box, name="it", namespace=namespace)
+
+
+def test_new_types_and_aliases_are_seen_through() -> None:
+    alias = types.SimpleNamespace(__value__=list[int], __name__="Numbers")
+
+    assert schema(typing.NewType("UserId", int)) == {"type": "integer"}
+    assert schema(alias) == {"type": "array", "items": {"type": "integer"}}
+
+
+def test_an_alias_of_itself_is_refused() -> None:
+    class Alias:
+        __name__ = "Loop"
+        __value__: Any
+
+    loop = Alias()
+    loop.__value__ = loop
+
+    assert refusal(loop) == "it: the alias Loop contains itself"
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "expected"),
+    [
+        (1.0, int, 1),
+        (1, float, 1.0),
+        (1, float | int, 1),
+        (1.0, int | float, 1.0),
+        (2.0, int | str, 2),
+        (3, Annotated[int, Meta(ge=10)] | float, 3.0),
+        (12, Annotated[int, Meta(ge=10)] | float, 12),
+        ("2026-01-31T09:30:00Z", dt.datetime | str, dt.datetime(2026, 1, 31, 9, 30, tzinfo=dt.UTC)),
+        ("soon", dt.datetime | str, "soon"),
+        ("2026-01-31", str | dt.date, "2026-01-31"),
+        ("red", Colour | str, Colour.RED),
+        (1.0, Literal[1, True], 1),
+        ("P1DT2H", dt.timedelta, dt.timedelta(days=1, hours=2)),
+        ("09:30:00+01:00", dt.time, dt.time(9, 30, tzinfo=dt.timezone(dt.timedelta(hours=1)))),
+        ("aGk=", bytes, b"hi"),
+        ("1.10", Decimal, Decimal("1.10")),
+        (1.1, Decimal, Decimal("1.1")),
+        ({"7": "a"}, dict[int, str], {7: "a"}),
+        ([1, 2], set, {1, 2}),
+    ],
+)
+def test_a_json_value_becomes_the_annotated_type(value: Any, annotation: Any, expected: Any) -> None:
+    loaded = form(annotation).load(value)
+
+    assert (loaded, type(loaded)) == (expected, type(expected))
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation"),
+    [
+        ("0000-01-01", dt.date),
+        ("0000-01-01T00:00:00Z", dt.datetime),
+        ("2026-01-31T09:30:00", dt.datetime),
+        ("2026-01-31 09:30:00Z", dt.datetime),
+        ("2016-12-31T23:59:60Z", dt.datetime),
+        ("P1Y", dt.timedelta),
+        ("P", dt.timedelta),
+        ("PT", dt.timedelta),
+        ("25:00:00", dt.time),
+        ("aGk", bytes),
+        ("1e", Decimal),
+        ("NaN", Decimal),
+        (True, Literal[1]),
+        ({"007": "a"}, dict[int, str]),
+        (["a", "a"], set[str]),
+        ([{}], set),
+        (10**400, float),
+        (float("nan"), float | None),
+    ],
+)
+def test_what_has_no_value_of_the_type_is_refused(value: Any, annotation: Any) -> None:
+    with pytest.raises(ArgumentFaults):
+        form(annotation).load(value)
+
+
+class Line(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True)
+    amount: int = pydantic.Field(ge=1)
+    day: dt.date | None = None
+
+    @pydantic.field_validator("amount")
+    @classmethod
+    def refuse_thirteen(cls, value: int) -> int:
+        if value == 13:
+            raise ValueError("not thirteen")
+        return value
+
+
+class Order(pydantic.BaseModel):
+    lines: list[Line]
+    parent: Order | None = None
+
+
+class Names(pydantic.RootModel[list[str]]):
+    pass
+
+
+def test_pydantic_models_are_published_and_loaded_by_themselves() -> None:
+    orders = form(list[Order])
+
+    loaded = orders.load([{"lines": [{"amount": 2, "day": "2026-01-31"}], "parent": {"lines": []}}])
+
+    assert loaded == [Order(lines=[Line(amount=2, day=dt.date(2026, 1, 31))], parent=Order(lines=[]))]
+    assert orders.schema["items"] == {"$ref": "#/$defs/Order"}
+    assert orders.schema["$defs"].keys() == {"Order", "Order.Line", "Order.Order"}
+    assert schema(Order)["type"] == "object"
+
+
+def test_a_pydantic_validator_refuses_with_the_place() -> None:
+    with pytest.raises(ArgumentFaults) as error:
+        form(list[Order]).load([{"lines": [{"amount": 13}, {"amount": 1}, {"amount": 13}]}])
+
+    assert error.value.faults == (
+        "$[0].lines[0].amount: Value error, not thirteen",
+        "$[0].lines[2].amount: Value error, not thirteen",
+    )
+
+
+def test_a_pydantic_hook_that_fails_otherwise_is_a_fault_too() -> None:
+    class Odd(pydantic.BaseModel):
+        def model_post_init(self, context: Any, /) -> None:
+            raise KeyError("lost")
+
+    with pytest.raises(ArgumentFaults, match=r"\$: 'lost'"):
+        form(Odd).load({})
+
+
+def test_a_pydantic_root_model_may_be_any_value() -> None:
+    assert form(Names | None).load(["a"]) == Names(["a"])
+
+
+@pytest.mark.parametrize(
+    ("annotation", "reason"),
+    [
+        (complex, "complex has no JSON form"),
+        (Callable[[], int], "has no JSON form"),
+        (T, "T has no JSON form"),
+        ([int], r"\[<class 'int'>\] is not a type"),
+        (list[complex], "complex has no JSON form"),
+        (int | complex, "complex has no JSON form"),
+        (set[list[int]], r"list\[int\]|list cannot be an item of a set"),
+        (set[Point], "Point cannot be an item of a set"),
+        (set[Account], "Account cannot be an item of a set"),
+        (frozenset[Line], "Line cannot be an item of a set"),
+        (dict[Point, int], "Point cannot be a key"),
+        (dict[float, int], "float cannot be a key"),
+        (Literal[b"x"], "holds b'x', which is no JSON scalar"),
+        (Annotated[str, Meta(ge=1)], "ge=1 does not apply to str"),
+        (Annotated[Decimal, Meta(ge=1)], "ge=1 does not apply to Decimal"),
+        (Annotated[int, annotated_types.Ge(Decimal(1))], r"ge=Decimal\('1'\) is no JSON number"),
+        (Annotated[int, Meta(min_length=1)], "min_length=1 does not apply to int"),
+        (Annotated[dt.date | None, Meta(max_length=1)], "max_length=1 does not apply to"),
+        (Annotated[int, Meta(pattern="a")], "pattern='a' does not apply to int"),
+        (Annotated[dt.datetime, Meta(tz=False)], "tz=False"),
+    ],
+)
+def test_what_cannot_be_published_is_refused_with_the_reason(annotation: Any, reason: str) -> None:
+    assert re.search(reason, refusal(annotation))
+
+
+def test_enumerations_json_cannot_write_are_refused() -> None:
+    class Empty(enum.Enum):
+        pass
+
+    class Tuples(enum.Enum):
+        A = (1, 2)
+
+    assert refusal(Empty) == "it: a choice without members"
+    assert refusal(Tuples) == "it: Tuples.A has a value that is no JSON scalar: (1, 2)"
+
+
+def test_a_refused_member_is_named_with_its_class() -> None:
+    @dataclasses.dataclass
+    class Wave:
+        phase: complex
+
+    @dataclasses.dataclass
+    class Lost:
+        what: Nowhere  # type: ignore[name-defined]  # noqa: F821  # an unknown name is under test
+
+    @dataclasses.dataclass
+    class Starting:
+        seed: dataclasses.InitVar[int]
+
+    assert refusal(list[Wave]) == "it: Wave.phase: complex has no JSON form"
+    assert "Lost: name 'Nowhere' is not defined" in refusal(Lost)
+    assert "Starting.seed is an InitVar" in refusal(Starting)
