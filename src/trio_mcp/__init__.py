@@ -61,8 +61,7 @@ _HOMES = {
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = list(_HOME_OF)
-__all__ += ["types"]
+__all__ = ["types", *_HOME_OF]  # noqa: PLE0604 # pyright: ignore[reportUnsupportedDunderAll] # derived; a test compares
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import cast
 
 import trio
 
@@ -18,7 +19,7 @@ def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | No
     if isinstance(exc, trio.Cancelled):
         return exc, None
     if isinstance(exc, BaseExceptionGroup):
-        cancelled, rest = exc.split(trio.Cancelled)
+        cancelled, rest = cast("BaseExceptionGroup[BaseException]", exc).split(trio.Cancelled)
         return (cancelled, rest) if cancelled is not None else (None, exc)
     return None, exc
 
@@ -57,7 +58,7 @@ async def owned_nursery(wind_down: Callable[[], Awaitable[None]] | None = None) 
         if error is None or (bugs is None and cancelled is None):
             raise
         if bugs is not None:
-            both = [error, *(bugs.exceptions if isinstance(bugs, BaseExceptionGroup) else (bugs,))]
+            both: list[BaseException] = [error, *getattr(bugs, "exceptions", (bugs,))]
             raise BaseExceptionGroup("the block failed, and so did the connection", both) from None
     except trio.Cancelled:
         if error is None:

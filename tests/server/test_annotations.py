@@ -20,7 +20,6 @@ from typing import (
     Literal,
     NamedTuple,
     NotRequired,
-    Optional,
     Required,
     TypedDict,
     TypeVar,
@@ -32,7 +31,7 @@ import msgspec
 import pydantic
 import pytest
 
-from trio_mcp.server._signature import ArgumentFaults, Form, describe, describe_type
+from trio_mcp.server._signature import ArgumentFaults, Form, describe_type
 
 T = TypeVar("T")
 Meta = msgspec.Meta
@@ -92,7 +91,7 @@ def refusal(annotation: Any) -> str:
         (int, {"type": "integer"}),
         (None, {"type": "null"}),
         (Any, {}),
-        (Optional[int], {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+        (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
         (Literal["b", "a"], {"type": "string", "enum": ["b", "a"]}),
         (Literal["b", 1], {"enum": ["b", 1]}),
         (Colour, {"type": "string", "enum": ["red", "blue"]}),
@@ -214,8 +213,6 @@ def test_running_out_of_stack_while_loading_is_a_fault() -> None:
     limit = sys.getrecursionlimit()
     chains = form(Chain)
     chains.load({})
-    signature = describe(lambda **_: None, name="it", input_schema={"type": "object"})
-    assert signature.bind({}) == {}
 
     sys.setrecursionlimit(400)
     try:
@@ -228,7 +225,7 @@ def test_running_out_of_stack_while_loading_is_a_fault() -> None:
 def test_classes_of_one_name_get_definitions_of_their_own() -> None:
     other = dataclasses.make_dataclass("Point", [("z", str)])
 
-    found = schema(tuple[Point, other])
+    found = schema(types.GenericAlias(tuple, (Point, other)))
 
     assert found["prefixItems"] == [{"$ref": "#/$defs/Point"}, {"$ref": "#/$defs/Point2"}]
     assert found["$defs"]["Point2"]["properties"] == {"z": {"type": "string"}}
@@ -257,7 +254,7 @@ def test_a_named_tuple_is_an_object_with_its_names() -> None:
         left: int
         right: str = "r"
 
-    untyped = collections.namedtuple("untyped", ["a"])  # noqa: PYI024  # the untyped form is under test
+    untyped = collections.namedtuple("untyped", ["a"])  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  # is under test
 
     assert form(Pair).load({"left": 1.0}) == Pair(1)
     assert schema(Pair)["properties"]["right"] == {"type": "string", "default": "r"}
@@ -281,7 +278,7 @@ def test_tagged_structs_are_told_apart_by_the_tag() -> None:
 def test_a_struct_member_that_may_be_unset_is_optional() -> None:
     class Packet(msgspec.Struct, rename="camel"):
         time_to_live: int | msgspec.UnsetType = msgspec.UNSET
-        stamps: list[int] = msgspec.field(default_factory=list)
+        stamps: list[int] = msgspec.field(default_factory=list[int])
 
     assert schema(Packet)["properties"]["timeToLive"] == {"type": "integer"}
     assert form(Packet).load({}) == Packet()
@@ -353,29 +350,29 @@ def test_a_json_value_becomes_the_annotated_type(value: Any, annotation: Any, ex
     assert (loaded, type(loaded)) == (expected, type(expected))
 
 
-@pytest.mark.parametrize(
-    ("value", "annotation"),
-    [
-        ("0000-01-01", dt.date),
-        ("0000-01-01T00:00:00Z", dt.datetime),
-        ("2026-01-31T09:30:00", dt.datetime),
-        ("2026-01-31 09:30:00Z", dt.datetime),
-        ("2016-12-31T23:59:60Z", dt.datetime),
-        ("P1Y", dt.timedelta),
-        ("P", dt.timedelta),
-        ("PT", dt.timedelta),
-        ("25:00:00", dt.time),
-        ("aGk", bytes),
-        ("1e", Decimal),
-        ("NaN", Decimal),
-        (True, Literal[1]),
-        ({"007": "a"}, dict[int, str]),
-        (["a", "a"], set[str]),
-        ([{}], set),
-        (10**400, float),
-        (float("nan"), float | None),
-    ],
-)
+VALUELESS: list[tuple[Any, Any]] = [
+    ("0000-01-01", dt.date),
+    ("0000-01-01T00:00:00Z", dt.datetime),
+    ("2026-01-31T09:30:00", dt.datetime),
+    ("2026-01-31 09:30:00Z", dt.datetime),
+    ("2016-12-31T23:59:60Z", dt.datetime),
+    ("P1Y", dt.timedelta),
+    ("P", dt.timedelta),
+    ("PT", dt.timedelta),
+    ("25:00:00", dt.time),
+    ("aGk", bytes),
+    ("1e", Decimal),
+    ("NaN", Decimal),
+    (True, Literal[1]),
+    ({"007": "a"}, dict[int, str]),
+    (["a", "a"], set[str]),
+    ([{}], set),
+    (10**400, float),
+    (float("nan"), float | None),
+]
+
+
+@pytest.mark.parametrize(("value", "annotation"), VALUELESS)
 def test_what_has_no_value_of_the_type_is_refused(value: Any, annotation: Any) -> None:
     with pytest.raises(ArgumentFaults):
         form(annotation).load(value)
@@ -426,7 +423,7 @@ def test_a_pydantic_validator_refuses_with_the_place() -> None:
 
 def test_a_pydantic_hook_that_fails_otherwise_is_a_fault_too() -> None:
     class Odd(pydantic.BaseModel):
-        def model_post_init(self, context: Any, /) -> None:
+        def model_post_init(self, context: Any, /) -> None:  # noqa: ARG002  # pydantic's signature
             raise KeyError("lost")
 
     with pytest.raises(ArgumentFaults, match=r"\$: 'lost'"):

@@ -14,7 +14,7 @@ import sys
 import types
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Annotated, Any, Generic, NamedTuple, Never, Optional, TypedDict, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, Never, TypedDict, TypeVar
 
 import attrs
 import msgspec
@@ -48,6 +48,11 @@ class Point:
     x: int
     y: int = 0
     norm: float = dataclasses.field(init=False, default=0.5)
+
+
+@dataclasses.dataclass
+class Chain:
+    next: Chain | None = None
 
 
 @attrs.frozen
@@ -97,7 +102,7 @@ def describe_here(function: Callable[..., Any], **options: Any) -> Signature:
     return describe(function, inject=[Context], content=[Text, Whole, bytes], **options)
 
 
-def refusal(function: Callable[..., Any], **options: Any) -> str:
+def refusal(function: Any, **options: Any) -> str:
     with pytest.raises(TypeError) as error:
         describe_here(function, **options)
     return str(error.value)
@@ -171,7 +176,7 @@ def test_registering_does_not_load_the_schema_checker() -> None:
 
 
 def test_a_context_is_injected_at_any_position_and_never_published() -> None:
-    def f(a: int, ctx: Context, /, b: int, other: Optional[StateContext[int]] = None, *, last: Context | None) -> Any:
+    def f(a: int, ctx: Context, /, b: int, other: StateContext[int] | None = None, *, last: Context | None) -> Any:
         return a, ctx, b, other, last
 
     found = describe_here(f)
@@ -219,9 +224,16 @@ def test_partials_methods_callable_objects_and_wrapped_functions_are_seen_throug
         return add(*args, **kwargs)
 
     adder = Adder()
+    functions: list[Callable[..., Any]] = [
+        adder,
+        adder.method,
+        functools.partial(add, 1),
+        functools.partial(adder),
+        logged,
+    ]
     seen = [
         (found.name, found.description, found.is_async, list(found.input_schema["properties"]))
-        for found in map(describe, [adder, adder.method, functools.partial(add, 1), functools.partial(adder), logged])
+        for found in (describe(function) for function in functions)
     ]
 
     assert seen == [
@@ -257,7 +269,7 @@ def test_names_of_the_closure_and_given_ones_are_found() -> None:
 
 
 def test_a_name_that_cannot_be_found_is_an_error_naming_the_parameter() -> None:
-    def f(a: int, b: Missing) -> None:  # type: ignore[name-defined]  # noqa: F821  # under test
+    def f(a: int, b: Missing) -> None:  # type: ignore[name-defined]  # noqa: ARG001, F821  # under test
         print(later)  # noqa: T201  # makes a cell that is empty when f is described
 
     assert refusal(f) == (
@@ -274,7 +286,9 @@ def test_an_annotation_that_cannot_be_evaluated_is_an_error_naming_the_parameter
 
 
 def test_a_wrong_return_annotation_is_named() -> None:
-    def f() -> complex: ...
+    def f() -> complex:
+        return 1j
+
     def g() -> Missing: ...  # type: ignore[name-defined]  # noqa: F821  # under test
 
     assert refusal(f) == "f: the return annotation: complex has no JSON form"
@@ -304,7 +318,7 @@ def test_what_has_no_readable_signature_is_refused() -> None:
     odd = type("Odd", (), {"__call__": add, "__signature__": "odd"})()
 
     assert refusal(odd).startswith("Odd: its signature cannot be read")
-    assert refusal(3).startswith("int: its signature cannot be read")  # type: ignore[arg-type]
+    assert refusal(3).startswith("int: its signature cannot be read")
 
 
 def test_all_faults_of_a_call_are_told_in_one_text() -> None:
@@ -326,6 +340,24 @@ def test_faults_of_conversion_are_collected_over_all_arguments() -> None:
     assert [fault.partition(":")[0] for fault in error.value.faults] == ["$.a", "$.b"]
 
 
+def test_running_out_of_stack_while_converting_is_a_fault() -> None:
+    def f(chain: Chain) -> None: ...
+
+    arguments: dict[str, Any] = {"chain": {}}
+    for _ in range(150):
+        arguments = {"chain": {"next": arguments["chain"]}}
+    found = describe(f)
+    found.bind({"chain": {}})
+    limit = sys.getrecursionlimit()
+
+    sys.setrecursionlimit(400)
+    try:
+        with pytest.raises(ArgumentFaults, match="nested too deeply"):
+            found.bind(arguments)
+    finally:
+        sys.setrecursionlimit(limit)
+
+
 def test_arguments_are_not_changed_by_binding() -> None:
     def f(a: int, points: list[Point]) -> None: ...
 
@@ -338,7 +370,7 @@ RAW = {"type": "object", "properties": {"a": {"type": "integer"}, "odd name": {}
 
 
 def test_a_raw_schema_is_published_and_arguments_pass_as_they_came() -> None:
-    def f(ctx: Context, **arguments: Any) -> Any:
+    def f(ctx: Context, **arguments: Any) -> Any:  # noqa: ARG001  # that it is injected is under test
         return arguments
 
     found = describe_here(f, input_schema=RAW)
@@ -469,8 +501,11 @@ def test_a_result_becomes_structured_content_that_fits_the_output_schema(
 
 
 def test_an_object_is_published_for_results_with_all_its_members() -> None:
-    def f() -> Point: ...
-    def g() -> Secret: ...
+    def f() -> Point:
+        return Point(1)
+
+    def g() -> Secret:
+        return Secret("x")
 
     assert describe(f).output_schema == {
         "type": "object",
@@ -506,9 +541,9 @@ cyclic.append(cyclic)
         (Secret, Secret("x"), "$.later: required, but missing"),
         (
             dt.datetime,
-            dt.datetime(2026, 1, 31),
+            dt.datetime(2026, 1, 31),  # noqa: DTZ001  # the missing zone is under test
             '$.result: "2026-01-31T00:00:00" is not a date-time (RFC 3339 with an offset, as in 2026-01-31T09:30:00Z)',
-        ),  # noqa: DTZ001  # the missing zone is under test
+        ),
     ],
 )
 def test_a_result_that_does_not_fit_is_an_error_naming_tool_and_fault(annotation: Any, value: Any, fault: str) -> None:

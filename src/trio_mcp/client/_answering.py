@@ -55,8 +55,8 @@ class Answering:
         answer, revision = _ANSWERS[exchange.method], exchange.context.revision
 
         async def handle(_: Run) -> JsonObject:
-            result = await answer(self, params)
-            return types.unstructurer(type(result), revision)(result)
+            result: JsonObject = types.unstructure(await answer(self, params), revision=revision)
+            return result
 
         def explain(failure: Exception) -> McpError:
             if isinstance(failure, McpError):

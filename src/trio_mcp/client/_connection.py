@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from attrs import define, field
 
@@ -58,7 +58,7 @@ class Connection:
     log_level: types.LoggingLevel | None = field(default=None, init=False)
     """What modern requests ask to be logged."""
     _transport: Transport | None = field(default=None, init=False)
-    _envelope: JsonObject = field(factory=dict, init=False)
+    _envelope: JsonObject = field(factory=dict[str, Any], init=False)
 
     @property
     def transport(self) -> Transport:

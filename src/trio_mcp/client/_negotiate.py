@@ -31,6 +31,7 @@ from ..wire import (
     UNSUPPORTED_REVISION,
     JsonObject,
     check_answer,
+    is_array,
     is_modern,
     is_object,
     stamp,
@@ -133,7 +134,7 @@ class _Negotiation:
 
     async def _agree(self, asked: str, discovered: JsonObject) -> None:
         versions: Any = discovered.get("supportedVersions")
-        if not isinstance(versions, list) or asked in versions:
+        if not is_array(versions) or asked in versions:
             self._settle(asked, discovered)
         else:
             await self._choose(asked, versions)
@@ -141,7 +142,8 @@ class _Negotiation:
     def _settle(self, revision: str, discovered: JsonObject) -> None:
         defaults = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}  # what a missing member means
         result = _structured("server/discover", defaults | discovered, types.DiscoverResult, revision)
-        info: Any = (result.meta or {}).get(SERVER_INFO_KEY) or discovered.get("serverInfo")
+        meta: JsonObject = result.meta or {}
+        info: Any = meta.get(SERVER_INFO_KEY) or discovered.get("serverInfo")  # drafts had it in the body
         named = types.structure(info, types.Implementation) if _is_implementation(info) else None
         self.connection.agree(revision, result.capabilities, named, result.instructions)
 
@@ -177,7 +179,7 @@ def _named_revisions(error: ErrorResponse) -> Sequence[str] | None:
     if error.code != UNSUPPORTED_REVISION or not is_object(error.data):
         return None
     supported: Any = error.data.get("supported")
-    return [str(each) for each in supported] if isinstance(supported, list) else None
+    return [str(each) for each in supported] if is_array(supported) else None
 
 
 def _is_implementation(info: Any) -> bool:

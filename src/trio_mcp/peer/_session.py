@@ -10,6 +10,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/lifecycle
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from attrs import define, evolve, field
 
@@ -147,7 +148,7 @@ class ClientSession:
 
     revision: str | None = field(default=None, init=False)
     """What was agreed on; None before."""
-    _capabilities: JsonObject = field(factory=dict, init=False)
+    _capabilities: JsonObject = field(factory=dict[str, Any], init=False)
     _server_info: JsonObject | None = field(default=None, init=False)
 
     def agree(self, revision: str, capabilities: JsonObject, server_info: JsonObject | None) -> None:

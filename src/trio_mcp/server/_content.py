@@ -87,7 +87,7 @@ def _block(value: Any) -> Content:
         return value
     if isinstance(value, Image | Audio):
         return value.block()
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, bytes | bytearray):
         raise TypeError("bytes need a media type: return Image(data, mime_type) or Audio(data, mime_type)")
     return types.TextContent(text=text_of(value))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ._context import Context
 from ._docstring import Docstring, parse_docstring
@@ -29,9 +29,9 @@ class TextFunction:
     parameters: Mapping[str, inspect.Parameter]
     """Those that take a text."""
     docstring: Docstring
-    _function: Callable[..., Any]
-    _contexts: tuple[str, ...]
-    _is_async: bool
+    _function: Callable[..., Any] = field(alias="function")
+    _contexts: tuple[str, ...] = field(alias="contexts")
+    _is_async: bool = field(alias="is_async")
 
     async def call(self, serving: Serving, texts: Mapping[str, str], context: Context) -> Any:
         """Call it: in this task if it is async, in a worker thread otherwise."""

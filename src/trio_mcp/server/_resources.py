@@ -125,7 +125,7 @@ def _contents(value: Any, uri: str, definition: types.Resource | types.ResourceT
         return value
     if isinstance(value, str):
         return types.TextResourceContents(uri=uri, mime_type=definition.mime_type or "text/plain", text=value)
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, bytes | bytearray):
         mime_type = definition.mime_type or "application/octet-stream"
         return types.BlobResourceContents(uri=uri, mime_type=mime_type, blob=base64.b64encode(value).decode())
     raise TypeError(f"resource {uri!r} returned {type(value).__name__}; it may return text, bytes or contents")

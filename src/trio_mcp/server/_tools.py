@@ -158,7 +158,6 @@ class Tools:
         return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
-def _words(failure: Exception | ExceptionGroup[Exception]) -> str:
-    if isinstance(failure, ExceptionGroup):
-        return "; ".join(_words(each) for each in failure.exceptions)
-    return str(failure) or type(failure).__name__
+def _words(failure: BaseException) -> str:
+    parts: tuple[BaseException, ...] = getattr(failure, "exceptions", ())  # of a group
+    return "; ".join(_words(part) for part in parts) or str(failure) or type(failure).__name__

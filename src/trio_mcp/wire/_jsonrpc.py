@@ -188,15 +188,17 @@ def _readable_id(value: JsonObject) -> RequestId | None:
 
 
 def _kind(value: object) -> str:
-    names = {
-        bool: "a boolean",
-        int: "an integer",
-        float: "a number",
-        str: "a string",
-        list: "an array",
-        dict: "an object",
-    }
-    return names.get(type(value), "null")
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case _:
+            return "an object" if is_object(value) else "an array"
 
 
 def encode_request(id: RequestId, method: str, params: JsonObject | None) -> bytes:
