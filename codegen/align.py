@@ -6,7 +6,7 @@ place (owner and member). What is inline and nowhere defined keeps the name that
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from attrs import evolve, frozen
 
@@ -26,6 +26,8 @@ from codegen.shapes import (
 )
 
 JSON_OBJECT_REF = ref("JSONObject")
+Places: TypeAlias = dict[tuple[str, str], str]
+"""Owner and member, to the name of the class found there."""
 
 
 @frozen(kw_only=True)
@@ -54,7 +56,10 @@ def align(documents: list[dict[str, Any]]) -> list[Revision]:
         folded.insert(0, _folded(revision, _places(folded)))
     based = [_with_base_meta(revision) for revision in folded]
     places = _places(based)
-    return [_without_json_members(_adopted(revision, places)) for revision in based]
+    return [
+        _without_json_members(_adopted(revision, places, _places(based[index + 1 :])))
+        for index, revision in enumerate(based)
+    ]
 
 
 def _read(document: dict[str, Any]) -> Revision:
@@ -105,9 +110,9 @@ def _with_plain_json(revision: Revision) -> Revision:
     return evolve(revision, definitions=definitions)
 
 
-def _places(revisions: list[Revision]) -> dict[tuple[str, str], str]:
+def _places(revisions: list[Revision]) -> Places:
     """Map owner and member to the class found there, in the newest revision that has one."""
-    found: dict[tuple[str, str], str] = {}
+    found: Places = {}
     for revision in reversed(revisions):
         for owner, schema in revision.definitions.items():
             for member, inner in schema.get("properties", {}).items():
@@ -117,7 +122,7 @@ def _places(revisions: list[Revision]) -> dict[tuple[str, str], str]:
     return found
 
 
-def _folded(revision: Revision, places: dict[tuple[str, str], str]) -> Revision:
+def _folded(revision: Revision, places: Places) -> Revision:
     """Give hoisted objects the names that newer revisions have at their places; owners before what they own."""
     for name, place in sorted(revision.hoisted.items()):
         if place.member == META_MEMBER and "progressToken" in revision.definitions[name]["properties"]:
@@ -149,12 +154,15 @@ def _with_base_meta(revision: Revision) -> Revision:
     return evolve(revision, definitions=definitions)
 
 
-def _adopted(revision: Revision, places: dict[tuple[str, str], str]) -> Revision:
-    """Put the class of another revision where this one lets any object pass, or refers to a more general class."""
+def _adopted(revision: Revision, places: Places, newer: Places) -> Revision:
+    """Put the class of another revision where this one lets any object pass, or refers to a more general class.
+
+    For `_meta` only a newer revision counts: which one fits is told per revision, so a newer "any object" may stay.
+    """
     definitions = dict(revision.definitions)
     for owner, schema in revision.definitions.items():
         for member, inner in schema.get("properties", {}).items():
-            name = places.get((owner, member))
+            name = (newer if member == META_MEMBER else places).get((owner, member))
             own = target(inner)
             if name is None or own in {None, name} or owner in NO_CLASS:
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from attrs import frozen
@@ -36,6 +37,8 @@ class Merged:
     """The types of all revisions together."""
 
     definitions: Definitions
+    own: dict[str, Definitions]
+    """Per revision, what it says itself about those types."""
     hoisted_from: dict[str, str]
     """For a class that was inline upstream, the definition that held it."""
     revisions_of: dict[str, list[str]]
@@ -64,6 +67,7 @@ def merge(revisions: list[Revision], embedded: set[str]) -> Merged:
     profiles = {revision.name: _differences(revision, kept[revision.name], merged) for revision in revisions}
     return Merged(
         definitions={name: _without_bounds(schema) for name, schema in merged.items()},
+        own=kept,
         hoisted_from={name: place.owner for revision in revisions for name, place in revision.hoisted.items()},
         revisions_of={name: [each.name for each in revisions if name in kept[each.name]] for name in names},
         profiles=profiles,
@@ -83,28 +87,25 @@ def _kept(revision: Revision, embedded: set[str]) -> Definitions:
         if not is_method and "jsonrpc" in members:
             continue
         chosen[name] = _without_envelope(schema) if is_method else schema
-    data = {
-        reference
-        for schema in revision.definitions.values()
-        if "const" in schema.get("properties", {}).get("code", {})
-        for reference in references(schema["properties"].get("data", {}))
-    }
-    metas = set(revision.metas.values())
+    roots = set(_needed_by_envelopes(revision))
     while True:
-        used = {reference for schema in chosen.values() for reference in references(schema)} | data | metas
-        orphans = [
-            name for name in chosen if name in revision.hoisted and name not in used and not _is_params(name, revision)
-        ]
+        used = roots.union(*map(references, chosen.values()))
+        orphans = [name for name in chosen if name in revision.hoisted and name not in used]
         if not orphans:
             return chosen
         for name in orphans:
             del chosen[name]
 
 
-def _is_params(name: str, revision: Revision) -> bool:
-    place = revision.hoisted[name]
-    owner = revision.definitions.get(place.owner, {})
-    return place.member == "params" and "const" in owner.get("properties", {}).get("method", {})
+def _needed_by_envelopes(revision: Revision) -> Iterator[str]:
+    """Yield what is referred to by definitions that get no class: params, data of errors, `_meta`."""
+    for schema in revision.definitions.values():
+        members = schema.get("properties", {})
+        if "const" in members.get("method", {}):
+            yield from references(members.get("params", {}))
+        if "const" in members.get("code", {}):
+            yield from references(members.get("data", {}))
+    yield from revision.metas.values()
 
 
 def _without_envelope(schema: Schema) -> Schema:

@@ -46,9 +46,9 @@ def normalise(document: dict[str, Any], revision: str) -> dict[str, Any]:
     definitions = document.get("$defs") or document.get("definitions")
     if not isinstance(definitions, dict) or not definitions:
         raise RefusedError(f"revision {revision}: the schema file has neither $defs nor definitions")
-    clean = {name: _clean(schema, f"revision {revision}: {name}") for name, schema in definitions.items()}
-    _check_references(clean, revision)
-    flat = {name: _flatten(schema, clean, f"revision {revision}: {name}") for name, schema in clean.items()}
+    cleaned = {name: clean(schema, f"revision {revision}: {name}") for name, schema in definitions.items()}
+    _check_references(cleaned, revision)
+    flat = {name: _flatten(schema, cleaned, f"revision {revision}: {name}") for name, schema in cleaned.items()}
     for repair in REPAIRS:
         repair.apply(flat, revision)
     earlier = {name: Hoist(*place) for name, place in document.get("hoisted", {}).items()}
@@ -60,7 +60,7 @@ def normalise(document: dict[str, Any], revision: str) -> dict[str, Any]:
     }
 
 
-def _clean(schema: Any, place: str) -> Schema:
+def clean(schema: Any, place: str) -> Schema:
     """Drop the prose, unify spellings of the same fact, and refuse what has no counterpart in a type."""
     if schema is True:
         return {}
@@ -76,13 +76,13 @@ def _clean(schema: Any, place: str) -> Schema:
         facts["type"] = _clean_type(facts["type"], place)
     if "properties" in facts:
         facts["properties"] = {
-            name: _clean(inner, f"{place}.{name}") for name, inner in facts["properties"].items()
+            name: clean(inner, f"{place}.{name}") for name, inner in facts["properties"].items()
         }
     for key in ("anyOf", "allOf"):
         if key in facts:
-            facts[key] = [_clean(inner, place) for inner in facts[key]]
+            facts[key] = [clean(inner, place) for inner in facts[key]]
     if "items" in facts:
-        facts["items"] = _clean(facts["items"], place)
+        facts["items"] = clean(facts["items"], place)
     if "required" in facts:
         facts["required"] = sorted(facts["required"])
     if "enum" in facts:
@@ -119,7 +119,7 @@ def _clean_object(facts: Schema, place: str) -> Schema:
     values = facts.pop("additionalProperties", None)
     if values is False:
         raise RefusedError(f"{place}: an object closed by additionalProperties: false cannot be expressed as a type")
-    values = None if values is None else _clean(values, place)
+    values = None if values is None else clean(values, place)
     if values and facts.get("properties"):
         raise RefusedError(f"{place}: named members beside typed additionalProperties cannot be expressed as a type")
     if facts.get("properties") or ("properties" in facts and values is None):

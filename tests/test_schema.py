@@ -125,6 +125,25 @@ def test_the_number_of_faults_named_is_bounded() -> None:
     assert found[-1] == "(there are more faults)"
 
 
+def test_faults_of_a_large_value_are_named_too_and_quickly() -> None:
+    schema = {
+        "properties": {"a/b~c": {"items": {"type": "integer"}}, "text": {"maxLength": 1}, "dull": {"type": "null"}},
+        "required": ["missing"],
+    }
+    many = faults(schema, {"a/b~c": ["x"] * 100_000})
+    long = faults(schema, {"text": "y" * 1_000_000, "missing": ("tuple", 1)})
+
+    assert many[:2] == [
+        '$: "missing" is a required property',
+        '$["a/b~c"][0]: "x" is not of type "integer"',
+    ]
+    assert len(many) == MAX_FAULTS + 1
+    assert len(long) == 1
+    assert long[0].startswith('$.text: "yyy')
+    assert long[0].endswith('yyy" is longer than 1 character')
+    assert faults(schema, {"a/b~c": [1] * 100_000}) == ['$: "missing" is a required property']
+
+
 def test_a_long_value_is_cut_in_the_fault() -> None:
     assert len(faults({"enum": ["a"]}, "x" * 10_000)[0]) < 200
 

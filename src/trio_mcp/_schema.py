@@ -11,14 +11,14 @@ jsonschema-rs, imported when the first schema is compiled. Rules of this file:
 See https://modelcontextprotocol.io/specification/2026-07-28/basic#json-schema-usage.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from attrs import define, field
 
 from ._errors import TrioMcpError
-from ._schema_faults import describe_errors, render_path, shortened
+from ._schema_faults import describe_errors, outline_errors, render_path, shortened
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -40,6 +40,8 @@ _DIALECTS: Final = {
     "http://json-schema.org/draft-04/schema": "Draft4Validator",
 }
 
+_DETAILED_VALUES: Final = 5_000
+_DETAILED_CHARACTERS: Final = 200_000
 _CONTAINERS: Final = (dict, list, tuple)
 
 FormatCheck = Callable[[str], bool]
@@ -69,15 +71,15 @@ class Validator:
 
         Returns:
             One line per fault, such as ``$.rows[2].name: expected string, got integer``, in the order of the schema;
-            empty when the value fits. At most `MAX_FAULTS` lines and one that says there are more.
+            empty when the value fits. At most `MAX_FAULTS` lines and one that says there are more. About a value of
+            thousands of parts the lines say less: one line for each failed keyword.
         """
         if is_deeper_than(value, MAX_DEPTH):
             return [f"$: nested deeper than {MAX_DEPTH} levels"]
         try:
             if self._compiled.is_valid(value):
                 return []
-            errors = self._compiled.iter_errors(value)
-            found = list(islice(describe_errors(errors, value), MAX_FAULTS + 1))
+            found = list(islice(self._lines(value), MAX_FAULTS + 1))
         except UnicodeEncodeError:
             return ["$: a string holds half of a surrogate pair, which is not text"]
         except ValueError as error:
@@ -85,6 +87,13 @@ class Validator:
         if len(found) > MAX_FAULTS:
             found[MAX_FAULTS:] = ["(there are more faults)"]
         return found
+
+    def _lines(self, value: Any) -> Iterator[str]:
+        # Each error of iter_errors carries a copy of the value it is about, and all are made before the first is
+        # given out: a list of a hundred thousand wrong numbers would hold up the process for a second.
+        if _is_large(value):
+            return outline_errors(self._compiled.evaluate(value).errors(), value)
+        return describe_errors(self._compiled.iter_errors(value), value)
 
     def accepts(self, value: Any) -> bool:
         """Say whether `value` fits, for callers that need no names; `value` is no deeper than `MAX_DEPTH`."""
@@ -170,6 +179,21 @@ def is_deeper_than(value: Any, levels: int) -> bool:
             return False
         here = [inner for outer in here if isinstance(outer, _CONTAINERS) for inner in _containers_in(outer)]
     return bool(here)
+
+
+def _is_large(value: Any) -> bool:
+    values, characters = 0, 0
+    waiting: list[Any] = [value]
+    while waiting and values <= _DETAILED_VALUES and characters <= _DETAILED_CHARACTERS:
+        part = waiting.pop()
+        values += 1
+        if isinstance(part, str):
+            characters += len(part)
+        elif isinstance(part, dict):
+            waiting += cast("dict[str, Any]", part).values()
+        elif isinstance(part, (list, tuple)):
+            waiting += cast("list[Any]", part)
+    return bool(waiting) or characters > _DETAILED_CHARACTERS
 
 
 def _containers_in(outer: Any) -> list[Any]:

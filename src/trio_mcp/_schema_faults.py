@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
 _SHOWN_CHARACTERS: Final = 80
+_OUTLINE_CHARACTERS: Final = 300
 _NUMERAL: Final = re.compile(r"\+?[0-9]{1,19}")
 
 TYPE_NAMES: Final[Mapping[type, str]] = {
@@ -42,6 +43,22 @@ def describe_errors(errors: "Iterable[jsonschema_rs.ValidationError]", root: Any
     """Name errors found in the value `root`, one line each."""
     for error in errors:
         yield from _describe(error, root)
+
+
+def outline_errors(errors: "Iterable[jsonschema_rs.EvaluationErrorEntry]", root: Any) -> Iterator[str]:
+    """Name errors an evaluation found in the value `root`; they cost little and tell little."""
+    for error in errors:
+        path = render_path(_pointed_at(error["instanceLocation"], root))
+        yield f"{path}: {shortened(error['error'], _OUTLINE_CHARACTERS)}"
+
+
+def _pointed_at(pointer: str, root: Any) -> Iterator[str | int]:
+    here: Any = root
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        key = name if here.__class__ is dict else int(name)
+        yield key
+        here = here[key]
 
 
 def _describe(error: "jsonschema_rs.ValidationError", root: Any) -> Iterator[str]:
@@ -169,6 +186,7 @@ def _shown(value: Any) -> str:
     return shortened(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def shortened(text: str) -> str:
-    """Cut a text to what fits in an error."""
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 3]}..."
+def shortened(text: str, limit: int = _SHOWN_CHARACTERS) -> str:
+    """Cut a text to what fits in an error; what is wrong tends to stand at its end."""
+    half = (limit - 3) // 2
+    return text if len(text) <= limit else f"{text[:half]}...{text[-half:]}"

@@ -19,8 +19,9 @@ def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | No
     if isinstance(exc, trio.Cancelled):
         return exc, None
     if isinstance(exc, BaseExceptionGroup):
-        cancelled, rest = cast("BaseExceptionGroup[BaseException]", exc).split(trio.Cancelled)
-        return (cancelled, rest) if cancelled is not None else (None, exc)
+        group = cast("BaseExceptionGroup[BaseException]", exc)
+        cancelled, rest = group.split(trio.Cancelled)
+        return (cancelled, rest) if cancelled is not None else (None, group)
     return None, exc
 
 
@@ -33,8 +34,8 @@ async def owned_nursery(wind_down: Callable[[], Awaitable[None]] | None = None) 
     group holds both. Cancellation inside the body goes to the scope it belongs to.
 
     Args:
-        wind_down: awaited when the body is left without cancellation or error of its own, shielded, for at most
-            `WIND_DOWN_SECONDS`; then the tasks are cancelled.
+        wind_down: awaited when the body is left, unless it is cancelled: shielded, for at most `WIND_DOWN_SECONDS`.
+            Then the tasks are cancelled.
 
     Leave the block in the task that entered it, innermost first, as with any Trio nursery; inside an async
     generator close the generator with `contextlib.aclosing`.

@@ -206,7 +206,7 @@ SIGNATURES: dict[str, dict[str, Any]] = {
     "constrained text": {"s": Annotated[str, Meta(min_length=2, max_length=5)]},
     "pattern": {"s": Annotated[str, Meta(pattern="^[a-z]{1,4}$")]},
     "constrained list": {"xs": Annotated[list[int], Meta(min_length=1, max_length=3)]},
-    "optional constrained": {"n": (Optional[Annotated[int, Meta(multiple_of=5)]], 5)},
+    "optional constrained": {"n": (Optional[Annotated[int, Meta(multiple_of=5)]], 5)},  # noqa: UP045  # pyright knows no | of Annotated
     "described": {"n": Annotated[int, "how many"], "s": (Annotated[str, "a name"], "x")},
     "pydantic field": {"n": Annotated[int, pydantic.Field(ge=3, description="three or more")]},
     "moment": {"when": dt.datetime},
@@ -292,7 +292,8 @@ def numbers(schema: Any, _definitions: Any) -> st.SearchStrategy[Any]:
 
 def strings(schema: Any, _definitions: Any) -> st.SearchStrategy[str]:
     if "pattern" in schema:
-        return st.from_regex(schema["pattern"].removesuffix("$") + r"\Z")
+        pattern: str = schema["pattern"]
+        return st.from_regex(pattern.removesuffix("$") + r"\Z")
     match schema.get("format"):
         case "date-time":
             zones = st.integers(-1439, 1439).map(lambda minutes: dt.timezone(dt.timedelta(minutes=minutes)))

@@ -38,8 +38,8 @@ class Client:
     """
 
     _connection: Connection
-    scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
-    closed: trio.Event = field(factory=trio.Event, init=False)
+    _closing: trio.Event = field(factory=trio.Event, init=False)
+    _closed: trio.Event = field(factory=trio.Event, init=False)
     _schemas: OutputSchemas = field(factory=OutputSchemas, init=False)
 
     @property
@@ -71,8 +71,17 @@ class Client:
 
         Calls that wait raise `ConnectionClosed`. If cancelled, the connection closes all the same.
         """
-        self.scope.cancel(reason="aclose()")
-        await self.closed.wait()
+        self._closing.set()
+        await self._closed.wait()
+
+    async def hold(self) -> None:
+        """Wait until somebody closes the client; called by the coroutine that owns the connection."""
+        await self._closing.wait()
+
+    def ended(self) -> None:
+        """The connection is gone, for whatever reason; called by the coroutine that owned it."""
+        self._closing.set()
+        self._closed.set()
 
     async def tools(self) -> AsyncIterator[types.Tool]:
         """Iterate over all tools of the server, page by page.

@@ -131,12 +131,15 @@ async def start_memory_client(nursery: trio.Nursery, server: Answerer, **options
 
 @asynccontextmanager
 async def _opened(opener: TransportOpener, options: ClientOptions) -> AsyncGenerator[Client]:
-    async with owned_nursery() as nursery:
+    client: Client | None = None
+
+    async def close() -> None:
+        if client is not None:  # None: it could not be opened
+            await client.aclose()
+
+    async with owned_nursery(close) as nursery:
         client = await _started(nursery, opener, options)
-        try:
-            yield client
-        finally:
-            client.scope.cancel(reason="the block was left")
+        yield client
 
 
 async def _started(nursery: trio.Nursery, opener: TransportOpener, options: ClientOptions) -> Client:

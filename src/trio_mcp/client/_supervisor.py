@@ -1,6 +1,6 @@
 """The one coroutine that owns a client's connection from first byte to last; every door runs it.
 
-It holds the client's own cancel scope, so that closing is cancelling, and may happen in any task and in any order.
+Closing a client is asking this coroutine to end, which any task may do, in any order and any number of times.
 """
 
 from __future__ import annotations
@@ -79,27 +79,24 @@ async def _connect_and_hold(
         roots=options.get("roots"),
         on_log=options.get("on_log"),
     )
-    closed = trio.Event()
-    try:
-        async with owned_nursery() as nursery:
-            connection = Connection(
-                options.get("info") or _THIS_CLIENT,
-                callbacks.capabilities(),
-                options.get("limits") or Limits(),
-                stopwatch,
-                Answering(callbacks, stopwatch, Hall(nursery)),
-            )
-            client = Client(connection)
-            client.closed = closed
-            with client.scope:
-                async with opener(connection) as transport:
-                    connection.transport = transport
-                    await _agree(connection, options.get("revision"), probe=probe)
-                    nursery.start_soon(connection.answering.deliver_logs, connection.revision)
-                    task_status.started(client)
-                    await trio.sleep_forever()
-    finally:
-        closed.set()
+    async with owned_nursery() as nursery:
+        connection = Connection(
+            options.get("info") or _THIS_CLIENT,
+            callbacks.capabilities(),
+            options.get("limits") or Limits(),
+            stopwatch,
+            Answering(callbacks, stopwatch, Hall(nursery)),
+        )
+        client = Client(connection)
+        try:
+            async with opener(connection) as transport:
+                connection.transport = transport
+                await _agree(connection, options.get("revision"), probe=probe)
+                nursery.start_soon(connection.answering.deliver_logs, connection.revision)
+                task_status.started(client)
+                await client.hold()
+        finally:
+            client.ended()
 
 
 async def _agree(connection: Connection, pinned: str | None, *, probe: bool) -> None:

@@ -88,6 +88,7 @@ class Asked(abc.ABC):
         self._forget_updates()
         if was_open:
             self._cancel()
+            self._wake()
 
     @property
     def waiting(self) -> int:
@@ -130,6 +131,7 @@ class Asked(abc.ABC):
 
         Raises:
             trio.BusyResourceError: another task receives from this exchange.
+            trio.ClosedResourceError: the exchange was left before its outcome had arrived.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         while not self._updates:
@@ -146,6 +148,7 @@ class Asked(abc.ABC):
             RemoteProtocolError: the other side's response breaks the protocol.
             ConnectionLost: there will be no response.
             trio.BusyResourceError: another task receives from this exchange.
+            trio.ClosedResourceError: the exchange was left before its outcome had arrived.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         while self._outcome is None:
@@ -172,6 +175,8 @@ class Asked(abc.ABC):
 
     async def _wait(self) -> None:
         # By hand instead of by trio.Event: this is the one wait of every call, and costs half as much.
+        if self.state is ExchangeState.CANCELLED:
+            raise trio.ClosedResourceError("this exchange was left before its outcome had arrived")
         if self._receiver is not None:
             raise trio.BusyResourceError("another task is receiving from this exchange")
         self._receiver = trio.lowlevel.current_task()

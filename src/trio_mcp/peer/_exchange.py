@@ -64,13 +64,11 @@ class Exchange(abc.ABC):
 
     def cancel(self, reason: str) -> None:
         """Stop the run tied to this exchange: its asking side does not want the answer any more."""
-        self.state = advance(ANSWERING, self.state, ExchangeEvent.CANCEL)
-        self._stop(reason)
+        self._stop(ExchangeEvent.CANCEL, reason)
 
     def lose(self) -> None:
         """Stop the run tied to this exchange: there is nobody left to answer."""
-        self.state = advance(ANSWERING, self.state, ExchangeEvent.LOSS)
-        self._stop("the connection is gone")
+        self._stop(ExchangeEvent.LOSS, "the connection is gone")
 
     def abandon(self) -> None:
         """Answer that the server stops, and stop the run."""
@@ -79,15 +77,18 @@ class Exchange(abc.ABC):
         if run is not None:
             run.scope.cancel(reason="the server stops")
 
-    def _stop(self, reason: str) -> None:
-        run = self.run
+    def _stop(self, event: ExchangeEvent, reason: str) -> None:
+        was_open, run = self.open, self.run
+        self.state = advance(ANSWERING, self.state, event)
         self._untie()
-        self._end()
+        if was_open:
+            self._end()
         if run is not None:
             run.scope.cancel(reason=reason)
 
     def _untie(self) -> None:
         if self.run is not None:
+            self.slots.forget(self.run)
             self.run.exchange = None
             self.run = None
 

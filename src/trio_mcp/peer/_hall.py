@@ -88,10 +88,12 @@ class Run:
             failure: Exception = OutOfTimeError()  # or the exchange was cancelled: then nobody asks
         except Exception as exc:  # noqa: BLE001 # the one boundary between a handler and the server
             failure = exc
-        except BaseExceptionGroup as group:  # the hall stops, and a clean-up failed
+        except BaseExceptionGroup as group:
             cancelled, rest = group.split(trio.Cancelled)
+            if cancelled is None or not isinstance(rest, ExceptionGroup):  # KeyboardInterrupt and its like pass
+                raise
             _log.error("a handler of %s failed while the server stopped", self._origin.method, exc_info=rest)
-            raise cancelled or group from None
+            raise cancelled from None  # the hall stops, and a clean-up failed
         if self.exchange is None:
             self._mourn(failure)
             return {}

@@ -151,7 +151,8 @@ class Link:
 
     async def _wind_down(self, flush_seconds: float) -> None:
         for exchange in list(self.ledger.answering.values()):
-            exchange.abandon()
+            if exchange.open:  # abandoning one may break the link, which loses the others
+                exchange.abandon()
         with trio.move_on_after(flush_seconds, shield=True):
             await self.outbox.flush()
         assert self.lost is not None
@@ -204,7 +205,7 @@ class Link:
             fault = "an empty batch" if self.gate.batches else "batches exist in revision 2025-03-26 only"
             self._on_malformed(Malformed(None, INVALID_REQUEST, fault))
             return
-        batch = Batch(self.outbox)
+        batch, size = Batch(self.outbox), size // len(values)  # what each of them takes, on average
         for value in values:
             message = parse_message(value)
             if isinstance(message, Request) and message.method == "initialize":
@@ -256,6 +257,7 @@ class Link:
             return
         exchange = ExchangeOverLink(request.method, request.params, context, self.slots, request.id, self, batch)
         if not self.ledger.begin(request.id, exchange):
+            self.gate.responded(request.method, success=False)
             # Without the id: with it, the answer would be taken for the one to the request that runs.
             self._refuse(
                 None, McpError(INVALID_REQUEST, f"a request with the id {request.id!r} is running already"), batch

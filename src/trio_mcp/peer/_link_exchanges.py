@@ -92,10 +92,8 @@ class ExchangeOverLink(Exchange):
         line = self._encode(outcome)
         if self._batch is not None:
             self._batch.settle(line)
-        elif isinstance(outcome, McpError):
-            self._link.outbox.put_urgent(line)  # most refusals are made by the reader, which cannot wait
         else:
-            self._link.outbox.put(line)
+            self._link.outbox.put_urgent(line)  # the reader itself may have answered, and it cannot wait
 
     def _encode(self, outcome: JsonObject | McpError) -> bytes:
         try:
@@ -144,14 +142,9 @@ class Batch:
         if line is not None:
             self.add(line)
         self._open -= 1
-        if self._open == 0 and self._answers:
-            self._outbox.put(self._joined())
+        if self._open == 0 and self._answers:  # urgent: the last one may have been refused, or cancelled, by the reader
+            self._outbox.put_urgent(b"[" + b",".join(self._answers) + b"]\n")
 
     def close(self) -> None:
-        """The array has been read. Answers that the reader alone has made are urgent: nobody has waited for room."""
-        self._open -= 1
-        if self._open == 0 and self._answers:
-            self._outbox.put_urgent(self._joined())
-
-    def _joined(self) -> bytes:
-        return b"[" + b",".join(self._answers) + b"]\n"
+        """The array has been read."""
+        self.settle(None)

@@ -6,8 +6,8 @@ Rules of this file:
 
 1. Nothing overtakes: a cancellation that overtook its request would cancel nothing.
 2. Whoever starts a message waits for `room` *before* it is queued; `put` itself never waits.
-3. What the reader must say (refusals, cancellations) has nobody who could wait. It is counted apart, and a peer that
-   makes us hold more of it than the limit loses the link.
+3. What the reader must say (refusals, quick answers, cancellations) has nobody who could wait. What of it is queued
+   while there is no room is counted, and a peer that makes us hold more of that than the limit loses the link.
 4. A message not yet taken by the draining task can be withdrawn, and then was never sent.
 5. A peer that takes nothing for the stall limit loses the link.
 """
@@ -44,7 +44,7 @@ class Outbox:
 
     Args:
         bound: bytes that may wait before `room` waits.
-        urgent_bound: bytes of urgent messages that may wait before the link breaks.
+        urgent_bound: bytes of urgent messages beyond the bound that may wait before the link breaks.
         on_failure: called once, synchronously, when the queue can no longer be drained.
     """
 
@@ -58,6 +58,8 @@ class Outbox:
     """Whether it failed because the other side does not read, rather than because it closed its input."""
     _urgent: int = field(default=0, init=False)
     _queue: deque[Entry] = field(factory=deque[Entry], init=False)
+    _withdrawn: int = field(default=0, init=False)
+    """Entries in the queue that were taken back."""
     _work: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _space: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _empty: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
@@ -86,17 +88,21 @@ class Outbox:
         return entry
 
     def put_urgent(self, line: bytes) -> None:
-        """Queue a message that has nobody to wait for room (rule 3)."""
-        self._urgent += len(line)
-        if self._urgent > self.urgent_bound:
-            self._give_up(f"does not read: {self._urgent} bytes of replies to it wait")
-        self._append(Entry(line, urgent=True))
+        """Queue a message that may have had nobody to wait for room (rule 3)."""
+        urgent = self.failure is None and self.size >= self.bound
+        if urgent:
+            self._urgent += len(line)
+            if self._urgent > self.urgent_bound:
+                self._give_up(f"does not read: {self._urgent} bytes of replies to it wait")
+        self._append(Entry(line, urgent=urgent))
 
     def _append(self, entry: Entry) -> None:
         if self.failure is None:
             self._queue.append(entry)
             self.size += len(entry.line)
             self._work.unpark()
+        else:
+            entry.line = b""
 
     def withdraw(self, entry: Entry) -> bool:
         """Take back a message; False if it has left already."""
@@ -104,6 +110,10 @@ class Outbox:
             return False
         self.size -= len(entry.line)
         entry.line = b""
+        self._withdrawn += 1
+        if 2 * self._withdrawn > len(self._queue):  # else callers that come and go would fill memory
+            self._queue = deque(entry for entry in self._queue if entry.line)
+            self._withdrawn = 0
         self._space.unpark()
         return True
 
@@ -136,6 +146,7 @@ class Outbox:
         size = 0
         while self._queue and size < _BATCH_BYTES:
             entry = self._queue.popleft()
+            self._withdrawn -= not entry.line
             lines.append(entry.line)
             size += len(entry.line)
             if entry.urgent:
@@ -156,6 +167,9 @@ class Outbox:
         """Give up: nothing is queued or sent any more. The first failure stands."""
         if self.failure is None:
             self.failure = failure
+            for entry in self._queue:
+                self.size -= len(entry.line)
+                entry.line = b""
             self._queue.clear()
             self._space.unpark_all()
             self._empty.unpark_all()

@@ -20,6 +20,7 @@ from ..wire import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     LEGACY_REVISIONS,
+    LOG_LEVELS,
     METHOD_NOT_FOUND,
     REVISION_KEY,
     HandshakeEvent,
@@ -89,6 +90,7 @@ class ServerSession:
         if method == "initialize":
             return self._admit_initialize(params or {}, meta)
         if self._terms is not None:
+            self._note_level(method, params or {})
             if not meta and self._terms.log_level == self.log_level:
                 return self._terms
             return evolve(self._terms, meta=meta, progress_token=progress_token(meta), log_level=self.log_level)
@@ -104,12 +106,18 @@ class ServerSession:
         if method == "initialize":
             self.state = advance(HANDSHAKE, self.state, HandshakeEvent.ANSWER if success else HandshakeEvent.REFUSE)
             if success:
-                self._terms = self._asked
+                assert self._asked is not None
+                self._terms = evolve(self._asked, meta=_NO_META, progress_token=None)  # those were its own
 
     def notified(self, method: str) -> None:
         """`notifications/initialized` completes the handshake; anywhere else it means nothing."""
         if method == "notifications/initialized" and self.state is HandshakeState.ANSWERED:
             self.state = advance(HANDSHAKE, self.state, HandshakeEvent.INITIALIZED)
+
+    def _note_level(self, method: str, params: JsonObject) -> None:
+        level = params.get("level")
+        if method == "logging/setLevel" and level in LOG_LEVELS:
+            self.log_level = level
 
     @property
     def _legacy(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -30,7 +30,8 @@ class Slots:
     max_running: int
     max_waiting: int
     running: int = field(default=0, init=False)
-    _waiting: deque[Run] = field(factory=deque["Run"], init=False)
+    _waiting: OrderedDict[Run, None] = field(factory=OrderedDict["Run", None], init=False)
+    """A set in order: one that is cancelled while it waits is found at once."""
 
     @property
     def waiting(self) -> int:
@@ -43,22 +44,20 @@ class Slots:
             self.running += 1
             run.start()
             return
-        if len(self._waiting) >= self.max_waiting:
-            self._drop_cancelled()
         if len(self._waiting) < self.max_waiting:
-            self._waiting.append(run)
+            self._waiting[run] = None
         elif run.exchange is not None:
             waiting = f"{self.running} requests run and {self.waiting} wait"
             run.exchange.respond(McpError(BUSY, f"too busy: {waiting}; try again later"))
 
     def release(self) -> None:
-        """Give a slot back; the next waiting run that is still wanted starts."""
+        """Give a slot back; the next waiting run starts."""
         self.running -= 1
-        while self._waiting and self.running < self.max_running:
-            run = self._waiting.popleft()
-            if run.exchange is not None:  # None: cancelled while it waited
-                self.running += 1
-                run.start()
+        if self._waiting:
+            run, _ = self._waiting.popitem(last=False)
+            self.running += 1
+            run.start()
 
-    def _drop_cancelled(self) -> None:
-        self._waiting = deque(run for run in self._waiting if run.exchange is not None)
+    def forget(self, run: Run) -> None:
+        """Let *run* wait no longer, if it does: its exchange is over."""
+        self._waiting.pop(run, None)

@@ -13,25 +13,27 @@ __all__ = ["child_environment"]
 
 _POSIX_NAMES = frozenset({"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
 
-_WINDOWS_NAMES = frozenset({
-    "APPDATA",
-    "COMSPEC",
-    "HOMEDRIVE",
-    "HOMEPATH",
-    "LOCALAPPDATA",
-    "PATH",
-    "PATHEXT",
-    "PROCESSOR_ARCHITECTURE",
-    "PROGRAMDATA",
-    "PROGRAMFILES",
-    "SYSTEMDRIVE",
-    "SYSTEMROOT",  # Python and sockets do not start without it
-    "TEMP",
-    "TMP",
-    "USERNAME",
-    "USERPROFILE",
-    "WINDIR",
-})
+_WINDOWS_NAMES = frozenset(
+    {
+        "APPDATA",
+        "COMSPEC",
+        "HOMEDRIVE",
+        "HOMEPATH",
+        "LOCALAPPDATA",
+        "PATH",
+        "PATHEXT",
+        "PROCESSOR_ARCHITECTURE",
+        "PROGRAMDATA",
+        "PROGRAMFILES",
+        "SYSTEMDRIVE",
+        "SYSTEMROOT",  # Python and sockets do not start without it
+        "TEMP",
+        "TMP",
+        "USERNAME",
+        "USERPROFILE",
+        "WINDIR",
+    }
+)
 
 _HANDED_ON = _WINDOWS_NAMES if sys.platform == "win32" else _POSIX_NAMES
 

@@ -1,42 +1,255 @@
-"""A child process that talks over its standard input and output, from its start to the end of all it has started.
+"""A child process as a byte stream, with an end that is certain: the child, and whatever it has started, is gone.
 
 The rules of this file:
 
-1. The child leads a process group of its own. The whole group is killed at the end, on every path, also when the
-   child left politely and something it had started did not. (What starts a session of its own escapes.)
-2. The group is signalled only while its leader has not been reaped: until then its number can be no one else's.
-3. The child's exit ends the connection, not end-of-file: a grandchild may hold the pipes for ever. What is in the
-   pipe at the exit is still delivered, and what a grandchild adds within a bounded time.
-4. Everything is bounded, and ends the moment the child has exited.
+- One shielded task per child watches it, and closes it when the block is left, however it is left.
+- The child's exit ends the stream, not end-of-file on a pipe that a grandchild may hold. What the child itself wrote
+  is always delivered; what others write afterwards is waited for until `drain_seconds` have passed.
+- The process group is killed once the child has ended and its output is drained. Its number cannot belong to
+  somebody else by then: either the group was empty the moment the child was reaped, and is not signalled, or it was
+  not, and the system keeps the number for it.
+- Standard output is read to its end, closed stream or not: a child that still writes while it leaves is not punished.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio
 """
 
 from __future__ import annotations
 
-import logging
 import math
 import os
-import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import IO, Any, Literal
+from contextlib import asynccontextmanager
 
 import trio
-from attrs import Attribute, field, frozen
 
 from .._errors import ConnectionBroken, ServerExited
 from .._util import owned_nursery
 from ._child_environment import child_environment
-from ._child_stderr import StderrTail
-from ._child_stream import ChildStream
+from ._child_platform import bytes_waiting, group_is_alive, kill_group, start, terminate_group
+from ._child_stderr import StderrPump
 
-__all__ = ["ChildProcess", "WindDown", "open_child_process"]
+__all__ = ["ChildProcess", "open_child_process"]
 
-_log = logging.getLogger("trio_mcp.transports")
+_STDERR_DRAIN_SECONDS = 0.5
+"""How long the last words on standard error are waited for when something still holds that pipe."""
+_KILL_SECONDS = 2.0
+"""How long a killed child is waited for: only one stuck in the kernel outlasts it."""
 
-_STDERR_SECONDS = 0.25
-"""How long standard error is still read when child and group are gone; only what escaped from it can hold it open."""
+
+@asynccontextmanager
+async def open_child_process(
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    leave_seconds: float = 2.0,
+    terminate_seconds: float = 2.0,
+    drain_seconds: float = 1.0,
+) -> AsyncGenerator[ChildProcess]:
+    """Run *command* for as long as the block lasts.
+
+    When the block is left, the child's standard input is closed; a child that stays is asked to end (SIGTERM), then
+    made to (SIGKILL). That is shielded from cancellation, bounded, and over the moment the child exits. Everything
+    else in its process group is killed as well.
+
+    Args:
+        command: the program and its arguments; no shell is involved.
+        env: variables to add to the few that every child gets (see `child_environment`).
+        leave_seconds: how long the child may take to leave after its standard input was closed.
+        terminate_seconds: how long it may take after SIGTERM.
+        drain_seconds: how long, after the child's exit, output is awaited on a pipe that something else still holds.
+
+    Raises:
+        OSError: the program could not be started; the text names it.
+
+    Cancellation: a child that was started is wound down before the cancellation leaves the block.
+    """
+    arguments = [os.fspath(part) for part in command]
+    try:
+        process = await start(arguments, child_environment(env), cwd)
+    except OSError as exc:
+        raise OSError(exc.errno, f"cannot start {arguments[0]!r}: {exc.strerror}", exc.filename) from None
+    child = ChildProcess(process, leave_seconds, terminate_seconds, drain_seconds)
+    async with owned_nursery() as nursery:
+        nursery.start_soon(child.supervise, name=f"child process {process.pid}")
+        try:
+            yield child
+        finally:
+            child.left.set()
+
+
+class ChildProcess:
+    """A running child.
+
+    `stream` sends to its standard input and receives from its standard output. `returncode` is its exit status,
+    negative for the number of a signal, and None while it runs.
+    """
+
+    def __init__(
+        self, process: trio.Process, leave_seconds: float, terminate_seconds: float, drain_seconds: float
+    ) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.pid = process.pid
+        self.returncode: int | None = None
+        self.left = trio.Event()
+        self._process = process
+        self._leave_seconds = leave_seconds
+        self._terminate_seconds = terminate_seconds
+        self._drain_seconds = drain_seconds
+        self._exited = trio.Event()
+        self._stderr = process.stderr
+        self._pump = StderrPump(process.stderr)
+        self._stream = _ChildStream(process.stdin, process.stdout, drain_seconds)
+
+    @property
+    def stream(self) -> trio.abc.Stream:
+        """The child's standard input and output. Closing it early closes the child's standard input."""
+        return self._stream
+
+    @property
+    def stderr_tail(self) -> tuple[str, ...]:
+        """The last lines on standard error so far, oldest first; complete once `stream` has ended."""
+        return self._pump.tail
+
+    async def wait_exited(self) -> int:
+        """Wait for the child's own exit and return its status; any number of tasks may."""
+        await self._exited.wait()
+        assert self.returncode is not None
+        return self.returncode
+
+    def exit_error(self) -> ConnectionBroken:
+        """Return why the stream has ended: `ServerExited`, unless the child lives on without standard output."""
+        if self.returncode is None:
+            return ConnectionBroken(f"the server (process {self.pid}) closed its standard output and runs on")
+        return ServerExited(self.returncode, self.stderr_tail)
+
+    async def supervise(self) -> None:
+        """Own the process from start to end: the one task of `open_child_process`."""
+        with trio.CancelScope(shield=True):  # bounded by the ladder once the block is left
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._pump.run)
+                    nursery.start_soon(self._watch)
+                    await self.left.wait()
+                    await self._stream.aclose()
+                    nursery.start_soon(self._stream.discard)
+                    await self._climb_down()
+                    nursery.cancel_scope.cancel()
+            finally:
+                await self._stream.release()
+                await self._stderr.aclose()
+
+    async def _climb_down(self) -> None:
+        """Wait for the child's end, with more pressure at each step; its standard input is closed already."""
+        for seconds, pressure in ((self._leave_seconds, terminate_group), (self._terminate_seconds, kill_group)):
+            with trio.move_on_after(seconds):
+                await self._stream.ended.wait()
+            if self.returncode is not None:
+                break
+            pressure(self._process)
+        with trio.move_on_after(_KILL_SECONDS):
+            await self._stream.ended.wait()
+
+    async def _watch(self) -> None:
+        """Reap the child when it exits, then see to its output and to what it has left behind."""
+        self.returncode = await self._process.wait()
+        orphans = group_is_alive(self._process)  # asked before anything else can run, see the rules above
+        self._exited.set()
+        await self._stream.exited()
+        with trio.move_on_after(self._drain_seconds):
+            await self._stream.drained.wait()
+        if orphans:
+            kill_group(self._process)
+        with trio.move_on_after(_STDERR_DRAIN_SECONDS):
+            await self._pump.done.wait()
+        self._stream.ended.set()
+
+
+class _ChildStream(trio.abc.Stream):
+    """The child's standard input and output.
+
+    `drained` is set when nobody waits for output any more: it has ended, or the stream is closed. `ended` is set by
+    the watcher when all is over, standard error included.
+    """
+
+    def __init__(self, stdin: trio.abc.SendStream, stdout: trio.abc.ReceiveStream, drain_seconds: float) -> None:
+        self.drained = trio.Event()
+        self.ended = trio.Event()
+        self._stdin = stdin
+        self._stdout = stdout
+        self._drain_seconds = drain_seconds
+        self._deadline = math.inf
+        self._owed = 0  # bytes that lay in the pipe when the child exited
+        self._closed = False
+        self._reading = trio.Lock()
+        self._wait = trio.CancelScope()
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        try:
+            await self._stdin.send_all(data)
+        except trio.ClosedResourceError:
+            raise self._not_writable() from None
+
+    async def wait_send_all_might_not_block(self) -> None:
+        try:
+            await self._stdin.wait_send_all_might_not_block()
+        except trio.ClosedResourceError:
+            raise self._not_writable() from None
+
+    def _not_writable(self) -> Exception:
+        if self._closed:
+            return trio.ClosedResourceError("the stream to the child process was closed")
+        return trio.BrokenResourceError("the child process has ended")
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        try:
+            self._reading.acquire_nowait()
+        except trio.WouldBlock:
+            raise trio.BusyResourceError("another task is receiving from the child process") from None
+        try:
+            return await self._receive(max_bytes)
+        finally:
+            self._reading.release()
+
+    async def _receive(self, max_bytes: int | None) -> bytes:
+        with trio.CancelScope(deadline=math.inf if self._owed else self._deadline) as self._wait:
+            if self._closed:
+                self._wait.cancel()
+            data = await self._stdout.receive_some(max_bytes)
+            self._owed = max(0, self._owed - len(data))
+            if data:
+                return bytes(data)
+        if self._closed:
+            raise trio.ClosedResourceError("the stream to the child process was closed")
+        self.drained.set()
+        with trio.move_on_after(self._drain_seconds):  # so that the exit status and the last words are known
+            await self.ended.wait()
+        return b""
+
+    async def exited(self) -> None:
+        """The child has exited: nothing can be sent any more, and the wait for more output is bounded."""
+        self._owed = bytes_waiting(self._stdout)
+        self._deadline = trio.current_time() + self._drain_seconds
+        if not self._owed:
+            self._wait.deadline = self._deadline
+        await self._stdin.aclose()
+
+    async def aclose(self) -> None:
+        """Close the child's standard input, and take nothing more from its output."""
+        self._closed = True
+        self._wait.cancel()
+        self.drained.set()
+        await self._stdin.aclose()
+
+    async def discard(self) -> None:
+        """Read the output to its end for nobody, so that a child that still writes can leave."""
+        async with self._reading:
+            async for _ in self._stdout:
+                pass
+
+    async def release(self) -> None:
+        """Give the descriptors back."""
+        await self._stdin.aclose()
+        await self._stdout.aclose()

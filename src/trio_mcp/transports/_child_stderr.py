@@ -1,100 +1,93 @@
-"""What a child server says on standard error: shown to our user as it comes, and its last lines kept for the obituary.
+"""What a child says on standard error: shown on this process's own as it comes, and its last lines kept for the end.
 
-The one rule: nothing here may hold anything up. Not the child, which would stop in the middle of its work if nobody
-read what it writes; not this program, whose own standard error may be a pipe that nobody reads or a paused terminal.
+The one rule: nothing here may hold anybody up. Not the child, which would stop in the middle of its work if nobody
+read its words; not this process, whose own standard error may be a pipe nobody reads or a paused terminal.
 """
 
 from __future__ import annotations
 
 import codecs
-import select
 import sys
 from collections import deque
 from contextlib import suppress
-from typing import TextIO
 
 import trio
 
-__all__ = ["StderrTail"]
+from ._child_platform import has_room
 
-_LINES = 20
-_LINE_BYTES = 1000
+__all__ = ["StderrPump"]
 
-_PIECE_CHARACTERS = 1024
-"""At most 4096 bytes of UTF-8: a pipe that calls itself writable takes that many without waiting."""
-
+_KEPT_LINES = 20
+_KEPT_LINE_BYTES = 1000
+"""The rest of a longer line is shown, but not kept."""
+_PIECE_CHARACTERS = 1000
+"""Written at once: in UTF-8 never more than the 4096 bytes that a pipe with room takes without waiting."""
 _STALL_SECONDS = 1.0
-"""How long our standard error may take nothing until text for it is dropped."""
-_STALL_STEP_SECONDS = 0.01
+"""How long our standard error may take nothing before text for it is left out."""
+_RETRY_SECONDS = 0.02
+_GAP = "\n[trio-mcp: output of a server is missing here, because standard error took nothing for a while]\n"
 
-_GAP = "\n[trio-mcp: here some of a server's output is missing, because standard error took nothing for a while]\n"
 
+class StderrPump:
+    """Reads *stream* to its end. `done` is set when it has, or when it was cancelled."""
 
-class StderrTail:
-    """Reads a child's standard error to its end."""
-
-    def __init__(self) -> None:
-        self._complete: deque[bytes] = deque(maxlen=_LINES)
-        self._line = b""
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    def __init__(self, stream: trio.abc.ReceiveStream) -> None:
+        self.done = trio.Event()
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._lines: deque[bytes] = deque(maxlen=_KEPT_LINES)
+        self._open_line = b""
         self._has_gap = False
 
     @property
-    def lines(self) -> tuple[str, ...]:
-        """The last 20 lines that were not empty, without their ends, each cut at 1000 bytes."""
-        lines = [*self._complete, self._line] if self._line else [*self._complete]
-        return tuple(line.decode("utf-8", "replace").rstrip("\r") for line in lines[-_LINES:])
+    def tail(self) -> tuple[str, ...]:
+        """The last lines that are not empty, oldest first, one still unfinished included."""
+        lines = [*self._lines, self._open_line] if self._open_line else [*self._lines]
+        return tuple(line.decode("utf-8", "replace") for line in lines[-_KEPT_LINES:])
 
-    async def pump(self, stream: trio.abc.ReceiveStream) -> None:
-        """Read *stream* until it ends, keep its last lines and write everything to `sys.stderr`."""
-        async for chunk in stream:
-            self._keep(bytes(chunk))
-            await self._show(self._decoder.decode(chunk))
-        await self._show(self._decoder.decode(b"", final=True))
+    async def run(self) -> None:
+        """Read, keep and show."""
+        try:
+            async for chunk in self._stream:
+                self._keep(bytes(chunk))
+                await self._show(self._decoder.decode(bytes(chunk)))
+        finally:
+            self.done.set()
 
     def _keep(self, chunk: bytes) -> None:
         *ends, rest = chunk.split(b"\n")
         for end in ends:
-            line = (self._line + end)[:_LINE_BYTES]
+            line = (self._open_line + end)[:_KEPT_LINE_BYTES].rstrip(b"\r")
             if line:
-                self._complete.append(line)
-            self._line = b""
-        self._line = (self._line + rest)[:_LINE_BYTES]
+                self._lines.append(line)
+            self._open_line = b""
+        self._open_line = (self._open_line + rest)[:_KEPT_LINE_BYTES]
 
     async def _show(self, text: str) -> None:
         for start in range(0, len(text), _PIECE_CHARACTERS):
-            if await self._has_room():
-                piece = text[start : start + _PIECE_CHARACTERS]
-                _write(_GAP + piece if self._has_gap else piece)
-                self._has_gap = False
-            else:
+            if not await self._room():
                 self._has_gap = True
+                return
+            if self._has_gap:
+                self._has_gap = False
+                _write(_GAP)
+            _write(text[start : start + _PIECE_CHARACTERS])
 
-    async def _has_room(self) -> bool:
-        """Wait until our standard error takes text; not for long, and not at all where it took none last time."""
-        give_up_at = trio.current_time() + (0 if self._has_gap else _STALL_SECONDS)
-        while not _is_writable(sys.stderr):
-            if trio.current_time() >= give_up_at:
-                return False
-            await trio.sleep(_STALL_STEP_SECONDS)
-        return True
-
-
-def _is_writable(stream: TextIO | None) -> bool:
-    if sys.platform == "win32":  # pragma: no cover  # needs Windows, where a pipe cannot be asked
-        return True
-    try:
-        descriptor = stream.fileno() if stream else -1
-    except (OSError, ValueError):  # no file at all, such as io.StringIO: writing never waits
-        return True
-    poll = select.poll()
-    poll.register(descriptor, select.POLLOUT)
-    return bool(poll.poll(0))
+    async def _room(self) -> bool:
+        """Wait a little until our standard error takes text; where that was in vain already, only look."""
+        if has_room(sys.stderr):
+            return True
+        if self._has_gap:
+            return False
+        with trio.move_on_after(_STALL_SECONDS):
+            while not has_room(sys.stderr):  # noqa: ASYNC110 # a file Trio does not own raises no event
+                await trio.sleep(_RETRY_SECONDS)
+            return True
+        return False
 
 
 def _write(text: str) -> None:
-    if sys.stderr is not None:
-        # A standard error that is closed or broken is no reason to lose the server.
-        with suppress(OSError, ValueError):
+    if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison] # None where it was closed at the start
+        with suppress(OSError, ValueError):  # closed since, or its reader is gone: there is nobody to show it to
             sys.stderr.write(text)
             sys.stderr.flush()

@@ -1,13 +1,15 @@
-"""Our own standard input and output as a byte stream that nothing else in the process can touch or corrupt.
+"""This process's own standard input and output as a private byte stream, out of reach of every `print`.
 
 The rules of this file:
 
-1. The wire is carried by descriptors that only this module knows. While it is claimed, descriptor 0 is the null
-   device and descriptor 1 is standard error, so that neither a `print`, nor C code, nor a child process that
-   inherits them can read from the wire or write to it.
-2. Non-blocking mode belongs to the open file, which the parent and our standard error may share. Pipes and
-   terminals are therefore opened anew; what cannot be is duplicated.
-3. A regular file is never opened anew: reading would begin at its start again.
+1. Only descriptors that this module alone knows carry the wire. While it is claimed, descriptor 0 is the null device
+   and descriptor 1 is standard error, so that neither a library that prints, nor C code, nor a child process can
+   read from the wire or write to it.
+2. Non-blocking mode, which Trio needs, belongs to the *open file*, which the parent and our own standard error may
+   share, and which outlives us if we are killed. Pipes and character devices are therefore opened anew; the rest is
+   duplicated.
+3. A regular file is never opened anew: it would start at its beginning again.
+4. No descriptor of ours is numbered 0, 1 or 2, even where one of these is free: others would take it for their own.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio
 """
@@ -15,14 +17,13 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 import sys
 import threading
-import traceback
-from collections.abc import AsyncGenerator, Generator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, redirect_stdout, suppress
-from io import BufferedWriter, FileIO, TextIOWrapper
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TextIO
 
 import trio
@@ -30,150 +31,150 @@ import trio
 __all__ = ["claim_stdio"]
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
+_FIRST_PRIVATE = 3
 
-_OWN_DESCRIPTORS = "/proc/self/fd"
-
-_CLAIM = threading.Lock()  # descriptors belong to the process, whichever thread or Trio run claims them
+_claim = threading.Lock()  # descriptors belong to the process, whichever thread or Trio run claims them
 
 
 @asynccontextmanager
-async def claim_stdio() -> AsyncGenerator[trio.abc.Stream, None]:
-    """Take standard input and output for the wire: a stream that receives from the one and sends to the other.
+async def claim_stdio() -> AsyncGenerator[trio.abc.Stream]:
+    """Take standard input and output for the protocol; give them back when the block is left, in whatever way.
 
-    Until the block is left, whatever else the program writes to standard output goes to standard error, what
-    `sys.stdout` still holds unwritten included; the first such text is announced there with the place it came
-    from. Standard input reads as empty. Leaving the block, in whatever way, puts everything back.
+    What the program prints meanwhile appears on standard error, the first time after a line that says where it was
+    printed; so does what lay unwritten in `sys.stdout`. Standard input reads as empty.
 
-    Receiving ends with `b""` when the client closes its end; sending then raises `trio.BrokenResourceError`.
+    Yields:
+        A stream that receives from standard input and sends to standard output. Receiving returns ``b""`` when the
+        client has closed its end; sending raises `trio.BrokenResourceError` when it reads no more.
 
     Raises:
-        OSError: standard input or standard output is closed.
-        trio.BusyResourceError: both are claimed already.
-        NotImplementedError: the platform is Windows.
+        OSError: standard input or output is closed (as by ``server <&-``); the text says which.
+        trio.BusyResourceError: they are claimed already in this process.
+        NotImplementedError: this is Windows, where standard input cannot be awaited.
 
-    Cancellation: entering is a checkpoint and has done nothing if it is cancelled; leaving never waits.
+    Cancellation: entering is a checkpoint, and has changed nothing if it is cancelled; leaving never waits.
 
-    Concurrency: one claim at a time in a process.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio
     """
-    if sys.platform == "win32":  # pragma: no cover  # needs Windows
-        raise NotImplementedError("serving over standard input and output needs a POSIX system; serve over HTTP here")
+    if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
+        raise NotImplementedError("a server on standard input and output needs POSIX; on Windows serve over HTTP")
     await trio.lowlevel.checkpoint()
+    if not _claim.acquire(blocking=False):
+        raise trio.BusyResourceError("standard input and output are claimed already in this process")
     with ExitStack() as stack:
-        if not _CLAIM.acquire(blocking=False):
-            raise trio.BusyResourceError("standard input and output are being served already in this process")
-        stack.callback(_CLAIM.release)
-        _check_open(_STDIN, sys.__stdin__, "input")
-        _check_open(_STDOUT, sys.__stdout__, "output")
-        receiving = stack.enter_context(_private_stream(_STDIN, os.O_RDONLY))
-        # Closed before the other: where both are one socket, the first to be opened knows its original mode.
-        sending = stack.enter_context(_private_stream(_STDOUT, os.O_WRONLY))
-        stack.enter_context(_diverted())
+        stack.callback(_claim.release)
+        _refuse_closed(_STDIN, sys.__stdin__, "standard input")
+        _refuse_closed(_STDOUT, sys.__stdout__, "standard output")
+        receiving = _private_stream(stack, _STDIN, os.O_RDONLY)
+        sending = _private_stream(stack, _STDOUT, os.O_WRONLY)
+        _divert(stack)
         yield trio.StapledStream(sending, receiving)
 
 
-def _is_open(descriptor: int, opened_at_start: TextIO | None) -> bool:
-    # Where it was closed, the number may by now belong to something else: Python notices at its start only.
-    if opened_at_start is None:
-        return False
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True
+if sys.platform != "win32":  # pragma: no branch # see claim_stdio
+    import fcntl
 
+    def _refuse_closed(descriptor: int, opened_at_start: TextIO | None, name: str) -> None:
+        if not _is_open(descriptor, opened_at_start):
+            raise OSError(errno.EBADF, f"{name} (descriptor {descriptor}) is closed, but it has to carry the protocol")
 
-def _check_open(descriptor: int, opened_at_start: TextIO | None, name: str) -> None:
-    if not _is_open(descriptor, opened_at_start):
-        raise OSError(
-            errno.EBADF,
-            f"standard {name} is closed; whoever starts a stdio server connects its standard input and output",
-        )
-
-
-@contextmanager
-def _private_stream(descriptor: int, access: int) -> Generator[trio.lowlevel.FdStream, None, None]:
-    stream = trio.lowlevel.FdStream(_open_privately(descriptor, access))
-    try:
-        yield stream
-    finally:
-        stream.close()
-
-
-def _open_privately(descriptor: int, access: int) -> int:
-    """Return a descriptor for the same file, with an open file of its own where that is possible (rule 2)."""
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
-        for path in _paths(descriptor):
-            # Without O_NONBLOCK, opening a FIFO waits for its other end. It fails where the file belongs to another
-            # user, as a terminal does after `su`, and on systems whose pipes have no path.
-            with suppress(OSError):
-                return os.open(path, access | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    return os.dup(descriptor)
-
-
-def _paths(descriptor: int) -> Iterator[str]:
-    yield f"{_OWN_DESCRIPTORS}/{descriptor}"
-    if os.isatty(descriptor):
-        yield os.ttyname(descriptor)
-
-
-@contextmanager
-def _diverted() -> Generator[None, None, None]:
-    """Point descriptor 0 at the null device, and descriptor 1 and `sys.stdout` at standard error."""
-    original = sys.stdout
-    has_stderr = _is_open(_STDERR, sys.__stderr__)
-    with _replaced(_STDIN), _replaced(_STDOUT, _STDERR if has_stderr else None):
-        # By number 2, not 1: a logging handler that keeps this object writes there for the rest of its life.
-        stray = _StrayOutput(_STDERR if has_stderr else _STDOUT)
-        _flush(original)
+    def _is_open(descriptor: int, opened_at_start: TextIO | None) -> bool:
+        # A number that was free at the start may by now belong to something else, such as Trio's own machinery.
+        if opened_at_start is None:
+            return False
         try:
-            with redirect_stdout(stray):
-                yield
-        finally:
-            _flush(stray)
-            _flush(original)
+            os.fstat(descriptor)
+        except OSError:
+            return False
+        return True
 
+    def _private_stream(stack: ExitStack, descriptor: int, access: int) -> trio.lowlevel.FdStream:
+        """Return a stream of our own for what *descriptor* refers to, closed at the end."""
+        # FdStream restores the mode it has met; where both streams share one open file, the second has met the first's.
+        stack.callback(os.set_blocking, descriptor, os.get_blocking(descriptor))
+        stream = trio.lowlevel.FdStream(_open_privately(descriptor, access))
+        stack.callback(stream.close)
+        return stream
 
-@contextmanager
-def _replaced(descriptor: int, replacement: int | None = None) -> Generator[None, None, None]:
-    """Let *descriptor* stand for *replacement*, or for the null device, until the block is left."""
-    kept = os.dup(descriptor)
-    try:
-        if replacement is None:
-            null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-            os.dup2(null, descriptor)
-            os.close(null)
-        else:
-            os.dup2(replacement, descriptor)
-        yield
-    finally:
-        os.dup2(kept, descriptor)
-        os.close(kept)
+    def _open_privately(descriptor: int, access: int) -> int:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+            for path in _paths(descriptor):
+                # It fails where the file is another user's, as a terminal is after `su`, where nobody reads the pipe,
+                # and on systems whose pipes have no path.
+                with suppress(OSError):
+                    # Without O_NONBLOCK, opening a FIFO waits for its other end.
+                    opened = os.open(path, access | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+                    try:
+                        return _duplicate(opened)
+                    finally:
+                        os.close(opened)
+        return _duplicate(descriptor)
 
+    def _paths(descriptor: int) -> Iterator[str]:
+        if os.isatty(descriptor):
+            with suppress(OSError):  # a terminal of another mount namespace has no name here
+                yield os.ttyname(descriptor)
+        yield f"/proc/self/fd/{descriptor}"
 
-def _flush(stream: TextIO | None) -> None:
-    # A standard error that nobody reads any more, or a replaced sys.stdout that is closed, must not end the serving.
-    if stream is not None:
-        with suppress(OSError, ValueError):
-            stream.flush()
+    def _duplicate(descriptor: int) -> int:
+        """Return a duplicate that no child process inherits, above the standard ones (rule 4)."""
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST_PRIVATE)
 
+    def _divert(stack: ExitStack) -> None:
+        """Point 0 at the null device, 1 at standard error, and `sys.stdout` at what reports its use."""
+        for descriptor in (_STDIN, _STDOUT):
+            kept = _duplicate(descriptor)
+            stack.callback(os.close, kept)
+            stack.callback(os.dup2, kept, descriptor)
+        has_stderr = _is_open(_STDERR, sys.__stderr__)
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        stack.callback(os.close, null)
+        os.dup2(null, _STDIN)
+        os.dup2(_STDERR if has_stderr else null, _STDOUT)
+        former = sys.stdout
+        _flush(former)
+        stack.callback(_flush, former)
+        stack.callback(_flush_c)
+        # By number 2 where there is one: a logging handler may keep this object, and use it when 1 is the wire again.
+        stray = _StrayOutput(_STDERR if has_stderr else _STDOUT)
+        sys.stdout = stray
+        stack.callback(_restore, stray, former)
 
-class _StrayOutput(TextIOWrapper):
-    """What `sys.stdout` is while the real one carries the protocol: writes to standard error, and says so once."""
+    def _restore(stray: _StrayOutput, former: TextIO) -> None:
+        _flush(stray)
+        if sys.stdout is stray:  # somebody may have redirected it meanwhile, and will put back what they found
+            sys.stdout = former
 
-    def __init__(self, descriptor: int) -> None:
-        raw = FileIO(descriptor, "wb", closefd=False)
-        super().__init__(BufferedWriter(raw), encoding="utf-8", errors="backslashreplace")
-        self._announced = False
+    def _flush(file: TextIO | None) -> None:
+        if file is not None:  # a program may have silenced its prints by setting sys.stdout to None
+            with suppress(OSError, ValueError):  # its reader is gone, or it is closed
+                file.flush()
 
-    def write(self, text: str, /) -> int:
-        if not self._announced and text:
-            self._announced = True
-            place = traceback.extract_stack(limit=2)[0]
-            super().write(
-                "trio-mcp: standard output carries the protocol; text printed there goes to standard error instead. "
-                f"First seen from {place.filename}:{place.lineno}\n"
-            )
-        written = super().write(text)
-        self.flush()
-        return written
+    def _flush_c() -> None:
+        """Write what C code has printed and its library still holds, while descriptor 1 is standard error."""
+        with suppress(ImportError, OSError, AttributeError):  # a Python without ctypes, a C library out of sight
+            import ctypes  # noqa: PLC0415 # at the end of a server, not in its start
+
+            flush: Callable[[None], int] = ctypes.CDLL(None).fflush
+            flush(None)
+
+    class _StrayOutput(io.TextIOWrapper):
+        """A `sys.stdout` that writes to standard error, and says so once."""
+
+        def __init__(self, descriptor: int) -> None:
+            raw = io.FileIO(descriptor, "wb", closefd=False)
+            super().__init__(io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace")
+            self._reported = False
+
+        def write(self, text: str, /) -> int:
+            if text and not self._reported:
+                self._reported = True
+                caller = sys._getframe(1)  # noqa: SLF001 # documented; pyright knows no better name for the caller
+                super().write(
+                    "trio-mcp: standard output carries the protocol; text printed there goes to standard error "
+                    f"instead. Printed first by {caller.f_code.co_filename}:{caller.f_lineno}\n"
+                )
+            written = super().write(text)
+            _flush(self)
+            return written

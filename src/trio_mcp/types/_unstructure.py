@@ -38,7 +38,9 @@ def register_unstructuring(converter: Converter, profile: Profile) -> Emit:
         if is_model(type(value)):
             return factory(type(value))(value)
         if isinstance(value, Mapping):
-            return value if type(value) is dict else dict(value)
+            # Looked into one level deep only: without messages in it, it is somebody's own JSON.
+            holds_messages = any(is_model(type(each)) for each in value.values())
+            return {name: emit_any(each) for name, each in value.items()} if holds_messages else _as_dict(value)
         if isinstance(value, Sequence) and not isinstance(value, str):
             return [emit_any(each) for each in value]
         return value

@@ -71,5 +71,5 @@ class LineFramer:
         return [
             line if len(line) <= self.limit else Oversized(self.limit)
             for line in lines
-            if line and not line.isspace()
-        ]  # fmt: skip
+            if len(line) > self.limit or (line and not line.isspace())  # length first, as for a line in pieces
+        ]

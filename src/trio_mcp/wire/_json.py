@@ -63,13 +63,15 @@ def encode(value: Any) -> bytes:
     """
     try:
         data = _encode(value)
+        plain = msgspec.to_builtins(value, str_keys=True) if b"null" in data else None
     except RecursionError:
         raise NotJsonError("the value is nested too deep, or contains itself") from None
     except UnicodeEncodeError as exc:
         raise NotJsonError(f"the text {exc.object[:40]!r} holds a lone surrogate") from None
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as exc:
         raise NotJsonError(str(exc)) from None
-    if b"null" in data and (path := _path_of_non_finite(value, "$")) is not None:
+    path = _path_of_non_finite(plain)
+    if path is not None:
         raise NotJsonError(f"{path}: NaN and infinities are not JSON")
     return data
 
@@ -83,13 +85,15 @@ def copy_json(value: Any) -> Any:
     return _decode(encode(value))
 
 
-def _path_of_non_finite(value: Any, path: str) -> str | None:
-    """Return where in *value* the first number stands that JSON has no word for."""
-    if isinstance(value, float):
-        return None if math.isfinite(value) else path
-    members: list[tuple[str, Any]] = []
-    if is_object(value):
-        members = [(f"{path}.{key}", member) for key, member in value.items()]
-    elif is_array(value):
-        members = [(f"{path}[{index}]", member) for index, member in enumerate(value)]
-    return next((found for at, member in members if (found := _path_of_non_finite(member, at)) is not None), None)
+def _path_of_non_finite(plain: Any) -> str | None:
+    """Return where in *plain*, made of builtins, the first number stands that JSON has no word for."""
+    waiting: list[tuple[str, Any]] = [("$", plain)]  # a stack, because a call for each level could go too deep
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, float) and not math.isfinite(value):
+            return path
+        if isinstance(value, dict):
+            waiting += reversed([(f"{path}.{key}", member) for key, member in value.items()])
+        elif isinstance(value, list | tuple):
+            waiting += reversed([(f"{path}[{index}]", member) for index, member in enumerate(value)])
+    return None

@@ -1,0 +1,105 @@
+"""Our types written down as JSON Schema, with every way in which they accept more than upstream as a switch.
+
+`run` shows that this description is exact: it and the converter judge every message alike. So each message that upstream
+rejects and we accept is down to a switch, by name, and nothing is lenient by accident.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from codegen.choices import JSON_MEMBERS, META_MEMBER
+from codegen.merge import Differences, Merged
+from codegen.shapes import JSON_OBJECT, Definitions, Schema, is_class, rebuild, ref, references, target
+
+
+class Leniency(Enum):
+    """A reason for which a message that the upstream schema rejects is accepted."""
+
+    NULL = "null for a member that may be left out counts as left out"
+    CAPABILITY = "a wrongly shaped member of a capability object is kept, not refused"
+    TOOL_SCHEMA = "a tool's schemas are the user's own JSON, any object"
+    WIDER = "another revision allows it: a type is as wide as its widest revision"
+    REPAIR = "the upstream schema has a known mistake, repaired here"
+
+
+SWITCHES = frozenset({Leniency.NULL, Leniency.CAPABILITY, Leniency.TOOL_SCHEMA, Leniency.WIDER})
+
+
+def model(merged: Merged, normalised: dict[str, Any], leniencies: frozenset[Leniency]) -> Definitions:
+    """Return definitions that accept what our types accept in one revision.
+
+    Args:
+        merged: all revisions.
+        normalised: the normal form of the revision in question.
+        leniencies: the switches that are on.
+    """
+    revision = normalised["revision"]
+    own = merged.own[revision]
+    definitions: Definitions = {"JSONObject": JSON_OBJECT}
+    for name, joined in merged.definitions.items():
+        schema = own.get(name, joined)
+        if Leniency.WIDER in leniencies and name in own:
+            schema = _widened(name, schema, joined, merged.profiles[revision])
+        if is_class(schema):
+            schema = _with_meta(name, schema, merged.profiles[revision] if name in own else merged.superset)
+            if Leniency.TOOL_SCHEMA not in leniencies and name in normalised["$defs"]:
+                schema = _with_upstream_json(name, schema, normalised["$defs"])
+            schema = _loosened(schema, name in merged.lenient, leniencies)
+        definitions[name] = schema
+    return _with_referenced(definitions, normalised["$defs"])
+
+
+def _widened(name: str, own: Schema, joined: Schema, profile: Differences) -> Schema:
+    """Give a class's members their joined types; which members there are, and their limits, stay the revision's."""
+    if not is_class(own):
+        return joined
+    limits = profile.bounds.get(name, {})
+    members = {
+        member: {**joined["properties"][member], **limits.get(member, {})} for member in own["properties"]
+    }
+    return {**own, "properties": members}
+
+
+def _with_meta(name: str, schema: Schema, profile: Differences) -> Schema:
+    meta = profile.metas.get(name)
+    if meta is None or META_MEMBER not in schema["properties"]:
+        return schema
+    return {**schema, "properties": {**schema["properties"], META_MEMBER: ref(meta)}}
+
+
+def _with_upstream_json(name: str, schema: Schema, upstream: Definitions) -> Schema:
+    members = {
+        member: upstream[name]["properties"][member] if (name, member) in JSON_MEMBERS else inner
+        for member, inner in schema["properties"].items()
+    }
+    return {**schema, "properties": members}
+
+
+def _loosened(schema: Schema, lenient: bool, leniencies: frozenset[Leniency]) -> Schema:
+    required = schema.get("required", ())
+
+    def loosen(member: str, inner: Schema) -> Schema:
+        if member in required or not inner:
+            return inner
+        if lenient and Leniency.CAPABILITY in leniencies:
+            return {}
+        return {"anyOf": [inner, {"type": "null"}]} if Leniency.NULL in leniencies else inner
+
+    return {**schema, "properties": {member: loosen(member, inner) for member, inner in schema["properties"].items()}}
+
+
+def _with_referenced(definitions: Definitions, upstream: Definitions) -> Definitions:
+    """Add what only the upstream schemas of a tool refer to, and unfold plain JSON."""
+    waiting = list(definitions)
+    while waiting:
+        for name in references(definitions[waiting.pop()]):
+            if name not in definitions:
+                definitions[name] = upstream[name]
+                waiting.append(name)
+
+    def unfold(schema: Schema) -> Schema:
+        return JSON_OBJECT if target(schema) == "JSONObject" else rebuild(schema, unfold)
+
+    return {name: unfold(schema) for name, schema in definitions.items()}

@@ -1,0 +1,64 @@
+"""Run the comparison with upstream, print it, and fail on any difference that has no name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from codegen.align import align
+from codegen.merge import merge
+from codegen.project import read_schemas, upstream_drift
+from codegen.registry import embedded_requests, errors
+from codegen.spec.judge import Comparison
+from codegen.spec.targets import examples, survives
+
+FEWEST = 10_000
+"""How many messages each revision is judged by at least."""
+_SHOWN = 20
+
+
+def verify(folder: Path) -> int:
+    """Compare `schema/` and the types with the upstream files; return the exit status.
+
+    Args:
+        folder: holds `<revision>/schema.json`, and `<newest revision>/examples/<type>/*.json`.
+    """
+    faults = upstream_drift(folder)
+    documents = read_schemas()
+    revisions = align(documents)
+    merged = merge(revisions, embedded_requests(revisions))
+    newest = revisions[-1]
+    from_examples: dict[str, list[Any]] = {}
+    count = 0
+    for example in examples(folder / newest.name / "examples", newest.name, errors(newest)):
+        count += 1
+        from_examples.setdefault(str(example.type_name), []).append(example.value)
+        for revision in (newest.name, None):
+            outcome = survives(example.value, example.kind, revision)
+            if outcome is not None:
+                faults.append(f"{example.path} (revision {revision}): {outcome}")
+    print(f"{newest.name}: {count} example messages, each made into its type and back")
+    for revision, document in zip(revisions, documents, strict=True):
+        raw = json.loads((folder / revision.name / "schema.json").read_text("utf-8"))
+        comparison = Comparison(revision, merged, document, raw)
+        comparison.run(from_examples if revision is newest else {})
+        _report(comparison)
+        faults.extend(comparison.faults)
+        if comparison.messages < FEWEST:
+            faults.append(f"revision {revision.name}: judged by {comparison.messages} messages only")
+    for fault in faults[:_SHOWN]:
+        print(f"FAULT {fault}")
+    print(f"{len(faults)} faults" if faults else "no difference without a name")
+    return 1 if faults else 0
+
+
+def _report(comparison: Comparison) -> None:
+    name = comparison.revision.name
+    rejected = comparison.messages - comparison.valid - comparison.accepted.total()
+    print(
+        f"{name}: {comparison.messages} mutated messages of {comparison.kinds} kinds; {comparison.valid} valid and accepted "
+        f"(and back, {comparison.without_nulls} of them without a null), {rejected} invalid and refused, {comparison.accepted.total()} invalid and accepted:"
+    )
+    for reason, count in sorted(comparison.accepted.items(), key=lambda row: -row[1]):
+        print(f"    {count:6}  {reason}")

@@ -1,0 +1,221 @@
+"""What a handler is given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from trio_mcp import Context, Server, open_client, types
+from trio_mcp.testing import open_memory_client
+
+INFO = types.Implementation(name="tester", version="7")
+
+
+async def test_a_handler_learns_who_asks_and_on_which_terms() -> None:
+    server, seen = Server("s"), dict[str, Any]()
+
+    @server.tool
+    async def look(ctx: Context) -> None:
+        for name in ("revision", "client_info", "client_capabilities", "principal", "headers", "state"):
+            seen[name] = getattr(ctx, name)
+        seen["mine"] = ctx.meta["mine"]
+
+    async with open_client(server, revision="2025-11-25", info=INFO, roots=[]) as client:
+        await client.call_tool("look", meta={"mine": 1})
+
+    assert seen == {
+        "revision": "2025-11-25",
+        "client_info": INFO,
+        "client_capabilities": types.ClientCapabilities(roots=types.RootsCapability(list_changed=True)),
+        "principal": None,
+        "headers": {},
+        "state": None,
+        "mine": 1,
+    }
+
+
+async def test_a_ping_before_the_handshake_names_nobody() -> None:
+    from trio_mcp.lowlevel import ServerSession
+
+    context = ServerSession(types.REVISIONS).admit("ping", None)
+
+    assert context.peer_info is None
+
+
+async def test_state_is_what_the_lifespan_yielded_and_the_lifespan_is_entered_once_per_serving() -> None:
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncGenerator[str]:
+        events.append(f"enter {server.info.name}")
+        yield "the state"
+        events.append("leave")
+
+    server = Server("s", lifespan=lifespan)
+
+    @server.tool
+    async def state(ctx: Context) -> str:
+        return str(ctx.state)
+
+    async with open_client(server) as client:
+        for _ in range(2):
+            assert (await client.call_tool("state")).structured_content == {"result": "the state"}
+    assert events == ["enter s", "leave"]
+
+
+async def test_the_deadline_is_the_one_the_handler_is_under(autojump_clock: object) -> None:
+    server, seen = Server("s"), list[float]()
+
+    @server.tool(timeout=7)
+    async def bounded(ctx: Context) -> None:
+        seen.append(ctx.deadline - trio.current_time())
+
+    @server.tool
+    async def unbounded(ctx: Context) -> None:
+        seen.append(ctx.deadline)
+
+    async with open_client(server) as client:
+        await client.call_tool("bounded")
+        await client.call_tool("unbounded")
+
+    assert seen == [pytest.approx(7), math.inf]
+
+
+async def test_progress_that_does_not_grow_is_not_sent() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        for value in (1, 1, 0.5, 2, 2.5):
+            await ctx.report_progress(value, total=3, message="step")
+
+    async with open_client(server) as client, client.open_call("work") as call:
+        updates = [(update.progress, update.total, update.message) async for update in call.updates]
+
+    assert updates == [(1, 3, "step"), (2, 3, "step"), (2.5, 3, "step")]
+
+
+async def test_the_oldest_revision_carries_no_message_with_progress() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        await ctx.report_progress(1, message="step")
+
+    async with open_client(server, revision="2024-11-05") as client, client.open_call("work") as call:
+        (update,) = [update async for update in call.updates]
+
+    assert (update.progress, update.total, update.message) == (1, None, None)
+
+
+@pytest.mark.parametrize("values", [(math.nan, None), (1, math.inf)])
+async def test_progress_that_is_no_number_is_the_handlers_mistake(values: tuple[float, float | None]) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        with pytest.raises(ValueError, match="finite"):
+            await ctx.report_progress(*values)
+
+    async with open_client(server) as client:
+        assert not (await client.call_tool("work")).is_error
+
+
+async def test_progress_is_a_cancel_point_also_where_nobody_asked_for_it() -> None:
+    server, ended = Server("s"), trio.Event()
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        try:
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await ctx.report_progress(1)
+            assert scope.cancelled_caught
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await ctx.log("debug", "quiet")
+            assert scope.cancelled_caught
+        finally:
+            ended.set()
+
+    async with open_client(server) as client:
+        assert not (await client.call_tool("work")).is_error
+    assert ended.is_set()
+
+
+async def test_log_messages_below_the_wanted_level_stay_here() -> None:
+    server, got = Server("s"), list[tuple[str, Any, str | None]]()
+    arrived = trio.Event()
+
+    async def on_log(message: types.LoggingMessageNotificationParams) -> None:
+        got.append((message.level, message.data, message.logger))
+        if message.level == "error":
+            arrived.set()
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        await ctx.log("debug", "hidden")
+        await ctx.log("warning", {"disk": 99}, logger="disk")
+        await ctx.log("error", "the end")
+
+    for revision in ("2024-11-05", "2025-11-25", "2026-07-28"):
+        got.clear()
+        arrived = trio.Event()
+        async with open_memory_client(server, revision=revision, on_log=on_log) as client:
+            await client.set_log_level("warning")
+            await client.call_tool("work")
+            await arrived.wait()
+        assert got == [("warning", {"disk": 99}, "disk"), ("error", "the end", None)]
+
+
+async def test_a_modern_request_that_names_no_level_gets_no_log() -> None:
+    server, got = Server("s"), list[object]()
+
+    async def on_log(message: types.LoggingMessageNotificationParams) -> None:
+        got.append(message)
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        await ctx.log("emergency", "the end")
+
+    async with open_memory_client(server, revision="2026-07-28", on_log=on_log) as client:
+        await client.call_tool("work")
+        await client.call_tool("work")
+
+    assert not got
+
+
+async def test_an_unknown_level_is_the_handlers_mistake() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        await ctx.log("loud", "x")  # type: ignore[arg-type]  # the mistake is the case
+
+    async with open_client(server) as client:
+        assert (await client.call_tool("work")).is_error
+
+
+async def test_what_is_reported_after_the_call_was_cancelled_goes_nowhere() -> None:
+    server, done = Server("s"), trio.Event()
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await ctx.report_progress(1)
+                await ctx.log("error", "late")
+            done.set()
+
+    async with open_memory_client(server) as client:
+        async with client.open_call("work"):
+            await trio.testing.wait_all_tasks_blocked()
+        await done.wait()
+        assert client.statistics().unmatched_responses == 0

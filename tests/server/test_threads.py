@@ -1,0 +1,74 @@
+"""Plain functions in worker threads."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import trio
+from trio.testing import MockClock
+
+from trio_mcp import Server, open_client
+from trio_mcp.server._threads import Threads
+
+
+async def test_a_cancelled_call_abandons_its_thread_which_counts_until_it_ends() -> None:
+    threads, began, release = Threads(5), trio.Event(), threading.Event()
+    ended = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def work() -> None:
+        trio.from_thread.run_sync(began.set)
+        release.wait(10)
+        token.run_sync_soon(ended.set)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(threads.run, work)
+        await began.wait()
+        nursery.cancel_scope.cancel()
+
+    assert threads.working == 1
+    release.set()
+    with trio.fail_after(10):
+        while threads.working:
+            await ended.wait()
+            await trio.lowlevel.checkpoint()
+
+
+async def test_a_handler_in_a_thread_learns_that_it_was_cancelled() -> None:
+    server, began, stopped = Server("s"), trio.Event(), threading.Event()
+
+    @server.tool
+    def work() -> None:
+        trio.from_thread.run_sync(began.set)
+        try:
+            while True:
+                trio.from_thread.check_cancelled()
+        except trio.Cancelled:
+            stopped.set()
+            raise
+
+    async with open_client(server) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "work")
+        await began.wait()
+        nursery.cancel_scope.cancel()
+
+    assert await trio.to_thread.run_sync(stopped.wait, 10)
+
+
+async def test_the_test_clock_stands_still_while_threads_work(autojump_clock: MockClock) -> None:
+    threads, release = Threads(5), threading.Event()
+
+    async def two_at_once() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(threads.run, lambda: release.wait(10))
+            nursery.start_soon(threads.run, lambda: release.wait(10))
+            await trio.testing.wait_all_tasks_blocked()
+            assert autojump_clock.autojump_threshold == math.inf
+            release.set()
+
+    with trio.fail_after(5):
+        await two_at_once()
+
+    assert autojump_clock.autojump_threshold == 0
+    assert trio.current_time() < 5

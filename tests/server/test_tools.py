@@ -1,0 +1,347 @@
+"""Tools from a client's point of view: what is listed, what is called, what comes back."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import trio
+
+from trio_mcp import Audio, Context, ErrorResponse, Image, McpError, Server, ToolError, ToolFailed, open_client, types
+
+
+def text(result: types.CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    return block.text
+
+
+async def test_a_registered_function_is_returned_unchanged_and_stays_callable() -> None:
+    server = Server("s")
+
+    @server.tool
+    def double(x: int) -> int:
+        return 2 * x
+
+    @server.tool(name="other", title="Other")
+    def triple(x: int) -> int:
+        return 3 * x
+
+    assert (double(2), triple(2)) == (4, 6)
+
+
+async def test_a_tool_is_listed_with_everything_it_was_registered_with() -> None:
+    server = Server("s")
+    annotations, icon = types.ToolAnnotations(read_only_hint=True), types.Icon(src="https://example.com/i.png")
+
+    @server.tool(title="Add", annotations=annotations, icons=[icon], meta={"team": "sums"})
+    def add(a: int, b: int = 1) -> int:
+        """Add two numbers.
+
+        Args:
+            a: the first one
+        """
+        return a + b
+
+    async with open_client(server) as client:
+        (tool,) = [tool async for tool in client.tools()]
+
+    assert tool == types.Tool(
+        name="add",
+        title="Add",
+        description="Add two numbers.",
+        input_schema={
+            "type": "object",
+            "properties": {
+                "a": {"type": "integer", "description": "the first one"},
+                "b": {"type": "integer", "default": 1},
+            },
+            "required": ["a"],
+            "additionalProperties": False,
+        },
+        output_schema={"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]},
+        annotations=annotations,
+        icons=[icon],
+        meta={"team": "sums"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"timeout": 0}, "timeout=0"),
+        ({"timeout": float("nan")}, "timeout=nan"),
+        ({"max_concurrency": 0}, "max_concurrency=0"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused_at_registration(options: dict[str, Any], fault: str) -> None:
+    server = Server("s")
+
+    with pytest.raises(ValueError, match=fault):
+        server.tool(**options)(lambda: None)
+
+
+def test_a_second_tool_of_the_same_name_is_refused_where_it_is_registered() -> None:
+    server = Server("s")
+    server.tool(name="x")(lambda: None)
+
+    with pytest.raises(ValueError, match="'x' is registered already"):
+        server.tool(name="x")(lambda: None)
+
+
+async def test_a_removed_tool_is_neither_listed_nor_called() -> None:
+    server = Server("s")
+    server.tool(name="x")(lambda: None)
+    server.tool(name="y")(lambda: None)
+
+    async with open_client(server) as client:
+        server.tools.remove("x")
+
+        assert [tool.name async for tool in client.tools()] == ["y"]
+        with pytest.raises(ErrorResponse, match="no tool 'x'"):
+            await client.call_tool("x")
+
+
+async def test_bad_and_unknown_arguments_are_all_named_and_the_handler_does_not_run() -> None:
+    server, ran = Server("s"), []
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        ran.append(1)
+        return a + b
+
+    async with open_client(server) as client:
+        result = await client.call_tool("add", {"a": "1", "c": 3})
+
+    assert result.is_error
+    assert all(part in text(result) for part in ("$.a: expected integer", "$.b: required", "$.c"))
+    assert not ran
+
+
+async def test_a_raised_exception_is_a_tool_error_with_its_message_and_a_traceback_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def fail() -> None:
+        raise KeyError("no such thing")
+
+    async with open_client(server) as client:
+        result = await client.call_tool("fail")
+
+    assert (result.is_error, text(result)) == (True, "'no such thing'")
+    assert "Traceback" in caplog.text
+    assert "Traceback" not in str(result)
+
+
+async def test_an_exception_without_words_is_named_by_its_class() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    async with open_client(server) as client:
+        assert text(await client.call_tool("fail")) == "ZeroDivisionError"
+
+
+async def test_a_group_of_exceptions_is_a_tool_error_with_all_their_messages() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def fail() -> None:
+        raise ExceptionGroup("both", [ValueError("one"), ValueError("two")])
+
+    async with open_client(server) as client:
+        assert text(await client.call_tool("fail")) == "one; two"
+
+
+async def test_a_tool_error_is_deliberate_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def fail() -> None:
+        raise ToolError("the shop is closed")
+
+    async with open_client(server) as client:
+        with pytest.raises(ToolFailed, match="the shop is closed") as caught:
+            await client.call_tool("fail", raise_on_error=True)
+
+    assert (caught.value.tool, caught.value.result.is_error) == ("fail", True)
+    assert not caplog.records
+
+
+async def test_an_mcp_error_is_a_protocol_error_of_the_handlers_choice() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def fail() -> None:
+        raise McpError(123, "mine", {"a": 1})
+
+    async with open_client(server) as client:
+        with pytest.raises(ErrorResponse) as caught:
+            await client.call_tool("fail")
+
+    assert (caught.value.code, caught.value.message, caught.value.data) == (123, "mine", {"a": 1})
+
+
+async def test_a_tool_that_uses_up_its_time_is_cancelled_and_answers_with_a_tool_error(autojump_clock: object) -> None:
+    server, ended = Server("s"), []
+
+    @server.tool(timeout=3)
+    async def sleep() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append(trio.current_time())
+
+    async with open_client(server) as client:
+        began = trio.current_time()
+        result = await client.call_tool("sleep")
+
+    assert (result.is_error, text(result)) == (True, "sleep took longer than it may (3 s)")
+    assert ended == [pytest.approx(began + 3)]
+
+
+async def test_a_tool_that_was_removed_while_it_used_up_its_time_still_answers(autojump_clock: object) -> None:
+    server = Server("s")
+
+    @server.tool(timeout=3)
+    async def sleep() -> None:
+        server.tools.remove("sleep")
+        await trio.sleep_forever()
+
+    async with open_client(server) as client:
+        assert (await client.call_tool("sleep")).is_error
+
+
+async def test_no_more_calls_of_a_tool_work_at_once_than_it_allows(autojump_clock: object) -> None:
+    server, working, most = Server("s"), 0, 0
+
+    @server.tool(max_concurrency=2)
+    async def work() -> None:
+        nonlocal working, most
+        working += 1
+        most = max(most, working)
+        await trio.sleep(1)
+        working -= 1
+
+    async with open_client(server) as client, trio.open_nursery() as nursery:
+        for _ in range(7):
+            nursery.start_soon(client.call_tool, "work")
+
+    assert (most, working) == (2, 0)
+
+
+async def test_a_plain_function_works_in_a_thread_and_its_exception_is_a_tool_error() -> None:
+    server = Server("s")
+
+    @server.tool
+    def where(fail: bool) -> bool:
+        if fail:
+            raise ValueError("thrown in a thread")
+        return threading.current_thread() is threading.main_thread()
+
+    async with open_client(server) as client:
+        assert (await client.call_tool("where", {"fail": False})).structured_content == {"result": False}
+        assert text(await client.call_tool("where", {"fail": True})) == "thrown in a thread"
+
+
+async def test_what_a_tool_returns_becomes_content() -> None:
+    server = Server("s")
+    whole = types.CallToolResult(content=[], meta={"a": 1})
+    cases: dict[str, tuple[Any, list[Any]]] = {
+        "nothing": (None, []),
+        "text": ("hi", [types.TextContent(text="hi")]),
+        "block": (types.TextContent(text="hi"), [types.TextContent(text="hi")]),
+        "image": (Image(b"abc", "image/png"), [types.ImageContent(data="YWJj", mime_type="image/png")]),
+        "mixed": (
+            ["look", Audio(b"abc", "audio/wav")],
+            [types.TextContent(text="look"), types.AudioContent(data="YWJj", mime_type="audio/wav")],
+        ),
+        "data": ({"a": [1, None]}, [types.TextContent(text='{"a":[1,null]}')]),
+        "list of data": ([1, 2], [types.TextContent(text="[1,2]")]),
+    }
+
+    @server.tool
+    async def give(key: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 # a function without annotation is the case
+        return whole if key == "whole" else cases[key][0]
+
+    async with open_client(server, revision="2025-06-18") as client:
+        for key, (_, expected) in cases.items():
+            assert (await client.call_tool("give", {"key": key})).content == expected
+        assert await client.call_tool("give", {"key": "whole"}) == whole
+
+
+async def test_bytes_say_nothing_about_what_they_are_and_are_refused() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def give():  # type: ignore[no-untyped-def]  # noqa: ANN202 # a function without annotation is the case
+        return b"abc"
+
+    async with open_client(server) as client:
+        assert "Image(data, mime_type)" in text(await client.call_tool("give"))
+
+
+async def test_a_result_that_is_not_what_the_annotation_promised_is_a_tool_error() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def count() -> int:
+        return "three"  # type: ignore[return-value]  # the lie is the case
+
+    async with open_client(server) as client:
+        result = await client.call_tool("count")
+
+    assert result.is_error
+    assert "$.result: expected integer" in text(result)
+
+
+@pytest.mark.parametrize(("revision", "kinds"), [
+    ("2024-11-05", ["text", "text", "image"]),
+    ("2025-03-26", ["audio", "text", "image"]),
+    ("2025-06-18", ["audio", "resource_link", "image"]),
+])  # fmt: skip
+async def test_content_that_a_revision_does_not_know_becomes_text(revision: str, kinds: list[str]) -> None:
+    server = Server("s")
+    link = types.ResourceLink(name="doc", uri="file:///doc", description="the manual")
+
+    @server.tool
+    async def give() -> list[Audio | types.ResourceLink | types.ImageContent]:
+        return [Audio(b"a", "audio/wav"), link, types.ImageContent(data="", mime_type="image/png", meta={"a": 1})]
+
+    async with open_client(server, revision=revision) as client:
+        content = (await client.call_tool("give")).content
+
+    assert [block.type for block in content] == kinds
+    if kinds[1] == "text":
+        assert content[1] == types.TextContent(text="doc: the manual <file:///doc>")
+
+
+async def test_a_schema_of_ones_own_is_published_and_arguments_arrive_as_the_wire_has_them() -> None:
+    server = Server("s")
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3}}, "required": ["n"]}
+
+    @server.tool(input_schema=schema)
+    async def raw(**arguments: Any) -> str:
+        return repr(arguments)
+
+    async with open_client(server) as client:
+        (tool,) = [tool async for tool in client.tools()]
+        assert tool.input_schema == schema
+        assert text(await client.call_tool("raw", {"n": 3, "x": None})) == "{'n': 3, 'x': None}"
+        assert (await client.call_tool("raw", {"n": 2})).is_error
+
+
+async def test_the_context_may_stand_at_any_position() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def who(a: int, ctx: Context, b: int) -> str:
+        return f"{a} {ctx.revision} {b}"
+
+    async with open_client(server, revision="2025-11-25") as client:
+        assert text(await client.call_tool("who", {"a": 1, "b": 2})) == "1 2025-11-25 2"
