@@ -1,6 +1,60 @@
-"""stub"""
+"""Docstrings of the generated classes: our words from `prose`; revisions and the link to the specification derived."""
+
+from __future__ import annotations
+
+import re
+
 from codegen.merge import Merged
+from codegen.prose import CLASSES, MEMBERS, MEMBERS_ANYWHERE
+
+_SPECIFICATION = "https://modelcontextprotocol.io/specification"
+
+
 class Docs:
-    def __init__(self, merged: Merged) -> None: self.merged = merged
-    def of_class(self, name: str) -> str: return f"Doc {name}."
-    def of_member(self, name: str, member: str) -> str: return ""
+    """Finds or makes the docstring of a class or a member.
+
+    Args:
+        merged: the types to be described.
+    """
+
+    def __init__(self, merged: Merged) -> None:
+        self._merged = merged
+        self._newest = list(merged.profiles)[-1]
+
+    def of_class(self, name: str) -> str:
+        """Return what the class is for, which revisions have it, and where the specification describes it."""
+        revisions = self._merged.revisions_of[name]
+        return (
+            f"{CLASSES.get(name) or _derived(name)}\n\n"
+            f"{self._revisions(revisions)}\n"
+            f"Specification: {_SPECIFICATION}/{revisions[-1]}/schema#{self._anchor(name).lower()}"
+        )
+
+    def of_member(self, name: str, member: str) -> str | None:
+        """Return what is worth saying of a member beyond its name and type, if anything."""
+        return MEMBERS.get(f"{name}.{member}") or MEMBERS_ANYWHERE.get(member)
+
+    def _revisions(self, revisions: list[str]) -> str:
+        known = list(self._merged.profiles)
+        gapless = known[known.index(revisions[0]) : known.index(revisions[-1]) + 1] == revisions
+        if len(revisions) == 1:
+            return f"In revision {revisions[0]} only."
+        if not gapless:
+            return f"In revisions {', '.join(revisions)}."
+        if revisions[-1] == self._newest:
+            return "In every revision." if revisions == known else f"Since revision {revisions[0]}."
+        return f"In revisions {revisions[0]} to {revisions[-1]}."
+
+    def _anchor(self, name: str) -> str:
+        """Return the definition on whose place in the specification a class is described."""
+        seen = {name}
+        while (owner := self._merged.hoisted_from.get(name)) is not None and owner not in seen:
+            name = owner
+            seen.add(owner)
+        return name
+
+
+def _derived(name: str) -> str:
+    """Return a sentence for a class nobody has described yet: its name in words."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
+    return f"{words[0]}{words[1:].lower()}, as the specification defines it."

@@ -12,19 +12,30 @@ from trio_mcp.types._model import NO_EXTRA, UNSET, JSONObject, Model
 
 @frozen(kw_only=True, repr=False, eq=False)
 class Annotations(Model):
-    """Doc Annotations."""
+    """Hints of the sender about whom some content is for and how much it matters.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#textcontent
+    """
 
     audience: Sequence[Role] | None = None
     last_modified: str | None = None
+    """When the content last changed, as an ISO 8601 time."""
     priority: float | None = None
+    """From 0, may be left out, to 1, indispensable. No unit."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class AudioContent(Model):
-    """Doc AudioContent."""
+    """Sound as a content block.
+
+    Since revision 2025-03-26.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#audiocontent
+    """
 
     data: str
+    """The sound, in base64."""
     mime_type: str
     type: Literal["audio"] = "audio"
     meta: JSONObject | None = None
@@ -34,9 +45,14 @@ class AudioContent(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class BlobResourceContents(Model):
-    """Doc BlobResourceContents."""
+    """What a resource holds, when that is not text.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#blobresourcecontents
+    """
 
     blob: str
+    """The bytes, in base64."""
     uri: str
     meta: JSONObject | None = None
     mime_type: str | None = None
@@ -45,7 +61,11 @@ class BlobResourceContents(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class BooleanSchema(Model):
-    """Doc BooleanSchema."""
+    """A yes-or-no field of a form.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#booleanschema
+    """
 
     type: Literal["boolean"] = "boolean"
     default: bool | None = None
@@ -56,32 +76,46 @@ class BooleanSchema(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CallToolRequestParams(Model):
-    """Doc CallToolRequestParams."""
+    """Which tool to call, and with what.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolrequest
+    """
 
     name: str
     meta: JSONObject | None = None
     arguments: JSONObject | None = None
     input_responses: InputResponses | None = None
     request_state: str | None = None
+    """Opaque: what the server sent with its questions, as it came."""
     task: TaskMetadata | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CallToolResult(Model):
-    """Doc CallToolResult."""
+    """What a tool answered; a failure of the tool itself is an answer too, with `is_error`.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolresult
+    """
 
     content: Sequence[ContentBlock]
     meta: JSONObject | None = None
     is_error: bool | None = None
     result_type: str | None = None
     structured_content: Any = UNSET
+    """Any JSON value. None is a null that is sent; `UNSET` is absent."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CancelTaskRequestParams(Model):
-    """Doc CancelTaskRequestParams."""
+    """Which task to cancel.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#canceltaskrequest
+    """
 
     task_id: str
     extra: Mapping[str, Any] = NO_EXTRA
@@ -89,22 +123,34 @@ class CancelTaskRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CancelTaskResult(Model):
-    """Doc CancelTaskResult."""
+    """The state of a task after it was asked to stop.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#canceltaskresult
+    """
 
     created_at: str
+    """An ISO 8601 time."""
     last_updated_at: str
+    """An ISO 8601 time."""
     status: TaskStatus
     task_id: str
     ttl: int | None
+    """How long the task is kept after its creation, in milliseconds; None for without end."""
     meta: JSONObject | None = None
     poll_interval: int | None = None
+    """How long to wait between two looks at the task, in milliseconds."""
     status_message: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CancelledNotificationParams(Model):
-    """Doc CancelledNotificationParams."""
+    """Which request its sender no longer wants answered.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#cancellednotification
+    """
 
     meta: JSONObject | None = None
     reason: str | None = None
@@ -114,7 +160,11 @@ class CancelledNotificationParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ClientCapabilities(Model):
-    """Doc ClientCapabilities."""
+    """What a client can be asked for. A member that is present, even empty, declares an ability.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#clientcapabilities
+    """
 
     elicitation: ElicitationCapability | None = None
     experimental: Mapping[str, JSONObject] | None = None
@@ -127,7 +177,11 @@ class ClientCapabilities(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ClientTaskRequestsCapability(Model):
-    """Doc ClientTaskRequestsCapability."""
+    """Which requests a client can run as tasks.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#clientcapabilities
+    """
 
     elicitation: ElicitationTasksCapability | None = None
     sampling: SamplingTasksCapability | None = None
@@ -136,7 +190,11 @@ class ClientTaskRequestsCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ClientTasksCapability(Model):
-    """Doc ClientTasksCapability."""
+    """What a client can do with tasks.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#clientcapabilities
+    """
 
     cancel: JSONObject | None = None
     list: JSONObject | None = None
@@ -146,7 +204,11 @@ class ClientTasksCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CompleteRequestParams(Model):
-    """Doc CompleteRequestParams."""
+    """The unfinished value of an argument, to be completed.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#completerequest
+    """
 
     argument: CompletionArgument
     ref: PromptReference | ResourceTemplateReference
@@ -157,7 +219,11 @@ class CompleteRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CompleteResult(Model):
-    """Doc CompleteResult."""
+    """Proposals for the value of an argument.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#completeresult
+    """
 
     completion: Completion
     meta: JSONObject | None = None
@@ -167,17 +233,27 @@ class CompleteResult(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class Completion(Model):
-    """Doc Completion."""
+    """The proposals themselves, the best first.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#completeresult
+    """
 
     values: Sequence[str]
+    """At most 100."""
     has_more: bool | None = None
     total: int | None = None
+    """How many proposals there are in all, shown or not. A count."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CompletionArgument(Model):
-    """Doc CompletionArgument."""
+    """The argument being typed, and what was typed so far.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#completerequest
+    """
 
     name: str
     value: str
@@ -186,7 +262,11 @@ class CompletionArgument(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CompletionContext(Model):
-    """Doc CompletionContext."""
+    """The arguments that have their values already.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#completerequest
+    """
 
     arguments: Mapping[str, str] | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -194,7 +274,11 @@ class CompletionContext(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CreateMessageRequest(Model):
-    """Doc CreateMessageRequest."""
+    """A question to the client's model, as it stands inside an `InputRequiredResult`.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#createmessagerequest
+    """
 
     method: Literal["sampling/createMessage"] = "sampling/createMessage"
     params: CreateMessageRequestParams
@@ -203,9 +287,14 @@ class CreateMessageRequest(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CreateMessageRequestParams(Model):
-    """Doc CreateMessageRequestParams."""
+    """What to ask the client's model, and within which limits.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#createmessagerequest
+    """
 
     max_tokens: int
+    """The most the model may write, in its tokens."""
     messages: Sequence[SamplingMessage]
     meta: JSONObject | None = None
     include_context: Literal["allServers", "none", "thisServer"] | None = None
@@ -215,6 +304,7 @@ class CreateMessageRequestParams(Model):
     system_prompt: str | None = None
     task: TaskMetadata | None = None
     temperature: float | None = None
+    """As the model's maker defines it; no unit."""
     tool_choice: ToolChoice | None = None
     tools: Sequence[Tool] | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -222,7 +312,11 @@ class CreateMessageRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CreateMessageResult(Model):
-    """Doc CreateMessageResult."""
+    """What the client's model answered.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#createmessageresult
+    """
 
     content: (
         TextContent
@@ -241,7 +335,11 @@ class CreateMessageResult(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CreateTaskResult(Model):
-    """Doc CreateTaskResult."""
+    """The first answer to a request that runs as a task: the task, not yet its result.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#createtaskresult
+    """
 
     task: Task
     meta: JSONObject | None = None
@@ -250,13 +348,18 @@ class CreateTaskResult(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class DiscoverResult(Model):
-    """Doc DiscoverResult."""
+    """What a server is and can do, and which revisions it speaks.
+
+    In revision 2026-07-28 only.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#discoverresult
+    """
 
     cache_scope: Literal["private", "public"]
     capabilities: ServerCapabilities
     result_type: str
     supported_versions: Sequence[str]
     ttl_ms: int
+    """How long the result may be cached, in milliseconds; 0 for not at all."""
     meta: JSONObject | None = None
     instructions: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -264,7 +367,11 @@ class DiscoverResult(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ElicitRequest(Model):
-    """Doc ElicitRequest."""
+    """A question to the user, as it stands inside an `InputRequiredResult`.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequest
+    """
 
     method: Literal["elicitation/create"] = "elicitation/create"
     params: ElicitRequestParams
@@ -273,7 +380,11 @@ class ElicitRequest(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ElicitRequestFormParams(Model):
-    """Doc ElicitRequestFormParams."""
+    """A question to the user in the form of fields to fill in.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequest
+    """
 
     message: str
     requested_schema: ElicitRequestedSchema
@@ -285,7 +396,11 @@ class ElicitRequestFormParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ElicitRequestURLParams(Model):
-    """Doc ElicitRequestURLParams."""
+    """A request that the user visit a page, for what must not pass through the client.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequesturlparams
+    """
 
     message: str
     mode: Literal["url"] = "url"
@@ -298,7 +413,11 @@ class ElicitRequestURLParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ElicitRequestedSchema(Model):
-    """Doc ElicitRequestedSchema."""
+    """The fields of a form: a JSON Schema of an object whose members are all simple.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequest
+    """
 
     properties: Mapping[str, PrimitiveSchemaDefinition]
     type: Literal["object"] = "object"
@@ -309,7 +428,11 @@ class ElicitRequestedSchema(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ElicitResult(Model):
-    """Doc ElicitResult."""
+    """What the user did with a question; `content` holds the fields of an accepted form.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitresult
+    """
 
     action: Literal["accept", "cancel", "decline"]
     meta: JSONObject | None = None
@@ -319,7 +442,11 @@ class ElicitResult(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ElicitationCapability(Model):
-    """Doc ElicitationCapability."""
+    """How a client can ask its user.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#clientcapabilities
+    """
 
     form: JSONObject | None = None
     url: JSONObject | None = None
@@ -328,7 +455,11 @@ class ElicitationCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ElicitationCompleteNotificationParams(Model):
-    """Doc ElicitationCompleteNotificationParams."""
+    """Which visit to a page has come to its end.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#elicitationcompletenotification
+    """
 
     elicitation_id: str
     extra: Mapping[str, Any] = NO_EXTRA
@@ -336,7 +467,11 @@ class ElicitationCompleteNotificationParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ElicitationTasksCapability(Model):
-    """Doc ElicitationTasksCapability."""
+    """Which questions to the user a client can run as tasks.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#clientcapabilities
+    """
 
     create: JSONObject | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -344,7 +479,11 @@ class ElicitationTasksCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class EmbeddedResource(Model):
-    """Doc EmbeddedResource."""
+    """The contents of a resource as a content block.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#embeddedresource
+    """
 
     resource: TextResourceContents | BlobResourceContents
     type: Literal["resource"] = "resource"
@@ -355,7 +494,11 @@ class EmbeddedResource(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class EnumOption(Model):
-    """Doc EnumOption."""
+    """One choice: the value that is sent and the title that is shown.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#titledsingleselectenumschema
+    """
 
     const: str
     title: str
@@ -364,29 +507,44 @@ class EnumOption(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class Error(Model):
-    """Doc Error."""
+    """The body of an error response.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#jsonrpcerrorresponse
+    """
 
     code: int
+    """The number of the error, as JSON-RPC and `ERRORS` define them."""
     message: str
     data: Any = UNSET
+    """Any JSON value. None is a null that is sent; `UNSET` is absent."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class GetPromptRequestParams(Model):
-    """Doc GetPromptRequestParams."""
+    """Which prompt to fill in, and with what.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#getpromptrequest
+    """
 
     name: str
     meta: JSONObject | None = None
     arguments: Mapping[str, str] | None = None
     input_responses: InputResponses | None = None
     request_state: str | None = None
+    """Opaque: what the server sent with its questions, as it came."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class GetPromptResult(Model):
-    """Doc GetPromptResult."""
+    """A prompt, filled in.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#getpromptresult
+    """
 
     messages: Sequence[PromptMessage]
     meta: JSONObject | None = None
@@ -397,7 +555,11 @@ class GetPromptResult(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class GetTaskPayloadRequestParams(Model):
-    """Doc GetTaskPayloadRequestParams."""
+    """Which task's result to fetch.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#gettaskpayloadrequest
+    """
 
     task_id: str
     extra: Mapping[str, Any] = NO_EXTRA
@@ -405,7 +567,11 @@ class GetTaskPayloadRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class GetTaskPayloadResult(Model):
-    """Doc GetTaskPayloadResult."""
+    """The result of the request that ran as a task; its members are in `extra`.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#gettaskpayloadresult
+    """
 
     meta: JSONObject | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -413,7 +579,11 @@ class GetTaskPayloadResult(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class GetTaskRequestParams(Model):
-    """Doc GetTaskRequestParams."""
+    """Which task to look up.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#gettaskrequest
+    """
 
     task_id: str
     extra: Mapping[str, Any] = NO_EXTRA
@@ -421,22 +591,34 @@ class GetTaskRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class GetTaskResult(Model):
-    """Doc GetTaskResult."""
+    """The state of a task.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#gettaskresult
+    """
 
     created_at: str
+    """An ISO 8601 time."""
     last_updated_at: str
+    """An ISO 8601 time."""
     status: TaskStatus
     task_id: str
     ttl: int | None
+    """How long the task is kept after its creation, in milliseconds; None for without end."""
     meta: JSONObject | None = None
     poll_interval: int | None = None
+    """How long to wait between two looks at the task, in milliseconds."""
     status_message: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class Icon(Model):
-    """Doc Icon."""
+    """An image that stands for something in a user interface.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#icon
+    """
 
     src: str
     mime_type: str | None = None
@@ -447,9 +629,14 @@ class Icon(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ImageContent(Model):
-    """Doc ImageContent."""
+    """A picture as a content block.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#imagecontent
+    """
 
     data: str
+    """The picture, in base64."""
     mime_type: str
     type: Literal["image"] = "image"
     meta: JSONObject | None = None
@@ -459,7 +646,11 @@ class ImageContent(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class Implementation(Model):
-    """Doc Implementation."""
+    """Which program one side is.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#implementation
+    """
 
     name: str
     version: str
@@ -472,7 +663,11 @@ class Implementation(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class InitializeRequestParams(Model):
-    """Doc InitializeRequestParams."""
+    """The client's half of the handshake.
+
+    In revisions 2024-11-05 to 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#initializerequest
+    """
 
     capabilities: ClientCapabilities
     client_info: Implementation
@@ -483,7 +678,11 @@ class InitializeRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class InitializeResult(Model):
-    """Doc InitializeResult."""
+    """The server's half of the handshake.
+
+    In revisions 2024-11-05 to 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#initializeresult
+    """
 
     capabilities: ServerCapabilities
     protocol_version: str
@@ -495,18 +694,27 @@ class InitializeResult(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class InputRequiredResult(Model):
-    """Doc InputRequiredResult."""
+    """Instead of a result: what the server must know first. The client answers by asking again.
+
+    In revision 2026-07-28 only.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#inputrequiredresult
+    """
 
     result_type: str
     meta: JSONObject | None = None
     input_requests: InputRequests | None = None
     request_state: str | None = None
+    """Opaque: goes back to the server as it came."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class LegacyTitledEnumSchema(Model):
-    """Doc LegacyTitledEnumSchema."""
+    """A choice of one, with titles in a list of their own.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#legacytitledenumschema
+    """
 
     enum: Sequence[str]
     type: Literal["string"] = "string"
@@ -519,46 +727,68 @@ class LegacyTitledEnumSchema(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ListPromptsResult(Model):
-    """Doc ListPromptsResult."""
+    """One page of a server's prompts.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#listpromptsresult
+    """
 
     prompts: Sequence[Prompt]
     meta: JSONObject | None = None
     cache_scope: Literal["private", "public"] | None = None
     next_cursor: str | None = None
+    """Opaque: asks for the next page. None on the last one."""
     result_type: str | None = None
     ttl_ms: int | None = None
+    """How long the result may be cached, in milliseconds; 0 for not at all."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ListResourceTemplatesResult(Model):
-    """Doc ListResourceTemplatesResult."""
+    """One page of a server's resource templates.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcetemplatesresult
+    """
 
     resource_templates: Sequence[ResourceTemplate]
     meta: JSONObject | None = None
     cache_scope: Literal["private", "public"] | None = None
     next_cursor: str | None = None
+    """Opaque: asks for the next page. None on the last one."""
     result_type: str | None = None
     ttl_ms: int | None = None
+    """How long the result may be cached, in milliseconds; 0 for not at all."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ListResourcesResult(Model):
-    """Doc ListResourcesResult."""
+    """One page of a server's resources.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcesresult
+    """
 
     resources: Sequence[Resource]
     meta: JSONObject | None = None
     cache_scope: Literal["private", "public"] | None = None
     next_cursor: str | None = None
+    """Opaque: asks for the next page. None on the last one."""
     result_type: str | None = None
     ttl_ms: int | None = None
+    """How long the result may be cached, in milliseconds; 0 for not at all."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ListRootsRequest(Model):
-    """Doc ListRootsRequest."""
+    """A question for the client's roots, as it stands inside an `InputRequiredResult`.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#listrootsrequest
+    """
 
     method: Literal["roots/list"] = "roots/list"
     params: ListRootsRequestParams | None = None
@@ -567,7 +797,11 @@ class ListRootsRequest(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ListRootsRequestParams(Model):
-    """Doc ListRootsRequestParams."""
+    """Nothing but metadata.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#listrootsrequest
+    """
 
     meta: JSONObject | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -575,7 +809,11 @@ class ListRootsRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ListRootsResult(Model):
-    """Doc ListRootsResult."""
+    """The places the client opens to the server.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#listrootsresult
+    """
 
     roots: Sequence[Root]
     meta: JSONObject | None = None
@@ -584,30 +822,45 @@ class ListRootsResult(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ListTasksResult(Model):
-    """Doc ListTasksResult."""
+    """One page of the tasks a peer knows.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#listtasksresult
+    """
 
     tasks: Sequence[Task]
     meta: JSONObject | None = None
     next_cursor: str | None = None
+    """Opaque: asks for the next page. None on the last one."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ListToolsResult(Model):
-    """Doc ListToolsResult."""
+    """One page of a server's tools.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#listtoolsresult
+    """
 
     tools: Sequence[Tool]
     meta: JSONObject | None = None
     cache_scope: Literal["private", "public"] | None = None
     next_cursor: str | None = None
+    """Opaque: asks for the next page. None on the last one."""
     result_type: str | None = None
     ttl_ms: int | None = None
+    """How long the result may be cached, in milliseconds; 0 for not at all."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class LoggingMessageNotificationParams(Model):
-    """Doc LoggingMessageNotificationParams."""
+    """One log message of a server.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#loggingmessagenotification
+    """
 
     data: Any
     level: LoggingLevel
@@ -618,7 +871,11 @@ class LoggingMessageNotificationParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class MissingRequiredClientCapabilityErrorData(Model):
-    """Doc MissingRequiredClientCapabilityErrorData."""
+    """Which capabilities the client would have to declare (error -32021).
+
+    In revision 2026-07-28 only.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#missingrequiredclientcapabilityerror
+    """
 
     required_capabilities: ClientCapabilities
     extra: Mapping[str, Any] = NO_EXTRA
@@ -626,7 +883,11 @@ class MissingRequiredClientCapabilityErrorData(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ModelHint(Model):
-    """Doc ModelHint."""
+    """A name, or part of one, of a model that would suit.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#modelhint
+    """
 
     name: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -634,18 +895,29 @@ class ModelHint(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ModelPreferences(Model):
-    """Doc ModelPreferences."""
+    """What to weigh when the client chooses a model.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#modelpreferences
+    """
 
     cost_priority: float | None = None
+    """From 0, does not matter, to 1, matters most. No unit."""
     hints: Sequence[ModelHint] | None = None
     intelligence_priority: float | None = None
+    """From 0, does not matter, to 1, matters most. No unit."""
     speed_priority: float | None = None
+    """From 0, does not matter, to 1, matters most. No unit."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class NotificationMetaObject(Model):
-    """Doc NotificationMetaObject."""
+    """The reserved keys of a notification's `_meta`.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#notificationmetaobject
+    """
 
     subscription_id: RequestId | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -653,7 +925,11 @@ class NotificationMetaObject(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class NotificationParams(Model):
-    """Doc NotificationParams."""
+    """Nothing but metadata.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#toollistchangednotification
+    """
 
     meta: JSONObject | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -661,20 +937,31 @@ class NotificationParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class NumberSchema(Model):
-    """Doc NumberSchema."""
+    """A number field of a form.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#numberschema
+    """
 
     type: Literal["integer", "number"]
     default: float | None = None
+    """In whatever unit the field has."""
     description: str | None = None
     maximum: float | None = None
+    """The largest value allowed, in whatever unit the field has."""
     minimum: float | None = None
+    """The smallest value allowed, in whatever unit the field has."""
     title: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class PaginatedRequestParams(Model):
-    """Doc PaginatedRequestParams."""
+    """Which page to list; the first without a cursor.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#listtoolsrequest
+    """
 
     meta: JSONObject | None = None
     cursor: str | None = None
@@ -683,19 +970,30 @@ class PaginatedRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ProgressNotificationParams(Model):
-    """Doc ProgressNotificationParams."""
+    """How far a request has come.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#progressnotification
+    """
 
     progress: float
+    """How much is done; must grow. In the unit of `total`, whatever that is."""
     progress_token: ProgressToken
+    """Opaque: ties progress to the request it belongs to. 1 and "1" are two tokens."""
     meta: JSONObject | None = None
     message: str | None = None
     total: float | None = None
+    """How much there is to do, in the sender's own unit; None when it does not know."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class Prompt(Model):
-    """Doc Prompt."""
+    """A prompt that a server offers.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#prompt
+    """
 
     name: str
     meta: JSONObject | None = None
@@ -708,7 +1006,11 @@ class Prompt(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class PromptArgument(Model):
-    """Doc PromptArgument."""
+    """One argument of a prompt.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#promptargument
+    """
 
     name: str
     description: str | None = None
@@ -719,7 +1021,11 @@ class PromptArgument(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class PromptMessage(Model):
-    """Doc PromptMessage."""
+    """One message of a prompt.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#promptmessage
+    """
 
     content: ContentBlock
     role: Role
@@ -728,7 +1034,11 @@ class PromptMessage(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class PromptReference(Model):
-    """Doc PromptReference."""
+    """A prompt, by name, as the thing whose argument is completed.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#promptreference
+    """
 
     name: str
     type: Literal["ref/prompt"] = "ref/prompt"
@@ -738,7 +1048,11 @@ class PromptReference(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class PromptsCapability(Model):
-    """Doc PromptsCapability."""
+    """What a server can do with prompts beyond listing them.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#servercapabilities
+    """
 
     list_changed: bool | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -746,30 +1060,44 @@ class PromptsCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ReadResourceRequestParams(Model):
-    """Doc ReadResourceRequestParams."""
+    """Which resource to read.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#readresourcerequest
+    """
 
     uri: str
     meta: JSONObject | None = None
     input_responses: InputResponses | None = None
     request_state: str | None = None
+    """Opaque: what the server sent with its questions, as it came."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ReadResourceResult(Model):
-    """Doc ReadResourceResult."""
+    """What a resource holds; several items when it has parts.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#readresourceresult
+    """
 
     contents: Sequence[TextResourceContents | BlobResourceContents]
     meta: JSONObject | None = None
     cache_scope: Literal["private", "public"] | None = None
     result_type: str | None = None
     ttl_ms: int | None = None
+    """How long the result may be cached, in milliseconds; 0 for not at all."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class RelatedTaskMetadata(Model):
-    """Doc RelatedTaskMetadata."""
+    """Which task a message belongs to: the value of that reserved key in `_meta`.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#relatedtaskmetadata
+    """
 
     task_id: str
     extra: Mapping[str, Any] = NO_EXTRA
@@ -777,19 +1105,28 @@ class RelatedTaskMetadata(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class RequestMetaObject(Model):
-    """Doc RequestMetaObject."""
+    """The reserved keys of a request's `_meta`: the progress token, and in the modern era the envelope.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#unsubscriberequest
+    """
 
     client_capabilities: ClientCapabilities | None = None
     client_info: Implementation | None = None
     log_level: LoggingLevel | None = None
     protocol_version: str | None = None
     progress_token: ProgressToken | None = None
+    """Opaque: ties progress to the request it belongs to. 1 and "1" are two tokens."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class RequestParams(Model):
-    """Doc RequestParams."""
+    """Nothing but metadata.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#request
+    """
 
     meta: JSONObject | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -797,7 +1134,11 @@ class RequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class Resource(Model):
-    """Doc Resource."""
+    """A resource that a server offers.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#resource
+    """
 
     name: str
     uri: str
@@ -807,13 +1148,18 @@ class Resource(Model):
     icons: Sequence[Icon] | None = None
     mime_type: str | None = None
     size: int | None = None
+    """In bytes, before any encoding."""
     title: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ResourceLink(Model):
-    """Doc ResourceLink."""
+    """A resource to be read on demand, as a content block.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcelink
+    """
 
     name: str
     type: Literal["resource_link"] = "resource_link"
@@ -824,13 +1170,18 @@ class ResourceLink(Model):
     icons: Sequence[Icon] | None = None
     mime_type: str | None = None
     size: int | None = None
+    """In bytes, before any encoding."""
     title: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ResourceTemplate(Model):
-    """Doc ResourceTemplate."""
+    """A family of resources, by a URI template.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcetemplate
+    """
 
     name: str
     uri_template: str
@@ -845,7 +1196,11 @@ class ResourceTemplate(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ResourceTemplateReference(Model):
-    """Doc ResourceTemplateReference."""
+    """A resource template, by URI, as the thing whose variable is completed.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcetemplatereference
+    """
 
     type: Literal["ref/resource"] = "ref/resource"
     uri: str
@@ -854,7 +1209,11 @@ class ResourceTemplateReference(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ResourceUpdatedNotificationParams(Model):
-    """Doc ResourceUpdatedNotificationParams."""
+    """Which resource has changed.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#resourceupdatednotification
+    """
 
     uri: str
     meta: JSONObject | None = None
@@ -863,7 +1222,11 @@ class ResourceUpdatedNotificationParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ResourcesCapability(Model):
-    """Doc ResourcesCapability."""
+    """What a server can do with resources beyond listing and reading them.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#servercapabilities
+    """
 
     list_changed: bool | None = None
     subscribe: bool | None = None
@@ -872,7 +1235,11 @@ class ResourcesCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class Result(Model):
-    """Doc Result."""
+    """A result without members of its own.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#result
+    """
 
     meta: JSONObject | None = None
     result_type: str | None = None
@@ -881,7 +1248,11 @@ class Result(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ResultMetaObject(Model):
-    """Doc ResultMetaObject."""
+    """The reserved keys of a result's `_meta`.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#resultmetaobject
+    """
 
     server_info: Implementation | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -889,7 +1260,11 @@ class ResultMetaObject(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class Root(Model):
-    """Doc Root."""
+    """A place, such as a folder, that the client opens to the server.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#root
+    """
 
     uri: str
     meta: JSONObject | None = None
@@ -899,7 +1274,11 @@ class Root(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class RootsCapability(Model):
-    """Doc RootsCapability."""
+    """What a client can do with roots.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#clientcapabilities
+    """
 
     list_changed: bool | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -907,7 +1286,11 @@ class RootsCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class SamplingCapability(Model):
-    """Doc SamplingCapability."""
+    """What a client's model can be asked with.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#clientcapabilities
+    """
 
     context: JSONObject | None = None
     tools: JSONObject | None = None
@@ -916,7 +1299,11 @@ class SamplingCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class SamplingMessage(Model):
-    """Doc SamplingMessage."""
+    """One message of a conversation with the client's model.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#samplingmessage
+    """
 
     content: (
         TextContent
@@ -933,7 +1320,11 @@ class SamplingMessage(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class SamplingTasksCapability(Model):
-    """Doc SamplingTasksCapability."""
+    """Which questions to its model a client can run as tasks.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#clientcapabilities
+    """
 
     create_message: JSONObject | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -941,7 +1332,11 @@ class SamplingTasksCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ServerCapabilities(Model):
-    """Doc ServerCapabilities."""
+    """What a server offers. A member that is present, even empty, declares an ability.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#servercapabilities
+    """
 
     completions: JSONObject | None = None
     experimental: Mapping[str, JSONObject] | None = None
@@ -956,7 +1351,11 @@ class ServerCapabilities(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ServerTaskRequestsCapability(Model):
-    """Doc ServerTaskRequestsCapability."""
+    """Which requests a server can run as tasks.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#servercapabilities
+    """
 
     tools: ToolTasksCapability | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -964,7 +1363,11 @@ class ServerTaskRequestsCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ServerTasksCapability(Model):
-    """Doc ServerTasksCapability."""
+    """What a server can do with tasks.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#servercapabilities
+    """
 
     cancel: JSONObject | None = None
     list: JSONObject | None = None
@@ -974,7 +1377,11 @@ class ServerTasksCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class SetLevelRequestParams(Model):
-    """Doc SetLevelRequestParams."""
+    """From which severity on the server should send log messages.
+
+    In revisions 2024-11-05 to 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#setlevelrequest
+    """
 
     level: LoggingLevel
     meta: JSONObject | None = None
@@ -983,21 +1390,31 @@ class SetLevelRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class StringSchema(Model):
-    """Doc StringSchema."""
+    """A text field of a form.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#stringschema
+    """
 
     type: Literal["string"] = "string"
     default: str | None = None
     description: str | None = None
     format: Literal["date", "date-time", "email", "uri"] | None = None
     max_length: int | None = None
+    """In characters."""
     min_length: int | None = None
+    """In characters."""
     title: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class SubscribeRequestParams(Model):
-    """Doc SubscribeRequestParams."""
+    """Which resource to be told about.
+
+    In revisions 2024-11-05 to 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#subscriberequest
+    """
 
     uri: str
     meta: JSONObject | None = None
@@ -1006,7 +1423,11 @@ class SubscribeRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class SubscriptionFilter(Model):
-    """Doc SubscriptionFilter."""
+    """What to be told about.
+
+    In revision 2026-07-28 only.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionfilter
+    """
 
     prompts_list_changed: bool | None = None
     resource_subscriptions: Sequence[str] | None = None
@@ -1017,7 +1438,11 @@ class SubscriptionFilter(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class SubscriptionsAcknowledgedNotificationParams(Model):
-    """Doc SubscriptionsAcknowledgedNotificationParams."""
+    """What the server agreed to tell.
+
+    In revision 2026-07-28 only.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionsacknowledgednotificationparams
+    """
 
     notifications: SubscriptionFilter
     meta: JSONObject | None = None
@@ -1026,7 +1451,11 @@ class SubscriptionsAcknowledgedNotificationParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class SubscriptionsListenRequestParams(Model):
-    """Doc SubscriptionsListenRequestParams."""
+    """What the client wants to be told about.
+
+    In revision 2026-07-28 only.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenrequestparams
+    """
 
     meta: JSONObject
     notifications: SubscriptionFilter
@@ -1035,7 +1464,11 @@ class SubscriptionsListenRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class SubscriptionsListenResult(Model):
-    """Doc SubscriptionsListenResult."""
+    """The end of a subscription.
+
+    In revision 2026-07-28 only.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenresult
+    """
 
     meta: JSONObject
     result_type: str
@@ -1044,7 +1477,11 @@ class SubscriptionsListenResult(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class SubscriptionsListenResultMetaObject(Model):
-    """Doc SubscriptionsListenResultMetaObject."""
+    """The reserved keys in the `_meta` of a subscription's end.
+
+    In revision 2026-07-28 only.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenresultmetaobject
+    """
 
     subscription_id: RequestId
     server_info: Implementation | None = None
@@ -1053,44 +1490,69 @@ class SubscriptionsListenResultMetaObject(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class Task(Model):
-    """Doc Task."""
+    """A request that goes on after its first answer, and where it stands.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#task
+    """
 
     created_at: str
+    """An ISO 8601 time."""
     last_updated_at: str
+    """An ISO 8601 time."""
     status: TaskStatus
     task_id: str
     ttl: int | None
+    """How long the task is kept after its creation, in milliseconds; None for without end."""
     poll_interval: int | None = None
+    """How long to wait between two looks at the task, in milliseconds."""
     status_message: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class TaskMetadata(Model):
-    """Doc TaskMetadata."""
+    """The wish that a request run as a task.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#taskmetadata
+    """
 
     ttl: int | None = None
+    """How long to keep the task after its creation, in milliseconds."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class TaskStatusNotificationParams(Model):
-    """Doc TaskStatusNotificationParams."""
+    """The new state of a task.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#taskstatusnotificationparams
+    """
 
     created_at: str
+    """An ISO 8601 time."""
     last_updated_at: str
+    """An ISO 8601 time."""
     status: TaskStatus
     task_id: str
     ttl: int | None
+    """How long the task is kept after its creation, in milliseconds; None for without end."""
     meta: JSONObject | None = None
     poll_interval: int | None = None
+    """How long to wait between two looks at the task, in milliseconds."""
     status_message: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class TextContent(Model):
-    """Doc TextContent."""
+    """Text as a content block.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#textcontent
+    """
 
     text: str
     type: Literal["text"] = "text"
@@ -1101,7 +1563,11 @@ class TextContent(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class TextResourceContents(Model):
-    """Doc TextResourceContents."""
+    """What a resource holds, when that is text.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#textresourcecontents
+    """
 
     text: str
     uri: str
@@ -1112,7 +1578,11 @@ class TextResourceContents(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class TitledEnumItems(Model):
-    """Doc TitledEnumItems."""
+    """The choices of a field that takes several, with titles.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#titledmultiselectenumschema
+    """
 
     any_of: Sequence[EnumOption]
     extra: Mapping[str, Any] = NO_EXTRA
@@ -1120,21 +1590,31 @@ class TitledEnumItems(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class TitledMultiSelectEnumSchema(Model):
-    """Doc TitledMultiSelectEnumSchema."""
+    """A choice of several, with titles.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#titledmultiselectenumschema
+    """
 
     items: TitledEnumItems
     type: Literal["array"] = "array"
     default: Sequence[str] | None = None
     description: str | None = None
     max_items: int | None = None
+    """The most that may be chosen. A count."""
     min_items: int | None = None
+    """The fewest that must be chosen. A count."""
     title: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class TitledSingleSelectEnumSchema(Model):
-    """Doc TitledSingleSelectEnumSchema."""
+    """A choice of one, with titles.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#titledsingleselectenumschema
+    """
 
     one_of: Sequence[EnumOption]
     type: Literal["string"] = "string"
@@ -1146,7 +1626,11 @@ class TitledSingleSelectEnumSchema(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class Tool(Model):
-    """Doc Tool."""
+    """A tool that a server offers.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#tool
+    """
 
     input_schema: JSONObject
     name: str
@@ -1162,7 +1646,11 @@ class Tool(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ToolAnnotations(Model):
-    """Doc ToolAnnotations."""
+    """What a server claims about a tool's effects. Believe it only of servers you trust.
+
+    Since revision 2025-03-26.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#toolannotations
+    """
 
     destructive_hint: bool | None = None
     idempotent_hint: bool | None = None
@@ -1174,7 +1662,11 @@ class ToolAnnotations(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ToolChoice(Model):
-    """Doc ToolChoice."""
+    """Whether the client's model may, must or must not use tools.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#toolchoice
+    """
 
     mode: Literal["auto", "none", "required"] | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -1182,7 +1674,11 @@ class ToolChoice(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ToolExecution(Model):
-    """Doc ToolExecution."""
+    """How a tool can be run.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#toolexecution
+    """
 
     task_support: Literal["forbidden", "optional", "required"] | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -1190,7 +1686,11 @@ class ToolExecution(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ToolResultContent(Model):
-    """Doc ToolResultContent."""
+    """What a tool answered, in a conversation with the client's model.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#toolresultcontent
+    """
 
     content: Sequence[ContentBlock]
     tool_use_id: str
@@ -1198,12 +1698,17 @@ class ToolResultContent(Model):
     meta: JSONObject | None = None
     is_error: bool | None = None
     structured_content: Any = UNSET
+    """Any JSON value. None is a null that is sent; `UNSET` is absent."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ToolTasksCapability(Model):
-    """Doc ToolTasksCapability."""
+    """Which tool requests a server can run as tasks.
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#servercapabilities
+    """
 
     call: JSONObject | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -1211,7 +1716,11 @@ class ToolTasksCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ToolUseContent(Model):
-    """Doc ToolUseContent."""
+    """A model's wish to have a tool called.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#toolusecontent
+    """
 
     id: str
     input: JSONObject
@@ -1223,7 +1732,11 @@ class ToolUseContent(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ToolsCapability(Model):
-    """Doc ToolsCapability."""
+    """What a server can do with tools beyond listing and calling them.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#servercapabilities
+    """
 
     list_changed: bool | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -1231,7 +1744,11 @@ class ToolsCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class URLElicitationRequiredErrorData(Model):
-    """Doc URLElicitationRequiredErrorData."""
+    """Which pages the user must visit before the request can succeed (error -32042).
+
+    In revision 2025-11-25 only.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#urlelicitationrequirederror
+    """
 
     elicitations: Sequence[ElicitRequestURLParams]
     extra: Mapping[str, Any] = NO_EXTRA
@@ -1239,7 +1756,11 @@ class URLElicitationRequiredErrorData(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class UnsubscribeRequestParams(Model):
-    """Doc UnsubscribeRequestParams."""
+    """Which resource to be no longer told about.
+
+    In revisions 2024-11-05 to 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#unsubscriberequest
+    """
 
     uri: str
     meta: JSONObject | None = None
@@ -1248,7 +1769,11 @@ class UnsubscribeRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class UnsupportedProtocolVersionErrorData(Model):
-    """Doc UnsupportedProtocolVersionErrorData."""
+    """Which revisions the server speaks, and which was asked for (error -32022).
+
+    In revision 2026-07-28 only.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#unsupportedprotocolversionerror
+    """
 
     requested: str
     supported: Sequence[str]
@@ -1257,7 +1782,11 @@ class UnsupportedProtocolVersionErrorData(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class UntitledEnumItems(Model):
-    """Doc UntitledEnumItems."""
+    """The choices of a field that takes several.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#untitledmultiselectenumschema
+    """
 
     enum: Sequence[str]
     type: Literal["string"] = "string"
@@ -1266,21 +1795,31 @@ class UntitledEnumItems(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class UntitledMultiSelectEnumSchema(Model):
-    """Doc UntitledMultiSelectEnumSchema."""
+    """A choice of several.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#untitledmultiselectenumschema
+    """
 
     items: UntitledEnumItems
     type: Literal["array"] = "array"
     default: Sequence[str] | None = None
     description: str | None = None
     max_items: int | None = None
+    """The most that may be chosen. A count."""
     min_items: int | None = None
+    """The fewest that must be chosen. A count."""
     title: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class UntitledSingleSelectEnumSchema(Model):
-    """Doc UntitledSingleSelectEnumSchema."""
+    """A choice of one.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#untitledsingleselectenumschema
+    """
 
     enum: Sequence[str]
     type: Literal["string"] = "string"

@@ -1,0 +1,130 @@
+"""The modern envelope: what is wrong with it, and in which order it is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trio_mcp import McpError
+from trio_mcp.wire import (
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    INVALID_PARAMS,
+    LOG_LEVEL_KEY,
+    LOG_LEVELS,
+    REVISION_KEY,
+    UNSUPPORTED_REVISION,
+    Envelope,
+    progress_token,
+    read_envelope,
+    stamp,
+    unsupported_revision,
+)
+
+SPOKEN = ["2025-11-25", "2026-07-28"]
+LEAST: dict[str, Any] = {REVISION_KEY: "2026-07-28", CAPABILITIES_KEY: {}}
+INFO = {"name": "tester", "version": "1"}
+FAULTS: list[tuple[dict[str, Any], str]] = [
+    ({REVISION_KEY: 5}, f"$._meta.{REVISION_KEY}: expected string"),
+    ({REVISION_KEY: None}, f"$._meta.{REVISION_KEY}: expected string"),
+    ({CAPABILITIES_KEY: ...}, f"$._meta.{CAPABILITIES_KEY}: required member is missing"),
+    ({CAPABILITIES_KEY: None}, f"$._meta.{CAPABILITIES_KEY}: expected object"),
+    ({CAPABILITIES_KEY: []}, f"$._meta.{CAPABILITIES_KEY}: expected object"),
+    ({CLIENT_INFO_KEY: None}, f"$._meta.{CLIENT_INFO_KEY}: expected object with the strings 'name' and 'version'"),
+    ({CLIENT_INFO_KEY: {"name": "x"}}, f"$._meta.{CLIENT_INFO_KEY}: expected object with"),
+    ({CLIENT_INFO_KEY: {"version": "x"}}, f"$._meta.{CLIENT_INFO_KEY}: expected object with"),
+    ({CLIENT_INFO_KEY: {"name": 1, "version": "x"}}, f"$._meta.{CLIENT_INFO_KEY}: expected object with"),
+    ({LOG_LEVEL_KEY: "loud"}, f"$._meta.{LOG_LEVEL_KEY}: expected one of debug, info, notice, warning, error"),
+    ({LOG_LEVEL_KEY: None}, f"$._meta.{LOG_LEVEL_KEY}: expected one of"),
+    ({LOG_LEVEL_KEY: []}, f"$._meta.{LOG_LEVEL_KEY}: expected one of"),
+]
+
+
+def meta(changes: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in {**LEAST, **changes}.items() if value is not ...}
+
+
+def test_the_least_envelope_is_a_revision_and_capabilities() -> None:
+    assert read_envelope(LEAST, SPOKEN) == Envelope("2026-07-28", {}, None, None)
+
+
+@pytest.mark.parametrize("level", LOG_LEVELS)
+def test_the_whole_envelope_is_read(level: str) -> None:
+    whole = meta({CAPABILITIES_KEY: {"roots": {}}, CLIENT_INFO_KEY: INFO, LOG_LEVEL_KEY: level, "other": 1})
+
+    assert read_envelope(whole, SPOKEN) == Envelope("2026-07-28", {"roots": {}}, INFO, level)
+
+
+@pytest.mark.parametrize(("changes", "fault"), FAULTS)
+def test_what_is_missing_or_of_the_wrong_type_is_invalid_params_by_its_path(
+    changes: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(McpError) as refused:
+        read_envelope(meta(changes), SPOKEN)
+
+    assert refused.value.code == INVALID_PARAMS
+    assert refused.value.message.startswith(fault)
+    assert refused.value.data is None
+
+
+def test_every_fault_is_named_and_faults_come_before_the_revision() -> None:
+    with pytest.raises(McpError) as refused:
+        read_envelope({REVISION_KEY: "1999-01-01", LOG_LEVEL_KEY: 1}, SPOKEN)
+
+    assert refused.value.code == INVALID_PARAMS
+    assert CAPABILITIES_KEY in refused.value.message
+    assert LOG_LEVEL_KEY in refused.value.message
+
+
+def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are() -> None:
+    with pytest.raises(McpError) as refused:
+        read_envelope(meta({REVISION_KEY: "1999-01-01"}), SPOKEN)
+
+    assert refused.value.code == UNSUPPORTED_REVISION == -32022
+    assert refused.value.data == {"supported": SPOKEN, "requested": "1999-01-01"}
+    assert "1999-01-01" in refused.value.message
+
+
+def test_the_refusal_lists_what_it_is_given() -> None:
+    assert unsupported_revision("x", ("a", "b")).data == {"supported": ["a", "b"], "requested": "x"}
+
+
+@pytest.mark.parametrize(("meta", "token"), [({}, None), ({"progressToken": 0}, 0), ({"progressToken": "t"}, "t")])
+def test_a_progress_token_is_a_string_or_an_integer(meta: dict[str, Any], token: object) -> None:
+    assert progress_token(meta) == token
+
+
+@pytest.mark.parametrize("token", [None, True, 1.0, [], {}])
+def test_any_other_progress_token_is_invalid_params(token: object) -> None:
+    with pytest.raises(McpError, match=r"\$\._meta\.progressToken: expected string or integer") as refused:
+        progress_token({"progressToken": token})
+
+    assert refused.value.code == INVALID_PARAMS
+
+
+@pytest.mark.parametrize(
+    ("params", "stamped"),
+    [
+        (None, {"_meta": {"k": 1}}),
+        ({}, {"_meta": {"k": 1}}),
+        ({"a": 2}, {"a": 2, "_meta": {"k": 1}}),
+        ({"a": 2, "_meta": None}, {"a": 2, "_meta": {"k": 1}}),
+        ({"_meta": {"mine": 3, "k": 0}}, {"_meta": {"mine": 3, "k": 1}}),
+    ],
+)
+def test_stamping_adds_to_the_callers_own_members(params: dict[str, Any] | None, stamped: dict[str, Any]) -> None:
+    envelope = {"k": 1}
+
+    assert stamp(params, envelope) == stamped
+
+
+def test_stamping_changes_neither_params_nor_envelope() -> None:
+    params: dict[str, Any] = {"_meta": {"mine": 3}}
+    envelope = {"k": 1}
+
+    stamp(params, envelope)["_meta"]["more"] = 1
+    stamp(None, envelope)["_meta"]["more"] = 1
+
+    assert params == {"_meta": {"mine": 3}}
+    assert envelope == {"k": 1}

@@ -1,0 +1,42 @@
+"""Every move of an exchange, and every move there is not."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import pytest
+
+from trio_mcp import LocalProtocolError
+from trio_mcp.wire import ANSWERING, ASKING, advance
+from trio_mcp.wire import ExchangeEvent as E
+from trio_mcp.wire import ExchangeState as S
+
+ASKING_MOVES = {
+    (S.OPEN, E.RESPONSE): S.ANSWERED,
+    (S.OPEN, E.CANCEL): S.CANCELLED,
+    (S.OPEN, E.LOSS): S.LOST,
+    (S.ANSWERED, E.CANCEL): S.ANSWERED,
+    (S.ANSWERED, E.LOSS): S.ANSWERED,
+    (S.CANCELLED, E.LOSS): S.CANCELLED,
+    (S.LOST, E.CANCEL): S.LOST,
+    (S.LOST, E.LOSS): S.LOST,
+}
+ANSWERING_MOVES = {**ASKING_MOVES, (S.CANCELLED, E.CANCEL): S.CANCELLED}
+
+
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(S, E)))
+@pytest.mark.parametrize(("table", "moves"), [(ASKING, ASKING_MOVES), (ANSWERING, ANSWERING_MOVES)])
+def test_an_exchange_moves_only_as_its_table_says(
+    table: Mapping[S, Mapping[E, S]], moves: Mapping[tuple[S, E], S], state: S, event: E
+) -> None:
+    if (state, event) in moves:
+        assert advance(table, state, event) is moves[state, event]
+    else:
+        with pytest.raises(LocalProtocolError, match=f"{event.name} is not possible in state {state.name}"):
+            advance(table, state, event)
+
+
+@pytest.mark.parametrize("table", [ASKING, ANSWERING])
+def test_there_is_one_response_at_most(table: Mapping[S, Mapping[E, S]]) -> None:
+    assert [state for state in S if E.RESPONSE in table[state]] == [S.OPEN]

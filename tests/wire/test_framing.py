@@ -1,0 +1,103 @@
+"""Lines come out the same however the bytes come in."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trio_mcp.wire import LineFramer, Oversized
+
+LIMIT = 8
+LINES = st.lists(
+    st.one_of(
+        st.binary(max_size=2 * LIMIT).map(lambda line: line.replace(b"\n", b"")),
+        st.sampled_from(
+            [b"", b"\r", b" \t", b"x\r", b" " * LIMIT, b" " * (LIMIT + 1), b"x" * LIMIT, b"x" * (LIMIT + 1)]
+        ),
+    ),
+    max_size=12,
+)
+
+
+def fed(chunks: Sequence[bytes], limit: int = LIMIT) -> list[bytes | Oversized]:
+    framer = LineFramer(limit)
+    lines = [line for chunk in chunks for line in framer.feed(chunk)]
+    return [*lines, *framer.finish()]
+
+
+def chunked(data: bytes, cuts: Sequence[int]) -> list[bytes]:
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+
+
+@given(LINES, st.booleans(), st.lists(st.integers(min_value=0), max_size=20))
+def test_any_chunking_gives_the_same_lines(lines: list[bytes], ended: bool, cuts: list[int]) -> None:
+    data = b"\n".join(lines) + (b"\n" if ended else b"")
+    expected = [
+        Oversized(LIMIT) if len(line) > LIMIT else line
+        for line in data.split(b"\n")
+        if len(line) > LIMIT or line.strip()
+    ]
+
+    # Oversized stands where it is noticed, and finish() says nothing about a line that was skipped: order is kept.
+    assert fed([data]) == expected
+    assert fed(chunked(data, cuts)) == expected
+    assert fed([data[at : at + 1] for at in range(len(data))]) == expected
+
+
+def test_a_line_may_end_in_cr_lf_and_blank_lines_mean_nothing() -> None:
+    lines = fed([b'\r\n{"a":1}\r\n\n  \n{"b":2}\n'], limit=100)
+
+    assert [line if isinstance(line, Oversized) else line.strip() for line in lines] == [b'{"a":1}', b'{"b":2}']
+
+
+def test_half_a_line_at_the_end_is_returned_by_finish_once() -> None:
+    framer = LineFramer(LIMIT)
+
+    assert list(framer.feed(b"abc")) == []
+    assert list(framer.finish()) == [b"abc"]
+    assert list(framer.finish()) == []
+
+
+def test_an_oversized_line_is_reported_once_as_soon_as_it_is_one_and_the_next_line_is_read() -> None:
+    framer = LineFramer(3)
+
+    assert list(framer.feed(b"abc")) == []
+    assert list(framer.feed(b"d")) == [Oversized(3)]
+    assert list(framer.feed(b"efghij")) == []
+    assert list(framer.feed(b"k\nok\nlonger")) == [b"ok", Oversized(3)]
+    assert list(framer.feed(b"\n")) == []
+    assert list(framer.finish()) == []
+
+
+def test_the_limit_does_not_count_the_newline() -> None:
+    assert fed([b"abc\nabcd\n"], limit=3) == [b"abc", Oversized(3)]
+
+
+def test_a_line_of_100_mb_costs_no_memory_beyond_the_limit() -> None:
+    framer, chunk, found = LineFramer(2**20), b"x" * 2**16, 0
+    tracemalloc.start()
+    try:
+        for _ in range(100 * 2**20 // len(chunk)):
+            found += len(framer.feed(chunk))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert found == 1
+    assert peak < 4 * 2**20
+    assert list(framer.feed(b"\n{}\n")) == [b"{}"]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_lines_are_bytes_of_their_own(size: int) -> None:
+    data = b"ab\ncd\n"
+
+    lines = fed([data[at : at + size] for at in range(0, len(data), size)])
+
+    assert lines == [b"ab", b"cd"]
+    assert all(type(line) is bytes for line in lines)

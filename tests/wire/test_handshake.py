@@ -1,0 +1,44 @@
+"""Every move of the legacy handshake, and who agrees to which revision."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from trio_mcp import LocalProtocolError, UnsupportedRevision
+from trio_mcp.wire import HANDSHAKE, LEGACY_REVISIONS, advance, check_answer, choose_answer
+from trio_mcp.wire import HandshakeEvent as E
+from trio_mcp.wire import HandshakeState as S
+
+MOVES = {
+    (S.NOT_BEGUN, E.ASK): S.ASKED,
+    (S.ASKED, E.ANSWER): S.ANSWERED,
+    (S.ASKED, E.REFUSE): S.NOT_BEGUN,
+    (S.ANSWERED, E.INITIALIZED): S.OPERATING,
+}
+
+
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(S, E)))
+def test_the_handshake_moves_only_as_its_table_says(state: S, event: E) -> None:
+    if (state, event) in MOVES:
+        assert advance(HANDSHAKE, state, event) is MOVES[state, event]
+    else:
+        with pytest.raises(LocalProtocolError, match=f"{event.name} is not possible in state {state.name}"):
+            advance(HANDSHAKE, state, event)
+
+
+@pytest.mark.parametrize("requested", [*LEGACY_REVISIONS, "1999-01-01", "2099-01-01", ""])
+def test_a_server_answers_with_the_asked_revision_or_with_its_newest(requested: str) -> None:
+    spoken = LEGACY_REVISIONS[:2]
+
+    assert choose_answer(requested, spoken) == (requested if requested in spoken else spoken[-1])
+
+
+def test_a_client_goes_on_only_with_a_revision_it_speaks() -> None:
+    assert check_answer("2025-11-25", "2024-11-05", LEGACY_REVISIONS) == "2024-11-05"
+
+    with pytest.raises(UnsupportedRevision) as refused:
+        check_answer("2025-11-25", "2099-01-01", LEGACY_REVISIONS)
+
+    assert (refused.value.requested, refused.value.supported) == ("2025-11-25", ("2099-01-01",))

@@ -1,0 +1,187 @@
+"""Messages: what is one, what is broken, and whom to tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trio_mcp.wire import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    BrokenResponse,
+    ErrorReply,
+    Malformed,
+    Message,
+    Notification,
+    NotJsonError,
+    Reply,
+    Request,
+    decode,
+    encode,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+    is_id,
+    parse_line,
+    parse_message,
+)
+
+V = {"jsonrpc": "2.0"}
+GOOD: list[tuple[Any, Message]] = [
+    ({**V, "id": 1, "method": "m"}, Request(1, "m", None)),
+    ({**V, "id": "1", "method": "m", "params": {"a": 1}}, Request("1", "m", {"a": 1})),
+    ({**V, "id": 0, "method": ""}, Request(0, "", None)),
+    ({**V, "id": -(2**70), "method": "m"}, Request(-(2**70), "m", None)),
+    ({**V, "method": "n"}, Notification("n", None)),
+    ({**V, "method": "n", "params": {}}, Notification("n", {})),
+    ({**V, "id": 1, "method": "m", "result": {}, "unknown": 1}, Request(1, "m", None)),
+    ({**V, "id": 1, "result": {}}, Reply(1, {})),
+    ({**V, "id": "a", "result": {"b": []}, "unknown": 1}, Reply("a", {"b": []})),
+    ({**V, "id": 1, "error": {"code": -1, "message": "no"}}, ErrorReply(1, -1, "no", None)),
+    ({**V, "id": None, "error": {"code": -1, "message": "no", "data": [1]}}, ErrorReply(None, -1, "no", [1])),
+    ({**V, "error": {"code": -1, "message": "no"}}, ErrorReply(None, -1, "no", None)),
+]
+MALFORMED: list[tuple[Any, int | str | None, int, str]] = [
+    (1, None, INVALID_REQUEST, "an object, not an integer"),
+    (1.5, None, INVALID_REQUEST, "not a number"),
+    (True, None, INVALID_REQUEST, "not a boolean"),
+    ("text", None, INVALID_REQUEST, "not a string"),
+    (None, None, INVALID_REQUEST, "not null"),
+    ([], None, INVALID_REQUEST, "not an array"),
+    ({}, None, INVALID_REQUEST, "has a 'method', a 'result' or an 'error'"),
+    ({**V, "id": 7}, 7, INVALID_REQUEST, "has a 'method'"),
+    ({**V, "id": True}, None, INVALID_REQUEST, "has a 'method'"),
+    ({"id": 1, "method": "m"}, 1, INVALID_REQUEST, "'jsonrpc' is not"),
+    ({"jsonrpc": 2.0, "id": 1, "method": "m"}, 1, INVALID_REQUEST, "'jsonrpc' is not"),
+    ({"jsonrpc": "1.0", "method": "m"}, None, INVALID_REQUEST, "'jsonrpc' is not"),
+    ({**V, "id": 1, "method": 5}, 1, INVALID_REQUEST, "'method' is an integer"),
+    ({**V, "id": 1, "method": None}, 1, INVALID_REQUEST, "'method' is null"),
+    ({**V, "method": {}}, None, INVALID_REQUEST, "'method' is an object"),
+    ({**V, "id": None, "method": "m"}, None, INVALID_REQUEST, "the 'id' of 'm' is null"),
+    ({**V, "id": True, "method": "m"}, None, INVALID_REQUEST, "the 'id' of 'm' is a boolean"),
+    ({**V, "id": 1.0, "method": "m"}, None, INVALID_REQUEST, "the 'id' of 'm' is a number"),
+    ({**V, "id": [1], "method": "m"}, None, INVALID_REQUEST, "the 'id' of 'm' is an array"),
+    ({**V, "id": 1, "method": "m", "params": None}, 1, INVALID_REQUEST, "'params' of 'm' are null"),
+    ({**V, "method": "m", "params": None}, None, INVALID_REQUEST, "'params' of 'm' are null"),
+    ({**V, "id": 1, "method": "m", "params": [1]}, 1, INVALID_PARAMS, "'params' of 'm' are an array"),
+    ({**V, "id": "x", "method": "m", "params": "p"}, "x", INVALID_PARAMS, "'params' of 'm' are a string"),
+    ({**V, "method": "n", "params": 3}, None, INVALID_PARAMS, "'params' of notification 'n' are an integer"),
+]
+BROKEN: list[tuple[Any, int | str | None, str]] = [
+    ({"id": 1, "result": {}}, 1, "one of 'result' and 'error'"),
+    ({"jsonrpc": "2", "id": True, "result": {}}, None, "one of 'result' and 'error'"),
+    ({**V, "id": 1, "result": {}, "error": {"code": 1, "message": ""}}, 1, "one of 'result' and 'error'"),
+    ({**V, "id": 1, "result": {}, "error": None}, 1, "one of 'result' and 'error'"),
+    ({**V, "result": {}}, None, "without a usable 'id'"),
+    ({**V, "id": None, "result": {}}, None, "without a usable 'id'"),
+    ({**V, "id": 1.0, "result": {}}, None, "without a usable 'id'"),
+    ({**V, "id": False, "result": {}}, None, "without a usable 'id'"),
+    ({**V, "id": 1, "result": []}, 1, "'result' is an array"),
+    ({**V, "id": 1, "result": None}, 1, "'result' is null"),
+    ({**V, "id": "1", "result": 3}, "1", "'result' is an integer"),
+    ({**V, "id": 1, "error": None}, 1, "'error' is not an object"),
+    ({**V, "id": 1, "error": "no"}, 1, "'error' is not an object"),
+    ({**V, "id": 1, "error": {"code": 1.0, "message": ""}}, 1, "integer 'code'"),
+    ({**V, "id": 1, "error": {"code": True, "message": ""}}, 1, "integer 'code'"),
+    ({**V, "id": 1, "error": {"code": 1}}, 1, "string 'message'"),
+    ({**V, "id": {}, "error": {"message": ""}}, None, "integer 'code'"),
+    ({**V, "id": True, "error": {"code": 1, "message": ""}}, None, "the 'id' of an error is a boolean"),
+    ({**V, "id": 1.5, "error": {"code": 1, "message": ""}}, None, "the 'id' of an error is a number"),
+]
+
+
+@pytest.mark.parametrize(("value", "message"), GOOD)
+def test_a_message_is_read_as_its_kind(value: Any, message: Message) -> None:
+    assert parse_message(value) == message
+    assert parse_line(encode(value)) == message
+
+
+@pytest.mark.parametrize(("value", "id", "code", "fault"), MALFORMED)
+def test_a_malformed_message_says_what_to_answer_and_to_whom(
+    value: Any, id: int | str | None, code: int, fault: str
+) -> None:
+    message = parse_message(value)
+
+    assert isinstance(message, Malformed)
+    assert (message.id, message.code) == (id, code)
+    assert type(message.id) is type(id)
+    assert fault in message.fault
+
+
+@pytest.mark.parametrize(("value", "id", "fault"), BROKEN)
+def test_a_broken_response_names_the_request_it_was_meant_for(value: Any, id: int | str | None, fault: str) -> None:
+    message = parse_message(value)
+
+    assert isinstance(message, BrokenResponse)
+    assert message.id == id
+    assert type(message.id) is type(id)
+    assert fault in message.fault
+
+
+@pytest.mark.parametrize("line", [b"junk", b'{"jsonrpc"', b"\xff", b"[" * 100_000, b'{"id": NaN}'])
+def test_a_line_that_is_no_json_is_a_parse_error_for_nobody(line: bytes) -> None:
+    message = parse_line(line)
+
+    assert isinstance(message, Malformed)
+    assert (message.id, message.code) == (None, PARSE_ERROR)
+    assert message.fault.startswith("not a JSON message: ")
+
+
+@pytest.mark.parametrize("values", [[], [1], [{**V, "id": 1, "method": "m"}, None]])
+def test_an_array_is_a_batch_of_values(values: list[Any]) -> None:
+    assert parse_line(encode(values)) == values
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=3))
+def test_only_strings_and_integers_are_ids(value: Any) -> None:
+    assert is_id(value) == (isinstance(value, str | int) and not isinstance(value, bool))
+
+
+MEMBERS = st.sampled_from([None, True, 1, 1.0, "2.0", "m", [], {}, {"code": 1, "message": "no"}])
+
+
+@given(st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"]), MEMBERS))
+def test_every_object_is_some_message_and_ids_are_never_coerced(value: dict[str, Any]) -> None:
+    message = parse_message(value)
+
+    if not isinstance(message, Notification) and message.id is not None:
+        assert is_id(value["id"])
+        assert message.id == value["id"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (encode_request(1, "m", None), {**V, "id": 1, "method": "m"}),
+        (encode_request("a", "m", {}), {**V, "id": "a", "method": "m", "params": {}}),
+        (encode_notification("n", None), {**V, "method": "n"}),
+        (encode_notification("n", {"a": None}), {**V, "method": "n", "params": {"a": None}}),
+        (encode_result(1, {}), {**V, "id": 1, "result": {}}),
+        (encode_error(1, -1, "no"), {**V, "id": 1, "error": {"code": -1, "message": "no"}}),
+        (encode_error("1", 5, "no", 0), {**V, "id": "1", "error": {"code": 5, "message": "no", "data": 0}}),
+        (encode_error(None, -1, "no"), {**V, "id": None, "error": {"code": -1, "message": "no"}}),
+        (encode_error(None, -1, "no", omit_id=True), {**V, "error": {"code": -1, "message": "no"}}),
+        (encode_error(3, -1, "no", omit_id=True), {**V, "id": 3, "error": {"code": -1, "message": "no"}}),
+    ],
+)
+def test_messages_are_written_as_one_line(line: bytes, message: dict[str, Any]) -> None:
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert decode(line) == message
+
+
+def test_what_cannot_be_said_is_refused_when_it_is_written() -> None:
+    bad = {"a": float("nan")}
+    for write in (
+        lambda: encode_request(1, "m", bad),
+        lambda: encode_notification("n", bad),
+        lambda: encode_result(1, bad),
+        lambda: encode_error(1, -1, "no", bad),
+    ):
+        with pytest.raises(NotJsonError, match=r"\.a: NaN"):
+            write()
