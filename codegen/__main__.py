@@ -29,9 +29,15 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m codegen", description="Generate src/trio_mcp/types from schema/. Needs no network."
     )
     parser.set_defaults(command=None, folder=None)
-    parser.add_argument("--check", action="store_true", help="change nothing; fail if anything generated or pinned differs")
     parser.add_argument(
-        "--from", dest="folder", type=Path, metavar="DIR", help="take over upstream files DIR/<revision>/schema.json first"
+        "--check", action="store_true", help="change nothing; fail if anything generated or pinned differs"
+    )
+    parser.add_argument(
+        "--from",
+        dest="folder",
+        type=Path,
+        metavar="DIR",
+        help="take over upstream files DIR/<revision>/schema.json first",
     )
     parser.add_argument("--commit", metavar="SHA", help="the upstream commit of those files")
     commands = parser.add_subparsers(metavar="spec")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from codegen.choices import JSON_MEMBERS, META_MEMBER, NO_CLASS, RENAMES, REQUEST_META
 from codegen.hoist import Hoist
@@ -37,7 +37,7 @@ class Revision:
     name: str
     definitions: Definitions
     hoisted: dict[str, Hoist]
-    metas: dict[str, str] = {}
+    metas: dict[str, str] = field(factory=dict)
     """Class name to the name of the class that its `_meta` fits."""
 
 
@@ -132,7 +132,7 @@ def _folded(revision: Revision, places: Places) -> Revision:
         name = next(name for name in waiting if revision.hoisted[name].owner not in waiting)
         place = revision.hoisted[name]
         new = places.get((place.owner, place.member), name)
-        if new != name and name != REQUEST_META:
+        if name not in {new, REQUEST_META}:
             revision = _rename(revision, {name: new})
         settled.add(new if name != REQUEST_META else name)
     return revision
@@ -182,7 +182,7 @@ def _adopted(revision: Revision, places: Places, newer: Places) -> Revision:
 def _without_json_members(revision: Revision) -> Revision:
     """Turn the members that are a user's own JSON into plain objects, remembering what `_meta` was."""
     definitions: Definitions = {}
-    metas: dict[str, str] = {}
+    metas: dict[str, str] = field(factory=dict)
     for owner, schema in revision.definitions.items():
         properties = dict(schema.get("properties", {}))
         for member, inner in properties.items():

@@ -8,7 +8,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from datamodel_code_generator import DataModelType, Formatter, InputFileType, LiteralType, PythonVersion, generate
+from datamodel_code_generator import Formatter, InputFileType, LiteralType, PythonVersion, generate
+from datamodel_code_generator.enums import DataModelType
 
 from codegen.docs import Docs
 from codegen.merge import Merged
@@ -114,10 +115,10 @@ def _reordered(source: str) -> str:
 class _Unquoted(ast.NodeTransformer):
     """Turns the forward references of a type alias into plain names, and leaves its literals alone."""
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:  # noqa: N802 - the name is ast's
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         return node if isinstance(node.value, ast.Name) and node.value.id == "Literal" else self.generic_visit(node)
 
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:  # noqa: N802 - the name is ast's
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
         return ast.Name(node.value, ast.Load()) if isinstance(node.value, str) else node
 
 
@@ -125,7 +126,11 @@ def _check(source: str, definitions: Definitions) -> None:
     """Compare the classes and their attributes with the definitions they were made from."""
     tree = ast.parse(source)
     written = {
-        node.name: {each.target.id for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)}
+        node.name: {
+            each.target.id
+            for each in node.body
+            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+        }
         for node in tree.body
         if isinstance(node, ast.ClassDef)
     }
@@ -136,6 +141,8 @@ def _check(source: str, definitions: Definitions) -> None:
                 raise RefusedError(f"{name}: the class generator did not write the members of the schema")
     if written:
         raise RefusedError(f"the class generator invented {', '.join(sorted(written))}")
-    unresolved = {name for schema in definitions.values() for name in references(schema)} - definitions.keys() - {_JSON_OBJECT}
+    unresolved = (
+        {name for schema in definitions.values() for name in references(schema)} - definitions.keys() - {_JSON_OBJECT}
+    )
     if unresolved:
         raise RefusedError(f"{min(unresolved)} is referred to and has no type")

@@ -70,10 +70,14 @@ def hoist_inline_objects(
             own_name = _name(name, member)
             members[member] = _move(inner, own_name, moved)
             if len(moved) > 1:
-                raise RefusedError(f"revision {revision}: {name}.{member} holds several inline objects: name them upstream")
+                raise RefusedError(
+                    f"revision {revision}: {name}.{member} holds several inline objects: name them upstream"
+                )
             if moved:
                 if own_name in definitions:
-                    raise RefusedError(f"revision {revision}: {name}.{member} would be named {own_name}, which is taken")
+                    raise RefusedError(
+                        f"revision {revision}: {name}.{member} would be named {own_name}, which is taken"
+                    )
                 hoisted.setdefault(own_name, Hoist(name, member))
                 waiting.append((own_name, moved[0]))
         result[name] = {**schema, "properties": members}

@@ -40,7 +40,7 @@ class Merged:
     own: dict[str, Definitions]
     """Per revision, what it says itself about those types."""
     hoisted_from: dict[str, str]
-    """For a class that was inline upstream, the definition that held it."""
+    """For a class that is inline upstream, in its newest revision, the definition that holds it."""
     revisions_of: dict[str, list[str]]
     profiles: dict[str, Differences]
     superset: Differences
@@ -68,12 +68,24 @@ def merge(revisions: list[Revision], embedded: set[str]) -> Merged:
     return Merged(
         definitions={name: _without_bounds(schema) for name, schema in merged.items()},
         own=kept,
-        hoisted_from={name: place.owner for revision in revisions for name, place in revision.hoisted.items()},
+        hoisted_from=_hoisted_from(revisions),
         revisions_of={name: [each.name for each in revisions if name in kept[each.name]] for name in names},
         profiles=profiles,
         superset=_superset(profiles, kept),
         lenient=_lenient(merged, {name for revision in revisions for name in revision.hoisted}),
     )
+
+
+def _hoisted_from(revisions: list[Revision]) -> dict[str, str]:
+    owners: dict[str, str] = {}
+    for revision in revisions:
+        for name in revision.definitions:
+            place = revision.hoisted.get(name)
+            if place is not None:
+                owners[name] = place.owner
+            else:
+                owners.pop(name, None)
+    return owners
 
 
 def _kept(revision: Revision, embedded: set[str]) -> Definitions:
@@ -135,7 +147,11 @@ def _join_definition(name: str, versions: list[tuple[str, Schema]], kept: dict[s
             members[member] = _join(members[member], inner, place, kept) if member in members else inner
     _check_attributes(name, members)
     required = set.intersection(*(set(schema.get("required", ())) for _, schema in versions))
-    return {"properties": {each: members[each] for each in sorted(members)}, "required": sorted(required), "type": "object"}
+    return {
+        "properties": {each: members[each] for each in sorted(members)},
+        "required": sorted(required),
+        "type": "object",
+    }
 
 
 def _check_attributes(name: str, members: dict[str, Schema]) -> None:

@@ -75,9 +75,7 @@ def clean(schema: Any, place: str) -> Schema:
     if "type" in facts:
         facts["type"] = _clean_type(facts["type"], place)
     if "properties" in facts:
-        facts["properties"] = {
-            name: clean(inner, f"{place}.{name}") for name, inner in facts["properties"].items()
-        }
+        facts["properties"] = {name: clean(inner, f"{place}.{name}") for name, inner in facts["properties"].items()}
     for key in ("anyOf", "allOf"):
         if key in facts:
             facts[key] = [clean(inner, place) for inner in facts[key]]
@@ -154,7 +152,9 @@ def _check_references(definitions: Definitions, revision: str) -> None:
 def _flatten(schema: Schema, definitions: Definitions, place: str) -> Schema:
     """Replace every `allOf` by the one object it amounts to."""
     if "properties" in schema:
-        members = {name: _flatten(inner, definitions, f"{place}.{name}") for name, inner in schema["properties"].items()}
+        members = {
+            name: _flatten(inner, definitions, f"{place}.{name}") for name, inner in schema["properties"].items()
+        }
         schema = {**schema, "properties": members}
     if "anyOf" in schema:
         schema = {**schema, "anyOf": [_flatten(inner, definitions, place) for inner in schema["anyOf"]]}

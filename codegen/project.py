@@ -126,7 +126,9 @@ def drift() -> list[str]:
             faults.append(f"schema/{revision}.json is not the file that schema/pins.toml names")
         if _text(normalise(document, revision)) != text:
             faults.append(f"schema/{revision}.json is not in normal form")
-    faults.extend(f"schema/pins.toml names revision {revision}, which schema/ does not hold" for revision in sorted(pins))
+    faults.extend(
+        f"schema/pins.toml names revision {revision}, which schema/ does not hold" for revision in sorted(pins)
+    )
     for name, text in emit(documents).items():
         path = TYPES / name
         if not path.exists() or path.read_text("utf-8") != text:

@@ -87,7 +87,9 @@ def _results(name: str, params: str | None, revision: Revision) -> list[str]:
     answers = {each for union in _RESULT_UNIONS for each in references(definitions.get(union, {}))}
     for each in found:
         if each not in definitions or ("Result" if each == "EmptyResult" else each) not in answers:
-            raise RefusedError(f"revision {revision.name}: {name} is answered by {each}, which no union of results names")
+            raise RefusedError(
+                f"revision {revision.name}: {name} is answered by {each}, which no union of results names"
+            )
     if params is not None and "CreateTaskResult" in definitions and "task" in _members(params, revision):
         found.append("CreateTaskResult")
     return sorted(found, key=lambda each: (each != f"{base}Result", each))

@@ -1,4 +1,4 @@
-"""Known mistakes of the upstream files. Each repair names what it expects to find, so that an upstream fix fails loudly."""
+"""Known mistakes of the upstream files. Each repair names what it expects, so that an upstream fix fails loudly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class Repair(NamedTuple):
             # The parents are copied on the way, because `allOf` parts share them.
             self._write(definitions)
         elif found != self.right and revision in self.revisions:
-            raise RefusedError(f"revision {revision}: {'.'.join(self.path)} is not the known mistake ({self.reason}) any more")
+            raise RefusedError(
+                f"revision {revision}: {'.'.join(self.path)} is not the known mistake ({self.reason}) any more"
+            )
 
     def _write(self, definitions: Definitions) -> None:
         holder: dict[str, Any] = definitions

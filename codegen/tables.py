@@ -44,6 +44,8 @@ def tables_source(
     """Return the source of the module of tables, without its head line and unformatted."""
     names = [revision.name for revision in revisions]
     profiles = {name: _profile(merged.profiles[name]) for name in names}
+    method_rows = {name: _methods(methods[name]) for name in names}
+    error_rows = {name: _errors(errors[name]) for name in names}
     return "\n".join(
         [
             "from collections.abc import Mapping",
@@ -52,10 +54,10 @@ def tables_source(
             "from trio_mcp.types._model import Bounds, ErrorShape, Method, Profile",
             f"REVISIONS: Final = ({', '.join(map(repr, names))},)",
             '"""Every protocol revision this package speaks, oldest first."""',
-            f"METHODS: Final[Mapping[str, Mapping[str, Method]]] = {_mapping({n: _methods(methods[n]) for n in names})}",
+            f"METHODS: Final[Mapping[str, Mapping[str, Method]]] = {_mapping(method_rows)}",
             '"""Per revision, every method by its name on the wire."""',
-            f"ERRORS: Final[Mapping[str, Mapping[int, ErrorShape]]] = {_mapping({n: _errors(errors[n]) for n in names})}",
-            '"""Per revision, every error code its schema defines. (Older ones use the codes of JSON-RPC without naming them.)"""',
+            f"ERRORS: Final[Mapping[str, Mapping[int, ErrorShape]]] = {_mapping(error_rows)}",
+            '"""Per revision, every error code its schema defines; older ones use those of JSON-RPC unnamed."""',
             f"PROFILES: Final[Mapping[str, Profile]] = {_mapping(profiles)}",
             '"""Per revision, how it differs from the classes."""',
             f"SUPERSET: Final = {_profile(merged.superset)}",

@@ -125,7 +125,11 @@ class Comparison:
 
     def _make_model(self, type_name: str, leniencies: frozenset[Leniency]) -> Any:
         definitions = model(self._merged, self._document, leniencies)
-        schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": definitions, "$ref": PREFIX + type_name}
+        schema = {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "$defs": definitions,
+            "$ref": PREFIX + type_name,
+        }
         return jsonschema_rs.validator_for(schema)
 
     def _fault(self, target: Target, value: Any, text: str) -> None:

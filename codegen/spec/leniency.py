@@ -1,7 +1,7 @@
 """Our types written down as JSON Schema, with every way in which they accept more than upstream as a switch.
 
-`run` shows that this description is exact: it and the converter judge every message alike. So each message that upstream
-rejects and we accept is down to a switch, by name, and nothing is lenient by accident.
+`judge` shows that this description is exact: it and the converter judge every message alike. So each message that
+upstream rejects and we accept is down to a switch, by name, and nothing is lenient by accident.
 """
 
 from __future__ import annotations
@@ -56,9 +56,7 @@ def _widened(name: str, own: Schema, joined: Schema, profile: Differences) -> Sc
     if not is_class(own):
         return joined
     limits = profile.bounds.get(name, {})
-    members = {
-        member: {**joined["properties"][member], **limits.get(member, {})} for member in own["properties"]
-    }
+    members = {member: {**joined["properties"][member], **limits.get(member, {})} for member in own["properties"]}
     return {**own, "properties": members}
 
 

@@ -34,10 +34,10 @@ def verify(folder: Path) -> int:
     for example in examples(folder / newest.name / "examples", newest.name, errors(newest)):
         count += 1
         from_examples.setdefault(str(example.type_name), []).append(example.value)
-        for revision in (newest.name, None):
-            outcome = survives(example.value, example.kind, revision)
+        for profile in (newest.name, None):
+            outcome = survives(example.value, example.kind, profile)
             if outcome is not None:
-                faults.append(f"{example.path} (revision {revision}): {outcome}")
+                faults.append(f"{example.path} (revision {profile}): {outcome}")
     print(f"{newest.name}: {count} example messages, each made into its type and back")
     for revision, document in zip(revisions, documents, strict=True):
         raw = json.loads((folder / revision.name / "schema.json").read_text("utf-8"))

@@ -9,7 +9,24 @@ from typing import Any
 
 from codegen.shapes import Definitions, Schema, is_class, target
 
-_SUBSTITUTES: tuple[Any, ...] = (None, True, 0, 3, -1, 2.0, 1.5, "", "3", "text", [], [None], ["x"], {}, {"k": 1}, {"type": "text"})
+_SUBSTITUTES: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    3,
+    -1,
+    2.0,
+    1.5,
+    "",
+    "3",
+    "text",
+    [],
+    [None],
+    ["x"],
+    {},
+    {"k": 1},
+    {"type": "text"},
+)
 _MANY = 101
 _DEEPEST = 12
 
@@ -101,7 +118,7 @@ def _replaced(value: Any, path: tuple[str | int, ...], substitute: Any) -> Any:
     if not path:
         return copy.deepcopy(substitute)
     step, *rest = path
-    changed = dict(value) if isinstance(value, dict) else list(value)
+    changed: Any = dict(value) if isinstance(value, dict) else list(value)
     changed[step] = _replaced(value[step], tuple(rest), substitute)
     return changed
 

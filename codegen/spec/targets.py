@@ -62,9 +62,9 @@ def targets(
         pointer: how references to them begin.
     """
     renames = RENAMES.get(revision.name, {})
-    for name in upstream:
+    for name, schema in upstream.items():
         type_name = renames.get(name, name)
-        method = upstream[name].get("properties", {}).get("method", {}).get("const")
+        method = schema.get("properties", {}).get("method", {}).get("const")
         # A request with an envelope has a class only because another revision embeds it without one.
         is_enveloped = method is not None and rows[method].kind != "embedded"
         if type_name in merged.own[revision.name] and not is_enveloped:
@@ -147,7 +147,7 @@ def _strip(name: str, message: Any, revision: str, errors: dict[int, ErrorRow]) 
     """Return the type of what is inside a message, and that value; a message that has a type is its own inside."""
     row = types.METHODS[revision].get(message.get("method", ""))
     if row is not None and row.kind != "embedded":
-        return row.params.__name__, message.get("params", {})
+        return str(getattr(row.params, "__name__", row.params)), message.get("params", {})
     if name.endswith("ResultResponse"):
         return name.removesuffix("Response"), message["result"]
     if name in {error.name for error in errors.values()}:

@@ -219,3 +219,17 @@ async def test_what_is_reported_after_the_call_was_cancelled_goes_nowhere() -> N
             await trio.testing.wait_all_tasks_blocked()
         await done.wait()
         assert client.statistics().unmatched_responses == 0
+
+
+async def test_a_client_that_describes_itself_badly_is_shown_as_far_as_possible() -> None:
+    server, seen = Server("s"), list[object]()
+
+    @server.tool
+    async def look(ctx: Context) -> None:
+        seen.append(ctx.client_info)
+
+    info = types.Implementation(name="odd", version="1", extra={"icons": 3})
+    async with open_memory_client(server, revision="2026-07-28", info=info) as client:
+        await client.call_tool("look")
+
+    assert seen == [types.Implementation(name="odd", version="1")]

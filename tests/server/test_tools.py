@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 import trio
@@ -345,3 +345,30 @@ async def test_the_context_may_stand_at_any_position() -> None:
 
     async with open_client(server, revision="2025-11-25") as client:
         assert text(await client.call_tool("who", {"a": 1, "b": 2})) == "1 2025-11-25 2"
+
+
+async def test_a_name_that_clients_may_refuse_is_registered_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s")
+
+    server.tool(name="a tool")(lambda: None)
+
+    assert "tool name 'a tool'" in caplog.text
+
+
+async def test_annotations_may_name_classes_that_are_local_to_the_registering_function() -> None:
+    server = Server("s")
+
+    class Point(TypedDict):
+        x: int
+
+    @server.tool
+    async def look(point: Point) -> str:
+        return str(point["x"])
+
+    @server.tool(name="again")
+    async def look_again(point: Point) -> str:
+        return str(point["x"])
+
+    async with open_client(server) as client:
+        for name in ("look", "again"):
+            assert text(await client.call_tool(name, {"point": {"x": 3}})) == "3"

@@ -123,7 +123,9 @@ def test_a_broken_response_names_the_request_it_was_meant_for(value: Any, id: in
     assert fault in message.fault
 
 
-@pytest.mark.parametrize("line", [b"junk", b'{"jsonrpc"', b"\xff", b"[" * 100_000, b'{"id": NaN}'])
+@pytest.mark.parametrize(
+    "line", [b"junk", b'{"jsonrpc"', b"\xff", pytest.param(b"[" * 100_000, id="deep"), b'{"id": NaN}']
+)
 def test_a_line_that_is_no_json_is_a_parse_error_for_nobody(line: bytes) -> None:
     message = parse_line(line)
 

@@ -1,1 +1,3 @@
 """The `trio-mcp` command."""
+
+from ._main import main as main

@@ -10,7 +10,7 @@ import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, TypeAlias, Unpack
+from typing import Any, TypeAlias, Unpack, cast
 
 import trio
 
@@ -147,13 +147,14 @@ async def _started(nursery: trio.Nursery, opener: TransportOpener, options: Clie
     return client
 
 
-def _opener_for(target: Target) -> TransportOpener:
+def _opener_for(target: Any) -> TransportOpener:
     if isinstance(target, trio.abc.Stream):
         return stream_transport(target)
     if isinstance(target, Mapping):
-        return stdio_transport(server_from_entry(target))
+        return stdio_transport(server_from_entry(cast("Mapping[str, Any]", target)))
     if isinstance(target, Sequence) and not isinstance(target, str | bytes):
-        return stdio_transport(StdioServer(target))
+        return stdio_transport(StdioServer(cast("Sequence[str]", target)))
     if isinstance(target, Answerer):
         return memory_transport(target)
-    raise TypeError(f"cannot connect to {target!r}: expected a command (list), a mapping, a stream or a server")
+    hint = "; a command is a list, and HTTP is not supported yet" if isinstance(target, str) else ""
+    raise TypeError(f"cannot connect to {target!r}: expected a command, a mapping, a stream or a server{hint}")

@@ -10,6 +10,7 @@ import trio
 from attrs import define, field
 
 from .. import types
+from .._errors import StructureError
 from ..peer import ExchangeContext, Run
 from ..wire import LOG_LEVELS
 
@@ -48,7 +49,12 @@ class Context:
     def client_info(self) -> types.Implementation | None:
         """How the client names itself, None where it did not say. For display only: anyone can claim any name."""
         info = self._facts.peer_info
-        return None if info is None else types.structure(info, types.Implementation)
+        if info is None:
+            return None
+        try:
+            return types.structure(info, types.Implementation)
+        except StructureError:  # it is for display only: what can be displayed is enough
+            return types.Implementation(name=str(info.get("name")), version=str(info.get("version")))
 
     @property
     def client_capabilities(self) -> types.ClientCapabilities:

@@ -70,11 +70,7 @@ def _read_params(serving: Serving, exchange: Exchange) -> Any:
 
 
 def _offered(serving: Serving, method: str) -> bool:
-    feature = method.partition("/")[0]
-    needed = _CAPABILITY_OF.get(feature)
-    return (method in _AT_ONCE or method in _IN_HALL) and (
-        needed is None or getattr(serving.server.capabilities, needed) is not None
-    )
+    return (method in _AT_ONCE or method in _IN_HALL) and serving.server.offers(method.partition("/")[0])
 
 
 def _explain(serving: Serving, exchange: Exchange, params: Any, failure: Exception) -> Any:
@@ -169,5 +165,3 @@ _IN_HALL: Mapping[str, InHall] = {
     "tools/call": _call_tool,
     "tools/list": _list_tools,
 }
-_CAPABILITY_OF: Mapping[str, str] = {"tools": "tools", "resources": "resources", "prompts": "prompts"}
-"""The capability a server must have declared to answer the methods that begin with this word."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from attrs import define, field
@@ -91,10 +93,15 @@ class Server:
         """What the server declares: it follows from what is registered."""
         return types.ServerCapabilities(
             logging={},
-            tools=types.ToolsCapability() if self.tools else None,
-            resources=types.ResourcesCapability() if self.resources else None,
-            prompts=types.PromptsCapability() if self.prompts else None,
+            tools=types.ToolsCapability() if self.offers("tools") else None,
+            resources=types.ResourcesCapability() if self.offers("resources") else None,
+            prompts=types.PromptsCapability() if self.offers("prompts") else None,
         )
+
+    def offers(self, feature: str) -> bool:
+        """Tell whether there is anything behind the methods that begin with *feature*, such as ``"tools"``."""
+        registry = {"tools": self.tools, "resources": self.resources, "prompts": self.prompts}.get(feature)
+        return registry is None or bool(registry)
 
     def serving(self) -> AbstractAsyncContextManager[Serving]:
         """Open a serving: enters the lifespan, and the nursery in which handlers run. `serve_*` do this for you."""
@@ -140,7 +147,9 @@ class Server:
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
-        return _decorated(self.tools.add, *args, **options)
+        # Annotations may name classes that are local to the function in which the tool is registered.
+        namespace = sys._getframe(1).f_locals  # noqa: SLF001 # Python has no public name for the caller's frame
+        return _decorated(partial(self.tools.add, namespace=namespace), *args, **options)
 
     def resource(
         self,

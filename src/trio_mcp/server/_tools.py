@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Tools"]
 
 _log = logging.getLogger("trio_mcp.server")
+
+_COMMON_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 _FIRST_STRUCTURED = types.REVISIONS.index("2025-06-18")
 
@@ -94,16 +97,30 @@ class Tools:
         input_schema: Mapping[str, Any] | None = None,
         timeout: float | None = None,
         max_concurrency: int | None = None,
+        namespace: Mapping[str, Any] | None = None,
     ) -> None:
-        """Register a function; see `Server.tool`."""
-        name = name or name_of(function)
+        """Register a function; see `Server.tool`.
+
+        Args:
+            namespace: names that annotations may use beside those of the function's module.
+        """
+        name = name_of(function) if name is None else name
         if name in self._tools:
             raise ValueError(f"a tool {name!r} is registered already")
+        if not _COMMON_NAME.fullmatch(name):
+            _log.warning("tool name %r: clients may refuse all but 1 to 128 letters, digits, '_', '-' and '.'", name)
         if timeout is not None and not timeout > 0:
             raise ValueError(f"tool {name!r}: timeout={timeout!r} must be a number of seconds above 0")
         if max_concurrency is not None and max_concurrency < 1:
             raise ValueError(f"tool {name!r}: max_concurrency={max_concurrency!r} must be at least 1")
-        signature = describe(function, name=name, inject=(Context,), content=RESULT_CLASSES, input_schema=input_schema)
+        signature = describe(
+            function,
+            name=name,
+            inject=(Context,),
+            content=RESULT_CLASSES,
+            input_schema=input_schema,
+            namespace=namespace,
+        )
         definition = types.Tool(
             name=name,
             title=title,

@@ -25,10 +25,12 @@ _WINDOWS_NAMES = frozenset(
         "PROCESSOR_ARCHITECTURE",
         "PROGRAMDATA",
         "PROGRAMFILES",
+        "PROGRAMFILES(X86)",
         "SYSTEMDRIVE",
         "SYSTEMROOT",  # Python and sockets do not start without it
         "TEMP",
         "TMP",
+        "TZ",
         "USERNAME",
         "USERPROFILE",
         "WINDIR",
@@ -38,31 +40,20 @@ _WINDOWS_NAMES = frozenset(
 _HANDED_ON = _WINDOWS_NAMES if sys.platform == "win32" else _POSIX_NAMES
 
 
-def child_environment(added: Mapping[str, str | None] | None = None) -> dict[str, str]:
+def child_environment(added: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a child server.
 
     It holds what a program needs to find its files, its user and its language (`PATH`, `HOME`, `LANG`, `LC_*`, ...)
     as far as this process has it, and nothing else of this process.
 
     Args:
-        added: variables of the caller's choice; they win. None removes a variable.
-
-    Raises:
-        TypeError: a name or a value is no string.
+        added: variables of the caller's choice; they win.
     """
-    chosen: dict[str, str | None] = {
-        # An exported shell function begins like this. It is code, and the child's shell would define it.
-        name: value
-        for name, value in os.environ.items()
-        if _is_handed_on(name) and not value.startswith("()")
-    }
-    chosen.update(added or {})
-    for name, value in chosen.items():
-        if not isinstance(name, str) or not isinstance(value, str | None):
-            raise TypeError(f"environment variable {name!r}: name and value must be strings, got {value!r}")
-    return {name: value for name, value in chosen.items() if value is not None}
+    handed_on = {name: value for name, value in os.environ.items() if _is_handed_on(name, value)}
+    return handed_on | dict(added or {})
 
 
-def _is_handed_on(name: str) -> bool:
-    # Windows gives every name in upper case.
-    return name in _HANDED_ON or name.startswith("LC_")
+def _is_handed_on(name: str, value: str) -> bool:
+    # An exported shell function begins with "()": it is code, which the child's shell would define. Windows gives
+    # every name in upper case.
+    return (name in _HANDED_ON or name.startswith("LC_")) and not value.startswith("()")

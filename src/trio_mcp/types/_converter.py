@@ -10,6 +10,7 @@ from cattrs import Converter
 
 from trio_mcp._errors import StructureError
 from trio_mcp.types._faults import Mismatch
+from trio_mcp.types._members import is_model
 from trio_mcp.types._model import JSONValue
 from trio_mcp.types._plain import register_plain
 from trio_mcp.types._structure import register_structuring
@@ -43,7 +44,7 @@ def structure(value: JSONValue, cls: Any, *, revision: str | None = None) -> Any
         StructureError: the value does not fit. The fault is whoever sent it; every fault is named by its path.
         ValueError: no such revision.
     """
-    return structurer(cls, revision)(value)
+    return _structurer(cls, revision)(value)
 
 
 def unstructure(obj: Any, *, revision: str | None = None) -> JSONValue:
@@ -65,13 +66,31 @@ def unstructure(obj: Any, *, revision: str | None = None) -> JSONValue:
 def structurer(cls: type[T], revision: str | None = None) -> Callable[[JSONValue], T]: ...
 @overload
 def structurer(cls: Any, revision: str | None = None) -> Callable[[JSONValue], Any]: ...
-@cache
 def structurer(cls: Any, revision: str | None = None) -> Callable[[JSONValue], Any]:
     """Return `structure` for one class and revision, for code that calls it often.
 
     Raises:
         ValueError: no such revision. The function that is returned raises as `structure` does.
     """
+    return _structurer(cls, revision)
+
+
+@overload
+def unstructurer(cls: type[T], revision: str | None = None) -> Callable[[T], JSONValue]: ...
+@overload
+def unstructurer(cls: Any, revision: str | None = None) -> Callable[[Any], JSONValue]: ...
+def unstructurer(cls: Any, revision: str | None = None) -> Callable[[Any], JSONValue]:
+    """Return `unstructure` for one class and revision, for code that calls it often.
+
+    Raises:
+        ValueError: no such revision.
+    """
+    codec = _codec(revision)
+    return codec.converter.get_unstructure_hook(cls) if is_model(cls) else codec.emit
+
+
+@cache
+def _structurer(cls: Any, revision: str | None) -> Callable[[JSONValue], Any]:
     hook = _codec(revision).converter.get_structure_hook(cls)
     name = getattr(cls, "__name__", None) or str(cls).replace(f"{__package__}._generated.", "")
 
@@ -82,17 +101,6 @@ def structurer(cls: Any, revision: str | None = None) -> Callable[[JSONValue], A
             raise StructureError(name, problem.lines()) from None
 
     return structure_one
-
-
-@cache
-def unstructurer(cls: type[T] | Any, revision: str | None = None) -> Callable[[T], JSONValue]:
-    """Return `unstructure` for one class and revision, for code that calls it often.
-
-    Raises:
-        ValueError: no such revision.
-    """
-    codec = _codec(revision)
-    return codec.converter.get_unstructure_hook(cls) if isinstance(cls, type) else codec.emit
 
 
 class _Codec(NamedTuple):

@@ -1,4 +1,4 @@
-"""What is wrong with a JSON value, by path: raised by the hooks, turned into `StructureError` at the public boundary."""
+"""What is wrong with a JSON value, by path: raised by hooks, turned into `StructureError` at the public boundary."""
 
 from __future__ import annotations
 

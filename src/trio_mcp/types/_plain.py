@@ -146,26 +146,27 @@ def _all_faults(items: Any, hook: Hook) -> Mismatch:
 
 def bounded(hook: Hook, bounds: Bounds) -> Hook:
     """Return a hook that also enforces limits."""
-    limits: list[tuple[Callable[[Any], bool], str]] = []
-    if bounds.minimum is not None:
-        limits.append((lambda value, least=bounds.minimum: value >= least, f"at least {bounds.minimum}"))
-    if bounds.maximum is not None:
-        limits.append((lambda value, most=bounds.maximum: value <= most, f"at most {bounds.maximum}"))
-    if bounds.min_length is not None:
-        limits.append(
-            (lambda value, least=bounds.min_length: len(value) >= least, f"a length of at least {bounds.min_length}")
-        )
-    if bounds.max_length is not None:
-        limits.append(
-            (lambda value, most=bounds.max_length: len(value) <= most, f"a length of at most {bounds.max_length}")
-        )
 
     def structure(value: Any, _: Any = None) -> Any:
         structured = hook(value, None)
-        broken = [wanted for holds, wanted in limits if not holds(structured)]
+        broken = [
+            *_broken(structured, bounds.minimum, bounds.maximum, ""),
+            *_broken(structured, bounds.min_length, bounds.max_length, "a length of "),
+        ]
         if broken:
-            got = f"a length of {len(structured)}" if isinstance(structured, list) else quoted(structured)
-            raise Mismatch(f"expected {listed(broken)}, got {got}")
+            raise Mismatch(f"expected {listed(broken)}, got {_measured(structured)}")
         return structured
 
     return structure
+
+
+def _broken(value: Any, least: float | None, most: float | None, measure: str) -> list[str]:
+    if least is None and most is None:
+        return []
+    size = len(value) if measure else value
+    wanted = [f"{measure}at least {least}"] if least is not None and size < least else []
+    return [*wanted, f"{measure}at most {most}"] if most is not None and size > most else wanted
+
+
+def _measured(value: Any) -> str:
+    return quoted(value) if isinstance(value, int | float) else f"a length of {len(value)}"

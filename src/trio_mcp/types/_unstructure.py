@@ -76,13 +76,19 @@ def _emitter(kind: Any, emit_any: Emit) -> Emit | None:
     if is_model(kind):
         return emit_any
     if is_sequence(kind):
-        item = _emitter(get_args(kind)[0], emit_any)
-        return _as_list if item is None else lambda value: [item(each) for each in value]
+        return _array_emitter(_emitter(get_args(kind)[0], emit_any))
     if is_map(kind):
-        item = _emitter(get_args(kind)[1], emit_any)
-        return _as_dict if item is None else lambda value: {name: item(each) for name, each in value.items()}
+        return _map_emitter(_emitter(get_args(kind)[1], emit_any))
     arms = [_emitter(arm, emit_any) for arm in get_args(kind) if not isinstance(arm, str)]
     return emit_any if any(arm is not None for arm in arms) else None
+
+
+def _array_emitter(item: Emit | None) -> Emit:
+    return _as_list if item is None else lambda value: [item(each) for each in value]
+
+
+def _map_emitter(item: Emit | None) -> Emit:
+    return _as_dict if item is None else lambda value: {name: item(each) for name, each in value.items()}
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -1,0 +1,19 @@
+"""A server that sends back in capitals what it receives, and prints on the way as libraries do."""
+
+import sys
+
+import trio
+
+from trio_mcp.transports._stdio_descriptors import claim_stdio
+
+
+async def main() -> None:
+    async with claim_stdio() as stream:
+        async for chunk in stream:
+            print("stray")
+            await stream.send_all(bytes(chunk).upper())
+    print("ended", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    trio.run(main)

@@ -1,0 +1,512 @@
+"""A child process as a stream: what it says arrives, and at the end nothing of it is left. Real processes throughout."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import io
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import trio
+
+from trio_mcp import ConnectionBroken, ServerExited
+from trio_mcp.transports import _child_process, _child_stderr
+from trio_mcp.transports._child_process import ChildProcess, open_child_process
+
+if sys.platform == "win32":
+    pytest.skip("the children are POSIX programs", allow_module_level=True)
+
+PROGRAMS = Path(__file__).parent / "programs"
+SURELY = 20  # seconds: no test takes nearly as long; what hangs fails
+ENDLESS = "exec sleep 1000"  # deaf: it never reads, and outlives the test run if nobody ends it
+ORPHAN = "sleep 1000 & echo $!"  # the shell leaves, the sleeper stays and holds every pipe
+
+
+def shell(script: str) -> list[str]:
+    return ["/bin/sh", "-c", script]
+
+
+def descriptors() -> set[str]:
+    return set(os.listdir("/dev/fd"))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+async def until_gone(pid: int) -> None:
+    while is_running(pid):
+        await trio.sleep(0.001)
+
+
+async def read_all(child: ChildProcess) -> bytes:
+    return b"".join([bytes(chunk) async for chunk in child.stream])
+
+
+async def read_line(child: ChildProcess) -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        chunk = await child.stream.receive_some()
+        assert chunk, line
+        line += bytes(chunk)
+    return line
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    """No test leaves a child of this process (zombies are children), or a descriptor more than it found.
+
+    Trio's own descriptors are not there before a run, nor after it.
+    """
+    before = descriptors()
+    yield
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+    assert len(descriptors()) == len(before)
+
+
+async def test_what_is_sent_reaches_the_child_and_what_it_writes_is_received() -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process(["cat"]) as child:
+            await child.stream.wait_send_all_might_not_block()
+            await child.stream.send_all(b"hello\n")
+
+            assert await child.stream.receive_some(3) == b"hel"
+            assert await child.stream.receive_some() == b"lo\n"
+            assert child.returncode is None
+
+
+async def test_a_polite_child_leaves_when_its_input_ends_and_nobody_waits_longer() -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process(["cat"], leave_seconds=1000) as child:
+            pass
+
+    assert child.returncode == 0
+
+
+async def test_a_child_that_ignores_the_end_of_its_input_is_asked_to_leave() -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process(shell(ENDLESS), leave_seconds=0.05, terminate_seconds=1000) as child:
+            pass
+
+    assert child.returncode == -signal.SIGTERM
+
+
+async def test_a_child_that_ignores_sigterm_is_killed() -> None:
+    with trio.fail_after(SURELY):
+        script = f"trap '' TERM; echo ready; {ENDLESS}"
+        async with open_child_process(shell(script), leave_seconds=0.05, terminate_seconds=0.05) as child:
+            await read_line(child)
+
+    assert child.returncode == -signal.SIGKILL
+
+
+async def test_a_stopped_child_is_killed() -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process(["cat"], leave_seconds=0.05, terminate_seconds=0.05) as child:
+            os.kill(child.pid, signal.SIGSTOP)
+
+    assert child.returncode == -signal.SIGKILL
+
+
+async def test_a_child_that_outlasts_even_sigkill_does_not_hold_the_close_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def powerless(process: trio.Process) -> None:
+        """As if the process were stuck in the kernel."""
+
+    monkeypatch.setattr(_child_process, "kill_group", powerless)
+    monkeypatch.setattr(_child_process, "_KILL_SECONDS", 0.05)
+    with trio.fail_after(SURELY):
+        script = f"trap '' TERM; echo ready; {ENDLESS}"
+        async with open_child_process(shell(script), leave_seconds=0.02, terminate_seconds=0.02) as child:
+            await read_line(child)
+
+        assert child.returncode is None
+        os.kill(child.pid, signal.SIGKILL)
+        child._process._proc.wait()
+        child._process.poll()
+
+
+async def test_a_killed_child_ends_the_stream_and_names_the_signal() -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process(["cat"]) as child:
+            os.kill(child.pid, signal.SIGKILL)
+
+            assert await child.stream.receive_some() == b""
+            assert await child.wait_exited() == -signal.SIGKILL
+            error = child.exit_error()
+
+    assert isinstance(error, ServerExited)
+    assert error.status == -signal.SIGKILL
+
+
+async def test_the_end_of_the_stream_comes_with_the_status_and_the_last_words() -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process(shell("echo one >&2; printf 'two' >&2; exit 3")) as child:
+            assert await child.stream.receive_some() == b""
+            assert await child.stream.receive_some() == b""
+            error = child.exit_error()
+
+    assert isinstance(error, ServerExited)
+    assert (error.status, error.stderr_tail) == (3, ("one", "two"))
+
+
+async def test_sending_to_a_dead_child_is_a_broken_resource() -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process(["true"]) as child:
+            await child.wait_exited()
+            assert await read_all(child) == b""
+
+            with pytest.raises(trio.BrokenResourceError):
+                await child.stream.send_all(b"anyone?")
+            with pytest.raises(trio.BrokenResourceError):
+                await child.stream.wait_send_all_might_not_block()
+
+
+async def test_a_sender_that_waits_for_room_learns_of_the_childs_end() -> None:
+    # The orphan holds the pipe's other end, so the system itself would never tell.
+    script = "sleep 1000 <&0 & read line; exit 1"
+    with trio.fail_after(SURELY):
+        async with open_child_process(shell(script), drain_seconds=0.05) as child:
+            with pytest.raises(trio.BrokenResourceError):
+                await child.stream.send_all(b"go\n" + bytes(10_000_000))
+            assert await child.wait_exited() == 1
+
+
+async def test_what_outlives_a_child_that_left_politely_is_killed() -> None:
+    script = "sleep 1000 & echo $!; cat >/dev/null; exit 0"
+    with trio.fail_after(SURELY):
+        async with open_child_process(shell(script)) as child:
+            grandchild = int(await read_line(child))
+            assert is_running(grandchild)
+
+        assert child.returncode == 0
+        await until_gone(grandchild)
+
+
+async def test_the_childs_exit_ends_the_stream_although_a_grandchild_holds_the_pipe() -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process(shell(ORPHAN), drain_seconds=0.05) as child:
+            output = await read_all(child)
+
+            assert child.returncode == 0
+            await until_gone(int(output))
+
+
+async def test_a_waiting_receiver_learns_of_the_childs_exit_although_a_grandchild_holds_the_pipe() -> None:
+    script = "sleep 1000 & echo $!; read line"
+    with trio.fail_after(SURELY):
+        async with open_child_process(shell(script), drain_seconds=0.05) as child, trio.open_nursery() as nursery:
+            grandchild = int(await read_line(child))
+            output = b"unset"
+
+            @nursery.start_soon
+            async def receive() -> None:
+                nonlocal output
+                output = bytes(await child.stream.receive_some())
+
+            await trio.testing.wait_all_tasks_blocked()
+            await child.stream.send_all(b"\n")
+
+        assert output == b""
+        await until_gone(grandchild)
+
+
+async def test_a_grandchild_has_a_while_to_finish_its_output() -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process(shell("(sleep 0.1; echo late) & exit 0"), drain_seconds=10) as child:
+            assert await read_all(child) == b"late\n"
+
+
+async def test_what_escaped_from_the_group_holds_nothing_back() -> None:
+    escape = "import os, sys, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(1000)"
+    script = f'"{sys.executable}" -c "{escape}" & read line; exit 0'
+    with trio.fail_after(SURELY):
+        async with open_child_process(shell(script), drain_seconds=0.05) as child:
+            escaped = int(await read_line(child))
+            await child.stream.send_all(b"\n")
+            assert await read_all(child) == b""
+
+        assert is_running(escaped)
+        os.kill(escaped, signal.SIGKILL)
+
+
+async def test_everything_a_child_wrote_before_its_exit_arrives() -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process(shell("head -c 10000000 /dev/zero"), drain_seconds=0.01) as child:
+            assert len(await read_all(child)) == 10_000_000
+
+
+async def test_what_lies_in_the_pipe_at_the_exit_is_kept_for_a_late_reader() -> None:
+    script = "head -c 60000 /dev/zero; sleep 1000 & exit 0"
+    with trio.fail_after(SURELY):
+        async with open_child_process(shell(script), drain_seconds=0.01) as child:
+            await child.wait_exited()
+            await trio.sleep(0.05)
+
+            assert len(await read_all(child)) == 60_000
+
+
+async def test_a_child_that_closes_its_output_and_lives_ends_the_stream() -> None:
+    with trio.fail_after(SURELY):
+        script = f"exec >&-; {ENDLESS}"
+        async with open_child_process(shell(script), leave_seconds=0.05, drain_seconds=0.05) as child:
+            assert await child.stream.receive_some() == b""
+            error = child.exit_error()
+
+    assert type(error) is ConnectionBroken
+    assert str(error) == f"the server (process {child.pid}) closed its standard output and runs on"
+
+
+async def test_a_child_that_still_writes_while_it_leaves_may_do_so() -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process([sys.executable, PROGRAMS / "parting_words.py"], leave_seconds=SURELY) as child:
+            await trio.aclose_forcefully(child.stream)
+
+    assert child.returncode == 0
+    assert child.stderr_tail == ()
+
+
+async def test_a_stream_that_was_closed_neither_sends_nor_receives() -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process(["cat"]) as child:
+            await child.stream.aclose()
+
+            with pytest.raises(trio.ClosedResourceError):
+                await child.stream.send_all(b"x")
+            with pytest.raises(trio.ClosedResourceError):
+                await child.stream.receive_some()
+
+    with pytest.raises(trio.ClosedResourceError):
+        await child.stream.receive_some()
+
+
+async def test_closing_the_stream_wakes_its_receiver() -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process(["cat"]) as child, trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def receive() -> None:
+                with pytest.raises(trio.ClosedResourceError):
+                    await child.stream.receive_some()
+
+            await trio.testing.wait_all_tasks_blocked()
+            await child.stream.aclose()
+
+
+async def test_only_one_task_at_a_time_may_receive() -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process(["cat"]) as child, trio.open_nursery() as nursery:
+            nursery.start_soon(child.stream.receive_some)
+            await trio.testing.wait_all_tasks_blocked()
+
+            with pytest.raises(trio.BusyResourceError):
+                await child.stream.receive_some()
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_cancelled_receive_loses_nothing() -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process(["cat"]) as child:
+            with trio.move_on_after(0.01):
+                await child.stream.receive_some()
+            await child.stream.send_all(b"x")
+
+            assert await child.stream.receive_some() == b"x"
+
+
+async def test_a_program_that_does_not_exist_is_an_oserror_with_its_name() -> None:
+    with trio.fail_after(SURELY), pytest.raises(FileNotFoundError, match="cannot start 'no-such-program'") as caught:
+        async with open_child_process(["no-such-program"]):
+            pytest.fail("nothing was started")
+
+    assert caught.value.errno == errno.ENOENT
+
+
+async def test_a_file_that_is_no_program_is_an_oserror_with_its_name(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("no program")
+    with trio.fail_after(SURELY), pytest.raises(PermissionError, match="cannot start '.*plain'"):
+        async with open_child_process([plain]):
+            pytest.fail("nothing was started")
+
+
+async def test_the_child_sees_the_few_variables_the_added_ones_and_the_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("A_SECRET", "secret")
+    with trio.fail_after(SURELY):
+        script = 'echo "$A_SECRET $ADDED $PATH"; pwd -P'
+        async with open_child_process(shell(script), env={"ADDED": "added"}, cwd=tmp_path) as child:
+            output = await read_all(child)
+
+    assert output.decode() == f" added {os.environ['PATH']}\n{tmp_path.resolve()}\n"
+
+
+@pytest.mark.parametrize("kind", [KeyError, KeyboardInterrupt, SystemExit, GeneratorExit])
+async def test_an_exception_of_the_block_leaves_it_as_it_is(kind: type[BaseException]) -> None:
+    error = kind("mine")
+    with trio.fail_after(SURELY):
+        with pytest.raises(kind) as caught:
+            async with open_child_process(["cat"]) as child:
+                raise error
+        assert caught.value is error
+        assert child.returncode == 0
+
+
+async def test_cancellation_before_the_start_starts_nothing() -> None:
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        async with open_child_process(["cat"]):
+            pytest.fail("nothing was started")
+
+    assert scope.cancelled_caught
+
+
+async def test_cancellation_during_the_start_winds_the_child_down() -> None:
+    started: ChildProcess | None = None
+    with trio.fail_after(SURELY):
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def start() -> None:
+                nonlocal started
+                async with open_child_process(["cat"]) as started:
+                    await trio.sleep_forever()
+
+            await trio.testing.wait_all_tasks_blocked(0)  # it waits for the thread that starts the process
+            nursery.cancel_scope.cancel()
+
+    assert started is None or started.returncode == 0
+
+
+async def test_cancellation_in_the_block_winds_the_child_down_before_it_leaves() -> None:
+    with trio.fail_after(SURELY):
+        with trio.move_on_after(0.05) as scope:
+            async with open_child_process(["cat"]) as child:
+                await child.stream.receive_some()
+
+        assert scope.cancelled_caught
+        assert child.returncode == 0
+
+
+async def test_cancellation_while_the_child_is_wound_down_does_not_cut_that_short() -> None:
+    with trio.fail_after(SURELY):
+        with trio.move_on_after(0.02):
+            async with open_child_process(shell(ENDLESS), leave_seconds=0.1) as child:
+                pass
+
+        assert child.returncode == -signal.SIGTERM
+
+
+async def test_a_deaf_child_is_gone_after_no_more_than_the_steps_allow() -> None:
+    script = f"trap '' TERM; echo ready; {ENDLESS}"
+    with trio.fail_after(SURELY):
+        async with open_child_process(shell(script), leave_seconds=0.1, terminate_seconds=0.2) as child:
+            await read_line(child)
+            began = time.monotonic()
+
+    assert 0.3 <= time.monotonic() - began < 3
+
+
+async def test_a_large_message_fits_into_the_pipe_at_once() -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process(shell(ENDLESS), leave_seconds=0) as child:
+            stdin = child._process.stdin
+            assert isinstance(stdin, trio.lowlevel.FdStream)
+            if fcntl.fcntl(stdin.fileno(), fcntl.F_GETPIPE_SZ) < 1 << 20:
+                pytest.skip("this user's share of pipe memory is used up")
+            await child.stream.send_all(bytes(1 << 20))
+
+
+async def test_the_last_twenty_lines_of_standard_error_are_kept_and_cut() -> None:
+    script = (
+        "i=0; while [ $i -lt 30 ]; do echo \"line $i\" >&2; echo >&2; i=$((i+1)); done; printf 'x%.0s' $(seq 3000) >&2"
+    )
+    with trio.fail_after(SURELY):
+        async with open_child_process(shell(script)) as child:
+            await read_all(child)
+
+    assert child.stderr_tail == (*(f"line {number}" for number in range(11, 30)), "x" * 1000)
+
+
+async def test_standard_error_is_shown_on_ours_as_it_comes(capsys: pytest.CaptureFixture[str]) -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process(shell("printf 'caf\\303\\251 \\377' >&2; exec cat")) as child:
+            while not child.stderr_tail:
+                await trio.sleep(0.001)
+
+            assert capsys.readouterr().err == "café \N{REPLACEMENT CHARACTER}"
+
+
+async def test_a_flood_on_standard_error_stops_nobody(capfd: pytest.CaptureFixture[str]) -> None:
+    with trio.fail_after(SURELY):
+        async with open_child_process(shell("yes | head -c 10000000 >&2; echo done")) as child:
+            assert await read_all(child) == b"done\n"
+
+    assert len(capfd.readouterr().err) == 10_000_000
+
+
+@pytest.mark.parametrize("closed", [None, io.StringIO()])
+async def test_a_standard_error_that_is_closed_loses_only_the_showing(
+    monkeypatch: pytest.MonkeyPatch, closed: io.StringIO | None
+) -> None:
+    if closed is not None:
+        closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    with trio.fail_after(SURELY):
+        async with open_child_process(shell("echo words >&2; exit 1")) as child:
+            await read_all(child)
+
+    assert child.stderr_tail == ("words",)
+
+
+async def test_a_standard_error_nobody_reads_stops_neither_the_child_nor_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_child_stderr, "_STALL_SECONDS", 0.05)
+    reader, writer = os.pipe()
+    with trio.fail_after(SURELY), os.fdopen(reader, "rb") as ours, os.fdopen(writer, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        script = "yes | head -c 1000000 >&2; echo done; read line; echo afterwards >&2; echo said; exec cat"
+        async with open_child_process(shell(script)) as child:
+            assert await read_line(child) == b"done\n"
+            while child.stderr_tail[-1:] != ("y",) or not child._pump._has_gap:
+                await trio.sleep(0.001)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            os.set_blocking(reader, False)
+            seen = b""
+            with suppress(BlockingIOError):
+                while True:
+                    seen += os.read(reader, 1 << 20)
+            await child.stream.send_all(b"\n")
+            assert await read_line(child) == b"said\n"
+            while child.stderr_tail[-1] != "afterwards":
+                await trio.sleep(0.001)
+        rest = ours.read()
+
+    assert len(seen) < 1_000_000
+    assert (
+        rest
+        == b"\n[trio-mcp: output of a server is missing here, because standard error took nothing for a while]\nafterwards\n"
+    )
+
+
+async def test_a_standard_error_read_slowly_shows_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    with trio.fail_after(SURELY), os.fdopen(reader, "rb"), os.fdopen(writer, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        received = 0
+        async with open_child_process(shell("yes | head -c 300000 >&2; exec cat")):
+            while received < 300_000:
+                await trio.sleep(0.005)
+                received += len(os.read(reader, 1 << 16))
+
+    assert received == 300_000
