@@ -182,7 +182,7 @@ def _adopted(revision: Revision, places: Places, newer: Places) -> Revision:
 def _without_json_members(revision: Revision) -> Revision:
     """Turn the members that are a user's own JSON into plain objects, remembering what `_meta` was."""
     definitions: Definitions = {}
-    metas: dict[str, str] = field(factory=dict)
+    metas: dict[str, str] = {}
     for owner, schema in revision.definitions.items():
         properties = dict(schema.get("properties", {}))
         for member, inner in properties.items():

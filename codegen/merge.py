@@ -132,8 +132,8 @@ def _without_envelope(schema: Schema) -> Schema:
 def _join_definition(name: str, versions: list[tuple[str, Schema]], kept: dict[str, Definitions]) -> Schema:
     if len({is_class(schema) for _, schema in versions}) > 1:
         raise RefusedError(
-            f"{name} is a class in one revision and none in another ({', '.join(revision for revision, _ in versions)}): "
-            f"declare a rename in codegen/choices.py"
+            f"{name} is a class in one of the revisions {', '.join(revision for revision, _ in versions)} "
+            f"and none in another: declare a rename in codegen/choices.py"
         )
     if not is_class(versions[0][1]):
         (_, joined), *older = versions

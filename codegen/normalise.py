@@ -6,7 +6,8 @@ A keyword it does not know is refused, never ignored, because an ignored keyword
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 from codegen.hoist import Hoist, hoist_inline_objects
 from codegen.repairs import REPAIRS
@@ -66,25 +67,16 @@ def clean(schema: Any, place: str) -> Schema:
         return {}
     if not isinstance(schema, dict):
         raise RefusedError(f"{place}: expected a schema, found {schema!r}")
-    facts: Schema = {key: value for key, value in schema.items() if key not in PROSE}
+    given = cast("Schema", schema)
+    facts: Schema = {key: value for key, value in given.items() if key not in PROSE}
     unknown = sorted(facts.keys() - FACTS)
     if unknown:
         raise RefusedError(f"{place}: the keyword {unknown[0]!r} cannot be expressed as a type")
     if "$ref" in facts:
         return _clean_reference(facts, place)
-    if "type" in facts:
-        facts["type"] = _clean_type(facts["type"], place)
-    if "properties" in facts:
-        facts["properties"] = {name: clean(inner, f"{place}.{name}") for name, inner in facts["properties"].items()}
-    for key in ("anyOf", "allOf"):
+    for key, cleaner in _CLEANERS.items():
         if key in facts:
-            facts[key] = [clean(inner, place) for inner in facts[key]]
-    if "items" in facts:
-        facts["items"] = clean(facts["items"], place)
-    if "required" in facts:
-        facts["required"] = sorted(facts["required"])
-    if "enum" in facts:
-        facts["enum"] = sorted(facts["enum"])
+            facts[key] = cleaner(facts[key], place)
     return _clean_object(facts, place)
 
 
@@ -105,7 +97,7 @@ def _clean_type(given: Any, place: str) -> str | list[str]:
 
 
 def _clean_object(facts: Schema, place: str) -> Schema:
-    """Settle what an object is: a class (named members, always open), a map (one schema for all values), or any object."""
+    """Settle what an object is: a class (its members are named), a map (its values have one schema), or any object."""
     if facts.get("type") != "object":
         if "properties" in facts or "additionalProperties" in facts:
             if "allOf" in facts or "type" not in facts:
@@ -129,6 +121,29 @@ def _clean_object(facts: Schema, place: str) -> Schema:
     if "allOf" not in facts:
         facts["additionalProperties"] = values or {}
     return facts
+
+
+def _clean_members(members: dict[str, Any], place: str) -> Definitions:
+    return {name: clean(inner, f"{place}.{name}") for name, inner in members.items()}
+
+
+def _clean_list(schemas: list[Any], place: str) -> list[Schema]:
+    return [clean(inner, place) for inner in schemas]
+
+
+def _in_order(values: list[Any], _place: str) -> list[Any]:
+    return sorted(values)
+
+
+_CLEANERS: dict[str, Callable[[Any, str], Any]] = {
+    "allOf": _clean_list,
+    "anyOf": _clean_list,
+    "enum": _in_order,
+    "items": clean,
+    "properties": _clean_members,
+    "required": _in_order,
+    "type": _clean_type,
+}
 
 
 def _check_references(definitions: Definitions, revision: str) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from attrs import asdict, frozen
 
@@ -21,8 +21,8 @@ TYPES = ROOT / "src" / "trio_mcp" / "types"
 
 _PINS_HEAD = """\
 # Where each schema/<revision>.json came from; written by `python -m codegen --from DIR --commit SHA`.
-# commit: of github.com/modelcontextprotocol/modelcontextprotocol; upstream: SHA-256 of its schema/<revision>/schema.json;
-# normalised: SHA-256 of the file here.
+# commit: of github.com/modelcontextprotocol/modelcontextprotocol;
+# upstream: SHA-256 of its schema/<revision>/schema.json; normalised: SHA-256 of the file here.
 """
 
 
@@ -159,7 +159,7 @@ def _parse(data: bytes, path: Path) -> dict[str, Any]:
         raise RefusedError(f"{path} is no JSON file: {error}") from error
     if not isinstance(document, dict):
         raise RefusedError(f"{path} is no JSON Schema: not an object")
-    return document
+    return cast("dict[str, Any]", document)
 
 
 def _text(document: dict[str, Any]) -> str:

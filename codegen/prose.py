@@ -148,7 +148,7 @@ MEMBERS = {
     "NumberSchema.maximum": "The largest value allowed, in whatever unit the field has.",
     "NumberSchema.minimum": "The smallest value allowed, in whatever unit the field has.",
     "ProgressNotificationParams.progress": "How much is done; must grow. In the unit of `total`, whatever that is.",
-    "ProgressNotificationParams.total": "How much there is to do, in the sender's own unit; None when it does not know.",
+    "ProgressNotificationParams.total": "How much there is to do, in the sender's own unit; None when unknown.",
     "Resource.size": "In bytes, before any encoding.",
     "ResourceLink.size": "In bytes, before any encoding.",
     "StringSchema.maxLength": "In characters.",

@@ -18,7 +18,7 @@ from codegen.normalise import clean
 from codegen.registry import errors, methods
 from codegen.repairs import REPAIRS
 from codegen.shapes import PREFIX
-from codegen.spec.leniency import SWITCHES, Leniency, model
+from codegen.spec.leniency import NO_SWITCH, SWITCHES, Leniency, model
 from codegen.spec.seeds import mutants, same_json, seeds, twice_mutated
 from codegen.spec.targets import Target, accept, targets
 from trio_mcp import types
@@ -79,7 +79,7 @@ class Comparison:
 
     def _judge(self, target: Target, value: Any) -> None:
         valid = self._upstream(target, False).is_valid(target.message(value))
-        plain = self._model(target.type_name, frozenset()).is_valid(value)
+        plain = self._model(target.type_name, NO_SWITCH).is_valid(value)
         allowed = self._model(target.type_name, SWITCHES).is_valid(value)
         if valid and not plain:
             self._fault(target, value, "valid upstream, but not by the normal form")

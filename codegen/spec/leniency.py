@@ -24,6 +24,7 @@ class Leniency(Enum):
     REPAIR = "the upstream schema has a known mistake, repaired here"
 
 
+NO_SWITCH: frozenset[Leniency] = frozenset()
 SWITCHES = frozenset({Leniency.NULL, Leniency.CAPABILITY, Leniency.TOOL_SCHEMA, Leniency.WIDER})
 
 

@@ -55,10 +55,12 @@ def verify(folder: Path) -> int:
 
 def _report(comparison: Comparison) -> None:
     name = comparison.revision.name
-    rejected = comparison.messages - comparison.valid - comparison.accepted.total()
+    accepted = comparison.accepted.total()
+    refused = comparison.messages - comparison.valid - accepted
     print(
-        f"{name}: {comparison.messages} mutated messages of {comparison.kinds} kinds; {comparison.valid} valid and accepted "
-        f"(and back, {comparison.without_nulls} of them without a null), {rejected} invalid and refused, {comparison.accepted.total()} invalid and accepted:"
+        f"{name}: {comparison.messages} mutated messages of {comparison.kinds} kinds; "
+        f"{comparison.valid} valid and accepted (and back, {comparison.without_nulls} of them without a null), "
+        f"{refused} invalid and refused, {accepted} invalid and accepted:"
     )
     for reason, count in sorted(comparison.accepted.items(), key=lambda row: -row[1]):
         print(f"    {count:6}  {reason}")

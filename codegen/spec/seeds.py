@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from codegen.shapes import Definitions, Schema, is_class, target
+from trio_mcp.types._faults import kind_of
 
 _SUBSTITUTES: tuple[Any, ...] = (
     None,
@@ -83,11 +84,11 @@ def mutants(value: Any) -> Iterator[Any]:
         for substitute in _SUBSTITUTES:
             if not same_json(found, substitute):
                 yield _replaced(value, path, substitute)
-        if isinstance(found, dict):
+        if kind_of(found) == "object":
             yield _replaced(value, path, {**found, "unheard/of": [1]})
             for member in found:
                 yield _replaced(value, path, {key: inner for key, inner in found.items() if key != member})
-        if isinstance(found, list) and found:
+        if kind_of(found) == "array" and found:
             yield _replaced(value, path, [found[0]] * _MANY)
             yield _replaced(value, path, [*found, None])
 
@@ -102,9 +103,10 @@ def twice_mutated(value: Any, dice: random.Random, count: int) -> Iterator[Any]:
 
 def _paths(value: Any) -> Iterator[tuple[str | int, ...]]:
     yield ()
-    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for step, inner in items:
-        for deeper in _paths(inner):
+    kind = kind_of(value)
+    steps: Any = list(value) if kind == "object" else range(len(value)) if kind == "array" else ()
+    for step in steps:
+        for deeper in _paths(value[step]):
             yield (step, *deeper)
 
 
@@ -118,7 +120,7 @@ def _replaced(value: Any, path: tuple[str | int, ...], substitute: Any) -> Any:
     if not path:
         return copy.deepcopy(substitute)
     step, *rest = path
-    changed: Any = dict(value) if isinstance(value, dict) else list(value)
+    changed: Any = value.copy()
     changed[step] = _replaced(value[step], tuple(rest), substitute)
     return changed
 
@@ -131,13 +133,14 @@ def same_json(first: Any, second: Any, *, but_nulls: bool = False) -> bool:
         second: the other.
         but_nulls: whether `second` may have members that are null and that `first` does not have.
     """
-    if isinstance(first, dict) and isinstance(second, dict):
-        if but_nulls:
-            second = {key: value for key, value in second.items() if key in first or value is not None}
-        return first.keys() == second.keys() and all(
-            same_json(first[key], second[key], but_nulls=but_nulls) for key in first
+    kinds = {kind_of(first), kind_of(second)}
+    if kinds == {"object"}:
+        others = {key: each for key, each in second.items() if key in first or each is not None or not but_nulls}
+        return first.keys() == others.keys() and all(
+            same_json(first[key], others[key], but_nulls=but_nulls) for key in first
         )
-    if isinstance(first, list) and isinstance(second, list):
-        pairs = zip(first, second, strict=False)
-        return len(first) == len(second) and all(same_json(*pair, but_nulls=but_nulls) for pair in pairs)
-    return isinstance(first, bool) == isinstance(second, bool) and bool(first == second)
+    if kinds == {"array"}:
+        return len(first) == len(second) and all(
+            same_json(one, other, but_nulls=but_nulls) for one, other in zip(first, second, strict=True)
+        )
+    return bool((len(kinds) == 1 or kinds == {"integer", "number"}) and first == second)

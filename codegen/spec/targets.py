@@ -17,6 +17,7 @@ from codegen.registry import ErrorRow, MethodRow
 from codegen.spec.seeds import same_json
 from trio_mcp import types
 from trio_mcp._errors import StructureError
+from trio_mcp.types._faults import kind_of
 
 
 @frozen(kw_only=True, eq=False)
@@ -105,20 +106,17 @@ def accept(value: Any, kind: Any, revision: str | None) -> Any:
 
 
 def _check_metas(value: Any, metas: Any, revision: str | None) -> None:
+    kind = kind_of(value)
     if isinstance(value, types.Model):
         meta = getattr(value, "meta", None)
         fitting = metas.get(type(value).__name__)
         if meta is not None and fitting is not None:
             types.structure(meta, fitting, revision=revision)
-        for each in attrs.fields(type(value)):
-            if each.name not in {"extra", "meta"}:
-                _check_metas(getattr(value, each.name), metas, revision)
-    elif isinstance(value, list):
-        for each in value:
-            _check_metas(each, metas, revision)
-    elif isinstance(value, dict):
-        for each in value.values():
-            _check_metas(each, metas, revision)
+        inside = [getattr(value, each.name) for each in attrs.fields(type(value)) if each.name not in {"extra", "meta"}]
+    else:
+        inside = list(value.values() if kind == "object" else value) if kind in {"array", "object"} else []
+    for each in inside:
+        _check_metas(each, metas, revision)
 
 
 @frozen(kw_only=True)

@@ -423,7 +423,7 @@ def test_a_pydantic_validator_refuses_with_the_place() -> None:
 
 def test_a_pydantic_hook_that_fails_otherwise_is_a_fault_too() -> None:
     class Odd(pydantic.BaseModel):
-        def model_post_init(self, context: Any, /) -> None:  # noqa: ARG002  # pydantic's signature
+        def model_post_init(self, context: Any, /) -> None:  # pydantic's signature
             raise KeyError("lost")
 
     with pytest.raises(ArgumentFaults, match=r"\$: 'lost'"):

@@ -10,6 +10,22 @@ import pytest
 from trio_mcp import Context, ErrorResponse, Image, McpError, Server, open_client, types
 
 
+def of_x(x: str) -> str:
+    return x
+
+
+def of_y(y: str) -> str:
+    return y
+
+
+def of_a_and_b(a: str, b: str) -> str:
+    return a + b
+
+
+def of_many(*n: str) -> str:
+    return "".join(n)
+
+
 async def test_a_static_resource_is_listed_and_read() -> None:
     server = Server("s")
 
@@ -62,7 +78,7 @@ async def test_a_resource_may_return_the_whole_result() -> None:
 @pytest.mark.parametrize(("revision", "code"), [("2025-11-25", -32002), ("2026-07-28", -32602)])
 async def test_a_resource_that_does_not_exist_is_answered_as_the_revision_wants_it(revision: str, code: int) -> None:
     server = Server("s")
-    server.resource("a://{x}", name="a")(lambda x: "x")
+    server.resource("a://{x}", name="a")(of_x)
 
     async with open_client(server, revision=revision) as client:
         with pytest.raises(ErrorResponse, match="no resource 'b://c'") as caught:
@@ -104,9 +120,9 @@ def test_a_resource_that_cannot_be_is_refused_where_it_is_registered() -> None:
     with pytest.raises(ValueError, match="'nowhere' is no URI"):
         server.resource("nowhere", name="c")(lambda: "")
     with pytest.raises(ValueError, match=r"parameters \(y\) are not the variables of 'a://\{x\}' \(x\)"):
-        server.resource("a://{x}", name="d")(lambda y: "")
+        server.resource("a://{x}", name="d")(of_y)
     with pytest.raises(ValueError, match=r"\{\+x\}"):
-        server.resource("a://{+x}", name="e")(lambda x: "")
+        server.resource("a://{+x}", name="e")(of_x)
 
 
 async def test_a_removed_resource_is_gone() -> None:
@@ -166,7 +182,7 @@ async def test_a_prompt_may_return_messages_content_or_the_whole_result() -> Non
 
 async def test_every_fault_of_a_prompts_arguments_is_named() -> None:
     server = Server("s")
-    server.prompt(name="p")(lambda a, b: "")
+    server.prompt(name="p")(of_a_and_b)
 
     async with open_client(server) as client:
         with pytest.raises(ErrorResponse, match="'a' is required; argument 'b' is required; there is no argument 'c'"):
@@ -200,7 +216,7 @@ def test_a_prompt_that_cannot_be_is_refused_where_it_is_registered() -> None:
     with pytest.raises(TypeError, match="parameter 'n' takes a text"):
         server.prompt(takes_number)
     with pytest.raises(TypeError, match="parameter 'n' cannot be passed by name"):
-        server.prompt(name="q")(lambda *n: "")
+        server.prompt(name="q")(of_many)
 
 
 async def test_partials_and_objects_are_named_after_what_they_call() -> None:

@@ -269,7 +269,7 @@ def test_names_of_the_closure_and_given_ones_are_found() -> None:
 
 
 def test_a_name_that_cannot_be_found_is_an_error_naming_the_parameter() -> None:
-    def f(a: int, b: Missing) -> None:  # type: ignore[name-defined]  # noqa: ARG001, F821  # under test
+    def f(a: int, b: Missing) -> None:  # type: ignore[name-defined]  # noqa: F821  # under test
         print(later)  # noqa: T201  # makes a cell that is empty when f is described
 
     assert refusal(f) == (
@@ -370,7 +370,7 @@ RAW = {"type": "object", "properties": {"a": {"type": "integer"}, "odd name": {}
 
 
 def test_a_raw_schema_is_published_and_arguments_pass_as_they_came() -> None:
-    def f(ctx: Context, **arguments: Any) -> Any:  # noqa: ARG001  # that it is injected is under test
+    def f(ctx: Context, **arguments: Any) -> Any:  # that it is injected is under test
         return arguments
 
     found = describe_here(f, input_schema=RAW)

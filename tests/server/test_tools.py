@@ -104,7 +104,7 @@ async def test_a_removed_tool_is_neither_listed_nor_called() -> None:
 
 
 async def test_bad_and_unknown_arguments_are_all_named_and_the_handler_does_not_run() -> None:
-    server, ran = Server("s"), []
+    server, ran = Server("s"), list[int]()
 
     @server.tool
     def add(a: int, b: int) -> int:
@@ -188,7 +188,7 @@ async def test_an_mcp_error_is_a_protocol_error_of_the_handlers_choice() -> None
 
 
 async def test_a_tool_that_uses_up_its_time_is_cancelled_and_answers_with_a_tool_error(autojump_clock: object) -> None:
-    server, ended = Server("s"), []
+    server, ended = Server("s"), list[float]()
 
     @server.tool(timeout=3)
     async def sleep() -> None:

@@ -73,7 +73,7 @@ def test_null_itself_is_json() -> None:
     ("value", "fault"),
     [
         (object(), "object"),
-        ("lone \ud800 surrogate", "'lone \\ud800 surrogate' holds a lone surrogate"),
+        ("lone \ud800 surrogate", "holds a lone surrogate"),
         ({"\udfff": 1}, "lone surrogate"),
         ({(1, 2): 3}, "keys"),
         pytest.param(10**5000, "4300 digits", id="5000 digits"),

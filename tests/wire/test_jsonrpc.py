@@ -47,7 +47,7 @@ GOOD: list[tuple[Any, Message]] = [
     ({**V, "error": {"code": -1, "message": "no"}}, ErrorReply(None, -1, "no", None)),
 ]
 MALFORMED: list[tuple[Any, int | str | None, int, str]] = [
-    (1, None, INVALID_REQUEST, "an object, not an integer"),
+    (1, None, INVALID_REQUEST, "an object, not a number"),
     (1.5, None, INVALID_REQUEST, "not a number"),
     (True, None, INVALID_REQUEST, "not a boolean"),
     ("text", None, INVALID_REQUEST, "not a string"),
@@ -59,7 +59,7 @@ MALFORMED: list[tuple[Any, int | str | None, int, str]] = [
     ({"id": 1, "method": "m"}, 1, INVALID_REQUEST, "'jsonrpc' is not"),
     ({"jsonrpc": 2.0, "id": 1, "method": "m"}, 1, INVALID_REQUEST, "'jsonrpc' is not"),
     ({"jsonrpc": "1.0", "method": "m"}, None, INVALID_REQUEST, "'jsonrpc' is not"),
-    ({**V, "id": 1, "method": 5}, 1, INVALID_REQUEST, "'method' is an integer"),
+    ({**V, "id": 1, "method": 5}, 1, INVALID_REQUEST, "'method' is a number"),
     ({**V, "id": 1, "method": None}, 1, INVALID_REQUEST, "'method' is null"),
     ({**V, "method": {}}, None, INVALID_REQUEST, "'method' is an object"),
     ({**V, "id": None, "method": "m"}, None, INVALID_REQUEST, "the 'id' of 'm' is null"),
@@ -70,7 +70,7 @@ MALFORMED: list[tuple[Any, int | str | None, int, str]] = [
     ({**V, "method": "m", "params": None}, None, INVALID_REQUEST, "'params' of 'm' are null"),
     ({**V, "id": 1, "method": "m", "params": [1]}, 1, INVALID_PARAMS, "'params' of 'm' are an array"),
     ({**V, "id": "x", "method": "m", "params": "p"}, "x", INVALID_PARAMS, "'params' of 'm' are a string"),
-    ({**V, "method": "n", "params": 3}, None, INVALID_PARAMS, "'params' of notification 'n' are an integer"),
+    ({**V, "method": "n", "params": 3}, None, INVALID_PARAMS, "'params' of notification 'n' are a number"),
 ]
 BROKEN: list[tuple[Any, int | str | None, str]] = [
     ({"id": 1, "result": {}}, 1, "one of 'result' and 'error'"),
@@ -83,7 +83,7 @@ BROKEN: list[tuple[Any, int | str | None, str]] = [
     ({**V, "id": False, "result": {}}, None, "without a usable 'id'"),
     ({**V, "id": 1, "result": []}, 1, "'result' is an array"),
     ({**V, "id": 1, "result": None}, 1, "'result' is null"),
-    ({**V, "id": "1", "result": 3}, "1", "'result' is an integer"),
+    ({**V, "id": "1", "result": 3}, "1", "'result' is a number"),
     ({**V, "id": 1, "error": None}, 1, "'error' is not an object"),
     ({**V, "id": 1, "error": "no"}, 1, "'error' is not an object"),
     ({**V, "id": 1, "error": {"code": 1.0, "message": ""}}, 1, "integer 'code'"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import types
 from .._errors import McpError, StructureError
-from ..peer import Exchange, ExchangeContext, OutOfTimeError, Run
+from ..peer import Exchange, ExchangeContext, Run
 from ..wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject
 from ._context import Context
 from ._results import finish_result
@@ -61,8 +61,6 @@ def _read_params(serving: Serving, exchange: Exchange) -> Any:
     row = types.METHODS[revision].get(method)
     if row is None or row.kind != "request" or row.direction == "server" or not _offered(serving, method):
         raise McpError(METHOD_NOT_FOUND, f"this server has no method {method!r} in revision {revision}")
-    if row.params is None:
-        return None
     try:
         return types.structure(exchange.params or {}, row.params, revision=revision)
     except StructureError as exc:
@@ -80,8 +78,6 @@ def _explain(serving: Serving, exchange: Exchange, params: Any, failure: Excepti
         return failure
     if method == "tools/call":
         return serving.server.tools.explain(params.name, failure)
-    if isinstance(failure, OutOfTimeError):
-        return McpError(INTERNAL_ERROR, f"{method!r} took too long")
     _log.error("answering %r failed", method, exc_info=failure)
     return McpError(INTERNAL_ERROR, f"{method!r} failed; the server's log says why")
 
@@ -134,7 +130,7 @@ async def _list_prompts(serving: Serving, _: Run, __: Context, params: Any) -> t
 
 def _refuse_cursor(params: Any) -> None:
     """Every list is one page so far, so this server has given out no cursor."""
-    if params is not None and params.cursor is not None:
+    if params.cursor is not None:
         raise McpError(INVALID_PARAMS, f"$.cursor: {params.cursor!r} is no cursor of this server")
 
 

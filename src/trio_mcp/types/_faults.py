@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["MAX_FAULTS", "Mismatch", "kind_of", "listed", "quoted"]
+__all__ = ["MAX_FAULTS", "Mismatch", "kind_of", "listed", "quoted", "type_of"]
+
+type_of: Callable[[Any], type[Any]] = type
+"""`type` under a name that type checkers do not narrow by: what is inside a JSON value stays Any to them."""
 
 MAX_FAULTS: Final = 100
 """How many faults of one value are kept; further ones are only counted, so that no peer can make us hold millions."""
@@ -26,12 +30,12 @@ _KINDS: Final = {
 
 def kind_of(value: Any) -> str:
     """Return JSON's word for what `value` is, or the name of its Python type when JSON has none."""
-    return _KINDS.get(type(value), type(value).__name__)
+    return _KINDS.get(type_of(value), type_of(value).__name__)
 
 
 def quoted(value: Any) -> str:
     """Return a scalar as a message shows it, shortened; of anything else only what kind it is."""
-    if type(value) not in {bool, float, int, str}:
+    if type_of(value) not in {bool, float, int, str}:
         return kind_of(value)
     text = repr(value)
     return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."

@@ -6,11 +6,12 @@ The one conversion is JSON's own: an integer may be written `2.0`, and becomes 2
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args, get_origin
 
 from cattrs import Converter
 
-from trio_mcp.types._faults import Mismatch, listed, quoted
+from trio_mcp.types._faults import Mismatch, listed, quoted, type_of
 from trio_mcp.types._model import Bounds
 
 __all__ = ["Hook", "bounded", "hook_of", "is_map", "is_sequence", "literal_hook", "register_plain"]
@@ -27,8 +28,8 @@ def register_plain(converter: Converter) -> None:
     converter.register_structure_hook(bool, structure_boolean)
     converter.register_structure_hook(type(None), structure_null)
     converter.register_structure_hook_factory(_is_literal, literal_hook)
-    converter.register_structure_hook_factory(is_sequence, lambda kind: _array_hook(kind, converter))
-    converter.register_structure_hook_factory(is_map, lambda kind: _map_hook(kind, converter))
+    converter.register_structure_hook_factory(is_sequence, partial(_array_hook, converter=converter))
+    converter.register_structure_hook_factory(is_map, partial(_map_hook, converter=converter))
 
 
 def hook_of(converter: Converter, kind: Any) -> Hook | None:
@@ -36,32 +37,32 @@ def hook_of(converter: Converter, kind: Any) -> Hook | None:
     return None if kind is Any else converter.get_structure_hook(kind)
 
 
-def structure_string(value: Any, _: Any = None) -> str:
+def structure_string(value: Any, _: Any = None) -> Any:
     """Accept a JSON string."""
-    if type(value) is str:
+    if type_of(value) is str:
         return value
     raise Mismatch.expected("string", value)
 
 
-def structure_integer(value: Any, _: Any = None) -> int:
+def structure_integer(value: Any, _: Any = None) -> Any:
     """Accept a JSON integer, also one that is written with a fraction of zero."""
-    if type(value) is int:
+    if type_of(value) is int:
         return value
-    if type(value) is float and value.is_integer():
+    if type_of(value) is float and value.is_integer():
         return int(value)
     raise Mismatch.expected("integer", value)
 
 
-def structure_number(value: Any, _: Any = None) -> float:
+def structure_number(value: Any, _: Any = None) -> Any:
     """Accept a JSON number; an integer stays one, however big."""
-    if type(value) is float or type(value) is int:
+    if type_of(value) is float or type_of(value) is int:
         return value
     raise Mismatch.expected("number", value)
 
 
-def structure_boolean(value: Any, _: Any = None) -> bool:
+def structure_boolean(value: Any, _: Any = None) -> Any:
     """Accept true and false."""
-    if type(value) is bool:
+    if type_of(value) is bool:
         return value
     raise Mismatch.expected("boolean", value)
 
@@ -94,7 +95,7 @@ def literal_hook(kind: Any) -> Hook:
 
     def structure(value: Any, _: Any = None) -> Any:
         # The type first: True equals 1, and a list cannot be looked up.
-        if type(value) is str and value in allowed:
+        if type_of(value) is str and value in allowed:
             return value
         raise Mismatch(f"expected {wanted}, got {quoted(value)}")
 
@@ -104,8 +105,8 @@ def literal_hook(kind: Any) -> Hook:
 def _array_hook(kind: Any, converter: Converter) -> Hook:
     hook = hook_of(converter, get_args(kind)[0])
 
-    def structure(value: Any, _: Any = None) -> list[Any]:
-        if type(value) is not list:
+    def structure(value: Any, _: Any = None) -> Any:
+        if type_of(value) is not list:
             raise Mismatch.expected("array", value)
         if hook is None:
             return value
@@ -120,8 +121,8 @@ def _array_hook(kind: Any, converter: Converter) -> Hook:
 def _map_hook(kind: Any, converter: Converter) -> Hook:
     hook = hook_of(converter, get_args(kind)[1])
 
-    def structure(value: Any, _: Any = None) -> dict[str, Any]:
-        if type(value) is not dict:
+    def structure(value: Any, _: Any = None) -> Any:
+        if type_of(value) is not dict:
             raise Mismatch.expected("object", value)
         if hook is None:
             return value

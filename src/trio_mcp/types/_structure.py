@@ -5,17 +5,20 @@ Made on first use and kept, because a program needs a few dozen of them and maki
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from cattrs import Converter
 
-from trio_mcp.types._faults import Mismatch
-from trio_mcp.types._members import building, is_model, members_of
-from trio_mcp.types._model import Model, Profile
+from trio_mcp.types._faults import Mismatch, type_of
+from trio_mcp.types._members import Member, building, is_model, members_of
+from trio_mcp.types._model import Bounds, Model, Profile
 from trio_mcp.types._plain import Hook, bounded, hook_of
 from trio_mcp.types._tables import LENIENT
 
 __all__ = ["register_structuring"]
+
+_Slot: TypeAlias = tuple[str, Hook | None, bool]
+"""Of a member: its attribute, its hook (None where any value fits), and whether null means that it is absent."""
 
 
 def register_structuring(converter: Converter, profile: Profile) -> None:
@@ -30,34 +33,30 @@ def register_structuring(converter: Converter, profile: Profile) -> None:
 
 
 def _structurer(cls: type[Model], converter: Converter, profile: Profile, made: dict[type[Model], Hook]) -> Hook:
-    members: dict[str, tuple[str, Hook | None, bool]] = {}
+    members: dict[str, _Slot] = {}
     known = members_of(cls, profile)
     required = frozenset(member.wire for member in known if member.required)
-    lenient = cls.__name__ in LENIENT
+    settle = _keep if cls.__name__ in LENIENT else _refuse
 
     def structure(value: Any, _: Any = None) -> Any:
-        if type(value) is not dict:
+        if type_of(value) is not dict:
             raise Mismatch.expected("object", value)
         found: dict[str, Any] = {}
         extra: dict[str, Any] = {}
-        problem: Mismatch | None = None
+        problem = None
         for wire, item in value.items():
-            member = members.get(wire)
-            if member is None:
+            slot = members.get(wire)
+            if slot is None:
                 extra[wire] = item
                 continue
-            attribute, hook, null_is_absent = member
+            attribute, hook, null_is_absent = slot
             if hook is None:
                 found[attribute] = item
             elif item is not None or not null_is_absent:
                 try:
                     found[attribute] = hook(item, None)
                 except Mismatch as inner:
-                    if lenient:
-                        extra[wire] = item
-                        continue
-                    problem = problem or Mismatch()
-                    problem.add(wire, inner)
+                    problem = settle(problem, wire, item, inner, extra)
         if problem is not None or not value.keys() >= required:
             raise _with_missing(problem or Mismatch(), required - value.keys())
         if extra:
@@ -66,12 +65,29 @@ def _structurer(cls: type[Model], converter: Converter, profile: Profile, made: 
 
     made[cls] = structure  # before its members, which may hold the same class
     bounds = profile.bounds.get(cls.__name__, {})
-    for member in known:
-        hook = hook_of(converter, member.kind)
-        if hook is not None and member.wire in bounds:
-            hook = bounded(hook, bounds[member.wire])
-        members[member.wire] = (member.attribute, hook, member.null_is_absent)
+    members.update((member.wire, _slot(member, converter, bounds.get(member.wire))) for member in known)
     return structure
+
+
+def _slot(member: Member, converter: Converter, bounds: Bounds | None) -> _Slot:
+    hook = hook_of(converter, member.kind)
+    if hook is not None and bounds is not None:
+        hook = bounded(hook, bounds)
+    return (member.attribute, hook, member.null_is_absent)
+
+
+def _refuse(
+    problem: Mismatch | None, wire: str, _item: Any, inner: Mismatch, _extra: dict[str, Any]
+) -> Mismatch | None:
+    problem = problem or Mismatch()
+    problem.add(wire, inner)
+    return problem
+
+
+def _keep(problem: Mismatch | None, wire: str, item: Any, _inner: Mismatch, extra: dict[str, Any]) -> Mismatch | None:
+    """Count a member of the wrong shape as one that is not known."""
+    extra[wire] = item
+    return problem
 
 
 def _with_missing(problem: Mismatch, missing: frozenset[str]) -> Mismatch:

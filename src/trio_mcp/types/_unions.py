@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from cattrs import Converter
 
-from trio_mcp.types._faults import Mismatch, kind_of, listed, quoted
+from trio_mcp.types._faults import Mismatch, kind_of, listed, quoted, type_of
 from trio_mcp.types._members import is_model, members_of
 from trio_mcp.types._model import Model, Profile
 from trio_mcp.types._plain import Hook, is_map, is_sequence
@@ -17,7 +18,7 @@ __all__ = ["register_unions"]
 
 def register_unions(converter: Converter, profile: Profile) -> None:
     """Make the converter structure unions of anything it can structure."""
-    converter.register_structure_hook_factory(_is_union, lambda kind: _union_hook(kind, converter, profile))
+    converter.register_structure_hook_factory(_is_union, partial(_union_hook, converter=converter, profile=profile))
 
 
 def _is_union(kind: Any) -> bool:
@@ -42,7 +43,7 @@ def _union_hook(kind: Any, converter: Converter, profile: Profile) -> Hook:
     wanted = listed(sorted({_kind_word(each, by_kind) for each in by_kind}))
 
     def structure(value: Any, _: Any = None) -> Any:
-        hook = by_kind.get(type(value))
+        hook = by_kind.get(type_of(value))
         if hook is None:
             raise Mismatch(f"expected {wanted}, got {kind_of(value)}")
         return hook(value, None)
@@ -105,7 +106,7 @@ def _tagged_hook(wire: str, arms: list[_Arm]) -> Hook:
 
     def structure(value: Any, _: Any = None) -> Any:
         tag = value.get(wire)
-        if type(tag) is str and tag in by_tag:
+        if type_of(tag) is str and tag in by_tag:
             return by_tag[tag](value, None)
         if tag is None and untagged is not None:
             return untagged(value, None)

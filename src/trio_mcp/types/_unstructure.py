@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias, cast, get_args
 
 from cattrs import Converter
 
+from trio_mcp.types._faults import type_of
 from trio_mcp.types._members import building, is_model, members_of
 from trio_mcp.types._model import Model, Profile
 from trio_mcp.types._plain import is_map, is_sequence
@@ -31,19 +32,22 @@ def register_unstructuring(converter: Converter, profile: Profile) -> Emit:
             return made.get(cls) or _unstructurer(cls, profile, emit_any, made)
 
     def emit_any(value: Any) -> Any:
-        emit = made.get(type(value))
+        emit = made.get(type_of(value))
         return emit(value) if emit is not None else emit_rest(value)
 
     def emit_rest(value: Any) -> Any:
-        if is_model(type(value)):
-            return factory(type(value))(value)
+        if is_model(type_of(value)):
+            return factory(type_of(value))(value)
         if isinstance(value, Mapping):
-            # Looked into one level deep only: without messages in it, it is somebody's own JSON.
-            holds_messages = any(is_model(type(each)) for each in value.values())
-            return {name: emit_any(each) for name, each in value.items()} if holds_messages else _as_dict(value)
+            return emit_map(cast("Mapping[str, Any]", value))
         if isinstance(value, Sequence) and not isinstance(value, str):
-            return [emit_any(each) for each in value]
+            return [emit_any(each) for each in cast("Sequence[Any]", value)]
         return value
+
+    def emit_map(value: Mapping[str, Any]) -> dict[str, Any]:
+        # Looked into one level deep only: without messages in it, it is somebody's own JSON.
+        holds_messages = any(is_model(type_of(each)) for each in value.values())
+        return {name: emit_any(each) for name, each in value.items()} if holds_messages else _as_dict(value)
 
     converter.register_unstructure_hook_factory(is_model, factory)
     return emit_any
@@ -92,8 +96,8 @@ def _map_emitter(item: Emit | None) -> Emit:
 
 
 def _as_list(value: Any) -> list[Any]:
-    return value if type(value) is list else list(value)
+    return value if type_of(value) is list else list(value)
 
 
 def _as_dict(value: Any) -> dict[str, Any]:
-    return value if type(value) is dict else dict(value)
+    return value if type_of(value) is dict else dict(value)

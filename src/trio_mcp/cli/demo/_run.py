@@ -1,0 +1,180 @@
+"""`trio-mcp demo`: a server in a child process, and what a client does with it, chapter by chapter.
+
+It is an ordinary program on the public names of trio_mcp. Read it from the top; `_screen.py` only prints, and the
+server that answers is in `_server.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import trio
+from attrs import frozen
+
+from ..._errors import RemoteProtocolError
+from ...client import Client, TimeLimits, open_stdio_client
+from ...types import REVISIONS, CallToolResult, TextContent
+from ._database import database_file
+from ._screen import Screen
+
+__all__ = ["run_demo"]
+
+TABLE = "waterings"
+
+QUERY = """\
+SELECT beds.name AS bed, beds.light, count(DISTINCT plants.id) AS plants, sum(waterings.litres) AS litres
+FROM beds JOIN plants ON plants.bed_id = beds.id JOIN waterings ON waterings.plant_id = plants.id
+GROUP BY beds.id ORDER BY litres DESC"""
+
+DEADLINE = 1
+"""Seconds that the client gives a call which would take much longer."""
+
+PATIENCE = TimeLimits(idle=15, connect=15)
+"""The server is on this machine and has little to do: if it is silent for so long, something is wrong."""
+
+
+def run_demo() -> None:
+    """Run the demo from beginning to end; everything it makes is gone afterwards.
+
+    Raises:
+        TrioMcpError: something did not go as it should; the text says what.
+        OSError: the server cannot be started, or the database file cannot be made.
+    """
+    with database_file() as path:
+        trio.run(demonstrate, [sys.executable, "-m", "trio_mcp.cli.demo", str(path)], Screen())
+
+
+async def demonstrate(command: Sequence[str], screen: Screen) -> None:
+    """Show everything, with the server that *command* starts."""
+    screen.say("trio-mcp demo: a server for a SQLite database, started as a child process, and its client")
+    async with open_stdio_client(command, time_limits=PATIENCE) as client:
+        await show_what_there_is(client, screen)
+        await show_a_query(client, screen)
+        await show_progress(client, screen)
+        await show_a_deadline(client, screen)
+    await show_two_revisions(command, screen)
+    say_what_next(command, screen)
+
+
+async def show_what_there_is(client: Client, screen: Screen) -> None:
+    """List what the server offers."""
+    screen.chapter("What the server offers", "async for tool in client.tools(): ...")
+    screen.table(["tool", "what it does"], [[tool.name, first_line(tool.description)] async for tool in client.tools()])
+    resources = await client.list_resources()
+    prompts = await client.list_prompts()
+    screen.quote("resources", ", ".join(resource.uri for resource in resources.resources))
+    screen.quote("prompts", ", ".join(prompt.name for prompt in prompts.prompts))
+    screen.quote("protocol revision, found out by asking", client.revision)
+
+
+async def show_a_query(client: Client, screen: Screen) -> None:
+    """Read some rows, and see a write refused."""
+    screen.chapter("Rows of a query", 'await client.call_tool("read_query", {"query": ...})')
+    screen.say(QUERY)
+    found = value_of(await client.call_tool("read_query", {"query": QUERY}, raise_on_error=True))
+    screen.table(found["columns"], found["rows"])
+    attempt = f"DELETE FROM {TABLE}"
+    refused = await client.call_tool("read_query", {"query": attempt})
+    screen.quote(f"the answer to {attempt!r} in the same tool", text_of(refused))
+
+
+async def show_progress(client: Client, screen: Screen) -> None:
+    """Follow a call that takes its time."""
+    screen.chapter("Progress of a long call", "async for update in call.updates: ...")
+    async with client.open_call("recount", {"table": TABLE, "pause": 0.02}) as call:
+        with screen.bar(f"recounting {TABLE}") as show:
+            async for update in call.updates:
+                show(update.progress, update.total)
+        screen.quote("result", text_of(await call.result()))
+
+
+async def show_a_deadline(client: Client, screen: Screen) -> None:
+    """Give a call less time than it needs, and ask the server whether it noticed."""
+    screen.chapter("A call cancelled by a deadline", f"with trio.move_on_after({DEADLINE}): await client.call_tool(...)")
+    with trio.move_on_after(DEADLINE):
+        await client.call_tool("recount", {"table": TABLE, "pause": 0.25})
+    screen.quote("the client", f"gave up after {DEADLINE} s, and went on with the same connection")
+    screen.quote("the server", await outcome_of_cancelled(client))
+
+
+async def show_two_revisions(command: Sequence[str], screen: Screen) -> None:
+    """Talk to the server as its oldest and as its newest clients do, and compare."""
+    oldest, newest = REVISIONS[0], REVISIONS[-1]
+    screen.chapter("One conversation, two revisions", f'open_stdio_client(command, revision="{oldest}")')
+    conversations = [await converse(command, revision) for revision in (oldest, newest)]
+    screen.table(
+        ["", oldest, newest], zip(conversations[0].steps, *(each.steps.values() for each in conversations), strict=True)
+    )
+
+
+@frozen
+class Conversation:
+    """What came of each step of a conversation."""
+
+    steps: dict[str, str]
+
+
+async def converse(command: Sequence[str], revision: str) -> Conversation:
+    """Do a bit of everything in one revision."""
+    async with open_stdio_client(command, revision=revision, time_limits=PATIENCE) as client:
+        tools = [tool.name async for tool in client.tools()]
+        counted = await client.call_tool("read_query", {"query": f"SELECT count(*) FROM {TABLE}"}, raise_on_error=True)
+        await client.call_tool("append_insight", {"insight": f"{revision} works"}, raise_on_error=True)
+        (memo,) = (await client.read_resource("memo://insights")).contents
+        updates = 0
+        async with client.open_call("recount", {"table": TABLE}) as call:
+            async for _ in call.updates:
+                updates += 1
+                if updates == 3:
+                    break  # to leave the block before the result is there is to cancel the call
+        return Conversation({
+            "tools listed": str(len(tools)),
+            "rows counted": str(value_of(counted)["rows"][0][0]),
+            "the answer came as": "structured content" if isinstance(counted.structured_content, dict) else "text",
+            "the memo says": str(getattr(memo, "text", "")).splitlines()[-1],
+            "left a call after": f"{updates} updates",
+            "the server": await outcome_of_cancelled(client),
+        })
+
+
+async def outcome_of_cancelled(client: Client) -> str:
+    """Return what the server says about the recount that was cancelled last.
+
+    Raises:
+        RemoteProtocolError: it says that the recount went on to its end.
+    """
+    outcome = value_of(await client.call_tool("recount_outcome", raise_on_error=True))
+    if not outcome["cancelled"]:
+        raise RemoteProtocolError(f"the call was cancelled, but the server's handler went on: {outcome}")
+    return f"my handler was stopped after {outcome['counted']} of {outcome['total']} rows"
+
+
+def say_what_next(command: Sequence[str], screen: Screen) -> None:
+    """End with what the reader may do now."""
+    entry = {"nursery": {"command": command[0], "args": [*command[1:-1], "nursery.db"]}}
+    screen.chapter("What to try next", "from trio_mcp import Server, open_client")
+    screen.say("Let an MCP host of yours use this server; its table of servers needs this entry:")
+    screen.say(f'   "mcpServers": {json.dumps(entry)}')
+    screen.say(f"Read this program: {Path(__file__)}")
+    screen.say(f"Read its server:   {Path(__file__).with_name('_server.py')}")
+    screen.say("Write your own: README.md has a server in thirty lines, and a client in twenty.")
+
+
+def text_of(result: CallToolResult) -> str:
+    """Return a result as a model reads it."""
+    return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+
+
+def value_of(result: CallToolResult) -> Any:
+    """Return a result as a program reads it: revisions before 2025-06-18 have no structured content, only its text."""
+    structured = result.structured_content
+    return structured if isinstance(structured, dict) else json.loads(text_of(result))
+
+
+def first_line(text: str | None) -> str:
+    """Return the first line of a description that may be missing."""
+    return (text or "").partition("\n")[0]

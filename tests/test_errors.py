@@ -1,0 +1,83 @@
+"""The exception tree: who is caught by what, what is said, and that a copy says the same."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+import trio_mcp
+from trio_mcp import _errors
+
+EXAMPLES: list[tuple[_errors.TrioMcpError, str, dict[str, Any]]] = [
+    (_errors.McpError(-5, "no", [1]), "no (-5)", {"code": -5, "message": "no", "data": [1]}),
+    (_errors.McpError(-5, "no"), "no (-5)", {"data": None}),
+    (_errors.ToolError("why"), "why", {}),
+    (_errors.ToolFailed("add", "too big", {"r": 1}), "tool 'add' failed: too big", {"tool": "add", "result": {"r": 1}}),
+    (_errors.ErrorResponse(7, "no"), "no (7)", {"code": 7, "message": "no", "data": None}),
+    (_errors.RequestTimedOut("slow"), "slow", {}),
+    (_errors.LocalProtocolError("ours"), "ours", {}),
+    (_errors.RemoteProtocolError("theirs"), "theirs", {}),
+    (
+        _errors.StructureError("Tool", ["$.a: x", "$.b: y"]),
+        "not a Tool: $.a: x; $.b: y",
+        {"faults": ("$.a: x", "$.b: y")},
+    ),
+    (_errors.MissingCapability("cannot", {"roots": {}}), "cannot", {"required": {"roots": {}}}),
+    (
+        _errors.UnsupportedRevision("a", ["b", "c"]),
+        "no common protocol revision: this side asked for a, the other side offers b, c",
+        {"requested": "a", "supported": ("b", "c")},
+    ),
+    (
+        _errors.UnsupportedRevision("a", []),
+        "no common protocol revision: this side asked for a, the other side offers nothing this side knows",
+        {"supported": ()},
+    ),
+    (_errors.ConnectionClosed("bye"), "bye", {}),
+    (_errors.ConnectionBroken("gone"), "gone", {}),
+    (_errors.ServerExited(3), "the server process exited with status 3", {"status": 3, "stderr_tail": ()}),
+    (
+        _errors.ServerExited(-9, ["one", "two"]),
+        "the server process was killed by signal 9; its last words on standard error:\n    one\n    two",
+        {"status": -9, "stderr_tail": ("one", "two")},
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "text", "attributes"), EXAMPLES)
+def test_an_error_says_what_happened(error: _errors.TrioMcpError, text: str, attributes: dict[str, Any]) -> None:
+    assert str(error) == text
+    assert {name: getattr(error, name) for name in attributes} == attributes
+
+
+@pytest.mark.parametrize(("error", "text", "attributes"), EXAMPLES)
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
+def test_a_copy_of_an_error_says_the_same(
+    again: Any, error: _errors.TrioMcpError, text: str, attributes: dict[str, Any]
+) -> None:
+    copied = again(error)
+
+    assert type(copied) is type(error)
+    assert str(copied) == text
+    assert {name: getattr(copied, name) for name in attributes} == attributes
+
+
+def test_only_a_lost_connection_is_a_lost_connection() -> None:
+    lost = {type(error) for error, _, _ in EXAMPLES if isinstance(error, _errors.ConnectionLost)}
+
+    assert lost == {_errors.ConnectionClosed, _errors.ConnectionBroken, _errors.ServerExited}
+    assert issubclass(_errors.ServerExited, _errors.ConnectionBroken)
+    assert not issubclass(_errors.ErrorResponse, _errors.McpError)
+    assert not issubclass(_errors.RequestTimedOut, TimeoutError)
+
+
+@pytest.mark.parametrize("name", _errors.__all__)
+def test_every_error_is_in_the_tree_and_public(name: str) -> None:
+    error = getattr(_errors, name)
+
+    assert issubclass(error, _errors.TrioMcpError)
+    assert getattr(trio_mcp, name) is error
+    assert name in (_errors.__doc__ or "")

@@ -1,0 +1,272 @@
+"""A nursery whose body keeps its exceptions: the cases in which a plain one, or a simpler helper, does not."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp._util import WIND_DOWN_SECONDS, owned_nursery
+
+TWO_DOORS_DEEP = 2
+
+
+async def pump(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """Stand for a reader or writer: run until cancelled."""
+    task_status.started()
+    await trio.sleep_forever()
+
+
+async def buggy_pump() -> None:
+    """Stand for a reader with a bug that shows when it is cancelled."""
+    try:
+        await trio.sleep_forever()
+    finally:
+        raise RuntimeError("a bug of ours")
+
+
+@contextlib.asynccontextmanager
+async def opened() -> AsyncGenerator[trio.Nursery]:
+    """Stand for an opener: a nursery with a task that runs until the block is left."""
+    async with owned_nursery() as nursery:
+        nursery.start_soon(pump)
+        yield nursery
+
+
+class Odd(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyError("key"),
+        ValueError("value"),
+        KeyboardInterrupt(),
+        SystemExit(3),
+        GeneratorExit(),
+        StopAsyncIteration(),
+        StopIteration(),
+        Odd(),
+        trio.TooSlowError(),
+        ExceptionGroup("the user's own", [ValueError()]),
+        BaseExceptionGroup("the user's own", [KeyboardInterrupt()]),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("depth", [1, TWO_DOORS_DEEP, 3])
+async def test_the_body_s_exception_leaves_as_it_is(error: BaseException, depth: int) -> None:
+    async def inside(levels: int) -> None:
+        async with opened():
+            if levels > 1:
+                await inside(levels - 1)
+            raise error
+
+    caught: BaseException | None = None
+    try:
+        await inside(depth)
+    except BaseException as exc:  # noqa: BLE001 # the very thing under test
+        caught = exc
+
+    # A coroutine may not raise StopIteration: Python itself turns it into a RuntimeError.
+    assert caught is error or (isinstance(error, StopIteration) and isinstance(caught, RuntimeError))
+
+
+async def test_a_body_that_ends_well_ends_the_tasks() -> None:
+    async with opened() as nursery:
+        assert len(nursery.child_tasks) == 1
+
+    assert len(nursery.child_tasks) == 0
+
+
+async def test_a_bug_in_our_own_task_alone_is_a_group() -> None:
+    with pytest.RaisesGroup(RuntimeError):
+        async with owned_nursery() as nursery:
+            nursery.start_soon(buggy_pump)
+            await wait_all_tasks_blocked()
+
+
+async def test_a_bug_in_our_own_task_cancels_the_body() -> None:
+    async def bug() -> None:
+        await wait_all_tasks_blocked()
+        raise RuntimeError("a bug of ours")
+
+    with pytest.RaisesGroup(RuntimeError):
+        async with owned_nursery() as nursery:
+            nursery.start_soon(bug)
+            await trio.sleep_forever()
+
+
+async def test_the_body_s_failure_and_our_bug_make_a_group_of_both() -> None:
+    with pytest.RaisesGroup(KeyError, RuntimeError, match="the block failed, and so did the connection"):
+        async with owned_nursery() as nursery:
+            nursery.start_soon(buggy_pump)
+            await wait_all_tasks_blocked()
+            raise KeyError("key")
+
+
+async def test_two_bugs_of_ours_stand_beside_the_body_s_failure() -> None:
+    with pytest.RaisesGroup(KeyError, RuntimeError, RuntimeError):
+        async with owned_nursery() as nursery:
+            nursery.start_soon(buggy_pump)
+            nursery.start_soon(buggy_pump)
+            await wait_all_tasks_blocked()
+            raise KeyError("key")
+
+
+async def test_an_outer_deadline_that_strikes_during_the_wind_down_does_not_hide_the_body_s_failure(
+    autojump_clock: MockClock,
+) -> None:
+    async def slow_end() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(5)
+
+    with pytest.raises(KeyError), trio.fail_after(1):  # noqa: PT012 # the block is the subject
+        async with owned_nursery() as nursery:
+            nursery.start_soon(slow_end)
+            await wait_all_tasks_blocked()
+            raise KeyError("key")
+
+
+async def test_an_outer_cancellation_passes_through_the_block(autojump_clock: MockClock) -> None:
+    with pytest.raises(trio.TooSlowError), trio.fail_after(1):
+        async with opened():
+            await trio.sleep_forever()
+
+
+async def test_an_outer_cancellation_is_caught_by_its_own_scope_between_two_blocks() -> None:
+    async with opened():
+        with trio.CancelScope() as scope:
+            async with opened():
+                scope.cancel()
+                await trio.sleep_forever()
+
+        assert scope.cancelled_caught
+
+
+async def test_a_group_with_cancelled_inside_keeps_its_depth(autojump_clock: MockClock) -> None:
+    """The user's own nursery inside the block fails while an outer deadline cancels it."""
+
+    async def fails_at_the_end() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise KeyError("key")
+
+    with pytest.RaisesGroup(KeyError), trio.move_on_after(1):  # once: as if our block were not there
+        async with opened(), trio.open_nursery() as users_own:
+            users_own.start_soon(fails_at_the_end)
+            await trio.sleep_forever()
+
+
+async def test_a_cancelled_body_beside_a_bug_of_ours_shows_the_bug(autojump_clock: MockClock) -> None:
+    with pytest.RaisesGroup(RuntimeError), trio.move_on_after(1):
+        async with owned_nursery() as nursery:
+            nursery.start_soon(buggy_pump)
+            await trio.sleep_forever()
+
+
+async def test_a_cancelled_body_that_fails_beside_a_bug_of_ours_shows_all(autojump_clock: MockClock) -> None:
+    async def fails_at_the_end() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise KeyError("key")
+
+    with pytest.RaisesGroup(pytest.RaisesGroup(KeyError), RuntimeError), trio.move_on_after(1):
+        async with owned_nursery() as nursery:
+            nursery.start_soon(buggy_pump)
+            async with trio.open_nursery() as users_own:
+                users_own.start_soon(fails_at_the_end)
+                await trio.sleep_forever()
+
+
+async def test_an_opener_inside_an_async_generator_may_be_closed_early() -> None:
+    async def items() -> AsyncGenerator[int]:
+        async with opened():
+            yield 1
+            yield 2
+
+    async with contextlib.aclosing(items()) as generator:
+        async for item in generator:
+            assert item == 1
+            break
+
+
+async def test_closing_the_nursery_from_elsewhere_ends_the_block_in_peace() -> None:
+    async with owned_nursery() as nursery:
+        nursery.start_soon(pump)
+        nursery.cancel_scope.cancel()
+        await trio.sleep_forever()
+
+    assert nursery.cancel_scope.cancelled_caught
+
+
+async def test_the_wind_down_is_awaited_while_the_tasks_still_run() -> None:
+    seen: list[int] = []
+
+    async def wind_down() -> None:
+        await trio.lowlevel.checkpoint()
+        seen.append(len(nursery.child_tasks))
+
+    async with owned_nursery(wind_down) as nursery:
+        nursery.start_soon(pump)
+
+    assert seen == [1]
+
+
+async def test_the_wind_down_is_shielded_and_bounded(autojump_clock: MockClock) -> None:
+    began = trio.current_time()
+
+    with trio.CancelScope() as outer:
+        async with owned_nursery(trio.sleep_forever):
+            outer.cancel()
+
+    assert trio.current_time() - began == WIND_DOWN_SECONDS
+
+
+async def test_a_body_that_fails_is_wound_down_and_one_that_is_cancelled_is_not() -> None:
+    wound_down: list[str] = []
+
+    async def wind_down() -> None:
+        await trio.lowlevel.checkpoint()
+        wound_down.append("once")
+
+    with pytest.raises(KeyError):
+        async with owned_nursery(wind_down):
+            raise KeyError("key")
+    with trio.CancelScope() as outer:
+        async with owned_nursery(wind_down):
+            outer.cancel()
+            await trio.sleep_forever()
+
+    assert outer.cancelled_caught
+    assert wound_down == ["once"]
+
+
+async def test_a_wind_down_that_fails_is_a_bug_of_ours() -> None:
+    async def wind_down() -> None:
+        await trio.lowlevel.checkpoint()
+        raise RuntimeError("a bug of ours")
+
+    with pytest.RaisesGroup(RuntimeError):
+        async with owned_nursery(wind_down):
+            pass
+    with pytest.RaisesGroup(KeyError, RuntimeError):
+        async with owned_nursery(wind_down):
+            raise KeyError("key")
+
+
+async def test_no_traceback_keeps_the_block_alive() -> None:
+    with pytest.raises(KeyError) as caught:
+        async with opened():
+            raise KeyError("key")
+
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
