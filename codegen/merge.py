@@ -9,6 +9,7 @@ from attrs import frozen
 
 from codegen.align import Revision
 from codegen.choices import LENIENT_ROOTS, NO_CLASS
+from codegen.join import join
 from codegen.shapes import (
     BOUND_KEYS,
     Definitions,
@@ -17,7 +18,6 @@ from codegen.shapes import (
     is_class,
     rebuild,
     references,
-    target,
     wire_to_attribute,
 )
 
@@ -138,13 +138,13 @@ def _join_definition(name: str, versions: list[tuple[str, Schema]], kept: dict[s
     if not is_class(versions[0][1]):
         (_, joined), *older = versions
         for revision, schema in older:
-            joined = _join(joined, schema, f"{name} (revision {revision})", kept)
+            joined = join(joined, schema, f"{name} (revision {revision})", kept)
         return joined
     members: dict[str, Schema] = {}
     for revision, schema in versions:
         for member, inner in schema["properties"].items():
             place = f"{name}.{member} (revision {revision})"
-            members[member] = _join(members[member], inner, place, kept) if member in members else inner
+            members[member] = join(members[member], inner, place, kept) if member in members else inner
     _check_attributes(name, members)
     required = set.intersection(*(set(schema.get("required", ())) for _, schema in versions))
     return {
@@ -163,65 +163,6 @@ def _check_attributes(name: str, members: dict[str, Schema]) -> None:
         if attribute in seen:
             raise RefusedError(f"{name}: the member {member!r} would be the attribute {attribute}, {seen[attribute]}")
         seen[attribute] = f"like {member!r}"
-
-
-def _join(wide: Schema, other: Schema, place: str, kept: dict[str, Definitions]) -> Schema:
-    """Return a schema that admits what either admits."""
-    if wide == other:
-        return wide
-    if not wide or not other:
-        return {}
-    arms, others = _arms(wide, kept), _arms(other, kept)
-    if all(arm in arms for arm in others):
-        return wide
-    if all(arm in others for arm in arms):
-        return other
-    joined = _join_same_kind(wide, other, place, kept)
-    if joined is not None:
-        return joined
-    if "anyOf" in wide or "anyOf" in other:
-        return {"anyOf": [*arms, *(arm for arm in others if arm not in arms)]}
-    raise RefusedError(f"{place}: other revisions describe it in a way that no one type covers")
-
-
-def _join_same_kind(wide: Schema, other: Schema, place: str, kept: dict[str, Definitions]) -> Schema | None:
-    if "enum" in wide and "enum" in other:
-        return {**wide, "enum": sorted({*wide["enum"], *other["enum"]})}
-    for key in ("items", "additionalProperties"):
-        if key in wide and key in other:
-            return {**wide, key: _join(wide[key], other[key], place, kept)}
-    references_both = {target(wide), target(other)}
-    if "JSONObject" in references_both and any("additionalProperties" in each for each in (wide, other)):
-        return {"$ref": "#/$defs/JSONObject"}
-    if _is_scalar(wide) and _is_scalar(other):
-        types = {*_types(wide), *_types(other)}
-        if "number" in types:
-            types.discard("integer")
-        return {"type": types.pop() if len(types) == 1 else sorted(types)}
-    return None
-
-
-def _arms(schema: Schema, kept: dict[str, Definitions]) -> list[Schema]:
-    """Return the alternatives that a schema amounts to, following names of unions."""
-    name = target(schema)
-    if name is not None:
-        unions = [each[name] for each in kept.values() if "anyOf" in each.get(name, {})]
-        arms = [arm for union in unions for inner in union["anyOf"] for arm in _arms(inner, kept)]
-        return arms or [schema]
-    if "anyOf" in schema:
-        return [arm for inner in schema["anyOf"] for arm in _arms(inner, kept)]
-    if _is_scalar(schema) and not BOUND_KEYS & schema.keys():
-        return [{"type": each} for each in _types(schema)]
-    return [schema]
-
-
-def _is_scalar(schema: Schema) -> bool:
-    return "type" in schema and not schema.keys() - {"type", "format"} - BOUND_KEYS and "array" not in _types(schema)
-
-
-def _types(schema: Schema) -> list[str]:
-    given = schema["type"]
-    return [given] if isinstance(given, str) else given
 
 
 def _without_bounds(schema: Schema) -> Schema:

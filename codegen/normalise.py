@@ -6,6 +6,7 @@ A keyword it does not know is refused, never ignored, because an ignored keyword
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -44,8 +45,8 @@ def normalise(document: dict[str, Any], revision: str) -> dict[str, Any]:
     Raises:
         RefusedError: the file says something that the generated types could not express.
     """
-    definitions = document.get("$defs") or document.get("definitions")
-    if not isinstance(definitions, dict) or not definitions:
+    definitions: Definitions = document.get("$defs") or document.get("definitions") or {}
+    if not definitions:
         raise RefusedError(f"revision {revision}: the schema file has neither $defs nor definitions")
     cleaned = {name: clean(schema, f"revision {revision}: {name}") for name, schema in definitions.items()}
     _check_references(cleaned, revision)
@@ -206,6 +207,4 @@ def _narrower(first: Schema, second: Schema, place: str) -> Schema:
 
 
 def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(each) for each in value] if isinstance(value, list) else value
+    return json.loads(json.dumps(value, sort_keys=True))

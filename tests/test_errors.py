@@ -20,11 +20,8 @@ EXAMPLES: list[tuple[_errors.TrioMcpError, str, dict[str, Any]]] = [
     (_errors.RequestTimedOut("slow"), "slow", {}),
     (_errors.LocalProtocolError("ours"), "ours", {}),
     (_errors.RemoteProtocolError("theirs"), "theirs", {}),
-    (
-        _errors.StructureError("Tool", ["$.a: x", "$.b: y"]),
-        "not a Tool: $.a: x; $.b: y",
-        {"faults": ("$.a: x", "$.b: y")},
-    ),
+    (_errors.StructureError("Tool", ["$.a: x", "$.b: y"]), "not a Tool: $.a: x; $.b: y", {"type_name": "Tool"}),
+    (_errors.StructureError("Tool", ["$.a: x"]), "not a Tool: $.a: x", {"faults": ("$.a: x",)}),
     (_errors.MissingCapability("cannot", {"roots": {}}), "cannot", {"required": {"roots": {}}}),
     (
         _errors.UnsupportedRevision("a", ["b", "c"]),

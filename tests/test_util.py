@@ -263,6 +263,17 @@ async def test_a_wind_down_that_fails_is_a_bug_of_ours() -> None:
             raise KeyError("key")
 
 
+def test_a_program_in_trio_s_loose_mode_sees_the_same() -> None:
+    async def main() -> None:
+        async with owned_nursery() as nursery:
+            nursery.start_soon(buggy_pump)
+            await wait_all_tasks_blocked()
+            raise KeyError("key")
+
+    with pytest.RaisesGroup(KeyError, RuntimeError), pytest.warns(DeprecationWarning):
+        trio.run(main, strict_exception_groups=False)
+
+
 async def test_no_traceback_keeps_the_block_alive() -> None:
     with pytest.raises(KeyError) as caught:
         async with opened():

@@ -42,7 +42,7 @@ async def owned_nursery(wind_down: Callable[[], Awaitable[None]] | None = None) 
     """
     error: BaseException | None = None
     try:
-        async with trio.open_nursery() as nursery:
+        async with trio.open_nursery(strict_exception_groups=True) as nursery:  # whatever trio.run was told
             try:
                 yield nursery
             except BaseException as exc:  # noqa: BLE001 # every class passes: raised again below, outside the nursery
@@ -61,9 +61,6 @@ async def owned_nursery(wind_down: Callable[[], Awaitable[None]] | None = None) 
         if bugs is not None:
             both: list[BaseException] = [error, *getattr(bugs, "exceptions", (bugs,))]
             raise BaseExceptionGroup("the block failed, and so did the connection", both) from None
-    except trio.Cancelled:
-        if error is None:
-            raise
     if error is not None:
         try:
             raise error

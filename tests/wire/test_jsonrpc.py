@@ -47,7 +47,7 @@ GOOD: list[tuple[Any, Message]] = [
     ({**V, "error": {"code": -1, "message": "no"}}, ErrorReply(None, -1, "no", None)),
 ]
 MALFORMED: list[tuple[Any, int | str | None, int, str]] = [
-    (1, None, INVALID_REQUEST, "an object, not a number"),
+    (1, None, INVALID_REQUEST, "JSON object, not a number"),
     (1.5, None, INVALID_REQUEST, "not a number"),
     (True, None, INVALID_REQUEST, "not a boolean"),
     ("text", None, INVALID_REQUEST, "not a string"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 
 from .._errors import ErrorResponse, ToolFailed, TrioMcpError
 
@@ -43,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from importlib.metadata import version  # noqa: PLC0415  # the demo's server imports this folder, and has no use for it
+
     parser = argparse.ArgumentParser(
         prog="trio-mcp",
         description="The Model Context Protocol from a shell.",

@@ -10,7 +10,7 @@ from attrs import define, field
 
 from .. import types
 from .._errors import StructureError
-from ._connection import Connection, Receive
+from ._connection import Connection, OpenExchange
 from ._output_schemas import OutputSchemas
 
 __all__ = ["Call", "OnProgress", "Updates"]
@@ -26,13 +26,13 @@ class Updates:
     """The progress of one call, in order: iterate over it. It ends when the result has arrived."""
 
     _connection: Connection
-    _receive: Receive
+    _exchange: OpenExchange
 
     def __aiter__(self) -> Updates:
         return self
 
     async def __anext__(self) -> types.ProgressNotificationParams:
-        while (update := await self._receive.next_update()) is not None:
+        while (update := await self._exchange.next_update()) is not None:
             try:
                 return types.structure(update[1], types.ProgressNotificationParams, revision=self._connection.revision)
             except StructureError as exc:  # costs this update, nothing else
@@ -48,19 +48,19 @@ class Call:
     """
 
     _connection: Connection
-    _receive: Receive
+    _exchange: OpenExchange
     _name: str
     _schemas: OutputSchemas
     updates: Updates = field(init=False)
     """Progress updates, in the order they were sent, all before the result."""
 
     def __attrs_post_init__(self) -> None:
-        self.updates = Updates(self._connection, self._receive)
+        self.updates = Updates(self._connection, self._exchange)
 
     @property
     def skipped(self) -> int:
         """Updates that were dropped because too many waited unread; see `Limits`."""
-        return self._receive.asked.skipped
+        return self._exchange.asked.skipped
 
     async def result(self) -> types.CallToolResult:
         """Wait for the result; updates that nobody reads do not hold it back. May be asked for repeatedly.
@@ -71,7 +71,7 @@ class Call:
             RemoteProtocolError: the result does not fit its type, or the tool's output schema.
             ConnectionLost: the connection is gone.
         """
-        json = await self._receive.result()
+        json = await self._exchange.result()
         result = self._connection.read_result("tools/call", json, types.CallToolResult)
         self._schemas.check(self._name, result)
         return result

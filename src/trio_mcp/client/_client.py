@@ -16,7 +16,7 @@ from .._errors import RemoteProtocolError, ToolFailed
 from ..peer import ConnectionStatistics
 from ..wire import JsonObject
 from ._calls import Call, OnProgress
-from ._connection import Connection
+from ._connection import Connection, OpenExchange
 from ._output_schemas import OutputSchemas
 
 __all__ = ["Client"]
@@ -137,8 +137,8 @@ class Client:
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
         params = _call_params(name, arguments, meta)
-        async with self._connection.open("tools/call", params, wants_updates=on_progress is not None) as receive:
-            call = Call(self._connection, receive, name, self._schemas)
+        async with self._connection.open("tools/call", params, wants_updates=on_progress is not None) as exchange:
+            call = Call(self._connection, exchange, name, self._schemas)
             if on_progress is not None:
                 async for update in call.updates:
                     await on_progress(update)
@@ -252,14 +252,15 @@ class OpenCall:
     _name: str
     _params: JsonObject
     _schemas: OutputSchemas
-    _block: Any = field(default=None, init=False)
+    _exchange: OpenExchange | None = field(default=None, init=False)
 
     async def __aenter__(self) -> Call:
-        self._block = self._connection.open("tools/call", self._params, wants_updates=True)
-        return Call(self._connection, await self._block.__aenter__(), self._name, self._schemas)
+        self._exchange = self._connection.open("tools/call", self._params, wants_updates=True)
+        return Call(self._connection, await self._exchange.__aenter__(), self._name, self._schemas)
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self._block.__aexit__(*exc_info)
+        assert self._exchange is not None
+        await self._exchange.__aexit__(*exc_info)
 
 
 def _page(cursor: str | None) -> JsonObject | None:

@@ -5,9 +5,7 @@ Called by the typed `Client`; calls the transport. It knows envelopes and time l
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from attrs import define, field
 
@@ -19,17 +17,30 @@ from ..wire import CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, REVISION_KE
 from ._answering import Answering
 from ._timing import RequestClock, Stopwatch
 
-__all__ = ["Connection", "Receive"]
+__all__ = ["Connection", "OpenExchange"]
 
 R = TypeVar("R")
 
 
 @define(eq=False)
-class Receive:
-    """What one open exchange has to say, under the connection's time limits."""
+class OpenExchange:
+    """One request under the connection's time limits; enter it to send the request, leave it to end the exchange."""
 
     asked: Asked
     _clock: RequestClock
+
+    async def __aenter__(self) -> Self:
+        self._clock.start()
+        try:
+            await self.asked.__aenter__()
+        except BaseException:
+            self._clock.end()
+            raise
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._clock.end()
+        self.asked.leave()
 
     async def next_update(self) -> tuple[str, JsonObject] | None:
         """Wait for the next update; None when the outcome has arrived."""
@@ -111,22 +122,19 @@ class Connection:
         row = types.METHODS[self.revision].get(method)
         return row is not None and row.kind == "request" and row.direction != "server"
 
-    @asynccontextmanager
-    async def open(self, method: str, params: JsonObject | None, *, wants_updates: bool) -> AsyncGenerator[Receive]:
-        """Send a request; leaving the block before the outcome has arrived cancels it.
+    def open(self, method: str, params: JsonObject | None, *, wants_updates: bool) -> OpenExchange:
+        """Return a request to enter; leaving it before the outcome has arrived cancels it.
 
         Raises:
             LocalProtocolError: the agreed revision has no such request.
-            ConnectionLost: the connection is gone.
         """
         if not self.has(method):
             raise LocalProtocolError(f"revision {self.revision} has no request {method!r}")
         if self._envelope:
             level = {} if self.log_level is None else {LOG_LEVEL_KEY: self.log_level}
             params = stamp(params, self._envelope | level)
-        with RequestClock(self.stopwatch, f"{method!r}") as clock:
-            async with self.transport.ask(method, params, wants_updates=wants_updates) as asked:
-                yield Receive(asked, clock)
+        asked = self.transport.ask(method, params, wants_updates=wants_updates)
+        return OpenExchange(asked, RequestClock(self.stopwatch, method))
 
     async def request(self, method: str, params: JsonObject | None, result: type[R]) -> R:
         """Send a request and return its typed result.
@@ -138,8 +146,8 @@ class Connection:
             LocalProtocolError: the agreed revision has no such request, or *params* are not JSON.
             ConnectionLost: the connection is gone.
         """
-        async with self.open(method, params, wants_updates=False) as receive:
-            return self.read_result(method, await receive.result(), result)
+        async with self.open(method, params, wants_updates=False) as exchange:
+            return self.read_result(method, await exchange.result(), result)
 
     def read_result(self, method: str, json: JsonObject, result: type[R]) -> R:
         """Return the typed result; raises `RemoteProtocolError` where it does not fit its type, or is of another."""

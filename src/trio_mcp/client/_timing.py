@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import trio
 from attrs import Attribute, define, field, frozen
@@ -84,23 +84,23 @@ class Stopwatch:
 
 @define(eq=False)
 class RequestClock:
-    """The clock of one request; enter it for the request's whole life."""
+    """The clock of one request, from `start` to `end`."""
 
     _stopwatch: Stopwatch
-    _what: str
-    _began: float = field(factory=trio.current_time, init=False)
-    _total_deadline: float = field(init=False)
+    _method: str
+    _began: float = field(default=0.0, init=False)
+    _total_deadline: float = field(default=math.inf, init=False)
     _wait: trio.CancelScope | None = field(default=None, init=False)
     _wait_deadline: float = field(default=math.inf, init=False)
 
-    def __attrs_post_init__(self) -> None:
+    def start(self) -> None:
+        """The request begins."""
+        self._began = trio.current_time()
         self._total_deadline = self._began + self._stopwatch.limits.total
-
-    def __enter__(self) -> Self:
         self._stopwatch.running.add(self)
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def end(self) -> None:
+        """The request is over, whatever came of it."""
         self._stopwatch.running.discard(self)
 
     async def wait(self, asked: Asked, receive: Callable[[], Awaitable[T]]) -> T:
@@ -114,25 +114,24 @@ class RequestClock:
         """
         heard = trio.current_time()
         while True:
-            with trio.CancelScope() as self._wait:
-                self._arm(heard)
+            self._wait = trio.CancelScope(deadline=self._deadline(heard))
+            with self._wait:
                 return await receive()
             self._wait = None
             heard = asked.last_heard
             self._check(heard)
 
-    def _arm(self, heard: float) -> None:
+    def _deadline(self, heard: float) -> float:
         self._wait_deadline = min(heard + self._stopwatch.limits.idle, self._total_deadline)
-        assert self._wait is not None
-        self._wait.deadline = self._wait_deadline if math.isinf(self._stopwatch.stopped_at) else math.inf
+        return self._wait_deadline if math.isinf(self._stopwatch.stopped_at) else math.inf
 
     def _check(self, heard: float) -> None:
         """Raise if a limit is really reached: updates may have come in that nobody has read yet."""
         now, limits = trio.current_time(), self._stopwatch.limits
         if now >= self._total_deadline:
-            raise RequestTimedOut(f"{self._what} took longer than {limits.total:g} s in all (TimeLimits.total)")
+            raise RequestTimedOut(f"{self._method!r} took longer than {limits.total:g} s in all (TimeLimits.total)")
         if now >= heard + limits.idle:
-            raise RequestTimedOut(f"{self._what}: nothing was heard for {limits.idle:g} s (TimeLimits.idle)")
+            raise RequestTimedOut(f"{self._method!r}: nothing was heard for {limits.idle:g} s (TimeLimits.idle)")
 
     def stop(self) -> None:
         """A person is being asked from now on."""

@@ -983,7 +983,7 @@ class ProgressNotificationParams(Model):
     meta: JSONObject | None = None
     message: str | None = None
     total: float | None = None
-    """How much there is to do, in the sender's own unit; None when it does not know."""
+    """How much there is to do, in the sender's own unit; None when unknown."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
@@ -1105,7 +1105,7 @@ class RelatedTaskMetadata(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class RequestMetaObject(Model):
-    """The reserved keys of a request's `_meta`: the progress token, and in the modern era the envelope.
+    """The reserved keys of a request's `_meta`: progress token and, in the modern era, envelope.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#requestmetaobject

@@ -258,7 +258,7 @@ ERRORS: Final[Mapping[str, Mapping[int, ErrorShape]]] = {
         -32700: ErrorShape("ParseError", None),
     },
 }
-"""Per revision, every error code its schema defines. (Older ones use the codes of JSON-RPC without naming them.)"""
+"""Per revision, every error code its schema defines; older ones use those of JSON-RPC unnamed."""
 PROFILES: Final[Mapping[str, Profile]] = {
     "2024-11-05": Profile(
         required={"CancelledNotificationParams": ("requestId",)},

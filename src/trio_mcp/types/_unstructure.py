@@ -41,7 +41,7 @@ def register_unstructuring(converter: Converter, profile: Profile) -> Emit:
         if isinstance(value, Mapping):
             return emit_map(cast("Mapping[str, Any]", value))
         if isinstance(value, Sequence) and not isinstance(value, str):
-            return [emit_any(each) for each in cast("Sequence[Any]", value)]
+            return [emit_any(each) for each in value]
         return value
 
     def emit_map(value: Mapping[str, Any]) -> dict[str, Any]:

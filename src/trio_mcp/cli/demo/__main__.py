@@ -9,15 +9,9 @@ import trio
 from ...server import serve_stdio
 from . import database_file, sqlite_server
 
-
-def main(arguments: list[str]) -> None:
-    """Serve the file that is named, or a temporary one with the sample data."""
+if __name__ == "__main__":
     try:
-        with database_file(*arguments[:1]) as path:
+        with database_file(*sys.argv[1:2]) as path:
             trio.run(serve_stdio, sqlite_server(path))
     except OSError as error:
-        sys.exit(str(error))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+        sys.exit(f"trio_mcp.cli.demo: {error}")

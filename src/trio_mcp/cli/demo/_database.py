@@ -116,7 +116,7 @@ class Database:
     def columns(self, table: str) -> list[Column]:
         """Return the columns of a table, in its own order."""
         self._check_table(table)
-        query = "SELECT name, type, \"notnull\", pk FROM pragma_table_info(?)"
+        query = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?)'
         with self._opened("ro") as connection:
             return [
                 Column(name, kind, required=bool(not_null or pk), primary_key=bool(pk))
@@ -150,9 +150,7 @@ class Database:
             pass
 
     @contextmanager
-    def _statement(
-        self, query: str, permission: _Permission
-    ) -> Generator[tuple[sqlite3.Connection, sqlite3.Cursor]]:
+    def _statement(self, query: str, permission: _Permission) -> Generator[tuple[sqlite3.Connection, sqlite3.Cursor]]:
         """Execute one statement in a transaction, which is committed if the block ends well."""
         judge = _Judge(permission)
         with self._opened(permission.mode) as connection:
@@ -163,10 +161,10 @@ class Database:
                 cursor = connection.execute(query)
             except sqlite3.DatabaseError:
                 if judge.refused:
-                    raise ToolError(f"{permission.sentence}; this is something else") from None
+                    raise ToolError(f"{permission.sentence}; this statement does something else") from None
                 raise
             if not judge.seen & permission.purpose:
-                raise ToolError(f"{permission.sentence}; this is something else")
+                raise ToolError(f"{permission.sentence}; this statement does something else")
             yield connection, cursor
             connection.set_authorizer(None)
             connection.execute("COMMIT")

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from attrs import frozen
 
 from ..._errors import RemoteProtocolError
 from ...client import Client, TimeLimits, open_stdio_client
-from ...types import REVISIONS, CallToolResult, TextContent
+from ...types import REVISIONS, CallToolResult, ReadResourceResult, TextContent, TextResourceContents
 from ._database import database_file
 from ._screen import Screen
 
@@ -94,7 +93,9 @@ async def show_progress(client: Client, screen: Screen) -> None:
 
 async def show_a_deadline(client: Client, screen: Screen) -> None:
     """Give a call less time than it needs, and ask the server whether it noticed."""
-    screen.chapter("A call cancelled by a deadline", f"with trio.move_on_after({DEADLINE}): await client.call_tool(...)")
+    screen.chapter(
+        "A call cancelled by a deadline", f"with trio.move_on_after({DEADLINE}): await client.call_tool(...)"
+    )
     with trio.move_on_after(DEADLINE):
         await client.call_tool("recount", {"table": TABLE, "pause": 0.25})
     screen.quote("the client", f"gave up after {DEADLINE} s, and went on with the same connection")
@@ -105,40 +106,31 @@ async def show_two_revisions(command: Sequence[str], screen: Screen) -> None:
     """Talk to the server as its oldest and as its newest clients do, and compare."""
     oldest, newest = REVISIONS[0], REVISIONS[-1]
     screen.chapter("One conversation, two revisions", f'open_stdio_client(command, revision="{oldest}")')
-    conversations = [await converse(command, revision) for revision in (oldest, newest)]
-    screen.table(
-        ["", oldest, newest], zip(conversations[0].steps, *(each.steps.values() for each in conversations), strict=True)
-    )
+    old, new = [await converse(command, revision) for revision in (oldest, newest)]
+    screen.table(["", oldest, newest], [[step, old[step], new[step]] for step in old])
 
 
-@frozen
-class Conversation:
-    """What came of each step of a conversation."""
-
-    steps: dict[str, str]
-
-
-async def converse(command: Sequence[str], revision: str) -> Conversation:
-    """Do a bit of everything in one revision."""
+async def converse(command: Sequence[str], revision: str) -> dict[str, str]:
+    """Do a bit of everything in one revision; return what came of each step."""
     async with open_stdio_client(command, revision=revision, time_limits=PATIENCE) as client:
         tools = [tool.name async for tool in client.tools()]
         counted = await client.call_tool("read_query", {"query": f"SELECT count(*) FROM {TABLE}"}, raise_on_error=True)
         await client.call_tool("append_insight", {"insight": f"{revision} works"}, raise_on_error=True)
-        (memo,) = (await client.read_resource("memo://insights")).contents
+        memo = await client.read_resource("memo://insights")
         updates = 0
         async with client.open_call("recount", {"table": TABLE}) as call:
             async for _ in call.updates:
                 updates += 1
                 if updates == 3:
                     break  # to leave the block before the result is there is to cancel the call
-        return Conversation({
+        return {
             "tools listed": str(len(tools)),
             "rows counted": str(value_of(counted)["rows"][0][0]),
             "the answer came as": "structured content" if isinstance(counted.structured_content, dict) else "text",
-            "the memo says": str(getattr(memo, "text", "")).splitlines()[-1],
+            "the memo says": last_line(memo),
             "left a call after": f"{updates} updates",
             "the server": await outcome_of_cancelled(client),
-        })
+        }
 
 
 async def outcome_of_cancelled(client: Client) -> str:
@@ -155,7 +147,7 @@ async def outcome_of_cancelled(client: Client) -> str:
 
 def say_what_next(command: Sequence[str], screen: Screen) -> None:
     """End with what the reader may do now."""
-    entry = {"nursery": {"command": command[0], "args": [*command[1:-1], "nursery.db"]}}
+    entry = {"sqlite": {"command": command[0], "args": [*command[1:-1], "your.db"]}}
     screen.chapter("What to try next", "from trio_mcp import Server, open_client")
     screen.say("Let an MCP host of yours use this server; its table of servers needs this entry:")
     screen.say(f'   "mcpServers": {json.dumps(entry)}')
@@ -173,6 +165,12 @@ def value_of(result: CallToolResult) -> Any:
     """Return a result as a program reads it: revisions before 2025-06-18 have no structured content, only its text."""
     structured = result.structured_content
     return structured if isinstance(structured, dict) else json.loads(text_of(result))
+
+
+def last_line(resource: ReadResourceResult) -> str:
+    """Return the last line of a resource's text."""
+    text = "".join(part.text for part in resource.contents if isinstance(part, TextResourceContents))
+    return text.rpartition("\n")[2]
 
 
 def first_line(text: str | None) -> str:

@@ -1,0 +1,124 @@
+"""The server of every conversation under test, here or as a child process: `python conversation_server.py`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+import trio
+from attrs import define, field, frozen
+
+from trio_mcp import Context, Limits, McpError, Server, ToolError, serve_stdio, types
+
+SMALL = Limits(max_in_flight=4, max_queued=2, max_message_bytes=100_000)
+
+
+@frozen
+class Point:
+    x: int
+    y: int
+
+
+@define
+class State:
+    """What the handlers of one serving share."""
+
+    stopped: defaultdict[str, trio.Event] = field(factory=lambda: defaultdict(trio.Event))
+    """For each key, whether the handler that worked under it has been stopped."""
+    met: int = 0
+    all_here: trio.Event = field(factory=trio.Event)
+
+
+@asynccontextmanager
+async def lifespan(_: Server) -> AsyncGenerator[State]:
+    yield State()
+
+
+def make_server(*, limits: Limits | None = None, revisions: Sequence[str] = types.REVISIONS) -> Server:  # noqa: C901 # a list of tools, not a decision
+    server = Server(
+        "conversation",
+        version="1.0",
+        instructions="Talk to me.",
+        lifespan=lifespan,
+        limits=limits,
+        revisions=revisions,
+    )
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    @server.tool
+    async def point(x: int, y: int) -> Point:
+        return Point(x, y)
+
+    @server.tool
+    def shout(text: str) -> str:
+        return text.upper()
+
+    @server.tool
+    async def fail() -> None:
+        raise ToolError("out of paper")
+
+    @server.tool
+    async def refuse() -> None:
+        raise McpError(-5, "not today", {"until": "tomorrow"})
+
+    @server.tool
+    async def count(steps: int, ctx: Context) -> str:
+        for done in range(1, steps + 1):
+            await ctx.report_progress(done, total=steps, message=f"step {done}")
+        return "counted"
+
+    @server.tool
+    async def hang(key: str, ctx: Context) -> None:
+        """Report once, and work until stopped."""
+        try:
+            await ctx.report_progress(1)
+            await trio.sleep_forever()
+        finally:
+            ctx.state.stopped[key].set()
+
+    @server.tool
+    async def when_stopped(key: str, ctx: Context) -> str:
+        """Wait until the `hang` of this key was stopped."""
+        await ctx.state.stopped[key].wait()
+        return f"{key} was stopped"
+
+    @server.tool
+    async def meet(party: int, ctx: Context) -> int:
+        """Wait until as many calls as this are under way at once."""
+        ctx.state.met += 1
+        if ctx.state.met == party:
+            ctx.state.all_here.set()
+        await ctx.state.all_here.wait()
+        return party
+
+    @server.tool(timeout=0.02)
+    async def hurry() -> None:
+        await trio.sleep_forever()
+
+    @server.tool
+    async def say(level: types.LoggingLevel, text: str, ctx: Context) -> None:
+        await ctx.log(level, {"text": text}, logger="voice")
+
+    @server.resource("memo://today", mime_type="text/markdown")
+    async def memo() -> str:
+        return "# Today"
+
+    @server.resource("picture://{name}")
+    async def picture(name: str) -> bytes:
+        return name.encode()
+
+    @server.prompt
+    def review(code: str, style: str = "kind") -> str:
+        """Ask for a review."""
+        return f"A {style} review of {code}, please."
+
+    return server
+
+
+if __name__ == "__main__":
+    trio.run(serve_stdio, make_server(limits=SMALL))

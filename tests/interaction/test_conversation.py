@@ -1,0 +1,245 @@
+"""The same conversation in every revision, over every transport."""
+
+from __future__ import annotations
+
+import base64
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+
+from tests.interaction.conftest import IN_MEMORY, Connect
+from trio_mcp import ErrorResponse, LocalProtocolError, RequestTimedOut, TimeLimits, ToolFailed, types
+
+FIRST_STRUCTURED = "2025-06-18"
+MODERN = "2026-07-28"
+
+
+def texts(result: types.CallToolResult) -> list[str]:
+    return [block.text for block in result.content if isinstance(block, types.TextContent)]
+
+
+async def test_who_is_there_and_what_it_offers(connect: Connect, revision: str) -> None:
+    async with connect() as client:
+        assert client.revision == revision
+        assert client.server_info == types.Implementation(name="conversation", version="1.0")
+        assert client.instructions == "Talk to me."
+        assert client.server_capabilities.tools is not None
+        assert client.server_capabilities.completions is None
+        tools = {tool.name: tool async for tool in client.tools()}
+        assert tools["add"].description == "Add two numbers."
+        assert set(tools["add"].input_schema["properties"]) == {"a", "b"}
+        assert (tools["add"].output_schema is not None) == (revision >= FIRST_STRUCTURED)
+
+
+async def test_calls_return_content_and_where_the_revision_has_it_structure(connect: Connect, revision: str) -> None:
+    async with connect() as client:
+        await client.list_tools()  # so that structured content is checked
+        added = await client.call_tool("add", {"a": 1, "b": 2})
+        assert texts(added) == ["3"]
+        point = await client.call_tool("point", {"x": 1, "y": 2})
+        assert texts(point) == ['{"x":1,"y":2}']
+        assert texts(await client.call_tool("shout", {"text": "grüß dich\n"})) == ["GRÜSS DICH\n"]
+        structured = [added.structured_content, point.structured_content]
+        expected: list[Any] = [{"result": 3}, {"x": 1, "y": 2}] if revision >= FIRST_STRUCTURED else [types.UNSET] * 2
+        assert structured == expected
+
+
+async def test_failures_are_results_and_refusals_are_errors(connect: Connect) -> None:
+    async with connect() as client:
+        failed = await client.call_tool("fail")
+        assert failed.is_error
+        assert texts(failed) == ["out of paper"]
+        with pytest.raises(ToolFailed, match="out of paper"):
+            await client.call_tool("fail", raise_on_error=True)
+        wrong = await client.call_tool("add", {"a": "x", "c": 1})
+        assert wrong.is_error
+        assert all(name in texts(wrong)[0] for name in ("a", "b", "c"))
+        with pytest.raises(ErrorResponse) as refused:
+            await client.call_tool("refuse")
+        assert (refused.value.code, refused.value.message, refused.value.data) == (-5, "not today", {"until": "tomorrow"})
+        with pytest.raises(ErrorResponse, match="no tool 'nothing'") as unknown:
+            await client.call_tool("nothing")
+        assert unknown.value.code == -32602
+
+
+async def test_progress_arrives_in_order_and_before_the_result(connect: Connect, revision: str) -> None:
+    log: list[Any] = []
+
+    async def on_progress(update: types.ProgressNotificationParams) -> None:
+        await trio.lowlevel.checkpoint()
+        log.append((update.progress, update.total, update.message))
+
+    message = (lambda _: None) if revision == "2024-11-05" else "step {}".format
+    expected = [(n, 100, message(n)) for n in range(1, 101)]
+    async with connect() as client:
+        log.append(texts(await client.call_tool("count", {"steps": 100}, on_progress=on_progress)))
+        assert log == [*expected, ["counted"]]
+        async with client.open_call("count", {"steps": 100}) as call:
+            assert [(update.progress, update.total, update.message) async for update in call.updates] == expected
+            assert texts(await call.result()) == ["counted"]
+            assert texts(await call.result()) == ["counted"]
+            assert call.skipped == 0
+        async with client.open_call("count", {"steps": 100}) as unread:
+            assert texts(await unread.result()) == ["counted"]
+        assert client.statistics().update_bytes == 0
+
+
+async def test_a_deadline_stops_the_handler(connect: Connect) -> None:
+    async with connect() as client:
+        with trio.CancelScope() as scope:
+
+            async def give_up(_: types.ProgressNotificationParams) -> None:
+                await trio.lowlevel.checkpoint()
+                scope.deadline = trio.current_time()
+
+            await client.call_tool("hang", {"key": "deadline"}, on_progress=give_up)
+        assert scope.cancelled_caught
+        assert texts(await client.call_tool("when_stopped", {"key": "deadline"})) == ["deadline was stopped"]
+
+
+async def test_leaving_an_open_call_stops_the_handler(connect: Connect) -> None:
+    async with connect() as client:
+        async with client.open_call("hang", {"key": "left"}) as call:
+            async for _ in call.updates:
+                break
+        assert texts(await client.call_tool("when_stopped", {"key": "left"})) == ["left was stopped"]
+        with pytest.raises(KeyError, match="mine"):
+            async with client.open_call("hang", {"key": "raised"}) as call:
+                await anext(call.updates)
+                raise KeyError("mine")
+        assert texts(await client.call_tool("when_stopped", {"key": "raised"})) == ["raised was stopped"]
+
+
+async def test_a_time_limit_of_the_client_stops_the_handler(connect: Connect) -> None:
+    async with connect(time_limits=TimeLimits(idle=0.3)) as client:
+        with pytest.raises(RequestTimedOut, match=r"'tools/call'.*0\.3 s"):
+            await client.call_tool("hang", {"key": "idle"})
+        assert texts(await client.call_tool("when_stopped", {"key": "idle"})) == ["idle was stopped"]
+
+
+async def test_a_tool_that_takes_longer_than_it_may_is_stopped_by_the_server(connect: Connect) -> None:
+    async with connect() as client:
+        late = await client.call_tool("hurry")
+        assert late.is_error
+        assert texts(late) == ["hurry took longer than it may (0.02 s)"]
+
+
+async def test_requests_beyond_the_limits_wait_or_are_refused_as_busy(connect: Connect) -> None:
+    answers: list[str] = []
+
+    async def call(key: str) -> None:
+        try:
+            await client.call_tool("hang", {"key": key})
+        except ErrorResponse as error:
+            answers.append(error.message)
+            assert error.code == -31000
+            nursery.cancel_scope.cancel()
+
+    async with connect() as client:
+        async with trio.open_nursery() as nursery:  # 4 run, 2 wait, 1 is too many
+            for number in range(7):
+                nursery.start_soon(call, str(number))
+        assert answers == ["too busy: 4 requests run and 2 wait; try again later"]
+        assert texts(await client.call_tool("when_stopped", {"key": "0"})) == ["0 was stopped"]
+        assert texts(await client.call_tool("add", {"a": 1, "b": 1})) == ["2"]
+
+
+async def test_concurrent_calls_are_under_way_at_the_same_time(connect: Connect) -> None:
+    async with connect() as client, trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(client.call_tool, "meet", {"party": 4})
+
+
+async def test_a_ping_is_answered_where_the_revision_has_one(connect: Connect, revision: str) -> None:
+    async with connect() as client:
+        if revision == MODERN:
+            with pytest.raises(LocalProtocolError, match="no request 'ping'"):
+                await client.ping()
+        else:
+            await client.ping()
+
+
+async def test_a_discovery_is_answered_where_the_revision_has_one(connect: Connect, revision: str) -> None:
+    async with connect() as client:
+        if revision == MODERN:
+            assert (await client.discover()).supported_versions == list(types.REVISIONS)
+        else:
+            with pytest.raises(LocalProtocolError, match="no request 'server/discover'"):
+                await client.discover()
+
+
+async def test_resources_are_listed_and_read(connect: Connect, revision: str) -> None:
+    async with connect() as client:
+        assert [each.uri for each in (await client.list_resources()).resources] == ["memo://today"]
+        templates = (await client.list_resource_templates()).resource_templates
+        assert [each.uri_template for each in templates] == ["picture://{name}"]
+        (memo,) = (await client.read_resource("memo://today")).contents
+        assert memo == types.TextResourceContents(uri="memo://today", mime_type="text/markdown", text="# Today")
+        (picture,) = (await client.read_resource("picture://cat")).contents
+        assert isinstance(picture, types.BlobResourceContents)
+        assert base64.b64decode(picture.blob) == b"cat"
+        with pytest.raises(ErrorResponse, match="no resource") as missing:
+            await client.read_resource("memo://yesterday")
+        assert missing.value.code == (-32602 if revision == MODERN else -32002)
+        assert missing.value.data == {"uri": "memo://yesterday"}
+
+
+async def test_prompts_are_listed_and_filled_in(connect: Connect) -> None:
+    async with connect() as client:
+        (prompt,) = (await client.list_prompts()).prompts
+        assert prompt.description == "Ask for a review."
+        assert [(each.name, each.required) for each in prompt.arguments or ()] == [("code", True), ("style", False)]
+        (message,) = (await client.get_prompt("review", {"code": "x=1"})).messages
+        assert message == types.PromptMessage(
+            role="user", content=types.TextContent(text="A kind review of x=1, please.")
+        )
+        with pytest.raises(ErrorResponse, match="'code' is required") as missing:
+            await client.get_prompt("review")
+        assert missing.value.code == -32602
+
+
+async def test_log_messages_of_the_wanted_levels_reach_the_callback(connect: Connect) -> None:
+    got: list[Any] = []
+    last = trio.Event()
+
+    async def on_log(message: types.LoggingMessageNotificationParams) -> None:
+        await trio.lowlevel.checkpoint()
+        got.append((message.level, message.data, message.logger))
+        if message.level == "emergency":
+            last.set()
+
+    async with connect(on_log=on_log) as client:
+        await client.set_log_level("warning")
+        for level in ("info", "warning", "emergency"):
+            await client.call_tool("say", {"level": level, "text": "hey"})
+        await last.wait()
+    assert got == [("warning", {"text": "hey"}, "voice"), ("emergency", {"text": "hey"}, "voice")]
+
+
+async def test_a_feature_the_server_does_not_have_is_an_unknown_method(connect: Connect, revision: str) -> None:
+    async with connect() as client:
+        attempts = [partial(client.complete, types.PromptReference(name="review"), "style", "k")]
+        if revision != MODERN:
+            attempts.append(partial(client.subscribe_resource, "memo://today"))  # type: ignore[arg-type] # any result
+            attempts.append(partial(client.unsubscribe_resource, "memo://today"))  # type: ignore[arg-type] # any result
+        for attempt in attempts:
+            with pytest.raises(ErrorResponse, match="has no method") as refused:
+                await attempt()
+            assert refused.value.code == -32601
+
+
+async def test_after_a_whole_conversation_neither_side_holds_anything(connect: Connect, transport: str) -> None:
+    async with connect() as client:
+        with trio.CancelScope() as scope:
+            async with client.open_call("hang", {"key": "x"}) as call:
+                await anext(call.updates)
+                scope.cancel()
+                await call.result()
+        await client.call_tool("when_stopped", {"key": "x"})
+        await client.call_tool("count", {"steps": 10})
+        held = client.statistics()
+        assert (held.asked, held.answering, held.queued, held.update_bytes) == (0, 0, 0, 0)
+        if transport in IN_MEMORY:
+            assert (held.running, held.outbox_bytes, held.unmatched_responses, held.malformed) == (0, 0, 0, 0)
