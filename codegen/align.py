@@ -37,7 +37,7 @@ class Revision:
     name: str
     definitions: Definitions
     hoisted: dict[str, Hoist]
-    metas: dict[str, str] = field(factory=dict)
+    metas: dict[str, str] = field(factory=dict[str, str])
     """Class name to the name of the class that its `_meta` fits."""
 
 
@@ -164,7 +164,7 @@ def _adopted(revision: Revision, places: Places, newer: Places) -> Revision:
         for member, inner in schema.get("properties", {}).items():
             name = (newer if member == META_MEMBER else places).get((owner, member))
             own = target(inner)
-            if name is None or own in {None, name} or owner in NO_CLASS:
+            if name is None or own is None or own == name or owner in NO_CLASS:
                 continue
             if own == "JSONObject":
                 definitions.setdefault(name, {"properties": {}, "type": "object"})

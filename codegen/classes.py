@@ -13,7 +13,7 @@ from datamodel_code_generator.enums import DataModelType
 
 from codegen.docs import Docs
 from codegen.merge import Merged
-from codegen.shapes import Definitions, RefusedError, is_class, references, wire_to_attribute
+from codegen.shapes import JSON_OBJECT, Definitions, RefusedError, is_class, references, wire_to_attribute
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _MODEL = "trio_mcp.types._model"
@@ -26,7 +26,7 @@ def generate_classes(merged: Merged, docs: Docs) -> str:
     Raises:
         RefusedError: the classes would not be the ones the schema describes.
     """
-    document = {"$defs": {**_described(merged, docs), _JSON_OBJECT: {"additionalProperties": {}, "type": "object"}}}
+    document: dict[str, Any] = {"$defs": {**_described(merged, docs), _JSON_OBJECT: JSON_OBJECT}}
     aliases = {
         member: wire_to_attribute(member)
         for schema in merged.definitions.values()

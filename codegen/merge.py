@@ -146,7 +146,9 @@ def _join_definition(name: str, versions: list[tuple[str, Schema]], kept: dict[s
             place = f"{name}.{member} (revision {revision})"
             members[member] = join(members[member], inner, place, kept) if member in members else inner
     _check_attributes(name, members)
-    required = set.intersection(*(set(schema.get("required", ())) for _, schema in versions))
+    required: set[str] = set(members)
+    for _, schema in versions:
+        required &= set(schema.get("required", ()))
     return {
         "properties": {each: members[each] for each in sorted(members)},
         "required": sorted(required),

@@ -45,9 +45,10 @@ def normalise(document: dict[str, Any], revision: str) -> dict[str, Any]:
     Raises:
         RefusedError: the file says something that the generated types could not express.
     """
-    definitions: Definitions = document.get("$defs") or document.get("definitions") or {}
-    if not definitions:
+    found: Any = document.get("$defs") or document.get("definitions")
+    if not isinstance(found, dict):
         raise RefusedError(f"revision {revision}: the schema file has neither $defs nor definitions")
+    definitions = cast("Definitions", found)
     cleaned = {name: clean(schema, f"revision {revision}: {name}") for name, schema in definitions.items()}
     _check_references(cleaned, revision)
     flat = {name: _flatten(schema, cleaned, f"revision {revision}: {name}") for name, schema in cleaned.items()}

@@ -7,6 +7,7 @@ The tools, the resource and the prompt are in `trio_mcp/cli/demo/_server.py`, be
 import sys
 
 import trio
+
 from trio_mcp import serve_stdio
 from trio_mcp.cli.demo import database_file, sqlite_server
 

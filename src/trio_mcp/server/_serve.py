@@ -59,7 +59,7 @@ async def serve_stdio(
     """
     listen = signals and task_status is trio.TASK_STATUS_IGNORED
     listen = listen and threading.current_thread() is threading.main_thread()
-    async with server.serving() as serving, claim_stdio() as stream:
+    async with claim_stdio() as stream, server.serving() as serving:  # a lifespan may print, too
         link = server_link(stream, serving)
         task_status.started()
         async with owned_nursery() as nursery:

@@ -1,4 +1,6 @@
 """Tools for tests: ours and the users'."""
 
-from ._cancel import cancel_everywhere as cancel_everywhere
-from ._memory import open_memory_client as open_memory_client
+from ._cancel import cancel_everywhere
+from ._memory import open_memory_client
+
+__all__ = ["cancel_everywhere", "open_memory_client"]

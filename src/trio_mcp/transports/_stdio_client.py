@@ -19,10 +19,9 @@ __all__ = ["StdioServer", "stdio_transport"]
 
 
 def _as_command(command: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    parts = tuple(os.fspath(part) for part in command)
-    if not parts:
-        raise ValueError("the command is empty: it is a list of the program and its arguments")
-    return parts
+    if isinstance(command, str) or not command:
+        raise ValueError(f"command {command!r}: expected a list of the program and its arguments")
+    return tuple(os.fspath(part) for part in command)
 
 
 @frozen

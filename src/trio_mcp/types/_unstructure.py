@@ -40,9 +40,8 @@ def register_unstructuring(converter: Converter, profile: Profile) -> Emit:
             return factory(type_of(value))(value)
         if isinstance(value, Mapping):
             return emit_map(cast("Mapping[str, Any]", value))
-        if isinstance(value, Sequence) and not isinstance(value, str):
-            return [emit_any(each) for each in value]
-        return value
+        is_array = isinstance(value, Sequence) and not isinstance(value, str)
+        return [emit_any(each) for each in value] if is_array else value
 
     def emit_map(value: Mapping[str, Any]) -> dict[str, Any]:
         # Looked into one level deep only: without messages in it, it is somebody's own JSON.

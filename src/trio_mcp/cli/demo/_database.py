@@ -225,7 +225,7 @@ def _checked(path: Path) -> Path:
     try:
         with closing(sqlite3.connect(path)) as connection:
             if not connection.execute("PRAGMA page_count").fetchone()[0]:
-                sample = (files(__package__) / "_sample.sql").read_text(encoding="utf-8")
+                sample = (files("trio_mcp.cli.demo") / "_sample.sql").read_text(encoding="utf-8")
                 connection.executescript(f"BEGIN; {sample} COMMIT;")
     except sqlite3.Error as error:
         raise OSError(f"{path}: {error}") from None

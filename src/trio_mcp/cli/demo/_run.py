@@ -23,6 +23,8 @@ from ._screen import Screen
 __all__ = ["run_demo"]
 
 TABLE = "waterings"
+COUNT = "SELECT count(*) FROM waterings"
+ATTACK = "DELETE FROM waterings"
 
 QUERY = """\
 SELECT beds.name AS bed, beds.light, count(DISTINCT plants.id) AS plants, sum(waterings.litres) AS litres
@@ -76,9 +78,8 @@ async def show_a_query(client: Client, screen: Screen) -> None:
     screen.say(QUERY)
     found = value_of(await client.call_tool("read_query", {"query": QUERY}, raise_on_error=True))
     screen.table(found["columns"], found["rows"])
-    attempt = f"DELETE FROM {TABLE}"
-    refused = await client.call_tool("read_query", {"query": attempt})
-    screen.quote(f"the answer to {attempt!r} in the same tool", text_of(refused))
+    refused = await client.call_tool("read_query", {"query": ATTACK})
+    screen.quote(f"the answer to {ATTACK!r} in the same tool", text_of(refused))
 
 
 async def show_progress(client: Client, screen: Screen) -> None:
@@ -114,7 +115,7 @@ async def converse(command: Sequence[str], revision: str) -> dict[str, str]:
     """Do a bit of everything in one revision; return what came of each step."""
     async with open_stdio_client(command, revision=revision, time_limits=PATIENCE) as client:
         tools = [tool.name async for tool in client.tools()]
-        counted = await client.call_tool("read_query", {"query": f"SELECT count(*) FROM {TABLE}"}, raise_on_error=True)
+        counted = await client.call_tool("read_query", {"query": COUNT}, raise_on_error=True)
         await client.call_tool("append_insight", {"insight": f"{revision} works"}, raise_on_error=True)
         memo = await client.read_resource("memo://insights")
         updates = 0
@@ -126,7 +127,7 @@ async def converse(command: Sequence[str], revision: str) -> dict[str, str]:
         return {
             "tools listed": str(len(tools)),
             "rows counted": str(value_of(counted)["rows"][0][0]),
-            "the answer came as": "structured content" if isinstance(counted.structured_content, dict) else "text",
+            "the answer came as": "structured content" if is_structured(counted) else "text",
             "the memo says": last_line(memo),
             "left a call after": f"{updates} updates",
             "the server": await outcome_of_cancelled(client),
@@ -163,8 +164,12 @@ def text_of(result: CallToolResult) -> str:
 
 def value_of(result: CallToolResult) -> Any:
     """Return a result as a program reads it: revisions before 2025-06-18 have no structured content, only its text."""
-    structured = result.structured_content
-    return structured if isinstance(structured, dict) else json.loads(text_of(result))
+    return result.structured_content if is_structured(result) else json.loads(text_of(result))
+
+
+def is_structured(result: CallToolResult) -> bool:
+    """Return whether a result has structured content: an object, as every tool of the demo's server gives."""
+    return isinstance(result.structured_content, dict)
 
 
 def last_line(resource: ReadResourceResult) -> str:
