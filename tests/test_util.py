@@ -203,7 +203,7 @@ async def test_closing_the_nursery_from_elsewhere_ends_the_block_in_peace() -> N
     async with owned_nursery() as nursery:
         nursery.start_soon(pump)
         nursery.cancel_scope.cancel()
-        await trio.sleep_forever()
+        await trio.Event().wait()
 
     assert nursery.cancel_scope.cancelled_caught
 
@@ -263,6 +263,7 @@ async def test_a_wind_down_that_fails_is_a_bug_of_ours() -> None:
             raise KeyError("key")
 
 
+@pytest.mark.filterwarnings("ignore::trio.TrioDeprecationWarning")
 def test_a_program_in_trio_s_loose_mode_sees_the_same() -> None:
     async def main() -> None:
         async with owned_nursery() as nursery:
@@ -270,7 +271,7 @@ def test_a_program_in_trio_s_loose_mode_sees_the_same() -> None:
             await wait_all_tasks_blocked()
             raise KeyError("key")
 
-    with pytest.RaisesGroup(KeyError, RuntimeError), pytest.warns(DeprecationWarning):
+    with pytest.RaisesGroup(KeyError, RuntimeError):
         trio.run(main, strict_exception_groups=False)
 
 

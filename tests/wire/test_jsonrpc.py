@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -144,7 +145,9 @@ def test_only_strings_and_integers_are_ids(value: Any) -> None:
     assert is_id(value) == (isinstance(value, str | int) and not isinstance(value, bool))
 
 
-MEMBERS = st.sampled_from([None, True, 1, 1.0, "2.0", "m", [], {}, {"code": 1, "message": "no"}])
+MEMBERS: st.SearchStrategy[Any] = st.sampled_from(
+    [None, True, 1, 1.0, "2.0", "m", [], {}, {"code": 1, "message": "no"}]
+)
 
 
 @given(st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"]), MEMBERS))
@@ -179,11 +182,12 @@ def test_messages_are_written_as_one_line(line: bytes, message: dict[str, Any]) 
 
 def test_what_cannot_be_said_is_refused_when_it_is_written() -> None:
     bad = {"a": float("nan")}
-    for write in (
+    writers: list[Callable[[], bytes]] = [
         lambda: encode_request(1, "m", bad),
         lambda: encode_notification("n", bad),
         lambda: encode_result(1, bad),
         lambda: encode_error(1, -1, "no", bad),
-    ):
+    ]
+    for write in writers:
         with pytest.raises(NotJsonError, match=r"\.a: NaN"):
             write()

@@ -5,7 +5,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import trio
@@ -22,6 +22,13 @@ from ._output_schemas import OutputSchemas
 __all__ = ["Client"]
 
 R = TypeVar("R")
+Page = TypeVar(
+    "Page",
+    types.ListToolsResult,
+    types.ListResourcesResult,
+    types.ListResourceTemplatesResult,
+    types.ListPromptsResult,
+)
 
 MAX_PAGES = 1000
 """Pages of a list that are walked before the server is taken to be going round in circles."""
@@ -83,25 +90,25 @@ class Client:
         self._closing.set()
         self._closed.set()
 
-    async def tools(self) -> AsyncIterator[types.Tool]:
+    def tools(self) -> AsyncIterator[types.Tool]:
         """Iterate over all tools of the server, page by page.
 
         Raises:
             RemoteProtocolError: the server gives out a cursor twice, or more than `MAX_PAGES` pages.
         """
-        cursor: str | None = None
-        seen: set[str] = set()
-        for _ in range(MAX_PAGES):
-            page = await self.list_tools(cursor)
-            for tool in page.tools:
-                yield tool
-            cursor = page.next_cursor
-            if cursor is None:
-                return
-            if cursor in seen:
-                break
-            seen.add(cursor)
-        raise RemoteProtocolError("the server's list of tools has no end")
+        return _walk(self.list_tools, lambda page: page.tools)
+
+    def resources(self) -> AsyncIterator[types.Resource]:
+        """Iterate over all resources of the server; see `tools`."""
+        return _walk(self.list_resources, lambda page: page.resources)
+
+    def resource_templates(self) -> AsyncIterator[types.ResourceTemplate]:
+        """Iterate over all resource templates of the server; see `tools`."""
+        return _walk(self.list_resource_templates, lambda page: page.resource_templates)
+
+    def prompts(self) -> AsyncIterator[types.Prompt]:
+        """Iterate over all prompts of the server; see `tools`."""
+        return _walk(self.list_prompts, lambda page: page.prompts)
 
     async def list_tools(self, cursor: str | None = None) -> types.ListToolsResult:
         """Return one page of the tools; *cursor* is the `next_cursor` of the page before."""
@@ -261,6 +268,25 @@ class OpenCall:
     async def __aexit__(self, *exc_info: object) -> None:
         assert self._exchange is not None
         await self._exchange.__aexit__(*exc_info)
+
+
+async def _walk(
+    fetch: Callable[[str | None], Awaitable[Page]], items: Callable[[Page], Iterable[R]]
+) -> AsyncIterator[R]:
+    """Yield the items of every page; holds no request open while the caller works."""
+    cursor: str | None = None
+    seen: set[str] = set()
+    for _ in range(MAX_PAGES):
+        page = await fetch(cursor)
+        for item in items(page):
+            yield item
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+        if cursor in seen:
+            break
+        seen.add(cursor)
+    raise RemoteProtocolError("the server's list has no end")
 
 
 def _page(cursor: str | None) -> JsonObject | None:

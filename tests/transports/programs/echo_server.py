@@ -10,9 +10,9 @@ from trio_mcp.transports._stdio_descriptors import claim_stdio
 async def main() -> None:
     async with claim_stdio() as stream:
         async for chunk in stream:
-            print("stray")
+            print("stray")  # noqa: T201 # what this is about
             await stream.send_all(bytes(chunk).upper())
-    print("ended", file=sys.stderr)
+    sys.stderr.write("ended\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,180 @@
+"""A link on a bench: its other end is a script that writes and reads the lines itself."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+from attrs import define, field
+from trio.testing import memory_stream_pair
+
+from trio_mcp import ConnectionLost, McpError
+from trio_mcp._util import owned_nursery
+from trio_mcp.peer import ClientSession, Exchange, Gate, Hall, Limits, Link, Run, ServerSession
+from trio_mcp.types import REVISIONS
+from trio_mcp.wire import (
+    CAPABILITIES_KEY,
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    REVISION_KEY,
+    JsonObject,
+    LineFramer,
+    decode,
+    encode,
+)
+
+Pair = Callable[[], tuple[trio.abc.Stream, trio.abc.Stream]]
+Handlers = Mapping[str, Callable[[Run], Awaitable[JsonObject]]]
+NEVER = 10_000.0
+"""Seconds of the mock clock after which something will not happen any more."""
+
+
+@define(eq=False)
+class RawPeer:
+    """The other end of a link's stream."""
+
+    stream: trio.abc.Stream
+    _framer: LineFramer = field(factory=lambda: LineFramer(2**30), init=False)
+    _lines: deque[Any] = field(factory=deque[Any], init=False)
+
+    async def send(self, *messages: Any) -> None:
+        """Send each message on a line of its own; bytes go out as they are."""
+        await self.stream.send_all(
+            b"".join(message if isinstance(message, bytes) else encode(message) + b"\n" for message in messages)
+        )
+
+    async def receive(self) -> Any:
+        """Return the next line, decoded; None at the end."""
+        while not self._lines:
+            chunk = await self.stream.receive_some(2**16)
+            if not chunk:
+                return None
+            self._lines += [decode(line) for line in self._framer.feed(bytes(chunk)) if isinstance(line, bytes)]
+        return self._lines.popleft()
+
+    async def rest(self) -> list[Any]:
+        """Return all lines up to the end."""
+        lines: list[Any] = []
+        while (line := await self.receive()) is not None:
+            lines.append(line)
+        return lines
+
+    async def hears_nothing(self) -> bool:
+        """Tell whether nothing comes, however long one waits; needs the autojump clock."""
+        with trio.move_on_after(1):
+            line = await self.receive()
+            raise AssertionError(f"heard {line!r}")
+        return True
+
+    async def exchange(self, *messages: Any) -> Any:
+        """Send, and return the next line that comes."""
+        await self.send(*messages)
+        return await self.receive()
+
+
+@define(eq=False)
+class Bench:
+    """A link, its other end, and what it was told."""
+
+    peer: RawPeer
+    hall: Hall
+    handlers: Handlers
+    link: Link = field(init=False)
+    heard: list[tuple[str, JsonObject]] = field(factory=list[tuple[str, JsonObject]], init=False)
+    ended: trio.Event = field(factory=trio.Event, init=False)
+
+    def answer(self, exchange: Exchange) -> None:
+        handler = self.handlers.get(exchange.method)
+        if handler is not None:
+            self.hall.begin(exchange, handler, explain)
+        elif exchange.method in {"initialize", "ping"}:
+            exchange.respond({"revision": exchange.context.revision})
+        else:
+            exchange.respond(McpError(METHOD_NOT_FOUND, f"no method {exchange.method}"))
+
+    def notified(self, method: str, params: JsonObject) -> None:
+        self.heard.append((method, params))
+
+    async def run(self, *, drain: bool, why_lost: Callable[[], ConnectionLost] | None) -> None:
+        try:
+            await self.link.run(drain=drain, why_lost=why_lost)
+        finally:
+            self.ended.set()
+
+    def holds_nothing(self) -> bool:
+        """Tell whether the link remembers no exchange and nothing waits in it."""
+        facts = self.link.statistics()
+        return (facts.asked, facts.answering, facts.running, facts.queued, facts.update_bytes) == (0, 0, 0, 0, 0)
+
+
+def explain(failure: Exception) -> JsonObject | McpError:
+    return failure if isinstance(failure, McpError) else McpError(INTERNAL_ERROR, repr(failure))
+
+
+@asynccontextmanager
+async def linked(
+    handlers: Handlers | None = None,
+    *,
+    gate: Gate | None = None,
+    limits: Limits | None = None,
+    pair: Pair = memory_stream_pair,
+    drain: bool = True,
+    why_lost: Callable[[], ConnectionLost] | None = None,
+) -> AsyncGenerator[Bench]:
+    """Run a link whose other end is a `RawPeer`; a server's, unless *gate* says otherwise."""
+    ours, theirs = pair()
+    async with owned_nursery() as serving, owned_nursery() as connection:
+        bench = Bench(RawPeer(theirs), Hall(serving), handlers or {})
+        bench.link = Link(
+            ours, gate or ServerSession(list(REVISIONS)), bench.answer, bench.notified, limits or Limits()
+        )
+
+        async def run() -> None:
+            await bench.run(drain=drain, why_lost=why_lost)
+
+        connection.start_soon(run)
+        yield bench
+
+
+def client_gate(revision: str | None) -> ClientSession:
+    """Return a client's gate after agreement on *revision*; None: before it."""
+    gate = ClientSession()
+    if revision is not None:
+        gate.agree(revision, {}, None)
+    return gate
+
+
+def modern(id: int | str, method: str, params: JsonObject | None = None, **meta: Any) -> JsonObject:
+    """Return a request of the modern era."""
+    envelope = {REVISION_KEY: REVISIONS[-1], CAPABILITIES_KEY: {}, **meta}
+    return request(id, method, {**(params or {}), "_meta": envelope})
+
+
+def request(id: Any, method: str, params: Any = None) -> JsonObject:
+    return {"jsonrpc": "2.0", "id": id, "method": method} | ({} if params is None else {"params": params})
+
+
+def notification(method: str, params: Any = None) -> JsonObject:
+    return {"jsonrpc": "2.0", "method": method} | ({} if params is None else {"params": params})
+
+
+def cancelled(id: Any, **more: Any) -> JsonObject:
+    return notification("notifications/cancelled", {"requestId": id, **more})
+
+
+def result(id: Any, result: Any) -> JsonObject:
+    return {"jsonrpc": "2.0", "id": id, "result": result}
+
+
+def initialize(id: int, revision: str, **more: Any) -> JsonObject:
+    info = {"name": "raw", "version": "1"}
+    return request(id, "initialize", {"protocolVersion": revision, "capabilities": {}, "clientInfo": info, **more})
+
+
+async def shaken(bench: Bench, revision: str) -> None:
+    """Go through the handshake for *revision*."""
+    assert await bench.peer.exchange(initialize(0, revision)) == result(0, {"revision": revision})
+    await bench.peer.send(notification("notifications/initialized"))

@@ -1,0 +1,401 @@
+"""The queue of a link: what waits, what leaves, what is given up."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import trio
+from attrs import define, field
+from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
+
+from trio_mcp import ConnectionBroken, ConnectionClosed, ConnectionLost
+from trio_mcp.peer._outbox import Outbox
+
+PIECE = 64 * 1024
+
+
+@define(eq=False)
+class Reader:
+    """The other side: takes what it is sent while `open` is set."""
+
+    sent: list[bytes] = field(factory=list[bytes])
+    open: trio.Event = field(factory=trio.Event)
+    failures: list[ConnectionLost] = field(factory=list[ConnectionLost])
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        await self.open.wait()
+        await trio.lowlevel.checkpoint()
+        self.sent.append(bytes(data))
+
+    def outbox(self, bound: int = 10, urgent_bound: int = 20) -> Outbox:
+        return Outbox(bound, urgent_bound, self.failures.append)
+
+
+@pytest.fixture
+def reader() -> Reader:
+    return Reader()
+
+
+async def test_messages_leave_in_order_and_small_ones_together(nursery: trio.Nursery, reader: Reader) -> None:
+    outbox = reader.outbox()
+    reader.open.set()
+    outbox.put(b"a\n")
+    outbox.put_urgent(b"b\n")
+    outbox.put(b"c\n")
+
+    nursery.start_soon(outbox.drain, reader.send_all, 1.0)
+    await outbox.flush()
+
+    assert reader.sent == [b"a\nb\nc\n"]
+    assert outbox.size == 0
+
+
+async def test_a_message_of_no_queue_is_sent_at_once_and_alone(nursery: trio.Nursery, reader: Reader) -> None:
+    outbox = reader.outbox()
+    reader.open.set()
+    nursery.start_soon(outbox.drain, reader.send_all, 1.0)
+    await wait_all_tasks_blocked()
+
+    for line in (b"a\n", b"b\n"):
+        outbox.put(line)
+        await wait_all_tasks_blocked()
+
+    assert reader.sent == [b"a\n", b"b\n"]
+
+
+async def test_many_small_messages_travel_in_pieces_of_bounded_size(nursery: trio.Nursery, reader: Reader) -> None:
+    outbox, lines = reader.outbox(), [f"{number:>1000}\n".encode() for number in range(200)]
+    reader.open.set()
+    for line in lines:
+        outbox.put(line)
+
+    nursery.start_soon(outbox.drain, reader.send_all, 1.0)
+    await outbox.flush()
+
+    assert b"".join(reader.sent) == b"".join(lines)
+    assert len(reader.sent) < 10
+    assert max(map(len, reader.sent)) <= PIECE
+
+
+async def test_a_large_message_is_handed_over_in_pieces(nursery: trio.Nursery, reader: Reader) -> None:
+    outbox, line = reader.outbox(), random.Random(1).randbytes(3 * PIECE + 5)
+    reader.open.set()
+    outbox.put(line)
+
+    nursery.start_soon(outbox.drain, reader.send_all, 1.0)
+    await outbox.flush()
+
+    assert [len(piece) for piece in reader.sent] == [PIECE, PIECE, PIECE, 5]
+    assert b"".join(reader.sent) == line
+
+
+async def test_room_waits_while_the_bound_is_reached(nursery: trio.Nursery, reader: Reader) -> None:
+    outbox = reader.outbox(bound=4)
+    nursery.start_soon(outbox.drain, reader.send_all, 1.0)
+    outbox.put(b"123")
+    assert outbox.has_room()
+    await outbox.room()
+    outbox.put(b"456")
+    assert not outbox.has_room()
+    passed: list[str] = []
+
+    async def sender(name: str) -> None:
+        await outbox.room()
+        passed.append(name)
+        outbox.put(b"7")
+
+    nursery.start_soon(sender, "a")
+    await wait_all_tasks_blocked()
+    assert passed == []
+
+    reader.open.set()
+    await wait_all_tasks_blocked()
+
+    assert passed == ["a"]
+    assert reader.sent == [b"123456", b"7"]
+
+
+async def test_no_wake_up_is_lost_with_many_waiters_some_of_them_cancelled(
+    nursery: trio.Nursery, reader: Reader
+) -> None:
+    outbox, chance = reader.outbox(bound=3), random.Random(7)
+    scopes = [trio.CancelScope() for _ in range(300)]
+    done: set[int] = set()
+
+    async def sender(number: int) -> None:
+        with scopes[number]:
+            await outbox.room()
+            outbox.put(b"xy")
+            done.add(number)
+
+    async def canceller() -> None:
+        for number in chance.sample(range(300), 100):
+            scopes[number].cancel()
+            if chance.random() < 0.3:
+                await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as senders:
+        for number in range(300):
+            senders.start_soon(sender, number)
+        await wait_all_tasks_blocked()
+        nursery.start_soon(outbox.drain, reader.send_all, 1.0)
+        reader.open.set()
+        senders.start_soon(canceller)
+
+    await outbox.flush()
+    assert done >= {number for number, scope in enumerate(scopes) if not scope.cancel_called}
+    assert b"".join(reader.sent) == b"xy" * len(done)
+
+
+async def test_a_waiter_cancelled_at_the_moment_it_is_woken_passes_the_turn_on(nursery: trio.Nursery) -> None:
+    outbox = Outbox(2, 2, lambda _: None)
+    entries = [outbox.put(b"1"), outbox.put(b"2")]
+    scope, passed = trio.CancelScope(), trio.Event()
+
+    async def cancelled_one() -> None:
+        with scope:
+            await outbox.room()
+            await trio.lowlevel.checkpoint()  # cancelled here, after its turn had come: it queues nothing
+
+    async def next_one() -> None:
+        await outbox.room()
+        passed.set()
+
+    nursery.start_soon(cancelled_one)
+    await wait_all_tasks_blocked()
+    nursery.start_soon(next_one)
+    await wait_all_tasks_blocked()
+    assert outbox.withdraw(entries[0])
+    scope.cancel()
+    await wait_all_tasks_blocked()
+
+    assert passed.is_set()
+
+
+async def test_a_withdrawn_message_is_not_sent_and_gives_its_room_back(nursery: trio.Nursery, reader: Reader) -> None:
+    outbox = reader.outbox(bound=2)
+    kept, gone = outbox.put(b"a\n"), outbox.put(b"b\n")
+
+    assert outbox.withdraw(gone)
+    assert not outbox.withdraw(gone)
+    assert outbox.size == 2
+    assert kept.line == b"a\n"
+
+    reader.open.set()
+    nursery.start_soon(outbox.drain, reader.send_all, 1.0)
+    await outbox.flush()
+    assert reader.sent == [b"a\n"]
+    assert not outbox.withdraw(kept)
+
+
+async def test_a_queue_of_withdrawn_messages_alone_sends_nothing(nursery: trio.Nursery, reader: Reader) -> None:
+    outbox = reader.outbox()
+    reader.open.set()
+    nursery.start_soon(outbox.drain, reader.send_all, 1.0)
+    await wait_all_tasks_blocked()
+
+    assert outbox.withdraw(outbox.put(b"a\n"))
+    await wait_all_tasks_blocked()
+    assert reader.sent == []
+
+    outbox.put(b"b\n")
+    await outbox.flush()
+    assert reader.sent == [b"b\n"]
+
+
+async def test_withdrawn_messages_do_not_fill_the_queue_and_the_others_keep_their_order(reader: Reader) -> None:
+    outbox, kept = reader.outbox(bound=10**6), list[bytes]()
+    for number in range(10_000):
+        entry = outbox.put(b"%d\n" % number)
+        if number % 1000:
+            outbox.withdraw(entry)
+        else:
+            kept.append(entry.line)
+
+    assert len(outbox._queue) < 3 * len(kept)
+    async with trio.open_nursery() as nursery:
+        reader.open.set()
+        nursery.start_soon(outbox.drain, reader.send_all, 1.0)
+        await outbox.flush()
+        nursery.cancel_scope.cancel()
+    assert b"".join(reader.sent) == b"".join(kept)
+
+
+async def test_what_the_reader_says_while_there_is_room_is_a_message_like_any_other(reader: Reader) -> None:
+    outbox = reader.outbox(bound=100, urgent_bound=3)
+
+    for _ in range(20):
+        outbox.put_urgent(b"12345")
+
+    assert outbox.size == 100
+    assert outbox.failure is None
+    outbox.put_urgent(b"123")
+    assert outbox.failure is None
+    outbox.put_urgent(b"1")
+    assert isinstance(outbox.failure, ConnectionBroken)
+
+
+async def test_more_urgent_bytes_than_the_limit_break_the_link(reader: Reader) -> None:
+    outbox = reader.outbox(bound=1, urgent_bound=20)
+    outbox.put(b"a")
+
+    outbox.put_urgent(b"x" * 20)
+    assert outbox.failure is None
+    outbox.put_urgent(b"y")
+
+    assert str(outbox.failure) == "the other side does not read: 21 bytes of replies to it wait"
+    assert outbox.deaf
+    assert reader.failures == [outbox.failure]
+    assert outbox.size == 0
+
+
+async def test_urgent_bytes_that_left_are_not_counted(nursery: trio.Nursery, reader: Reader) -> None:
+    outbox = reader.outbox(bound=1, urgent_bound=20)
+    reader.open.set()
+    nursery.start_soon(outbox.drain, reader.send_all, 1.0)
+
+    for _ in range(20):
+        outbox.put(b"a")
+        outbox.put_urgent(b"x" * 20)
+        await outbox.flush()
+
+    assert outbox.failure is None
+
+
+async def test_a_peer_that_takes_nothing_for_the_stall_limit_loses_the_link(
+    nursery: trio.Nursery, reader: Reader, autojump_clock: MockClock
+) -> None:
+    outbox = reader.outbox(bound=1)
+    outbox.put(b"abc")
+    began = trio.current_time()
+
+    with pytest.raises(ConnectionBroken, match="has read nothing for 7 s"):
+        async with trio.open_nursery(strict_exception_groups=True) as drains:
+            drains.start_soon(outbox.drain, reader.send_all, 7.0)
+            try:
+                await outbox.room()
+            except ConnectionBroken as exc:
+                failure = exc
+        raise failure
+
+    assert trio.current_time() - began == 7
+    assert outbox.deaf
+    assert len(reader.failures) == 1
+
+
+async def test_a_slow_peer_that_takes_piece_after_piece_keeps_the_link(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    taken: list[int] = []
+
+    async def slow(data: bytes | memoryview) -> None:
+        await trio.sleep(6)
+        taken.append(len(data))
+
+    outbox = Outbox(1, 1, lambda _: None)
+    nursery.start_soon(outbox.drain, slow, 7.0)
+    outbox.put(b"x" * (5 * PIECE))
+    await outbox.flush()
+    await trio.sleep(100)  # idle: nothing stalls while nothing waits
+    outbox.put(b"y")
+    await outbox.flush()
+
+    assert taken == [PIECE] * 5 + [1]
+    assert outbox.failure is None
+
+
+@pytest.mark.parametrize("error", [trio.BrokenResourceError, trio.ClosedResourceError])
+async def test_a_broken_stream_fails_the_queue_and_all_who_wait(error: type[Exception]) -> None:
+    failures: list[ConnectionLost] = []
+    outbox, caught = Outbox(1, 1, failures.append), list[ConnectionLost]()
+    broken = trio.Event()
+
+    async def send_all(_: bytes | memoryview) -> None:
+        await broken.wait()
+        raise error
+
+    async def sender() -> None:
+        try:
+            await outbox.room()
+        except ConnectionLost as exc:
+            caught.append(exc)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox.drain, send_all, 60.0)
+        queued = [outbox.put(b"a"), outbox.put(b"b")]
+        await wait_all_tasks_blocked()
+        queued.append(outbox.put(b"c"))
+        for _ in range(3):
+            nursery.start_soon(sender)
+        nursery.start_soon(outbox.flush)
+        await wait_all_tasks_blocked()
+        broken.set()
+
+    assert [str(failure) for failure in failures] == ["the other side stopped reading"]
+    assert len({id(exc) for exc in [*caught, outbox.failure]}) == 4  # an exception belongs to one task
+    assert all(type(exc) is ConnectionBroken for exc in caught)
+    assert not outbox.deaf
+    assert not outbox.has_room()
+    assert [outbox.withdraw(entry) for entry in queued] == [False, False, False]
+
+
+async def test_after_a_failure_nothing_is_queued_and_the_first_failure_stands(reader: Reader) -> None:
+    outbox = reader.outbox(bound=5, urgent_bound=5)
+    first = ConnectionClosed("first")
+    outbox.put(b"abc")
+    outbox.fail(first)
+    outbox.fail(ConnectionBroken("second"))
+
+    late = outbox.put(b"abc")
+    for _ in range(10):
+        outbox.put_urgent(b"abc")
+
+    assert reader.failures == [first]
+    assert outbox.failure is first
+    assert not outbox.withdraw(late)
+    assert (outbox.size, outbox.deaf) == (0, False)
+    await outbox.flush()
+    with pytest.raises(ConnectionClosed, match="first"):
+        await outbox.room()
+
+
+async def test_a_cancelled_sender_sees_its_cancellation_and_not_the_failure(reader: Reader) -> None:
+    outbox = reader.outbox()
+    outbox.fail(ConnectionClosed("gone"))
+
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await outbox.room()
+
+    assert scope.cancelled_caught
+
+
+async def test_flush_waits_for_what_is_being_written(nursery: trio.Nursery, reader: Reader) -> None:
+    outbox = reader.outbox()
+    outbox.put(b"abc")
+    nursery.start_soon(outbox.drain, reader.send_all, 60.0)
+    flushed = trio.Event()
+
+    async def flush() -> None:
+        await outbox.flush()
+        flushed.set()
+
+    nursery.start_soon(flush)
+    await wait_all_tasks_blocked()
+    assert not flushed.is_set()
+    assert outbox.size == 3
+
+    reader.open.set()
+    await flushed.wait()
+    assert outbox.size == 0
+
+
+async def test_waiting_for_room_that_must_be_waited_for_is_a_checkpoint(nursery: trio.Nursery, reader: Reader) -> None:
+    outbox = reader.outbox(bound=1)
+    outbox.put(b"a")
+    reader.open.set()
+    nursery.start_soon(outbox.drain, reader.send_all, 60.0)
+
+    with assert_checkpoints():
+        await outbox.room()
