@@ -40,8 +40,7 @@ def register_unstructuring(converter: Converter, profile: Profile) -> Emit:
             return factory(type_of(value))(value)
         if isinstance(value, Mapping):
             return emit_map(cast("Mapping[str, Any]", value))
-        is_array = isinstance(value, Sequence) and not isinstance(value, str)
-        return [emit_any(each) for each in value] if is_array else value
+        return [emit_any(each) for each in value] if _is_array(value) else value
 
     def emit_map(value: Mapping[str, Any]) -> dict[str, Any]:
         # Looked into one level deep only: without messages in it, it is somebody's own JSON.
@@ -92,6 +91,10 @@ def _array_emitter(item: Emit | None) -> Emit:
 
 def _map_emitter(item: Emit | None) -> Emit:
     return _as_dict if item is None else lambda value: {name: item(each) for name, each in value.items()}
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -1,0 +1,91 @@
+"""The base of all messages: equality, repr, the markers, copies."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import attrs
+import pytest
+
+from trio_mcp import types
+from trio_mcp.types._model import NO_EXTRA
+
+
+def text(words: str = "hi", **more: object) -> types.TextContent:
+    return types.TextContent(text=words, **more)  # type: ignore[arg-type]  # members by name, on purpose
+
+
+def test_messages_with_equal_members_are_equal() -> None:
+    assert text() == text()
+    assert text() != text("ho")
+
+
+def test_messages_of_different_types_are_not_equal() -> None:
+    assert types.RequestParams() != types.NotificationParams()
+
+
+def test_unknown_members_count_in_a_comparison() -> None:
+    assert text(extra={"a": 1}) == text(extra={"a": 1})
+    assert text(extra={"a": 1}) != text()
+
+
+def test_an_empty_extra_equals_no_extra() -> None:
+    assert text(extra={}) == text()
+
+
+def test_a_repr_shows_only_what_is_set() -> None:
+    assert repr(text()) == "TextContent(text='hi')"
+    assert repr(text(extra={"a": 1})) == "TextContent(text='hi', extra={'a': 1})"
+    assert repr(text(extra={})) == "TextContent(text='hi')"
+
+
+def test_a_message_cannot_be_changed() -> None:
+    message = text()
+
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        message.text = "ho"  # type: ignore[misc]  # what is under test
+
+
+def test_a_changed_copy_can_be_made() -> None:
+    assert attrs.evolve(text(), text="ho") == text("ho")
+
+
+def test_a_message_is_not_hashable() -> None:
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(text())
+
+
+def test_messages_match_by_keyword() -> None:
+    match text():
+        case types.TextContent(text=found):
+            assert found == "hi"
+        case _:
+            pytest.fail("no match")
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, copy.copy, lambda message: pickle.loads(pickle.dumps(message))])
+def test_a_copy_of_a_message_is_equal_and_shares_the_markers(again: object) -> None:
+    message = types.CallToolResult(content=[text()])
+
+    twin = again(message)  # type: ignore[operator]  # one of the functions above
+
+    assert twin == message
+    assert twin.structured_content is types.UNSET
+    assert twin.extra is NO_EXTRA
+
+
+def test_unset_is_false_and_says_its_name() -> None:
+    assert not types.UNSET
+    assert repr(types.UNSET) == "UNSET"
+
+
+def test_the_shared_empty_mapping_is_an_empty_mapping() -> None:
+    assert dict(NO_EXTRA) == {}
+    assert len(NO_EXTRA) == 0
+    assert repr(NO_EXTRA) == "{}"
+    assert "a" not in NO_EXTRA
+    with pytest.raises(KeyError):
+        NO_EXTRA["a"]
+    with pytest.raises(TypeError):
+        NO_EXTRA["a"] = 1  # type: ignore[index]  # what is under test

@@ -1,0 +1,119 @@
+"""Messages into JSON: what is set is sent, what the revision does not know is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from trio_mcp import types
+
+
+def test_only_what_is_set_is_sent() -> None:
+    message = types.CallToolResult(content=[types.TextContent(text="a")])
+
+    assert types.unstructure(message) == {"content": [{"type": "text", "text": "a"}]}
+
+
+def test_a_null_that_means_something_is_sent() -> None:
+    task = types.Task(task_id="t", status="working", created_at="c", last_updated_at="l", ttl=None)
+
+    assert types.unstructure(task)["ttl"] is None
+    assert types.unstructure(types.CallToolResult(content=[], structured_content=None)) == {
+        "content": [],
+        "structuredContent": None,
+    }
+
+
+def test_unknown_members_are_sent_back_in_every_revision() -> None:
+    value = {"type": "text", "text": "a", "x/y": [1]}
+
+    for revision in (None, *types.REVISIONS):
+        message = types.structure(value, types.TextContent, revision=revision)
+        assert types.unstructure(message, revision=revision) == value
+
+
+def test_named_members_that_the_revision_lacks_are_dropped() -> None:
+    tool = types.Tool(name="x", title="X", input_schema={}, annotations=types.ToolAnnotations(title="T"))
+
+    assert types.unstructure(tool, revision="2024-11-05") == {"name": "x", "inputSchema": {}}
+    assert types.unstructure(tool, revision="2025-03-26") == {
+        "name": "x",
+        "inputSchema": {},
+        "annotations": {"title": "T"},
+    }
+    assert types.unstructure(tool) == {"name": "x", "title": "X", "inputSchema": {}, "annotations": {"title": "T"}}
+
+
+def test_a_request_keeps_its_metadata_in_every_revision() -> None:
+    params = types.CallToolRequestParams(name="x", meta={"progressToken": 1})
+
+    for revision in types.REVISIONS:
+        assert types.unstructure(params, revision=revision) == {"name": "x", "_meta": {"progressToken": 1}}
+
+
+def test_a_member_with_a_name_wins_over_an_unknown_one() -> None:
+    assert types.unstructure(types.TextContent(text="a", extra={"text": "b", "c": 1})) == {
+        "type": "text",
+        "text": "a",
+        "c": 1,
+    }
+
+
+def test_the_users_own_json_is_the_same_object() -> None:
+    arguments, content, meta = {"a": [1]}, [{"deep": {}}], {"m": 1}
+
+    params = types.unstructure(types.CallToolRequestParams(name="x", arguments=arguments, meta=meta))
+    result = types.unstructure(types.CallToolResult(content=[], structured_content=content))
+
+    assert params["arguments"] is arguments
+    assert params["_meta"] is meta
+    assert result["structuredContent"] is content
+
+
+def test_any_sequence_and_mapping_may_be_sent() -> None:
+    frozen: Mapping[str, Any] = MappingProxyType({"a": "b"})
+    params = types.GetPromptRequestParams(name="x", arguments=frozen)
+    icon = types.Icon(src="s", sizes=("1x1",))
+    sizes = ["2x2"]
+
+    assert types.unstructure(params) == {"name": "x", "arguments": {"a": "b"}}
+    assert type(types.unstructure(params)["arguments"]) is dict
+    assert types.unstructure(icon) == {"src": "s", "sizes": ["1x1"]}
+    assert types.unstructure(types.Icon(src="s", sizes=sizes))["sizes"] is sizes
+    assert types.unstructure(types.CallToolResult(content=(types.TextContent(text="a"),)))["content"] == [
+        {"type": "text", "text": "a"}
+    ]
+
+
+def test_messages_inside_maps_and_unions_are_sent() -> None:
+    question = types.ListRootsRequest()
+    sampled = types.SamplingMessage(role="user", content=(types.TextContent(text="a"),))
+
+    assert types.unstructure(
+        types.InputRequiredResult(result_type="input_required", input_requests={"k": question})
+    ) == {
+        "resultType": "input_required",
+        "inputRequests": {"k": {"method": "roots/list"}},
+    }
+    assert types.unstructure(sampled) == {"role": "user", "content": [{"type": "text", "text": "a"}]}
+
+
+def test_lists_and_maps_of_messages_are_sent() -> None:
+    block = types.TextContent(text="a")
+    sent = {"type": "text", "text": "a"}
+
+    assert types.unstructure([block, "as it is", 3, None]) == [sent, "as it is", 3, None]
+    assert types.unstructure({"k": block}) == {"k": sent}
+    assert types.unstructure(MappingProxyType({"k": 1})) == {"k": 1}
+
+
+def test_json_in_place_of_a_message_is_sent_as_it_is() -> None:
+    raw: Any = {"type": "text", "text": "a"}
+
+    assert types.unstructure(types.CallToolResult(content=[raw]))["content"][0] is raw
+
+
+def test_a_class_without_members_sends_what_it_does_not_know() -> None:
+    assert types.unstructure(types.RootsCapability(), revision="2026-07-28") == {}
+    assert types.unstructure(types.RootsCapability(extra={"a": 1}), revision="2026-07-28") == {"a": 1}
