@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from trio_mcp import ConnectionBroken, ServerExited
 from trio_mcp.transports import _child_process, _child_stderr
@@ -359,11 +360,11 @@ async def test_the_child_sees_the_few_variables_the_added_ones_and_the_directory
 ) -> None:
     monkeypatch.setenv("A_SECRET", "secret")
     with trio.fail_after(SURELY):
-        script = 'echo "$A_SECRET $ADDED $PATH"; pwd -P'
+        script = 'echo "$A_SECRET $ADDED $PATH"; pwd'
         async with open_child_process(shell(script), env={"ADDED": "added"}, cwd=tmp_path) as child:
             output = await read_all(child)
 
-    assert output.decode() == f" added {os.environ['PATH']}\n{os.path.realpath(tmp_path)}\n"
+    assert output.decode() == f" added {os.environ['PATH']}\n{tmp_path}\n"
 
 
 @pytest.mark.parametrize("kind", [KeyError, KeyboardInterrupt, SystemExit, GeneratorExit])
@@ -400,7 +401,8 @@ async def test_cancellation_during_the_start_winds_the_child_down() -> None:
             await trio.testing.wait_all_tasks_blocked(0)  # it waits for the thread that starts the process
             nursery.cancel_scope.cancel()
 
-    assert started is None or started.returncode == 0
+    assert started is not None
+    assert started.returncode == 0
 
 
 async def test_cancellation_in_the_block_winds_the_child_down_before_it_leaves() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from trio_mcp import types
+from trio_mcp.types import _generated
 
 
 def test_revisions_are_listed_oldest_first() -> None:
@@ -78,7 +81,7 @@ def test_the_metadata_of_a_request_has_its_type() -> None:
 
 def test_every_number_with_a_unit_says_so() -> None:
     """The convention of this project: a reader of a number knows what it counts."""
-    source = open(types._generated.__file__, encoding="utf-8").read()  # noqa: PTH123, SIM115 - one short read
+    source = Path(_generated.__file__).read_text("utf-8")
     lines = source.splitlines()
     numbers = [
         (line.strip(), following.strip())

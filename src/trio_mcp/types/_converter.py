@@ -53,10 +53,12 @@ def unstructure(obj: Any, *, revision: str | None = None) -> JSONValue:
     Members that are None (or `UNSET`) and may be left out are left out; members in `extra` are put back.
 
     Args:
-        obj: a message, or a list of messages. Its members are taken to be what their types say: nothing is checked.
+        obj: a message, or a list of messages. Of its members only those that hold messages are checked; the others are
+            taken to be what their types say.
         revision: the protocol revision it is for: members that the revision does not name are dropped. None keeps all.
 
     Raises:
+        TypeError: something else stands where a message is due. The text names it by its path.
         ValueError: no such revision.
     """
     return _codec(revision).emit(obj)
@@ -83,7 +85,7 @@ def unstructurer(cls: Any, revision: str | None = None) -> Callable[[Any], JSONV
     """Return `unstructure` for one class and revision, for code that calls it often.
 
     Raises:
-        ValueError: no such revision.
+        ValueError: no such revision. The function that is returned raises as `unstructure` does.
     """
     codec = _codec(revision)
     return codec.converter.get_unstructure_hook(cls) if is_model(cls) else codec.emit
@@ -99,6 +101,8 @@ def _structurer(cls: Any, revision: str | None) -> Callable[[JSONValue], Any]:
             return hook(value, cls)
         except Mismatch as problem:
             raise StructureError(name, problem.lines()) from None
+        except RecursionError:
+            raise StructureError(name, ["$: nested too deeply"]) from None
 
     return structure_one
 

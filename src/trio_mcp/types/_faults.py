@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["MAX_FAULTS", "Mismatch", "kind_of", "listed", "quoted", "type_of"]
+__all__ = ["MAX_FAULTS", "Mismatch", "Unsendable", "kind_of", "listed", "quoted", "type_of"]
 
 type_of: Callable[[Any], type[Any]] = type
 """`type` under a name that type checkers do not narrow by: what is inside a JSON value stays Any to them."""
@@ -16,6 +16,9 @@ MAX_FAULTS: Final = 100
 
 _MAX_QUOTED: Final = 60
 """How many characters of a peer's value, or of a member's name, a message repeats."""
+
+_MAX_BITS: Final = 1024
+"""How big an integer a message repeats."""
 
 _KINDS: Final = {
     bool: "boolean",
@@ -37,7 +40,9 @@ def quoted(value: Any) -> str:
     """Return a scalar as a message shows it, shortened; of anything else only what kind it is."""
     if type_of(value) not in {bool, float, int, str}:
         return kind_of(value)
-    text = repr(value)
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        return "a very large integer"  # writing it out is slow, and beyond some length forbidden
+    text = repr(value[: _MAX_QUOTED + 1] if isinstance(value, str) else value)
     return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."
 
 
@@ -76,6 +81,22 @@ class Mismatch(Exception):
         """Return the faults as sentences, each headed by its path from the root, `$`."""
         lines = [f"{_path(steps)}: {text}" for steps, text in self.faults]
         return [*lines, f"... and {self.uncounted} more"] if self.uncounted else lines
+
+
+class Unsendable(TypeError):
+    """A message holds something that its types do not allow and that has no form as JSON. The program's fault."""
+
+    def __init__(self, text: str, steps: tuple[str | int, ...] = ()) -> None:
+        super().__init__(text, steps)
+        self._text = text
+        self._steps = steps
+
+    def __str__(self) -> str:
+        return f"{_path(self._steps)}: {self._text}"
+
+    def inside(self, step: str | int) -> Unsendable:
+        """Return the same, as seen from what holds the value."""
+        return Unsendable(self._text, (step, *self._steps))
 
 
 def _path(steps: tuple[str | int, ...]) -> str:

@@ -7,10 +7,11 @@ from typing import Any, Final, NamedTuple, Union, get_args
 
 import attrs
 
+from trio_mcp.types import _generated
 from trio_mcp.types._model import UNSET, Model, Profile
 from trio_mcp.types._tables import WIRE_NAMES
 
-__all__ = ["Member", "building", "is_model", "members_of"]
+__all__ = ["Member", "building", "is_model", "members_of", "table_name"]
 
 building: Final = threading.RLock()
 """Held while a hook is made: handlers in worker threads convert too, and must not meet a half-made one."""
@@ -34,7 +35,7 @@ class Member(NamedTuple):
 
 def members_of(cls: type[Model], profile: Profile) -> list[Member]:
     """Return the members that a revision knows of a class."""
-    name = cls.__name__
+    name = table_name(cls)
     names = WIRE_NAMES.get(name, {})
     required_here = profile.required.get(name, ())
     unknown_here = profile.unknown.get(name, ())
@@ -57,6 +58,11 @@ def members_of(cls: type[Model], profile: Profile) -> list[Member]:
             )
         )
     return members
+
+
+def table_name(cls: type[Model]) -> str:
+    """Return the name under which the tables speak of a class: for a user's subclass, that of the class it extends."""
+    return next((each.__name__ for each in cls.__mro__ if vars(_generated).get(each.__name__) is each), cls.__name__)
 
 
 def _camel_case(attribute: str) -> str:

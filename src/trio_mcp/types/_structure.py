@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from cattrs import Converter
 
 from trio_mcp.types._faults import Mismatch, type_of
-from trio_mcp.types._members import Member, building, is_model, members_of
+from trio_mcp.types._members import Member, building, is_model, members_of, table_name
 from trio_mcp.types._model import Bounds, Model, Profile
 from trio_mcp.types._plain import Hook, bounded, hook_of
 from trio_mcp.types._tables import LENIENT
@@ -33,10 +33,11 @@ def register_structuring(converter: Converter, profile: Profile) -> None:
 
 
 def _structurer(cls: type[Model], converter: Converter, profile: Profile, made: dict[type[Model], Hook]) -> Hook:
+    name = table_name(cls)
     members: dict[str, _Slot] = {}
     known = members_of(cls, profile)
     required = frozenset(member.wire for member in known if member.required)
-    settle = _keep if cls.__name__ in LENIENT else _refuse
+    settle = _keep if name in LENIENT else _refuse
 
     def structure(value: Any, _: Any = None) -> Any:
         if type_of(value) is not dict:
@@ -64,7 +65,7 @@ def _structurer(cls: type[Model], converter: Converter, profile: Profile, made: 
         return cls(**found)
 
     made[cls] = structure  # before its members, which may hold the same class
-    bounds = profile.bounds.get(cls.__name__, {})
+    bounds = profile.bounds.get(name, {})
     members.update((member.wire, _slot(member, converter, bounds.get(member.wire))) for member in known)
     return structure
 

@@ -13,15 +13,16 @@ from trio_mcp.types._members import is_model, members_of
 from trio_mcp.types._model import Model, Profile
 from trio_mcp.types._plain import Hook, is_map, is_sequence
 
-__all__ = ["register_unions"]
+__all__ = ["is_union", "python_types", "register_unions"]
 
 
 def register_unions(converter: Converter, profile: Profile) -> None:
     """Make the converter structure unions of anything it can structure."""
-    converter.register_structure_hook_factory(_is_union, partial(_union_hook, converter=converter, profile=profile))
+    converter.register_structure_hook_factory(is_union, partial(_union_hook, converter=converter, profile=profile))
 
 
-def _is_union(kind: Any) -> bool:
+def is_union(kind: Any) -> bool:
+    """Say whether a type is several types."""
     return get_origin(kind) in {Union, UnionType}
 
 
@@ -34,7 +35,7 @@ def _union_hook(kind: Any, converter: Converter, profile: Profile) -> Hook:
             models.append(arm)
             continue
         hook = converter.get_structure_hook(arm)
-        for python_type in _python_types(arm):
+        for python_type in python_types(arm):
             # A float is first of all a number, and an integer only where no arm takes numbers.
             if python_type not in by_kind or arm is float:
                 by_kind[python_type] = hook
@@ -59,7 +60,8 @@ def _kind_word(python_type: type[Any], by_kind: dict[type[Any], Hook]) -> str:
     return {bool: "boolean", dict: "object", list: "array", str: "string", type(None): "null"}[python_type]
 
 
-def _python_types(arm: Any) -> tuple[type[Any], ...]:
+def python_types(arm: Any) -> tuple[type[Any], ...]:
+    """Return the Python types whose values are worth trying as a type that is neither a class nor a union."""
     if is_sequence(arm):
         return (list,)
     if is_map(arm):

@@ -1,0 +1,169 @@
+"""`trio-mcp demo` as a user runs it: a real process, a real child process, a log instead of a terminal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from trio_mcp import Client, RemoteProtocolError, Server, ServerExited
+from trio_mcp.cli import main
+from trio_mcp.cli.demo._run import demonstrate, outcome_of_cancelled
+from trio_mcp.cli.demo._screen import Screen
+from trio_mcp.testing import open_memory_client
+
+PATIENCE = 60  # seconds: three times what the demo may take at most
+CHAPTERS = [
+    "1. What the server offers",
+    "2. Rows of a query",
+    "3. Progress of a long call",
+    "4. A call cancelled by a deadline",
+    "5. One conversation, two revisions",
+    "6. What to try next",
+]
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """An environment without colours, with a folder of its own for what is temporary."""
+    (tmp_path / "temporary").mkdir()
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    return {**os.environ, "TMPDIR": str(tmp_path / "temporary"), "COLUMNS": "100"}
+
+
+def processes_naming(text: str) -> list[bytes]:
+    """The command lines of the running processes that have *text* in them."""
+    found: list[bytes] = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(each.read_bytes())
+        except OSError:  # it has ended meanwhile
+            continue
+    return [line for line in found if text.encode() in line]
+
+
+@pytest.fixture
+def printed(environment: dict[str, str], tmp_path: Path) -> str:
+    """What the demo prints, after it has ended well."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "trio_mcp", "demo"],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    return done.stdout
+
+
+def test_the_demo_shows_everything_it_promises_and_leaves_nothing(printed: str, tmp_path: Path) -> None:
+    lines = printed.splitlines()
+
+    assert [line for line in lines if line[:2] in {"1.", "2.", "3.", "4.", "5.", "6."}] == CHAPTERS
+    assert any(line.split()[:1] == ["list_tables"] for line in lines)
+    assert "protocol revision, found out by asking: 2026-07-28" in lines
+    assert "south wall sun 4 38.0".split() in [line.replace("  ", " ").split() for line in lines]
+    assert any(line.startswith("recounting waterings") and line.endswith("48/48") for line in lines)
+    assert any(line.startswith("the server: my handler was stopped after ") for line in lines)
+    assert any(line.split() == ["2024-11-05", "2026-07-28"] for line in lines)
+    assert any(line.split() == ["the", "answer", "came", "as", "text", "structured", "content"] for line in lines)
+    assert "\x1b" not in printed
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert processes_naming(str(tmp_path)) == []
+
+
+def test_the_demo_runs_within_the_process_that_calls_it(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", environment["TMPDIR"])
+
+    assert main(["demo"]) == 0
+
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert "What to try next" in captured.out
+
+
+def test_a_server_that_cannot_be_started_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+
+    assert main(["demo"]) == 3
+
+    printed = capsys.readouterr().err
+    assert printed.startswith("trio-mcp demo: ")
+    assert "/no/such/python" in printed
+    assert printed.count("\n") == 1
+
+
+async def test_a_server_that_ends_at_once_is_told_with_its_status() -> None:
+    with pytest.raises(ServerExited, match="status 7"):
+        await demonstrate([sys.executable, "-c", "raise SystemExit(7)"], Screen())
+
+
+def finished() -> dict[str, int | bool]:
+    """What a server would answer whose handler does not stop."""
+    return {"counted": 48, "total": 48, "cancelled": False}
+
+
+@pytest.mark.parametrize("answer", [finished])
+async def test_a_handler_that_went_on_after_its_cancellation_is_a_failure(
+    answer: Callable[[], dict[str, int | bool]],
+) -> None:
+    server = Server("stubborn")
+    server.tool(name="recount_outcome")(answer)
+
+    async with open_memory_client(server) as client:
+        await check_outcome(client)
+
+
+async def check_outcome(client: Client) -> None:
+    with pytest.raises(RemoteProtocolError, match="the server's handler went on"):
+        await outcome_of_cancelled(client)
+
+
+def serve(*arguments: str, **options: str) -> subprocess.CompletedProcess[str]:
+    """Run the demo's server by itself, with nothing on standard input."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "trio_mcp.cli.demo", *arguments],
+        env={**os.environ, **options},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def test_the_server_by_itself_makes_the_database_it_is_told_to(tmp_path: Path) -> None:
+    done = serve(str(tmp_path / "mine.db"))
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "mine.db").stat().st_size > 0
+
+
+def test_the_server_by_itself_leaves_nothing_without_a_path(tmp_path: Path) -> None:
+    done = serve(TMPDIR=str(tmp_path))
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_server_by_itself_says_which_file_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "letter.txt"
+    path.write_text("Dear database, I am not one of you.", encoding="utf-8")
+
+    done = serve(str(path))
+
+    assert done.returncode == 1
+    assert done.stderr == f"trio_mcp.cli.demo: {path}: file is not a database\n"

@@ -1,0 +1,60 @@
+"""What the demo prints where there is no terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from trio_mcp.cli.demo._screen import Screen
+
+
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever this machine's settings are, there is no terminal, and lines are as long as those of a log."""
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def test_chapters_are_numbered_and_show_their_code(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen()
+    screen.chapter("First", "a()")
+    screen.chapter("Second", "b()")
+
+    assert capsys.readouterr().out == "\n1. First\n   a()\n\n\n2. Second\n   b()\n\n"
+
+
+def test_what_a_server_says_is_never_taken_as_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen()
+    screen.say("[bold]loud[/bold]")
+    screen.quote("[red]who[/red]", "[link]words[/link] :smile:")
+    screen.table(["[b]x[/b]"], [["[i]y[/i]"]])
+    with screen.bar("[u]z[/u]") as show:
+        show(1, 2)
+
+    printed = capsys.readouterr().out
+    for words in (
+        "[bold]loud[/bold]",
+        "[red]who[/red]: [link]words[/link] :smile:",
+        "[b]x[/b]",
+        "[i]y[/i]",
+        "[u]z[/u]",
+    ):
+        assert words in printed
+
+
+def test_a_table_has_an_empty_cell_for_what_is_absent(capsys: pytest.CaptureFixture[str]) -> None:
+    Screen().table(["name", "price"], [["fern", 8.3], ["fig", None]])
+
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["fern", "8.3"] in rows
+    assert ["fig"] in rows
+
+
+def test_a_bar_in_a_log_is_one_line_with_how_far_it_came(capsys: pytest.CaptureFixture[str]) -> None:
+    with Screen().bar("counting") as show:
+        show(1, 4)
+        show(3, 4)
+
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("counting")
+    assert line.endswith("3/4")

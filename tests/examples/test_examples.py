@@ -1,0 +1,95 @@
+"""Every program in `examples/` runs as it lies there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from trio_mcp import open_client, types
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+PATIENCE = 60  # seconds for a program, or for a whole conversation
+
+
+def test_every_example_has_its_test_here() -> None:
+    assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == {
+        "server.py",
+        "client.py",
+        "sqlite_server.py",
+    }
+
+
+@pytest.mark.parametrize("name", ["server.py", "client.py"])
+def test_an_example_is_what_the_readme_shows(name: str) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.search(rf'^```python title="{re.escape(name)}"\n(.*?)^```$', readme, re.MULTILINE | re.DOTALL)
+
+    assert shown is not None
+    assert (EXAMPLES / name).read_text(encoding="utf-8") == shown[1]
+
+
+def test_the_client_uses_the_server_beside_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "client.py"],
+        cwd=EXAMPLES,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=PATIENCE,
+        check=False,
+    )
+
+    lines = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert lines[0].startswith("2026-07-28 Implementation(name='demo'")
+    assert lines[1:4] == [
+        "add Add two numbers.",
+        "crunch Work for a while, telling how far it is.",
+        "{'result': 3}",
+    ]
+    assert lines[4:-1] == [f"{step} step {step}" for step in range(1, 6)]
+    assert "done" in lines[-1]
+
+
+@pytest.mark.parametrize("revision", types.REVISIONS)
+async def test_the_sqlite_server_serves_a_file_in_every_revision(revision: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "sqlite_server.py"), str(tmp_path / "nursery.db")]
+
+    with trio.fail_after(PATIENCE):
+        async with open_client(command, revision=revision) as client:
+            tools = {tool.name async for tool in client.tools()}
+            await client.call_tool("write_query", {"query": "DELETE FROM waterings"}, raise_on_error=True)
+            async with client.open_call("recount", {"table": "plants", "pause": 1}) as call:
+                reported = [(await anext(aiter(call.updates))).progress]
+            outcome = await client.call_tool("recount_outcome", raise_on_error=True)
+        async with open_client(command, revision=revision) as client:
+            counted = await client.call_tool("recount", {"table": "waterings"}, raise_on_error=True)
+
+    assert {"list_tables", "read_query", "recount", "append_insight"} <= tools
+    assert reported == [1]
+    (told,) = outcome.content
+    assert isinstance(told, types.TextContent)
+    assert '"cancelled":true' in told.text
+    assert counted.content == [types.TextContent(text="0")]
+
+
+def test_the_sqlite_server_says_which_file_it_cannot_serve(tmp_path: Path) -> None:
+    path = tmp_path / "no" / "such" / "folder.db"
+
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "sqlite_server.py"), str(path)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=PATIENCE,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert done.stderr == f"sqlite_server: {path}: unable to open database file\n"
