@@ -214,7 +214,7 @@ def test_the_budget_always_knows_what_waits(steps: list[tuple[int, str, int]]) -
 async def test_leaving_early_cancels_once_and_forgets_what_waits() -> None:
     budget = UpdateBudget(100, 1000, 10_000)
 
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError):  # leaving the block is the subject
         async with probe(budget) as asked:
             asked.give(1, 2)
             raise KeyError

@@ -26,23 +26,23 @@ __all__ = ["ClientOptions", "run_client"]
 
 
 class ClientOptions(TypedDict, total=False):
-    """What every door to a client takes, all by keyword and all optional."""
+    """What every door to a client takes, all by keyword and all optional; None is the default of each."""
 
-    revision: str
+    revision: str | None
     """Speak this protocol revision and no other; by default the newest that both sides speak is found out."""
-    info: types.Implementation
+    info: types.Implementation | None
     """How this client names itself to servers."""
-    limits: Limits
+    limits: Limits | None
     """What the connection may cost."""
-    time_limits: TimeLimits
+    time_limits: TimeLimits | None
     """How long requests may take."""
-    on_elicit: OnElicit
+    on_elicit: OnElicit | None
     """Asks the user what the server wants to know; declares the capability."""
-    on_sample: OnSample
+    on_sample: OnSample | None
     """Asks the host's model what the server wants it to say; declares the capability."""
-    roots: Roots
+    roots: Roots | None
     """The folders and files the server may care about; declares the capability."""
-    on_log: OnLog
+    on_log: OnLog | None
     """Takes the server's log messages, one after the other, in a task of the connection."""
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias, get_args
+from typing import Any, NamedTuple, TypeAlias, cast, get_args
 
 from cattrs import Converter
 
-from trio_mcp.types._faults import Unsendable, kind_of, listed, type_of
+from trio_mcp.types._faults import Unsendable, listed, type_of
 from trio_mcp.types._members import building, is_model, members_of
 from trio_mcp.types._model import Model, Profile
 from trio_mcp.types._plain import is_map, is_sequence
@@ -40,11 +40,14 @@ def register_unstructuring(converter: Converter, profile: Profile) -> Emit:
         if is_model(type_of(value)):
             return factory(type_of(value))(value)
         if isinstance(value, Mapping):
-            # Looked into one level deep only: without messages in it, it is somebody's own JSON.
-            holds_messages = any(is_model(type_of(each)) for each in value.values())
-            return {name: emit_any(each) for name, each in value.items()} if holds_messages else _as_dict(value)
-        is_array = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+            return emit_map(cast("Mapping[str, Any]", value))
+        is_array = isinstance(value, Sequence) and not isinstance(value, str)
         return [emit_any(each) for each in value] if is_array else value
+
+    def emit_map(value: Mapping[str, Any]) -> dict[str, Any]:
+        # Looked into one level deep only: without messages in it, it is somebody's own JSON.
+        holds_messages = any(is_model(type_of(each)) for each in value.values())
+        return {name: emit_any(each) for name, each in value.items()} if holds_messages else _as_dict(value)
 
     converter.register_unstructure_hook_factory(is_model, factory)
     return emit_any
@@ -98,7 +101,7 @@ def _emitter(kind: Any, emit_any: Emit) -> Emit | None:
             # A string is a sequence to Python and to nobody who sends messages.
             if isinstance(value, arm.types) and (str in arm.types or not isinstance(value, str | bytes)):
                 return arm.emit or _as_it_is
-        raise Unsendable(f"expected {wanted}, got {kind_of(value)}")
+        raise Unsendable(f"expected {wanted}, got {type_of(value).__name__}")
 
     def emit(value: Any) -> Any:
         found = by_type.get(type_of(value))
@@ -126,12 +129,10 @@ def _items_emitter(item: Emit | None) -> Emit:
 
     def emit(value: Sequence[Any]) -> list[Any]:
         result: list[Any] = []
-        index = 0
         try:
-            for index, each in enumerate(value):
-                result.append(item(each))
+            result.extend(map(item, value))
         except Unsendable as problem:
-            raise problem.inside(index) from None
+            raise problem.inside(len(result)) from None
         return result
 
     return emit
@@ -158,5 +159,5 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _as_dict(value: Mapping[str, Any]) -> dict[str, Any]:
+def _as_dict(value: Any) -> dict[str, Any]:
     return value if type_of(value) is dict else dict(value)

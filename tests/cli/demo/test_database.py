@@ -36,6 +36,7 @@ ATTACKS = [
     "INSERT INTO beds (name, light) VALUES ('x', 'sun')",
     "INSERT INTO beds (name, light) VALUES ('x', 'sun') RETURNING id",
     "UPDATE plants SET price = 0",
+    "UPDATE sqlite_master SET sql = ''",
     "REPLACE INTO beds (id, name, light) VALUES (1, 'x', 'sun')",
     "WITH x AS (SELECT 'x' AS name) INSERT INTO beds (name, light) SELECT name, 'sun' FROM x",
     "WITH x AS (SELECT 1) DELETE FROM plants",
@@ -186,6 +187,7 @@ def test_what_a_write_query_wrote_is_there_for_the_next_one(database: Database) 
         "CREATE TABLE x (a)",
         "DELETE FROM waterings; DELETE FROM plants",
         "INSERT INTO sqlite_master VALUES (1, 2, 3, 4, 5)",
+        "UPDATE sqlite_master SET sql = ''",
         "INSERT INTO waterings VALUES (99, '2026-06-30', 1.0)",  # there is no plant 99
         "INSERT INTO beds (name, light) VALUES ('x', 'sun'), ('x', 'sun')",
         "PRAGMA foreign_keys = OFF",

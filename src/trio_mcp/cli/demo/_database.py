@@ -177,8 +177,6 @@ class Database:
             with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
                 connection.text_factory = _text
                 connection.execute("PRAGMA query_only = ON" if mode == "ro" else "PRAGMA foreign_keys = ON")
-                # SQLite reads the schema now: later, the authorizer would take that for an attempt to change it.
-                connection.execute("SELECT 1 FROM sqlite_master").fetchall()
                 yield connection
         except (sqlite3.Error, sqlite3.Warning) as error:
             raise ToolError(f"SQLite: {error}") from None
@@ -195,10 +193,15 @@ class _Judge:
 
     _permission: _Permission
     seen: set[int] = field(factory=set[int], init=False)
+    """The actions that were permitted."""
     refused: set[int] = field(factory=set[int], init=False)
+    """Those that were not."""
 
-    def __call__(self, action: int, _: str | None, name: str | None, database: str | None, __: str | None) -> int:
-        forbidden_function = action == sqlite3.SQLITE_FUNCTION and name == "load_extension"
+    def __call__(self, action: int, first: str | None, second: str | None, database: str | None, _: str | None) -> int:
+        if action == sqlite3.SQLITE_UPDATE and first == "sqlite_master":
+            # So SQLite announces a virtual table, such as json_each. What really writes there, it refuses by itself.
+            return sqlite3.SQLITE_OK
+        forbidden_function = action == sqlite3.SQLITE_FUNCTION and second == "load_extension"
         # A table of the `temp` database would be gone with this connection.
         if action not in self._permission.allowed or forbidden_function or database == "temp":
             self.refused.add(action)

@@ -1,0 +1,487 @@
+"""One handler from start to end: who hears of its outcome, and what it can not take down."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from attrs import define, field
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp import ConnectionBroken, LocalProtocolError, McpError
+from trio_mcp.peer import Hall, OutOfTimeError, Run, Slots
+from trio_mcp.wire import INTERNAL_ERROR, ExchangeState, JsonObject
+
+from .fake_exchange import FakeExchange, exchange
+
+
+@define(eq=False)
+class Work:
+    """A handler that can be watched."""
+
+    hall: Hall
+    asked: FakeExchange = field(factory=exchange)
+    log: list[str] = field(factory=list[str])
+
+    def begin(self, handler: Callable[[Run], Awaitable[JsonObject]]) -> FakeExchange:
+        self.hall.begin(self.asked, handler, self.explain)
+        return self.asked
+
+    def explain(self, failure: Exception) -> McpError:
+        self.log.append(f"explained {failure!r}")
+        return McpError(-1, repr(failure))
+
+    async def forever(self, _: Run) -> JsonObject:
+        self.log.append("started")
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.log.append("stopped")
+        return {}
+
+
+@pytest.fixture
+def hall(nursery: trio.Nursery) -> Hall:
+    return Hall(nursery)
+
+
+@pytest.fixture
+def work(hall: Hall) -> Work:
+    return Work(hall)
+
+
+async def settled(work: Work) -> None:
+    """Wait until the handler has ended, and check that nothing of it is left."""
+    await wait_all_tasks_blocked()
+    assert work.hall.running == 0
+    assert work.asked.slots.running == 0
+    assert work.asked.run is None
+
+
+async def test_what_the_handler_returns_is_the_response(work: Work) -> None:
+    async def handler(run: Run) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        assert run.exchange is work.asked
+        run.exchange.notify("progress", {"a": 1})
+        return {"done": True}
+
+    asked = work.begin(handler)
+    assert work.hall.running == 1
+    await settled(work)
+
+    assert asked.sent == [{"done": True}]
+    assert asked.told == [("progress", {"a": 1})]
+    assert asked.endings == 0
+    assert asked.state is ExchangeState.ANSWERED
+    assert not asked.open
+
+
+async def test_a_task_is_named_for_its_method(work: Work, nursery: trio.Nursery) -> None:
+    work.begin(work.forever)
+    await wait_all_tasks_blocked()
+
+    assert "m handler" in {task.name for task in nursery.child_tasks}
+    work.asked.cancel("over")
+
+
+@pytest.mark.parametrize("failure", [ValueError("bad"), McpError(5, "no"), ExceptionGroup("g", [ValueError()])])
+async def test_what_the_handler_raises_is_explained(work: Work, failure: Exception) -> None:
+    async def handler(_: Run) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        raise failure
+
+    asked = work.begin(handler)
+    await settled(work)
+
+    (answer,) = asked.sent
+    assert isinstance(answer, McpError)
+    assert answer.message == repr(failure)
+
+
+async def test_cancelled_before_its_first_step_a_handler_sends_nothing(work: Work) -> None:
+    asked = work.begin(work.forever)
+    asked.cancel("changed my mind")
+    await settled(work)
+
+    assert work.log == ["started", "stopped"]
+    assert (asked.sent, asked.endings) == ([], 1)
+
+
+async def test_cancelled_in_its_middle_a_handler_stops_and_nothing_is_sent(work: Work) -> None:
+    asked = work.begin(work.forever)
+    await wait_all_tasks_blocked()
+    assert work.log == ["started"]
+
+    asked.cancel("changed my mind")
+    asked.notify("progress", {})
+    await settled(work)
+
+    assert work.log == ["started", "stopped"]
+    assert (asked.sent, asked.told, asked.endings) == ([], [], 1)
+    assert asked.state is ExchangeState.CANCELLED
+
+
+async def test_a_cancellation_says_why(work: Work) -> None:
+    reasons: list[str] = []
+
+    async def handler(_: Run) -> JsonObject:
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled as exc:
+            reasons.append(str(exc))
+            raise
+        return {}
+
+    asked = work.begin(handler)
+    await wait_all_tasks_blocked()
+    asked.cancel("changed my mind")
+    await settled(work)
+
+    assert "changed my mind" in reasons[0]
+
+
+async def test_cancelled_after_its_response_nothing_happens(work: Work) -> None:
+    async def handler(_: Run) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        return {}
+
+    asked = work.begin(handler)
+    await settled(work)
+    asked.cancel("too late")
+    asked.lose()
+    asked.notify("progress", {})
+
+    assert (asked.sent, asked.told, asked.endings) == ([{}], [], 0)
+    assert asked.state is ExchangeState.ANSWERED
+
+
+async def test_a_handler_that_ends_well_although_cancelled_sends_nothing(work: Work) -> None:
+    async def stubborn(_: Run) -> JsonObject:
+        with trio.CancelScope(shield=True):
+            await trio.lowlevel.checkpoint()
+            work.asked.cancel("not wanted")
+            await trio.lowlevel.checkpoint()
+        return {"too": "late"}
+
+    asked = work.begin(stubborn)
+    await settled(work)
+
+    assert asked.sent == []
+
+
+async def test_an_exchange_that_is_lost_twice_ends_once(work: Work) -> None:
+    asked = work.begin(work.forever)
+    asked.lose()
+    asked.lose()
+    await settled(work)
+
+    assert (asked.sent, asked.endings) == ([], 1)
+    assert asked.state is ExchangeState.LOST
+
+
+async def test_an_exchange_that_is_cancelled_twice_ends_once(work: Work) -> None:
+    asked = work.begin(work.forever)
+    asked.cancel("once")
+    asked.cancel("twice")
+    await settled(work)
+
+    assert asked.endings == 1
+
+
+async def test_an_exchange_without_a_handler_ends_in_any_way() -> None:
+    answered, abandoned, dropped, lost = (exchange() for _ in range(4))
+
+    answered.respond({})
+    abandoned.abandon()
+    dropped.cancel("not wanted")
+    lost.lose()
+
+    assert answered.sent == [{}]
+    (error,) = abandoned.sent
+    assert isinstance(error, McpError)
+    assert (error.code, error.message) == (INTERNAL_ERROR, "the server stopped before the request was done")
+    assert (dropped.endings, lost.endings) == (1, 1)
+
+
+async def test_there_is_one_response(work: Work) -> None:
+    asked = work.begin(work.forever)
+    asked.respond({})
+
+    with pytest.raises(LocalProtocolError):
+        asked.respond({})
+    with pytest.raises(LocalProtocolError):
+        asked.abandon()
+    await wait_all_tasks_blocked()
+    work.hall.nursery.cancel_scope.cancel()
+
+
+async def test_a_handler_may_outlive_the_exchange_that_began_it(work: Work) -> None:
+    go = trio.Event()
+
+    async def handler(run: Run) -> JsonObject:
+        await go.wait()
+        assert run.exchange is None
+        work.log.append("done")
+        return {}
+
+    asked = work.begin(handler)
+    await wait_all_tasks_blocked()
+    asked.respond({"early": True})
+    go.set()
+    await settled(work)
+
+    assert work.log == ["done"]
+    assert asked.sent == [{"early": True}]
+
+
+async def test_a_clean_up_that_fails_while_cancelled_is_logged_and_takes_nothing_down(
+    work: Work, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handler(_: Run) -> JsonObject:
+        async with trio.open_nursery() as inner:
+            inner.start_soon(trio.sleep_forever)
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise OSError("the clean-up failed")
+        return {}
+
+    asked = work.begin(handler)
+    await wait_all_tasks_blocked()
+    asked.cancel("not wanted")
+    await settled(work)
+
+    assert asked.sent == []
+    assert work.log == []
+    assert [record.getMessage() for record in caplog.records] == ["a handler of m failed after it was cancelled"]
+    assert not work.hall.nursery.cancel_scope.cancel_called
+
+
+@pytest.mark.parametrize("quiet", [OutOfTimeError(), ConnectionBroken("gone")])
+async def test_a_handler_that_ends_because_its_exchange_did_is_not_worth_a_line(
+    work: Work, caplog: pytest.LogCaptureFixture, quiet: Exception
+) -> None:
+    async def handler(_: Run) -> JsonObject:
+        work.asked.lose()
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise quiet
+
+    work.begin(handler)
+    await settled(work)
+
+    assert caplog.records == []
+
+
+async def test_a_handler_that_uses_up_its_time_is_explained(work: Work, autojump_clock: MockClock) -> None:
+    async def handler(run: Run) -> JsonObject:
+        run.allow(5)
+        return await work.forever(run)
+
+    asked = work.begin(handler)
+    await trio.sleep(4)
+    assert asked.sent == []
+    await trio.sleep(2)
+    await settled(work)
+
+    assert work.log == ["started", "stopped", "explained OutOfTimeError()"]
+    assert len(asked.sent) == 1
+
+
+async def test_a_handler_s_own_deadline_is_its_own_exception(work: Work, autojump_clock: MockClock) -> None:
+    async def handler(run: Run) -> JsonObject:
+        with trio.fail_after(1):
+            return await work.forever(run)
+
+    work.begin(handler)
+    await trio.sleep(2)
+    await settled(work)
+
+    assert work.log[-1].startswith("explained TooSlowError")
+
+
+async def test_a_response_waits_for_room(work: Work) -> None:
+    async def handler(_: Run) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        return {"a": 1}
+
+    work.asked.full = True
+    asked = work.begin(handler)
+    await wait_all_tasks_blocked()
+    assert asked.sent == []
+    assert work.hall.running == 1
+
+    asked.emptied.set()
+    await settled(work)
+    assert asked.sent == [{"a": 1}]
+
+
+async def test_a_response_that_waits_for_room_can_still_be_cancelled(work: Work) -> None:
+    async def handler(_: Run) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        return {"a": 1}
+
+    work.asked.full = True
+    asked = work.begin(handler)
+    await wait_all_tasks_blocked()
+    asked.cancel("not wanted")
+    await settled(work)
+
+    assert (asked.sent, asked.endings) == ([], 1)
+
+
+async def test_an_explanation_that_waits_for_room_can_still_be_cancelled(work: Work, autojump_clock: MockClock) -> None:
+    async def handler(run: Run) -> JsonObject:
+        run.allow(1)
+        return await work.forever(run)
+
+    work.asked.full = True
+    asked = work.begin(handler)
+    await trio.sleep(100)  # the time given to the handler does not count for the wait
+    assert work.hall.running == 1
+    asked.cancel("not wanted")
+    await settled(work)
+
+    assert asked.sent == []
+
+
+async def test_a_response_for_which_there_will_never_be_room_is_lost_with_its_connection(work: Work) -> None:
+    async def handler(_: Run) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        return {"a": 1}
+
+    work.asked.full, work.asked.failure = True, ConnectionBroken("gone")
+    asked = work.begin(handler)
+    asked.emptied.set()
+    await settled(work)
+
+    assert (asked.sent, asked.endings) == ([], 1)
+    assert asked.state is ExchangeState.LOST
+
+
+async def test_when_the_hall_stops_every_exchange_is_told_and_every_handler_stopped() -> None:
+    async with trio.open_nursery() as nursery:
+        works = [Work(Hall(nursery)) for _ in range(3)]
+        for work in works:
+            work.begin(work.forever)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+    for work in works:
+        (error,) = work.asked.sent
+        assert isinstance(error, McpError)
+        assert error.message == "the server stopped before the request was done"
+        assert work.log == ["started", "stopped"]
+        assert (work.hall.running, work.asked.slots.running) == (0, 0)
+
+
+async def test_when_the_hall_stops_handlers_that_wait_for_a_slot_end_as_well() -> None:
+    slots = Slots(1, 10)
+    async with trio.open_nursery() as nursery:
+        works = [Work(Hall(nursery), exchange(slots)) for _ in range(3)]
+        for work in works:
+            work.begin(work.forever)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+    assert [len(work.asked.sent) for work in works] == [1, 1, 1]
+    assert (slots.running, slots.waiting) == (0, 0)
+
+
+async def test_when_the_hall_stops_a_response_that_waits_for_room_is_replaced() -> None:
+    async def handler(_: Run) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        return {"a": 1}
+
+    async with trio.open_nursery() as nursery:
+        work = Work(Hall(nursery))
+        work.asked.full = True
+        work.begin(handler)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+    (error,) = work.asked.sent
+    assert isinstance(error, McpError)
+    assert work.hall.running == 0
+
+
+async def test_a_clean_up_that_fails_while_the_hall_stops_is_logged_and_the_hall_stops_in_peace(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def handler(_: Run) -> JsonObject:
+        async with trio.open_nursery() as inner:
+            inner.start_soon(trio.sleep_forever)
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise OSError("the clean-up failed")
+        return {}
+
+    async with trio.open_nursery() as nursery:
+        work = Work(Hall(nursery))
+        work.begin(handler)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
+        (logging.ERROR, "a handler of m failed while the server stopped")
+    ]
+    assert len(work.asked.sent) == 1
+
+
+async def test_a_handler_with_several_tasks_stops_with_the_hall_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def handler(_: Run) -> JsonObject:
+        async with trio.open_nursery() as inner:
+            inner.start_soon(trio.sleep_forever)
+            inner.start_soon(trio.sleep_forever)
+        return {}
+
+    async with trio.open_nursery() as nursery:
+        work = Work(Hall(nursery))
+        work.begin(handler)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+async def test_an_interrupt_in_a_handler_leaves_the_hall(error: type[BaseException]) -> None:
+    async def handler(_: Run) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        raise error
+
+    with pytest.RaisesGroup(error):  # the nursery is the subject
+        async with trio.open_nursery() as nursery:
+            work = Work(Hall(nursery))
+            work.begin(handler)
+
+    assert len(work.asked.sent) == 1
+    assert work.hall.running == 0
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("stopping", [False, True])
+async def test_an_interrupt_in_a_handler_s_own_group_leaves_the_hall(
+    error: type[BaseException], stopping: bool
+) -> None:
+    async def handler(_: Run) -> JsonObject:
+        async with trio.open_nursery() as inner:
+            inner.start_soon(trio.sleep_forever)
+            try:
+                await (trio.sleep_forever() if stopping else trio.lowlevel.checkpoint())
+            finally:
+                raise error
+        return {}
+
+    with pytest.RaisesGroup(pytest.RaisesGroup(error)):  # the nursery is the subject
+        async with trio.open_nursery() as nursery:
+            work = Work(Hall(nursery))
+            work.begin(handler)
+            await wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()

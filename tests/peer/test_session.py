@@ -1,0 +1,324 @@
+"""What a connection remembers: a handshake's outcome, and nothing of modern requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trio_mcp import McpError
+from trio_mcp.peer import ClientSession, ExchangeContext, ServerSession
+from trio_mcp.types import REVISIONS
+from trio_mcp.wire import (
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    LEGACY_REVISIONS,
+    LOG_LEVEL_KEY,
+    LOG_LEVELS,
+    METHOD_NOT_FOUND,
+    MODERN_REVISIONS,
+    REVISION_KEY,
+    UNSUPPORTED_REVISION,
+    HandshakeState,
+)
+
+NEWEST = MODERN_REVISIONS[-1]
+INFO = {"name": "tester", "version": "1"}
+MODERN_META: dict[str, Any] = {REVISION_KEY: NEWEST, CAPABILITIES_KEY: {"roots": {}}, CLIENT_INFO_KEY: INFO}
+
+
+def terms(revision: str, **changes: Any) -> ExchangeContext:
+    facts: dict[str, Any] = {
+        "capabilities": {},
+        "peer_info": INFO,
+        "meta": {},
+        "progress_token": None,
+        "log_level": "debug",
+    }
+    return ExchangeContext(revision=revision, **{**facts, **changes})
+
+
+def initialize_params(revision: Any = LEGACY_REVISIONS[-1], **changes: Any) -> dict[str, Any]:
+    params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": INFO, **changes}
+    return {key: value for key, value in params.items() if value is not ...}
+
+
+def shaken(revision: str = LEGACY_REVISIONS[-1], **changes: Any) -> ServerSession:
+    session = ServerSession(REVISIONS)
+    session.admit("initialize", initialize_params(revision, **changes))
+    session.responded("initialize", success=True)
+    session.notified("notifications/initialized")
+    return session
+
+
+def refusal(session: ServerSession | ClientSession, method: str, params: dict[str, Any] | None) -> McpError:
+    with pytest.raises(McpError) as refused:
+        session.admit(method, params)
+    return refused.value
+
+
+@pytest.mark.parametrize("revision", LEGACY_REVISIONS)
+def test_a_handshake_sets_the_terms_of_what_follows(revision: str) -> None:
+    session = ServerSession(REVISIONS)
+
+    asked = session.admit("initialize", initialize_params(revision, capabilities={"roots": {}}))
+    assert asked == terms(revision, capabilities={"roots": {}})
+    assert session.state is HandshakeState.ASKED
+    session.responded("initialize", success=True)
+    assert session.state is HandshakeState.ANSWERED
+    assert not session.operating
+    assert session.admit("tools/list", None) == asked
+    session.notified("notifications/other")
+    assert not session.operating
+    session.notified("notifications/initialized")
+
+    assert session.operating
+    assert session.admit("tools/list", {"cursor": "x"}) == asked
+    assert session.admit("tools/list", None) is session.admit("tools/list", {})
+
+
+@pytest.mark.parametrize("requested", ["1999-01-01", "2099-01-01", NEWEST, ""])
+def test_an_unknown_or_modern_revision_is_answered_with_the_newest_legacy_one(requested: str) -> None:
+    session = ServerSession(REVISIONS)
+
+    assert session.admit("initialize", initialize_params(requested)).revision == LEGACY_REVISIONS[-1]
+
+
+def test_what_initialize_said_in_its_meta_is_its_own() -> None:
+    session = ServerSession(REVISIONS)
+    meta = {"progressToken": "p", "trace": 1}
+
+    asked = session.admit("initialize", initialize_params(_meta=meta))
+    session.responded("initialize", success=True)
+
+    assert asked == terms(LEGACY_REVISIONS[-1], meta=meta, progress_token="p")
+    assert session.admit("tools/list", None) == terms(LEGACY_REVISIONS[-1])
+
+
+def test_a_legacy_request_s_own_meta_is_for_it_alone() -> None:
+    session = shaken()
+
+    assert session.admit("m", {"_meta": {"progressToken": 7}}) == terms(
+        LEGACY_REVISIONS[-1], meta={"progressToken": 7}, progress_token=7
+    )
+    assert session.admit("m", None) == terms(LEGACY_REVISIONS[-1])
+
+
+@pytest.mark.parametrize("level", LOG_LEVELS)
+def test_a_handshaken_client_s_log_level_is_remembered(level: str) -> None:
+    session = shaken()
+
+    session.admit("logging/setLevel", {"level": level})
+
+    assert session.admit("m", None).log_level == level
+    assert session.admit("m", {"_meta": {"a": 1}}).log_level == level
+
+
+@pytest.mark.parametrize("params", [None, {}, {"level": "loud"}, {"level": None}, {"level": []}])
+def test_a_log_level_that_is_none_changes_nothing(params: dict[str, Any] | None) -> None:
+    session = shaken()
+
+    session.admit("logging/setLevel", params)
+    session.admit("other", {"level": "error"})
+
+    assert session.admit("m", None).log_level == "debug"
+
+
+@pytest.mark.parametrize(
+    ("params", "fault"),
+    [
+        (None, "$.protocolVersion: required, and a string"),
+        (initialize_params(...), "$.protocolVersion: required, and a string"),
+        (initialize_params(5), "$.protocolVersion: required, and a string"),
+        (initialize_params(capabilities=...), "$.capabilities: required, and an object"),
+        (initialize_params(capabilities=[]), "$.capabilities: required, and an object"),
+        (initialize_params(clientInfo=...), "$.clientInfo: required, and an object"),
+        (initialize_params(clientInfo="me"), "$.clientInfo: required, and an object"),
+        (initialize_params(_meta=5), "$._meta: expected object in the params of 'initialize'"),
+        (initialize_params(_meta={"progressToken": 1.5}), "$._meta.progressToken: expected string or integer"),
+    ],
+)
+def test_a_broken_initialize_is_refused_by_path_and_leaves_no_trace(params: dict[str, Any] | None, fault: str) -> None:
+    session = ServerSession(REVISIONS)
+
+    error = refusal(session, "initialize", params)
+
+    assert (error.code, error.message) == (INVALID_PARAMS, fault)
+    assert session.state is HandshakeState.NOT_BEGUN
+    assert session.admit("initialize", initialize_params()).revision == LEGACY_REVISIONS[-1]
+
+
+def test_initialize_is_asked_once() -> None:
+    session = ServerSession(REVISIONS)
+    session.admit("initialize", initialize_params())
+    messages = [refusal(session, "initialize", initialize_params()) for _ in range(2)]
+    session.responded("initialize", success=True)
+    messages.append(refusal(session, "initialize", initialize_params()))
+    session.notified("notifications/initialized")
+    messages.append(refusal(session, "initialize", initialize_params()))
+
+    assert {(error.code, error.message) for error in messages} == {
+        (INVALID_REQUEST, "'initialize' was asked before on this connection")
+    }
+
+
+def test_a_refused_initialize_may_be_tried_again() -> None:
+    session = ServerSession(REVISIONS)
+    session.admit("initialize", initialize_params(LEGACY_REVISIONS[0]))
+    session.responded("initialize", success=False)
+
+    assert session.state is HandshakeState.NOT_BEGUN
+    assert refusal(session, "tools/list", None).code == INVALID_PARAMS
+    assert session.admit("initialize", initialize_params(LEGACY_REVISIONS[1])).revision == LEGACY_REVISIONS[1]
+
+
+def test_other_answers_and_early_notifications_mean_nothing() -> None:
+    session = ServerSession(REVISIONS)
+
+    session.responded("tools/list", success=True)
+    session.notified("notifications/initialized")
+
+    assert session.state is HandshakeState.NOT_BEGUN
+
+
+def test_a_second_initialized_means_nothing() -> None:
+    session = shaken()
+
+    session.notified("notifications/initialized")
+
+    assert session.operating
+
+
+def test_before_the_handshake_only_ping_is_answered() -> None:
+    session = ServerSession(REVISIONS)
+
+    assert session.admit("ping", None) == terms(LEGACY_REVISIONS[-1], peer_info=None)
+    error = refusal(session, "tools/list", {})
+    assert error.code == INVALID_PARAMS
+    assert error.message.startswith("send 'initialize' first, or say in params._meta which protocol revision")
+    assert REVISION_KEY in error.message
+
+
+def test_a_modern_request_needs_no_handshake_and_leaves_no_trace() -> None:
+    session = ServerSession(REVISIONS)
+    meta = {**MODERN_META, LOG_LEVEL_KEY: "error", "progressToken": 3}
+
+    context = session.admit("tools/list", {"_meta": meta})
+
+    assert context == terms(NEWEST, capabilities={"roots": {}}, meta=meta, progress_token=3, log_level="error")
+    assert context.modern
+    assert session.state is HandshakeState.NOT_BEGUN
+    assert refusal(session, "tools/list", {}).code == INVALID_PARAMS
+
+
+def test_a_modern_request_without_log_level_wants_no_log() -> None:
+    assert ServerSession(REVISIONS).admit("m", {"_meta": MODERN_META}).log_level is None
+
+
+def test_a_modern_request_between_those_of_a_handshaken_client_is_modern() -> None:
+    session = shaken(LEGACY_REVISIONS[0])
+
+    assert session.admit("m", {"_meta": MODERN_META}).revision == NEWEST
+    assert session.admit("m", None).revision == LEGACY_REVISIONS[0]
+    assert not session.admit("m", None).modern
+
+
+def test_initialize_in_a_modern_envelope_is_a_modern_request() -> None:
+    session = ServerSession(REVISIONS)
+
+    assert session.admit("initialize", {"_meta": MODERN_META}).revision == NEWEST
+    assert session.state is HandshakeState.NOT_BEGUN
+
+
+@pytest.mark.parametrize("revision", [*LEGACY_REVISIONS, "1999-01-01"])
+def test_an_envelope_for_a_revision_without_envelope_is_refused_with_those_that_have_one(revision: str) -> None:
+    error = refusal(ServerSession(REVISIONS), "m", {"_meta": {**MODERN_META, REVISION_KEY: revision}})
+
+    assert error.code == UNSUPPORTED_REVISION
+    supported = list(MODERN_REVISIONS) if revision in LEGACY_REVISIONS else list(REVISIONS)
+    assert error.data == {"supported": supported, "requested": revision}
+
+
+@pytest.mark.parametrize("token", [None, True, 1.5, []])
+def test_a_modern_request_with_a_broken_token_is_refused(token: object) -> None:
+    error = refusal(ServerSession(REVISIONS), "m", {"_meta": {**MODERN_META, "progressToken": token}})
+
+    assert error.code == INVALID_PARAMS
+
+
+@pytest.mark.parametrize("meta", [None, 5, [], "x"])
+def test_meta_is_an_object(meta: object) -> None:
+    for session in (ServerSession(REVISIONS), shaken(), ClientSession()):
+        error = refusal(session, "m", {"_meta": meta})
+        assert (error.code, error.message) == (INVALID_PARAMS, "$._meta: expected object in the params of 'm'")
+
+
+def test_a_modern_only_server_refuses_the_handshake_with_what_it_speaks() -> None:
+    session = ServerSession(MODERN_REVISIONS)
+
+    error = refusal(session, "initialize", initialize_params("2025-11-25"))
+    assert (error.code, error.data) == (
+        UNSUPPORTED_REVISION,
+        {"supported": list(MODERN_REVISIONS), "requested": "2025-11-25"},
+    )
+    assert refusal(session, "ping", None).message.startswith("say in params._meta which protocol revision 'ping'")
+
+
+def test_a_legacy_only_server_refuses_envelopes_with_what_it_speaks() -> None:
+    session = ServerSession(LEGACY_REVISIONS)
+
+    error = refusal(session, "m", {"_meta": MODERN_META})
+    assert error.data == {"supported": list(LEGACY_REVISIONS), "requested": NEWEST}
+    error = refusal(session, "m", {"_meta": {**MODERN_META, REVISION_KEY: LEGACY_REVISIONS[0]}})
+    assert error.data == {"supported": list(LEGACY_REVISIONS), "requested": LEGACY_REVISIONS[0]}
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_batches_are_for_2025_03_26_and_unknown_ids_are_null_where_they_cannot_be_left_out(revision: str) -> None:
+    client = ClientSession()
+    client.agree(revision, {}, None)
+    gates: list[ServerSession | ClientSession] = [client]
+    if revision in LEGACY_REVISIONS:
+        gates.append(shaken(revision))
+
+    for gate in gates:
+        assert gate.batches == (revision == "2025-03-26")
+        assert gate.omits_unknown_id == (revision >= "2025-11-25")
+
+
+def test_before_any_handshake_there_are_no_batches_and_unknown_ids_are_left_out() -> None:
+    asked = ServerSession(REVISIONS)
+    asked.admit("initialize", initialize_params("2025-03-26"))
+    for gate in (ServerSession(REVISIONS), asked, ClientSession()):
+        assert (gate.batches, gate.omits_unknown_id, gate.may_respond) == (False, True, True)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_client_answers_servers_in_legacy_revisions_only(revision: str) -> None:
+    session = ClientSession()
+    session.agree(revision, {"tools": {}}, INFO)
+
+    assert session.may_respond == (revision in LEGACY_REVISIONS)
+    assert session.admit("roots/list", {"_meta": {"progressToken": 4}}) == terms(
+        revision, capabilities={"tools": {}}, meta={"progressToken": 4}, progress_token=4
+    )
+
+
+def test_before_the_handshake_a_client_answers_ping_alone() -> None:
+    session = ClientSession()
+
+    assert session.admit("ping", None) == terms(LEGACY_REVISIONS[-1], peer_info=None)
+    error = refusal(session, "roots/list", None)
+    assert error.code == METHOD_NOT_FOUND
+    assert "before the handshake is done" in error.message
+
+
+def test_a_client_remembers_nothing_of_what_it_is_told() -> None:
+    session, fresh = ClientSession(), ClientSession()
+
+    session.responded("ping", success=True)
+    session.notified("notifications/initialized")
+
+    assert (session.revision, session.batches) == (fresh.revision, fresh.batches)
