@@ -1,8 +1,7 @@
-"""``python -m trio_mcp`` is the command `trio-mcp`."""
+"""``python -m trio_mcp`` is the command `trio-mcp`. Only ever run, never imported."""
 
 import sys
 
 from .cli import main
 
-if __name__ == "__main__":
-    sys.exit(main())
+sys.exit(main())

@@ -11,7 +11,6 @@ from typing import TypeAlias, Unpack
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from tests.interaction.conversation_server import SMALL, make_server
 from trio_mcp import Client, ClientOptions, open_client, serve_stream, types
@@ -34,13 +33,7 @@ def transport(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def clock(transport: str) -> MockClock | None:
-    """Time that jumps, where nothing outside this process is waited for; pytest-trio installs it."""
-    return MockClock(autojump_threshold=0) if transport in IN_MEMORY else None
-
-
-@pytest.fixture
-def connect(transport: str, revision: str, clock: MockClock | None, tmp_path: Path) -> Connect:
+def connect(transport: str, revision: str, tmp_path: Path) -> Connect:
     """Return what opens a client of the conversation server, in its own serving, and bounds the time it may be open."""
 
     @asynccontextmanager

@@ -58,7 +58,11 @@ async def test_failures_are_results_and_refusals_are_errors(connect: Connect) ->
         assert all(name in texts(wrong)[0] for name in ("a", "b", "c"))
         with pytest.raises(ErrorResponse) as refused:
             await client.call_tool("refuse")
-        assert (refused.value.code, refused.value.message, refused.value.data) == (-5, "not today", {"until": "tomorrow"})
+        assert (refused.value.code, refused.value.message, refused.value.data) == (
+            -5,
+            "not today",
+            {"until": "tomorrow"},
+        )
         with pytest.raises(ErrorResponse, match="no tool 'nothing'") as unknown:
             await client.call_tool("nothing")
         assert unknown.value.code == -32602
@@ -113,8 +117,8 @@ async def test_leaving_an_open_call_stops_the_handler(connect: Connect) -> None:
 
 
 async def test_a_time_limit_of_the_client_stops_the_handler(connect: Connect) -> None:
-    async with connect(time_limits=TimeLimits(idle=0.3)) as client:
-        with pytest.raises(RequestTimedOut, match=r"'tools/call'.*0\.3 s"):
+    async with connect(time_limits=TimeLimits(idle=0.1)) as client:
+        with pytest.raises(RequestTimedOut, match=r"'tools/call'.*0\.1 s"):
             await client.call_tool("hang", {"key": "idle"})
         assert texts(await client.call_tool("when_stopped", {"key": "idle"})) == ["idle was stopped"]
 
@@ -138,11 +142,13 @@ async def test_requests_beyond_the_limits_wait_or_are_refused_as_busy(connect: C
             nursery.cancel_scope.cancel()
 
     async with connect() as client:
-        async with trio.open_nursery() as nursery:  # 4 run, 2 wait, 1 is too many
-            for number in range(7):
-                nursery.start_soon(call, str(number))
+        async with client.open_call("hang", {"key": "first"}) as first:
+            await anext(first.updates)
+            async with trio.open_nursery() as nursery:  # 4 run, 2 wait, 1 is too many
+                for number in range(6):
+                    nursery.start_soon(call, str(number))
         assert answers == ["too busy: 4 requests run and 2 wait; try again later"]
-        assert texts(await client.call_tool("when_stopped", {"key": "0"})) == ["0 was stopped"]
+        assert texts(await client.call_tool("when_stopped", {"key": "first"})) == ["first was stopped"]
         assert texts(await client.call_tool("add", {"a": 1, "b": 1})) == ["2"]
 
 

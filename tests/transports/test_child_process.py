@@ -371,11 +371,14 @@ async def test_the_child_sees_the_few_variables_the_added_ones_and_the_directory
 async def test_an_exception_of_the_block_leaves_it_as_it_is(kind: type[BaseException]) -> None:
     error = kind("mine")
     with trio.fail_after(SURELY):
+        opened: list[ChildProcess] = []
         with pytest.raises(kind) as caught:
             async with open_child_process(["cat"]) as child:
+                opened.append(child)
                 raise error
+
         assert caught.value is error
-        assert child.returncode == 0
+        assert [child.returncode for child in opened] == [0]
 
 
 async def test_cancellation_before_the_start_starts_nothing() -> None:
@@ -407,21 +410,25 @@ async def test_cancellation_during_the_start_winds_the_child_down() -> None:
 
 async def test_cancellation_in_the_block_winds_the_child_down_before_it_leaves() -> None:
     with trio.fail_after(SURELY):
+        opened: list[ChildProcess] = []
         with trio.move_on_after(0.05) as scope:
             async with open_child_process(["cat"]) as child:
+                opened.append(child)
                 await child.stream.receive_some()
 
         assert scope.cancelled_caught
-        assert child.returncode == 0
+        assert [child.returncode for child in opened] == [0]
 
 
 async def test_cancellation_while_the_child_is_wound_down_does_not_cut_that_short() -> None:
     with trio.fail_after(SURELY):
-        with trio.move_on_after(0.02):
+        opened: list[ChildProcess] = []
+        with trio.CancelScope() as scope:
             async with open_child_process(shell(ENDLESS), leave_seconds=0.1) as child:
-                pass
+                opened.append(child)
+                scope.deadline = trio.current_time() + 0.02
 
-        assert child.returncode == -signal.SIGTERM
+        assert [child.returncode for child in opened] == [-signal.SIGTERM]
 
 
 async def test_a_deaf_child_is_gone_after_no_more_than_the_steps_allow() -> None:
@@ -442,6 +449,21 @@ async def test_a_large_message_fits_into_the_pipe_at_once() -> None:
             if fcntl.fcntl(stdin.fileno(), fcntl.F_GETPIPE_SZ) < 1 << 20:
                 pytest.skip("this user's share of pipe memory is used up")
             await child.stream.send_all(bytes(1 << 20))
+
+
+async def test_a_failure_of_the_supervising_task_leaves_no_child_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(text: str) -> None:
+        raise KeyboardInterrupt(text)  # it strikes whatever task happens to run
+
+    monkeypatch.setattr(_child_stderr, "_write", interrupt)
+    opened: list[ChildProcess] = []
+    with trio.fail_after(SURELY):
+        with pytest.raises(BaseExceptionGroup):
+            async with open_child_process(shell(f"echo words >&2; {ENDLESS}"), leave_seconds=1000) as child:
+                opened.append(child)
+                await trio.sleep_forever()
+
+        assert [child.returncode for child in opened] == [-signal.SIGKILL]
 
 
 async def test_the_last_twenty_lines_of_standard_error_are_kept_and_cut() -> None:
@@ -471,13 +493,17 @@ async def test_a_flood_on_standard_error_stops_nobody(capfd: pytest.CaptureFixtu
     assert len(capfd.readouterr().err) == 10_000_000
 
 
-@pytest.mark.parametrize("closed", [None, io.StringIO()])
-async def test_a_standard_error_that_is_closed_loses_only_the_showing(
-    monkeypatch: pytest.MonkeyPatch, closed: io.StringIO | None
+def closed_file() -> io.StringIO:
+    file = io.StringIO()
+    file.close()
+    return file
+
+
+@pytest.mark.parametrize("stderr", [None, closed_file(), object()], ids=["missing", "closed", "somebody's own"])
+async def test_a_standard_error_that_takes_nothing_loses_only_the_showing(
+    monkeypatch: pytest.MonkeyPatch, stderr: object
 ) -> None:
-    if closed is not None:
-        closed.close()
-    monkeypatch.setattr(sys, "stderr", closed)
+    monkeypatch.setattr(sys, "stderr", stderr)
     with trio.fail_after(SURELY):
         async with open_child_process(shell("echo words >&2; exit 1")) as child:
             await read_all(child)

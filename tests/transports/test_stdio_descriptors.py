@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import dedent, indent
@@ -56,7 +56,7 @@ def with_redirection(command: list[str], redirection: str) -> list[str]:
 
 
 @contextmanager
-def serving(stdin: Any, stdout: Any) -> Iterator[subprocess.Popen[bytes]]:
+def serving(stdin: Any, stdout: Any) -> Generator[subprocess.Popen[bytes]]:
     """Run the echo server with these as its standard input and output; it is gone afterwards."""
     with subprocess.Popen(ECHO, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE) as server:
         try:
@@ -275,8 +275,14 @@ def test_a_client_that_reads_no_more_is_a_broken_resource() -> None:
     assert errors == b"broken"
 
 
-def test_a_client_that_read_no_more_before_the_claim_is_a_broken_resource() -> None:
-    reader, writer = os.pipe()
+@pytest.mark.parametrize("named", [False, True])
+def test_a_client_that_read_no_more_before_the_claim_is_a_broken_resource(named: bool, tmp_path: Path) -> None:
+    if named:
+        os.mkfifo(tmp_path / "fifo")
+        reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+        writer = os.open(tmp_path / "fifo", os.O_WRONLY)
+    else:
+        reader, writer = os.pipe()
     os.close(reader)
     command = program("""
         async with claim_stdio() as stream:

@@ -57,7 +57,7 @@ def test_all_faults_of_a_value_are_named() -> None:
 
 
 def test_the_error_names_the_type() -> None:
-    with pytest.raises(StructureError, match="^not a TextContent: "):
+    with pytest.raises(StructureError, match=r"^not a TextContent: "):
         types.structure({}, types.TextContent)
 
 
@@ -88,6 +88,12 @@ def test_faults_of_several_parts_share_the_hundred() -> None:
 
     assert len(found) == 101
     assert found[-1] == "... and 80 more"
+
+
+def test_an_integer_too_big_to_write_out_is_named_as_such() -> None:
+    assert faults({"priority": 1 << 5000}, types.Annotations) == (
+        "$.priority: expected at most 1, got a very large integer",
+    )
 
 
 @pytest.mark.parametrize("value", ["3", 3.5, True, None, [3]])
@@ -154,7 +160,10 @@ def test_a_null_that_means_something_must_be_there() -> None:
 
 
 def test_the_users_own_json_is_the_same_object() -> None:
-    arguments, schema, meta, content = {"a": [1]}, {"type": "object"}, {"m": 1}, [{"deep": {}}]
+    arguments: types.JSONObject = {"a": [1]}
+    schema: types.JSONObject = {"type": "object"}
+    meta: types.JSONObject = {"m": 1}
+    content: types.JSONValue = [{"deep": {}}]
 
     params = types.structure({"name": "x", "arguments": arguments, "_meta": meta}, types.CallToolRequestParams)
     tool = types.structure({"name": "x", "inputSchema": schema}, types.Tool)
@@ -198,7 +207,7 @@ def test_a_limit_counts_only_in_the_revisions_that_have_it() -> None:
 
 
 def test_a_wrong_capability_does_not_break_the_handshake() -> None:
-    value = {
+    value: types.JSONObject = {
         "protocolVersion": "x",
         "capabilities": {"roots": True, "sampling": {}},
         "clientInfo": {"name": "n", "version": "1"},
@@ -220,7 +229,7 @@ def test_capabilities_must_be_an_object() -> None:
 
 
 def test_a_revision_requires_what_its_schema_requires() -> None:
-    value = {"content": []}
+    value: types.JSONObject = {"content": []}
 
     assert types.structure(value, types.CallToolResult, revision="2025-03-26") == types.CallToolResult(content=[])
     assert faults(value, types.CallToolResult, "2026-07-28") == ("$: required member 'resultType' is missing",)

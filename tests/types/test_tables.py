@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,7 @@ def test_error_data_has_its_type() -> None:
 
 def test_the_metadata_of_a_request_has_its_type() -> None:
     fitting = types.PROFILES["2026-07-28"].metas["CallToolRequestParams"]
-    meta = {
+    meta: types.JSONObject = {
         "progressToken": 1,
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
@@ -85,7 +86,7 @@ def test_every_number_with_a_unit_says_so() -> None:
     lines = source.splitlines()
     numbers = [
         (line.strip(), following.strip())
-        for line, following in zip(lines, lines[1:], strict=False)
+        for line, following in pairwise(lines)
         if line.startswith("    ")
         and ": " in line
         and {"int", "float"} & set(line.split(": ", 1)[1].split(" = ")[0].split(" | "))

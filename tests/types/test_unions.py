@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_a_value_of_no_arm_is_refused(value: Any, fault: str) -> None:
 
 
 def test_an_absent_tag_means_the_arm_that_may_leave_it_out() -> None:
-    form = {"message": "m", "requestedSchema": {"type": "object", "properties": {}}}
+    form: types.JSONObject = {"message": "m", "requestedSchema": {"type": "object", "properties": {}}}
 
     assert isinstance(types.structure(form, types.ElicitRequestParams), types.ElicitRequestFormParams)
     assert isinstance(
@@ -125,10 +125,33 @@ def test_an_accepted_form_holds_scalars_and_lists_of_strings() -> None:
     )
 
 
-def test_a_union_may_hold_literals_and_maps() -> None:
-    from typing import Literal  # noqa: F401 - evaluated in the type below
+@pytest.mark.parametrize("kind", [int | float, float | int])
+def test_an_integer_fits_a_number_in_either_order(kind: Any) -> None:
+    assert type(types.structure(1, kind)) is int
+    assert types.structure(1.5, kind) == 1.5
+    assert faults("1", kind) == ("$: expected number, got string",)
 
-    kind = Literal["auto"] | dict[str, int] | None  # type: ignore[operator]  # a type is under test, as a value
+
+def test_one_class_may_be_joined_with_null() -> None:
+    kind: Any = types.RequestParams | None
+
+    assert types.structure(None, kind) is None
+    assert types.structure({}, kind) == types.RequestParams()
+
+
+def test_null_is_a_type_of_its_own() -> None:
+    assert types.structure(None, type(None)) is None
+    assert faults(0, type(None)) == ("$: expected null, got integer",)
+
+
+def test_an_array_of_anything_is_the_same_object() -> None:
+    value = [1, "a", None]
+
+    assert types.structure(value, list[Any]) is value
+
+
+def test_a_union_may_hold_literals_and_maps() -> None:
+    kind: Any = Literal["auto"] | dict[str, int] | None
 
     assert types.structure("auto", kind) == "auto"
     assert types.structure({"a": 1}, kind) == {"a": 1}

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import pytest
+
 from trio_mcp import types
 
 
@@ -61,7 +63,9 @@ def test_a_member_with_a_name_wins_over_an_unknown_one() -> None:
 
 
 def test_the_users_own_json_is_the_same_object() -> None:
-    arguments, content, meta = {"a": [1]}, [{"deep": {}}], {"m": 1}
+    arguments: types.JSONObject = {"a": [1]}
+    content: types.JSONValue = [{"deep": {}}]
+    meta: types.JSONObject = {"m": 1}
 
     params = types.unstructure(types.CallToolRequestParams(name="x", arguments=arguments, meta=meta))
     result = types.unstructure(types.CallToolResult(content=[], structured_content=content))
@@ -108,10 +112,24 @@ def test_lists_and_maps_of_messages_are_sent() -> None:
     assert types.unstructure(MappingProxyType({"k": 1})) == {"k": 1}
 
 
-def test_json_in_place_of_a_message_is_sent_as_it_is() -> None:
+def test_what_is_no_message_where_one_is_due_is_refused_by_its_path() -> None:
     raw: Any = {"type": "text", "text": "a"}
 
-    assert types.unstructure(types.CallToolResult(content=[raw]))["content"][0] is raw
+    with pytest.raises(TypeError, match=r"^\$\.content\[1\]: expected TextContent, .*, got dict$"):
+        types.unstructure(types.CallToolResult(content=[types.TextContent(text="a"), raw]))
+
+
+def test_a_fault_inside_a_map_of_messages_is_named_by_its_key() -> None:
+    asked: Any = {"first": types.ListRootsRequest(), "second": 5}
+
+    with pytest.raises(TypeError, match=r"^\$\.inputRequests\.second: expected .*, got int$"):
+        types.unstructure(types.InputRequiredResult(result_type="input_required", input_requests=asked))
+
+
+def test_one_block_in_place_of_several_is_sent_where_both_are_allowed() -> None:
+    message = types.SamplingMessage(role="user", content=types.TextContent(text="a"))
+
+    assert types.unstructure(message)["content"] == {"type": "text", "text": "a"}
 
 
 def test_a_class_without_members_sends_what_it_does_not_know() -> None:

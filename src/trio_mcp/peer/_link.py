@@ -51,6 +51,8 @@ _log = logging.getLogger("trio_mcp.peer")
 
 _READ_BYTES = 64 * 1024
 _MAX_READ_BYTES = 1024 * 1024
+_MAX_COMPLAINTS = 10
+"""Breaches of the protocol that are logged, of each connection."""
 _FLUSH_SECONDS = 1.0
 """How long a link that is closed from our side may take to send what is queued."""
 
@@ -224,17 +226,23 @@ class Link:
             case ErrorReply(id=id):
                 self._on_error(id, ErrorResponse(message.code, message.message, message.data))
             case BrokenResponse(id=id, fault=fault):
-                self._malformed += 1
-                _log.warning("a broken response: %s", fault)
+                self._complain("a broken response", fault)
                 if id is not None:
                     self._on_outcome(id, RemoteProtocolError(f"the response breaks the protocol: {fault}"))
             case Malformed():
                 self._on_malformed(message, batch)
 
     def _on_malformed(self, fault: Malformed, batch: Batch | None = None) -> None:
-        self._malformed += 1
-        _log.warning("not a message: %s", fault.fault)
+        self._complain("not a message", fault.fault)
         self._refuse(fault.id, McpError(fault.code, fault.fault), batch)
+
+    def _complain(self, what: str, text: str) -> None:
+        """Count what breaks the protocol, and log the first of it: a peer that goes on shall not fill our log."""
+        self._malformed += 1
+        if self._malformed <= _MAX_COMPLAINTS:
+            _log.warning("%s: %.200s", what, text)
+        if self._malformed == _MAX_COMPLAINTS:
+            _log.warning("whatever else on this connection breaks the protocol is only counted")
 
     def _refuse(self, id: RequestId | None, error: McpError, batch: Batch | None) -> None:
         """Answer a request that never became an exchange; the reader cannot wait, so the answer is urgent."""
@@ -247,8 +255,7 @@ class Link:
 
     def _on_request(self, request: Request, batch: Batch | None) -> None:
         if not self.gate.may_respond:
-            self._malformed += 1
-            _log.warning("the server sent the request %r, which its revision does not allow", request.method)
+            self._complain("a request that the server's revision does not allow", request.method)
             return
         try:
             context = self.gate.admit(request.method, request.params)
@@ -269,8 +276,7 @@ class Link:
 
     def _on_error(self, id: RequestId | None, error: ErrorResponse) -> None:
         if id is None:
-            self._malformed += 1
-            _log.warning("the other side could not read a message: %s", error)
+            self._complain("the other side could not read a message", str(error))
         else:
             self._on_outcome(id, error)
 

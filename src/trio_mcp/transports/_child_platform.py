@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TextIO
+from typing import Any
 
 import trio
 
@@ -54,7 +54,7 @@ if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
         """Unknown for these pipes, hence none."""
         return 0
 
-    def has_room(file: TextIO | None) -> bool:  # noqa: ARG001 # the signature is POSIX's
+    def has_room(file: Any) -> bool:  # noqa: ARG001 # the signature is POSIX's
         """Unknown for these files, hence yes."""
         return True
 
@@ -110,14 +110,11 @@ else:
         answer = fcntl.ioctl(stream.fileno(), termios.FIONREAD, bytes(4))
         return int.from_bytes(answer, sys.byteorder)
 
-    def has_room(file: TextIO | None) -> bool:
-        """Say whether *file* takes 4096 bytes at once; True where it is no file of the system's, so never waits."""
-        if file is None:
-            return True
-        try:
-            descriptor = file.fileno()
-        except (OSError, ValueError):
-            return True
+    def has_room(file: Any) -> bool:
+        """Say whether *file* takes 4096 bytes at once; True where it is no open file of the system's."""
         poll = select.poll()
-        poll.register(descriptor, select.POLLOUT)
+        try:
+            poll.register(file, select.POLLOUT)
+        except (AttributeError, OSError, TypeError, ValueError):
+            return True
         return bool(poll.poll(0))

@@ -5,9 +5,9 @@ The rules of this file:
 - One shielded task per child watches it, and closes it when the block is left, however it is left.
 - The child's exit ends the stream, not end-of-file on a pipe that a grandchild may hold. What the child itself wrote
   is always delivered; what others write afterwards is waited for until `drain_seconds` have passed.
-- The process group is killed once the child has ended and its output is drained. Its number cannot belong to
-  somebody else by then: either the group was empty the moment the child was reaped, and is not signalled, or it was
-  not, and the system keeps the number for it.
+- The process group is killed once the child has ended and its output is drained. A process group's number is given
+  to nobody else while one of its processes is there: whether one is left is asked the moment the child is reaped,
+  and an empty group is never signalled.
 - Standard output is read to its end, closed stream or not: a child that still writes while it leaves is not punished.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio
@@ -138,6 +138,7 @@ class ChildProcess:
                     await self._climb_down()
                     nursery.cancel_scope.cancel()
             finally:
+                await self._end_by_force()
                 await self._stream.release()
                 await self._stderr.aclose()
 
@@ -151,6 +152,13 @@ class ChildProcess:
             pressure(self._process)
         with trio.move_on_after(_KILL_SECONDS):
             await self._stream.ended.wait()
+
+    async def _end_by_force(self) -> None:
+        """Leave no child behind, even if one of our own tasks has failed (an interrupt strikes whichever runs)."""
+        if self.returncode is None:
+            kill_group(self._process)
+            with trio.move_on_after(_KILL_SECONDS):
+                self.returncode = await self._process.wait()
 
     async def _watch(self) -> None:
         """Reap the child when it exits, then see to its output and to what it has left behind."""

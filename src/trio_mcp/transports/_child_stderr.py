@@ -87,7 +87,7 @@ class StderrPump:
 
 
 def _write(text: str) -> None:
-    if sys.stderr is not None:  # it is None where it was closed at the start
-        with suppress(OSError, ValueError):  # closed since, or its reader is gone: there is nobody to show it to
-            sys.stderr.write(text)
-            sys.stderr.flush()
+    # None, closed, without a reader, or an object of the program's own that fails: there is nobody to show it to.
+    with suppress(Exception):
+        sys.stderr.write(text)
+        sys.stderr.flush()

@@ -23,7 +23,7 @@ import stat
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from typing import TextIO
 
 import trio
@@ -36,43 +36,46 @@ _FIRST_PRIVATE = 3
 _claim = threading.Lock()  # descriptors belong to the process, whichever thread or Trio run claims them
 
 
-@asynccontextmanager
-async def claim_stdio() -> AsyncGenerator[trio.abc.Stream]:
-    """Take standard input and output for the protocol; give them back when the block is left, in whatever way.
+if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
 
-    What the program prints meanwhile appears on standard error, the first time after a line that says where it was
-    printed; so does what lay unwritten in `sys.stdout`. Standard input reads as empty.
-
-    Yields:
-        A stream that receives from standard input and sends to standard output. Receiving returns ``b""`` when the
-        client has closed its end; sending raises `trio.BrokenResourceError` when it reads no more.
-
-    Raises:
-        OSError: standard input or output is closed (as by ``server <&-``); the text says which.
-        trio.BusyResourceError: they are claimed already in this process.
-        NotImplementedError: this is Windows, where standard input cannot be awaited.
-
-    Cancellation: entering is a checkpoint, and has changed nothing if it is cancelled; leaving never waits.
-
-    Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio
-    """
-    if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
+    def claim_stdio() -> AbstractAsyncContextManager[trio.abc.Stream]:
+        """Refuse: a pipe of standard input cannot be awaited on Windows."""
         raise NotImplementedError("a server on standard input and output needs POSIX; on Windows serve over HTTP")
-    await trio.lowlevel.checkpoint()
-    if not _claim.acquire(blocking=False):
-        raise trio.BusyResourceError("standard input and output are claimed already in this process")
-    with ExitStack() as stack:
-        stack.callback(_claim.release)
-        _refuse_closed(_STDIN, sys.__stdin__, "standard input")
-        _refuse_closed(_STDOUT, sys.__stdout__, "standard output")
-        receiving = _private_stream(stack, _STDIN, os.O_RDONLY)
-        sending = _private_stream(stack, _STDOUT, os.O_WRONLY)
-        _divert(stack)
-        yield trio.StapledStream(sending, receiving)
 
-
-if sys.platform != "win32":  # pragma: no branch # see claim_stdio
+else:
     import fcntl
+
+    @asynccontextmanager
+    async def claim_stdio() -> AsyncGenerator[trio.abc.Stream]:
+        """Take standard input and output for the protocol; give them back when the block is left, in whatever way.
+
+        What the program prints meanwhile appears on standard error, the first time after a line that says where it was
+        printed; so does what lay unwritten in `sys.stdout`. Standard input reads as empty.
+
+        Yields:
+            A stream that receives from standard input and sends to standard output. Receiving returns ``b""`` when the
+            client has closed its end; sending raises `trio.BrokenResourceError` when it reads no more.
+
+        Raises:
+            OSError: standard input or output is closed (as by ``server <&-``); the text says which.
+            trio.BusyResourceError: they are claimed already in this process.
+            NotImplementedError: this is Windows, where a pipe of standard input cannot be awaited.
+
+        Cancellation: entering is a checkpoint, and has changed nothing if it is cancelled; leaving never waits.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio
+        """
+        await trio.lowlevel.checkpoint()
+        if not _claim.acquire(blocking=False):
+            raise trio.BusyResourceError("standard input and output are claimed already in this process")
+        with ExitStack() as stack:
+            stack.callback(_claim.release)
+            _refuse_closed(_STDIN, sys.__stdin__, "standard input")
+            _refuse_closed(_STDOUT, sys.__stdout__, "standard output")
+            receiving = _private_stream(stack, _STDIN, os.O_RDONLY)
+            sending = _private_stream(stack, _STDOUT, os.O_WRONLY)
+            _divert(stack)
+            yield trio.StapledStream(sending, receiving)
 
     def _refuse_closed(descriptor: int, opened_at_start: TextIO | None, name: str) -> None:
         if not _is_open(descriptor, opened_at_start):

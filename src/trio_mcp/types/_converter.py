@@ -53,8 +53,8 @@ def unstructure(obj: Any, *, revision: str | None = None) -> JSONValue:
     Members that are None (or `UNSET`) and may be left out are left out; members in `extra` are put back.
 
     Args:
-        obj: a message, or a list of messages. Of its members only those that hold messages are checked; the others are
-            taken to be what their types say.
+        obj: a message, or a list of messages. Of its members only those that hold messages, lists or maps are checked,
+            and a dict in place of a message is sent as it is; the others are taken to be what their types say.
         revision: the protocol revision it is for: members that the revision does not name are dropped. None keeps all.
 
     Raises:

@@ -41,8 +41,7 @@ def register_unstructuring(converter: Converter, profile: Profile) -> Emit:
             return factory(type_of(value))(value)
         if isinstance(value, Mapping):
             return emit_map(cast("Mapping[str, Any]", value))
-        is_array = isinstance(value, Sequence) and not isinstance(value, str)
-        return [emit_any(each) for each in value] if is_array else value
+        return [emit_any(each) for each in value] if _is_array(value) else value
 
     def emit_map(value: Mapping[str, Any]) -> dict[str, Any]:
         # Looked into one level deep only: without messages in it, it is somebody's own JSON.
@@ -114,7 +113,7 @@ def _emitter(kind: Any, emit_any: Emit) -> Emit | None:
 
 def _arm(kind: Any, emit_any: Emit) -> _Arm:
     if is_model(kind):
-        return _Arm((kind,), kind.__name__, emit_any)
+        return _Arm((kind, dict), kind.__name__, emit_any)  # a dict is taken to be JSON of such a message
     if is_sequence(kind):
         return _Arm((Sequence,), "list", _items_emitter(_emitter(get_args(kind)[0], emit_any)))
     if is_map(kind):
@@ -153,6 +152,11 @@ def _values_emitter(value_emitter: Emit | None) -> Emit:
         return result
 
     return emit
+
+
+def _is_array(value: Any) -> bool:
+    """Say whether a value stands for a JSON array; a string is a sequence to Python alone."""
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def _as_it_is(value: Any) -> Any:

@@ -96,6 +96,7 @@ def read_envelope(meta: JsonObject, spoken: Sequence[str]) -> Envelope:
 
 def unsupported_revision(requested: str, spoken: Sequence[str]) -> McpError:
     """Return the refusal of a request in a revision this side does not speak (or does not want to)."""
+    requested = requested[:100]  # a revision has ten characters, a hostile peer's may have millions
     data = {"supported": list(spoken), "requested": requested}
     return McpError(UNSUPPORTED_REVISION, f"protocol version {requested!r} is not supported here", data)
 

@@ -51,6 +51,9 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
+MAX_ERROR_CHARACTERS = 10_000
+"""How much of an error's message is sent."""
+
 RequestId: TypeAlias = "str | int"
 
 
@@ -226,6 +229,8 @@ def encode_error(id: RequestId | None, code: int, message: str, data: Any = None
     Args:
         omit_id: leave an unknown id out, as revisions from 2025-11-25 want it, instead of sending JSON-RPC's null.
     """
+    if len(message) > MAX_ERROR_CHARACTERS:  # it may repeat what the peer has sent, which may be megabytes
+        message = f"{message[:MAX_ERROR_CHARACTERS]} [...]"
     error: JsonObject = {"code": code, "message": message}
     if data is not None:
         error["data"] = data

@@ -9,9 +9,8 @@ import trio
 from ...server import serve_stdio
 from . import database_file, sqlite_server
 
-if __name__ == "__main__":
-    try:
-        with database_file(*sys.argv[1:2]) as path:
-            trio.run(serve_stdio, sqlite_server(path))
-    except OSError as error:
-        sys.exit(f"trio_mcp.cli.demo: {error}")
+try:
+    with database_file(*sys.argv[1:2]) as path:
+        trio.run(serve_stdio, sqlite_server(path))
+except OSError as error:
+    sys.exit(f"trio_mcp.cli.demo: {error}")
