@@ -104,7 +104,7 @@ def codegen_check(session: nox.Session) -> None:
 @nox.session
 def readme(session: nox.Session) -> None:
     """The README does what it says: its first command in a fresh copy, and every program in it."""
-    session.install(".", *group("tests"))
+    session.install(".", *group("runner"))
     session.run("pytest", "tests/readme", *session.posargs)
 
 
@@ -112,7 +112,7 @@ def readme(session: nox.Session) -> None:
 def peers(session: nox.Session) -> None:
     """Our client against other people's servers, and the official client against ours, each peer in its own home."""
     node = has_node(session)
-    session.install(".", *group("tests"))
+    session.install(".", *group("runner"))
     homes = Path(session.create_tmp())
     for name, requirements in {"official": (OFFICIAL_SDK,), "sqlite": SQLITE_SERVER}.items():
         session.run("python", "-m", "venv", "--clear", str(homes / name))
@@ -130,7 +130,7 @@ def peers(session: nox.Session) -> None:
 @nox.session
 def build(session: nox.Session) -> None:
     """Build the sdist and, from it, the wheel; install the wheel and use it where the sources are out of reach."""
-    session.install("build", "pytest")
+    session.install("build", *group("runner"))
     dist = Path(session.create_tmp()) / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     session.run("python", "-m", "build", "--outdir", str(dist))

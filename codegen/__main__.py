@@ -29,10 +29,11 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m codegen", description="Generate src/trio_mcp/types from schema/. Needs no network."
     )
     parser.set_defaults(command=None, folder=None)
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
         "--check", action="store_true", help="change nothing; fail if anything generated or pinned differs"
     )
-    parser.add_argument(
+    what.add_argument(
         "--from",
         dest="folder",
         type=Path,

@@ -29,7 +29,8 @@ def join(wide: Schema, other: Schema, place: str, kept: dict[str, Definitions]) 
     joined = _join_same_kind(wide, other, place, kept)
     if joined is not None:
         return joined
-    if "anyOf" in wide or "anyOf" in other:
+    # Two definitions are two types, also where one took the place of the other: only `RENAMES` makes them one.
+    if "anyOf" in wide or "anyOf" in other or (target(wide) and target(other)):
         return {"anyOf": [*arms, *(arm for arm in others if arm not in arms)]}
     raise RefusedError(f"{place}: other revisions describe it in a way that no one type covers")
 

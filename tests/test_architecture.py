@@ -235,6 +235,14 @@ def test_a_facade_exports_exactly_the_names_it_binds(facade: str) -> None:
     assert sorted(module.__all__) == sorted(bound)
 
 
+def test_the_lazy_facade_shows_the_type_checkers_the_names_it_exports() -> None:
+    (facade,) = (module for module in MODULES if module.name == "__init__.py")
+    (shown,) = (node for node in facade.tree.body if isinstance(node, ast.If))
+    names = [alias.asname for node in shown.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+
+    assert sorted(map(str, names)) == sorted(importlib.import_module("trio_mcp").__all__)
+
+
 def test_the_interfaces_export_exactly_what_they_define() -> None:
     (interfaces,) = (module for module in MODULES if module.name == "abc.py")
     defined = {node.name for node in interfaces.tree.body if isinstance(node, ast.ClassDef)}

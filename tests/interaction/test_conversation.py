@@ -75,8 +75,7 @@ async def test_progress_arrives_in_order_and_before_the_result(connect: Connect,
         await trio.lowlevel.checkpoint()
         log.append((update.progress, update.total, update.message))
 
-    message = (lambda _: None) if revision == "2024-11-05" else "step {}".format
-    expected = [(n, 100, message(n)) for n in range(1, 101)]
+    expected = [(n, 100, None if revision == "2024-11-05" else f"step {n}") for n in range(1, 101)]
     async with connect() as client:
         log.append(texts(await client.call_tool("count", {"steps": 100}, on_progress=on_progress)))
         assert log == [*expected, ["counted"]]

@@ -81,6 +81,8 @@ class Bench:
 
     peer: RawPeer
     hall: Hall
+    connection: trio.Nursery
+    """Where the link runs; cancel its scope to cancel the link."""
     handlers: Handlers
     link: Link = field(init=False)
     heard: list[tuple[str, JsonObject]] = field(factory=list[tuple[str, JsonObject]], init=False)
@@ -127,7 +129,7 @@ async def linked(
     """Run a link whose other end is a `RawPeer`; a server's, unless *gate* says otherwise."""
     ours, theirs = pair()
     async with owned_nursery() as serving, owned_nursery() as connection:
-        bench = Bench(RawPeer(theirs), Hall(serving), handlers or {})
+        bench = Bench(RawPeer(theirs), Hall(serving), connection, handlers or {})
         bench.link = Link(
             ours, gate or ServerSession(list(REVISIONS)), bench.answer, bench.notified, limits or Limits()
         )

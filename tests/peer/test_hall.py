@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -78,11 +79,11 @@ async def test_what_the_handler_returns_is_the_response(work: Work) -> None:
     assert not asked.open
 
 
-async def test_a_task_is_named_for_its_method(work: Work, nursery: trio.Nursery) -> None:
+async def test_a_task_is_named_for_its_method(work: Work) -> None:
     work.begin(work.forever)
     await wait_all_tasks_blocked()
 
-    assert "m handler" in {task.name for task in nursery.child_tasks}
+    assert "m handler" in {task.name for task in work.hall.nursery.child_tasks}
     work.asked.cancel("over")
 
 
@@ -205,16 +206,14 @@ async def test_an_exchange_without_a_handler_ends_in_any_way() -> None:
     assert (dropped.endings, lost.endings) == (1, 1)
 
 
-async def test_there_is_one_response(work: Work) -> None:
-    asked = work.begin(work.forever)
+async def test_there_is_one_response() -> None:
+    asked = exchange()
     asked.respond({})
 
     with pytest.raises(LocalProtocolError):
         asked.respond({})
     with pytest.raises(LocalProtocolError):
         asked.abandon()
-    await wait_all_tasks_blocked()
-    work.hall.nursery.cancel_scope.cancel()
 
 
 async def test_a_handler_may_outlive_the_exchange_that_began_it(work: Work) -> None:
@@ -474,7 +473,7 @@ async def test_an_interrupt_in_a_handler_s_own_group_leaves_the_hall(
         async with trio.open_nursery() as inner:
             inner.start_soon(trio.sleep_forever)
             try:
-                await (trio.sleep_forever() if stopping else trio.lowlevel.checkpoint())
+                await trio.sleep(math.inf if stopping else 0)
             finally:
                 raise error
         return {}

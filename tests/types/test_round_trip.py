@@ -67,7 +67,12 @@ def wire_object(cls: type[types.Model], revision: str | None) -> st.SearchStrate
 
 @pytest.mark.parametrize("revision", [None, *types.REVISIONS])
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 def test_what_is_structured_comes_back_equal(revision: str | None, data: st.DataObject) -> None:
     cls = data.draw(st.sampled_from(CLASSES))
     value = data.draw(wire_object(cls, revision))

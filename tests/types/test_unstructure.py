@@ -113,16 +113,16 @@ def test_lists_and_maps_of_messages_are_sent() -> None:
 
 
 def test_what_is_no_message_where_one_is_due_is_refused_by_its_path() -> None:
-    raw: Any = {"type": "text", "text": "a"}
+    wrong: Any = 5
 
-    with pytest.raises(TypeError, match=r"^\$\.content\[1\]: expected TextContent, .*, got dict$"):
-        types.unstructure(types.CallToolResult(content=[types.TextContent(text="a"), raw]))
+    with pytest.raises(TypeError, match=r"^\$\.content\[1\]: expected TextContent, .*, got "):
+        types.unstructure(types.CallToolResult(content=[types.TextContent(text="a"), wrong]))
 
 
 def test_a_fault_inside_a_map_of_messages_is_named_by_its_key() -> None:
     asked: Any = {"first": types.ListRootsRequest(), "second": 5}
 
-    with pytest.raises(TypeError, match=r"^\$\.inputRequests\.second: expected .*, got int$"):
+    with pytest.raises(TypeError, match=r"^\$\.inputRequests\.second: expected .*, got "):
         types.unstructure(types.InputRequiredResult(result_type="input_required", input_requests=asked))
 
 
@@ -135,3 +135,43 @@ def test_one_block_in_place_of_several_is_sent_where_both_are_allowed() -> None:
 def test_a_class_without_members_sends_what_it_does_not_know() -> None:
     assert types.unstructure(types.RootsCapability(), revision="2026-07-28") == {}
     assert types.unstructure(types.RootsCapability(extra={"a": 1}), revision="2026-07-28") == {"a": 1}
+
+
+def test_the_fields_of_a_form_are_sent_whatever_scalar_they_are() -> None:
+    content = {"name": "Ada", "seats": 2, "share": 0.5, "window": True, "meals": ("a", "b")}
+
+    assert types.unstructure(types.ElicitResult(action="accept", content=content))["content"] == {
+        **content,
+        "meals": ["a", "b"],
+    }
+
+
+def test_text_is_no_list_of_texts() -> None:
+    text: Any = "1x1"
+
+    with pytest.raises(TypeError, match=r"^\$\.sizes: expected list, got str$"):
+        types.unstructure(types.Icon(src="s", sizes=text))
+
+
+def test_a_dict_in_place_of_a_message_is_sent_as_it_is() -> None:
+    raw: Any = {"type": "text", "text": "a"}
+
+    assert types.unstructure(types.CallToolResult(content=[raw]))["content"][0] is raw
+
+
+def test_a_message_of_another_kind_is_refused() -> None:
+    wrong: Any = types.Root(uri="file:///")
+
+    with pytest.raises(TypeError, match=r"^\$\.tools\[0\]: expected Tool, got Root$"):
+        types.unstructure(types.ListToolsResult(tools=[wrong]))
+
+
+def test_a_users_subclass_of_a_message_is_that_message_on_the_wire() -> None:
+    class CountedTool(types.Tool):
+        calls = 0
+
+    tool = CountedTool(name="x", input_schema={}, meta={"a": 1})
+
+    assert types.unstructure(types.ListToolsResult(tools=[tool]))["tools"] == [types.unstructure(tool)]
+    assert types.unstructure(tool) == {"name": "x", "inputSchema": {}, "_meta": {"a": 1}}
+    assert types.structure({"name": "x", "inputSchema": {}, "_meta": {"a": 1}}, CountedTool) == tool

@@ -118,20 +118,27 @@ class Link:
             drain: let accepted requests of the other side go on for `Limits.drain_seconds` after the input has ended.
             why_lost: names the reason for an unexpected end; asked for when it has come.
         """
+        sending, flush_seconds = trio.CancelScope(shield=True), _FLUSH_SECONDS
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.outbox.drain, self.stream.send_all, self.limits.stall_seconds)
+                nursery.start_soon(self._send, sending)
                 try:
                     await self._read()
                     self._lose(self._reason(why_lost))
                     if drain and self.outbox.failure is None:
+                        flush_seconds = self.limits.drain_seconds
                         await self._drain()
                 finally:
                     self._lose(ConnectionClosed("this side closed the connection"))
-                    await self._wind_down(self.limits.drain_seconds if drain else _FLUSH_SECONDS)
-                    nursery.cancel_scope.cancel()
+                    await self._wind_down(flush_seconds)
+                    sending.cancel()
         finally:
             await trio.aclose_forcefully(self.stream)
+
+    async def _send(self, sending: trio.CancelScope) -> None:
+        # Shielded, because the last words are said after a cancellation, too; `run` ends it after a bounded time.
+        with sending:
+            await self.outbox.drain(self.stream.send_all, self.limits.stall_seconds)
 
     def stop(self) -> None:
         """Accept no more messages: `run` drains, flushes and returns. Synchronous; harmless when repeated."""

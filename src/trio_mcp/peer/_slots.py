@@ -46,7 +46,8 @@ class Slots:
             return
         if len(self._waiting) < self.max_waiting:
             self._waiting[run] = None
-        elif run.exchange is not None:
+        else:
+            assert run.exchange is not None
             waiting = f"{self.running} requests run and {self.waiting} wait"
             run.exchange.respond(McpError(BUSY, f"too busy: {waiting}; try again later"))
 

@@ -65,10 +65,8 @@ async def show_what_there_is(client: Client, screen: Screen) -> None:
     """List what the server offers."""
     screen.chapter("What the server offers", "async for tool in client.tools(): ...")
     screen.table(["tool", "what it does"], [[tool.name, first_line(tool.description)] async for tool in client.tools()])
-    resources = await client.list_resources()
-    prompts = await client.list_prompts()
-    screen.quote("resources", ", ".join(resource.uri for resource in resources.resources))
-    screen.quote("prompts", ", ".join(prompt.name for prompt in prompts.prompts))
+    screen.quote("resources", ", ".join([resource.uri async for resource in client.resources()]))
+    screen.quote("prompts", ", ".join([prompt.name async for prompt in client.prompts()]))
     screen.quote("protocol revision, found out by asking", client.revision)
 
 

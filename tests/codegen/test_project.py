@@ -1,0 +1,102 @@
+"""What the generator remembers of where a schema came from, and in what order it touches files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from codegen import project
+from codegen.__main__ import main
+
+REVISION = "2025-06-18"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of `schema/` and the generated types, and the generator turned to it."""
+    root = tmp_path / "checkout"
+    shutil.copytree(project.SCHEMA, root / "schema")
+    shutil.copytree(project.TYPES, root / "types", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(project, "SCHEMA", root / "schema")
+    monkeypatch.setattr(project, "PINS", root / "schema" / "pins.toml")
+    monkeypatch.setattr(project, "TYPES", root / "types")
+    return root
+
+
+@pytest.fixture
+def upstream(tmp_path: Path) -> Path:
+    """One revision as the specification would lay it out: other bytes, the same facts."""
+    document = json.loads((project.SCHEMA / f"{REVISION}.json").read_text("utf-8"))
+    document["$defs"]["Tool"]["description"] = "Prose, of which nothing may remain."
+    path = tmp_path / "upstream" / REVISION / "schema.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(document), "utf-8")
+    return path
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_taking_over_the_same_facts_changes_the_pin_alone(
+    checkout: Path, upstream: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = contents(checkout)
+
+    assert main(["--from", str(upstream.parent.parent), "--commit", "c0ffee"]) == 0
+
+    assert capsys.readouterr().out == "took over 2025-06-18\nnothing changed\n"
+    after = contents(checkout)
+    assert {path.name for path in after if after[path] != before[path]} == {"pins.toml"}
+    pin = project.read_pins()[REVISION]
+    assert pin.commit == "c0ffee"
+    assert pin.upstream == hashlib.sha256(upstream.read_bytes()).hexdigest()
+    assert pin.normalised == hashlib.sha256(after[checkout / "schema" / f"{REVISION}.json"]).hexdigest()
+
+
+def test_a_file_that_is_pinned_already_keeps_its_commit_and_another_has_none(checkout: Path, upstream: Path) -> None:
+    folder = str(upstream.parent.parent)
+    main(["--from", folder, "--commit", "c0ffee"])
+
+    main(["--from", folder])
+    kept = project.read_pins()[REVISION].commit
+    upstream.write_text(upstream.read_text("utf-8") + "\n", "utf-8")
+    main(["--from", folder])
+
+    assert (kept, project.read_pins()[REVISION].commit) == ("c0ffee", "unknown")
+    assert checkout.exists()
+
+
+def test_there_is_nothing_to_check_or_generate_before_the_first_schema(
+    checkout: Path, upstream: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (checkout / "schema").iterdir():
+        path.unlink()
+
+    assert (main(["--check"]), main([])) == (1, 1)
+
+    sentence = f"codegen: {checkout / 'schema'} holds no schema: run `python -m codegen --from DIR` first\n"
+    assert capsys.readouterr().err == sentence * 2
+    assert main(["--from", str(upstream.parent.parent)]) == 0
+    assert list(project.read_pins()) == [REVISION]
+
+
+def test_the_check_changes_nothing(checkout: Path) -> None:
+    (checkout / "types" / "_tables.py").write_text("", "utf-8")
+    (checkout / "types" / "__init__.py").unlink()
+    before = contents(checkout)
+
+    assert main(["--check"]) == 1
+
+    assert contents(checkout) == before
+
+
+def test_checking_and_taking_over_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--check", "--from", str(tmp_path)])
+
+    assert caught.value.code == 2

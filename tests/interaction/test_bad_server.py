@@ -1,0 +1,417 @@
+"""Bad input from a server: one call fails at most, and the client lives on."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+
+from tests.interaction.raw import MODERN, Json, Raw, raw_server
+from trio_mcp import (
+    Client,
+    ErrorResponse,
+    LocalProtocolError,
+    RemoteProtocolError,
+    types,
+)
+
+LEGACY = [revision for revision in types.REVISIONS if revision != MODERN]
+ASKING = "2025-11-25"
+"""The revision in which a server may ask for most."""
+
+
+def welcoming(revision: str) -> Any:
+    return partial(Raw.welcome, revision=revision)
+
+
+async def assert_alive(client: Client, server: Raw) -> None:
+    """The next request that the server gets is this one, and its answer arrives."""
+    result = {"tools": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(server.answer, result, method="tools/list"))
+        assert (await client.list_tools()).tools == []
+
+
+JUNK: dict[str, Any] = {
+    "junk bytes": b"\xff\x00junk\n",
+    "an ordinary print": b"Server started!\n",
+    "a number": 7,
+    "an array": [],
+    "an empty object": {},
+    "NaN": b'{"jsonrpc":"2.0","id":1,"result":{"x":NaN}}\n',
+    "a deep value": b"[" * 100_000 + b"\n",
+    "a result nobody waits for": {"jsonrpc": "2.0", "id": 77, "result": {}},
+    "a result with an unknown kind of id": {"jsonrpc": "2.0", "id": [], "result": {}},
+    "an error nobody waits for": {"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "x"}},
+    "an error without id": {"jsonrpc": "2.0", "error": {"code": -32700, "message": "what?"}},
+    "an unknown notification": {"jsonrpc": "2.0", "method": "notifications/nothing", "params": {}},
+    "a log message that is none": {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "loud"}},
+    "progress of nothing": {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 9}},
+    "the end of nothing": {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}},
+}
+
+
+@pytest.mark.parametrize("line", JUNK)
+async def test_a_line_that_means_nothing_harms_nothing(line: str, revision: str) -> None:
+    async with raw_server(welcoming(revision), revision=revision) as (client, server):
+        await server.send(JUNK[line])
+        await trio.testing.wait_all_tasks_blocked()
+        if revision != MODERN:  # a legacy client tells what it could not read
+            await server.send({"jsonrpc": "2.0", "id": "ping", "method": "ping"})
+            answers = [await server.receive()]
+            if "error" in answers[0]:
+                answers.append(await server.receive())
+            assert answers[-1] == {"jsonrpc": "2.0", "id": "ping", "result": {}}
+        await assert_alive(client, server)
+
+
+BROKEN: dict[str, Json] = {
+    "an array as result": {"result": []},
+    "null as result": {"result": None},
+    "result and error": {"result": {}, "error": {"code": 1, "message": "x"}},
+    "an error without code": {"error": {"message": "x"}},
+    "an error without message": {"error": {"code": 1}},
+    "an error with a text as code": {"error": {"code": "1", "message": "x"}},
+    "an error that is a text": {"error": "x"},
+    "another version of JSON-RPC": {"jsonrpc": "1.0", "result": {"tools": []}},
+    "no list": {"result": {"resultType": "complete"}},
+    "a list of the wrong things": {"result": {"tools": [7], "resultType": "complete"}},
+    "a tool without a name": {"result": {"tools": [{"inputSchema": {}}], "resultType": "complete"}},
+}
+
+
+@pytest.mark.parametrize("answer", BROKEN)
+async def test_a_broken_response_fails_its_call_alone(answer: str, revision: str) -> None:
+    failed = trio.Event()
+
+    async def list_tools(client: Client) -> None:
+        with pytest.raises(RemoteProtocolError):
+            await client.list_tools()
+        failed.set()
+
+    async with raw_server(welcoming(revision), revision=revision) as (client, server), trio.open_nursery() as nursery:
+        nursery.start_soon(list_tools, client)
+        broken = await server.receive()
+        nursery.start_soon(client.list_prompts)
+        other = await server.receive()
+        await server.send({"jsonrpc": "2.0", "id": broken["id"]} | BROKEN[answer])
+        await failed.wait()
+        result = {"prompts": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        await server.send({"jsonrpc": "2.0", "id": other["id"], "result": result})
+
+
+@pytest.mark.parametrize("kind", ["input_required", "task", "", 7, None])
+async def test_a_result_of_an_unknown_type_is_refused_in_the_modern_era(kind: object) -> None:
+    async with raw_server(welcoming(MODERN), revision=MODERN) as (client, server), trio.open_nursery() as nursery:
+        nursery.start_soon(server.answer, {"resultType": kind, "tools": [], "ttlMs": 0, "cacheScope": "private"})
+        with pytest.raises(RemoteProtocolError, match="'tools/list'"):
+            await client.list_tools()
+
+
+async def test_a_result_without_a_type_is_complete() -> None:
+    async with raw_server(welcoming(MODERN), revision=MODERN) as (client, server), trio.open_nursery() as nursery:
+        nursery.start_soon(server.answer, {"content": []})
+        assert (await client.call_tool("x")).content == []
+
+
+async def test_an_error_is_raised_as_the_server_sent_it(revision: str) -> None:
+    async with raw_server(welcoming(revision), revision=revision) as (client, server), trio.open_nursery() as nursery:
+        nursery.start_soon(server.refuse, 7, {"why": None})
+        with pytest.raises(ErrorResponse) as refused:
+            await client.list_tools()
+        assert (refused.value.code, refused.value.message, refused.value.data) == (7, "no", {"why": None})
+
+
+async def test_progress_with_bad_members_costs_that_update_only(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with raw_server(welcoming(revision), revision=revision) as (client, server):
+        async with client.open_call("x") as call:
+            request = await server.receive()
+            token = request["params"]["_meta"]["progressToken"]
+            for progress in (1, "two", None, 3):
+                params = {"progressToken": token, "progress": progress}
+                await server.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+            await server.send(
+                {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token}}
+            )
+            result = {"content": [], "resultType": "complete"}
+            await server.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
+            assert [update.progress async for update in call.updates] == [1, 3]
+            assert (await call.result()).content == []
+    assert "a progress notification of the server does not fit" in caplog.text
+
+
+async def test_progress_after_the_result_is_dropped(revision: str) -> None:
+    async with raw_server(welcoming(revision), revision=revision) as (client, server):
+        async with client.open_call("x") as call:
+            request = await server.answer({"content": [], "resultType": "complete"})
+            params = {"progressToken": request["params"]["_meta"]["progressToken"], "progress": 1}
+            await server.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+            await trio.testing.wait_all_tasks_blocked()
+            assert [update async for update in call.updates] == []
+        await assert_alive(client, server)
+
+
+async def test_no_progress_is_asked_for_where_nobody_wants_any(revision: str) -> None:
+    async with raw_server(welcoming(revision), revision=revision) as (client, server), trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "x")
+        request = await server.answer({"content": [], "resultType": "complete"})
+    assert "progressToken" not in request["params"].get("_meta", {})
+
+
+async def test_an_update_callback_that_raises_ends_its_own_call(revision: str) -> None:
+    async def on_progress(_: types.ProgressNotificationParams) -> None:
+        await trio.lowlevel.checkpoint()
+        raise KeyError("mine")
+
+    async def call(client: Client) -> None:
+        with pytest.raises(KeyError, match="mine"):
+            await client.call_tool("x", on_progress=on_progress)
+
+    async with raw_server(welcoming(revision), revision=revision) as (client, server):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call, client)
+            request = await server.receive()
+            params = {"progressToken": request["params"]["_meta"]["progressToken"], "progress": 1}
+            await server.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+            cancelled = await server.receive()
+        assert (cancelled["method"], cancelled["params"]["requestId"]) == ("notifications/cancelled", request["id"])
+        await assert_alive(client, server)
+
+
+async def test_a_result_after_the_cancellation_is_dropped_and_counted(revision: str) -> None:
+    async with raw_server(welcoming(revision), revision=revision) as (client, server):
+        async with client.open_call("x"):
+            request = await server.receive()
+        assert (await server.receive())["method"] == "notifications/cancelled"
+        await server.send({"jsonrpc": "2.0", "id": request["id"], "result": {"content": []}})
+        await assert_alive(client, server)
+        assert client.statistics().unmatched_responses == 1
+
+
+async def test_a_request_in_the_modern_era_is_not_answered() -> None:
+    async with raw_server(welcoming(MODERN), revision=MODERN, roots=[]) as (client, server):
+        for method in ("ping", "roots/list", "elicitation/create", "nothing"):
+            await server.send({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}})
+        await server.send(b"junk\n", [])
+        await assert_alive(client, server)  # its request is the first thing the server hears
+        assert client.statistics().malformed == 6
+
+
+ASKED: dict[str, Json] = {
+    "roots/list": {},
+    "sampling/createMessage": {"messages": [], "maxTokens": 1},
+    "elicitation/create": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}},
+    "tasks/list": {},
+    "tools/list": {},
+    "nothing": {},
+}
+
+
+@pytest.mark.parametrize("method", ASKED)
+@pytest.mark.parametrize("revision", LEGACY)
+async def test_what_was_not_declared_is_an_unknown_method(method: str, revision: str) -> None:
+    async with raw_server(welcoming(revision), revision=revision) as (client, server):
+        answer = await server.request("", method, ASKED[method])
+        assert answer["error"]["code"] == -32601
+        await assert_alive(client, server)
+
+
+async def elicit(_: Any) -> types.ElicitResult:
+    await trio.lowlevel.checkpoint()
+    return types.ElicitResult(action="accept", content={"count": 2})
+
+
+async def sample(_: Any) -> types.CreateMessageResult:
+    await trio.lowlevel.checkpoint()
+    return types.CreateMessageResult(role="assistant", model="m", content=types.TextContent(text="hi"))
+
+
+@pytest.mark.parametrize("revision", LEGACY)
+async def test_what_was_declared_is_answered_where_the_revision_has_it(revision: str) -> None:
+    roots = [types.Root(uri="file:///home", name="home")]
+    options = {"on_elicit": elicit, "on_sample": sample, "roots": roots}
+    async with raw_server(welcoming(revision), revision=revision, **options) as (client, server):  # type: ignore[misc] # by name
+        listed = await server.request("", "roots/list", None)
+        assert listed["result"] == {"roots": [{"uri": "file:///home", "name": "home"}]}
+        sampled = await server.request("", "sampling/createMessage", ASKED["sampling/createMessage"])
+        assert sampled["result"] == {"role": "assistant", "model": "m", "content": {"type": "text", "text": "hi"}}
+        elicited = await server.request("", "elicitation/create", ASKED["elicitation/create"])
+        if revision >= "2025-06-18":
+            assert elicited["result"] == {"action": "accept", "content": {"count": 2}}
+        else:
+            assert elicited["error"]["code"] == -32601
+        await assert_alive(client, server)
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("elicitation/create", {"mode": "url", "url": "https://x.example", "message": "go", "elicitationId": "1"}),
+        ("elicitation/create", {"mode": "smoke", "message": "?"}),
+        ("elicitation/create", {"message": 7, "requestedSchema": {"type": "object", "properties": {}}}),
+        ("elicitation/create", {}),
+        ("sampling/createMessage", {"messages": [], "maxTokens": "many"}),
+        (
+            "sampling/createMessage",
+            {"messages": [], "maxTokens": 1, "tools": [{"name": "t", "inputSchema": {"type": "object"}}]},
+        ),
+        ("sampling/createMessage", {"messages": [], "maxTokens": 1, "toolChoice": {"mode": "auto"}}),
+        ("roots/list", {"_meta": 7}),
+    ],
+)
+async def test_a_question_that_does_not_fit_is_refused(method: str, params: Json) -> None:
+    async with raw_server(welcoming(ASKING), revision=ASKING, on_elicit=elicit, on_sample=sample, roots=[]) as (
+        client,
+        server,
+    ):
+        answer = await server.request("", method, params)
+        assert answer["error"]["code"] == -32602
+        await assert_alive(client, server)
+
+
+async def test_a_callback_that_raises_is_an_error_for_the_server_and_harms_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail(_: Any) -> types.ElicitResult:
+        await trio.lowlevel.checkpoint()
+        raise KeyError("secret")
+
+    async with raw_server(welcoming(ASKING), revision=ASKING, on_elicit=fail) as (client, server):
+        answer = await server.request("", "elicitation/create", ASKED["elicitation/create"])
+        assert answer["error"]["code"] == -32603
+        assert "secret" not in answer["error"]["message"]
+        await assert_alive(client, server)
+    assert "secret" in caplog.text
+
+
+async def test_a_question_that_the_server_takes_back_stops_the_callback() -> None:
+    began, stopped = trio.Event(), trio.Event()
+
+    async def ask(_: Any) -> types.ElicitResult:
+        began.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            stopped.set()
+
+    async with raw_server(welcoming(ASKING), revision=ASKING, on_elicit=ask) as (client, server):
+        params = ASKED["elicitation/create"]
+        await server.send({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params})
+        await began.wait()
+        await server.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "q"}})
+        await stopped.wait()
+        await assert_alive(client, server)
+
+
+async def test_before_the_handshake_is_done_a_server_may_only_ping() -> None:
+    async def ask_first(server: Raw) -> None:
+        request = await server.receive()
+        assert request["method"] == "initialize"
+        assert (await server.request("", "roots/list", None))["error"]["code"] == -32601
+        assert (await server.request("", "ping", None))["result"] == {}
+        result = {"protocolVersion": ASKING, "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+        await server.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
+        await server.receive()
+
+    async with raw_server(ask_first, revision=ASKING, roots=[]) as (client, server):
+        await assert_alive(client, server)
+
+
+async def test_logs_wait_for_a_slow_callback_up_to_a_bound_and_then_the_oldest_go(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    got: list[Any] = []
+    began, go_on, last = trio.Event(), trio.Event(), trio.Event()
+
+    async def on_log(message: types.LoggingMessageNotificationParams) -> None:
+        began.set()
+        await go_on.wait()
+        got.append(message.data)
+        if message.data == 1999:
+            last.set()
+
+    def log(data: int) -> Json:
+        return {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": data}}
+
+    async with raw_server(welcoming(ASKING), revision=ASKING, on_log=on_log) as (client, server):
+        await server.send(log(-1))
+        await began.wait()
+        await server.send(*(log(data) for data in range(2000)))
+        await assert_alive(client, server)  # nobody else waits for the callback
+        go_on.set()
+        await last.wait()
+    assert got == [-1, *range(2000 - 1024, 2000)]
+
+
+async def test_a_failing_log_callback_costs_one_message(caplog: pytest.LogCaptureFixture) -> None:
+    got: list[Any] = []
+    last = trio.Event()
+
+    async def on_log(message: types.LoggingMessageNotificationParams) -> None:
+        await trio.lowlevel.checkpoint()
+        if message.data == "bad":
+            raise KeyError("mine")
+        got.append(message.data)
+        last.set()
+
+    async with raw_server(welcoming(ASKING), revision=ASKING, on_log=on_log) as (_, server):
+        for params in ({"level": "info", "data": "bad"}, {"level": "info"}, {"level": "info", "data": "good"}):
+            await server.send({"jsonrpc": "2.0", "method": "notifications/message", "params": params})
+        await last.wait()
+    assert got == ["good"]
+    assert "on_log failed" in caplog.text
+    assert "a log message of the server does not fit" in caplog.text
+
+
+async def test_a_list_of_tools_without_end_is_not_followed(revision: str) -> None:
+    async def go_round(server: Raw) -> None:
+        for cursor in ("", "a", "b", ""):
+            page = {"tools": [], "nextCursor": cursor, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+            await server.answer(page, method="tools/list")
+
+    async with raw_server(welcoming(revision), revision=revision) as (client, server), trio.open_nursery() as nursery:
+        nursery.start_soon(go_round, server)
+        with pytest.raises(RemoteProtocolError, match="no end"):
+            assert [tool async for tool in client.tools()] == []
+
+
+@pytest.mark.parametrize("revision", [each for each in types.REVISIONS if each >= "2025-06-18"])
+async def test_structured_content_that_breaks_the_promise_fails_its_call(revision: str) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    tool = {"name": "t", "inputSchema": {"type": "object"}, "outputSchema": schema}
+    page = {"tools": [tool], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+
+    async def answer(server: Raw, result: Json) -> None:
+        await server.answer({"resultType": "complete", "content": []} | result)
+
+    async with raw_server(welcoming(revision), revision=revision) as (client, server):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.answer, page)
+            await client.list_tools()
+        for result, fault in (
+            ({"structuredContent": {"n": "1"}}, "does not fit its output schema"),
+            ({}, "promised structured content and returned none"),
+        ):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(answer, server, result)
+                with pytest.raises(RemoteProtocolError, match=fault):
+                    await client.call_tool("t")
+        for good in ({"structuredContent": {"n": 1}}, {"isError": True}):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(answer, server, good)
+                await client.call_tool("t")
+
+
+async def test_what_json_cannot_say_is_refused_before_it_is_sent(revision: str) -> None:
+    async with raw_server(welcoming(revision), revision=revision) as (client, server):
+        for value in (float("nan"), object(), "\ud800"):
+            with pytest.raises(LocalProtocolError, match="cannot be sent"):
+                await client.call_tool("x", {"value": value})
+        await assert_alive(client, server)
+        assert client.statistics().asked == 0

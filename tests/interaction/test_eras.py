@@ -1,0 +1,421 @@
+"""Finding out what the other side speaks, with every kind of other side."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import trio
+import trio.testing
+
+from tests.interaction.conversation_server import make_server
+from tests.interaction.raw import INFO, META, MODERN, Raw, raw_server
+from trio_mcp import (
+    Client,
+    ConnectionBroken,
+    ErrorResponse,
+    RemoteProtocolError,
+    RequestTimedOut,
+    ServerExited,
+    TimeLimits,
+    UnsupportedRevision,
+    open_client,
+    open_stream_client,
+    types,
+)
+from trio_mcp.testing import open_memory_client
+
+LEGACY = [revision for revision in types.REVISIONS if revision != MODERN]
+NEWEST_LEGACY = LEGACY[-1]
+SERVERS: dict[str, Sequence[str]] = {
+    "dual": types.REVISIONS,
+    "legacy only": LEGACY,
+    "modern and oldest": (LEGACY[0], MODERN),
+    **{f"only {revision}": (revision,) for revision in types.REVISIONS},
+}
+Door: TypeAlias = Callable[..., AbstractAsyncContextManager[Client]]
+
+
+@pytest.mark.parametrize("door", [open_client, open_memory_client])
+@pytest.mark.parametrize("spoken", SERVERS)
+@pytest.mark.parametrize("pinned", [None, *types.REVISIONS])
+async def test_every_pairing_agrees_on_the_newest_common_revision_or_says_that_there_is_none(
+    door: Door, spoken: str, pinned: str | None
+) -> None:
+    server = make_server(revisions=SERVERS[spoken])
+    options = {} if pinned is None else {"revision": pinned}
+    if pinned is None or pinned in SERVERS[spoken]:
+        async with door(server, **options) as client:
+            assert client.revision == pinned or SERVERS[spoken][-1]
+            assert client.server_info == server.info
+            called = await client.call_tool("add", {"a": 1, "b": 2})
+            assert called.content == [types.TextContent(text="3")]
+    else:
+        with pytest.raises(UnsupportedRevision) as refused:
+            async with door(server, **options):
+                pass
+        assert refused.value.requested == pinned
+
+
+async def test_a_revision_nobody_knows_cannot_be_pinned() -> None:
+    with pytest.raises(ValueError, match="'1999-01-01'"):
+        async with open_client(make_server(), revision="1999-01-01"):
+            pass
+
+
+# Servers by hand.
+
+
+async def converse(script: Callable[[Raw], Awaitable[object]], **options: Any) -> Client:
+    """Connect and leave; return the client for what it has learned."""
+    with trio.fail_after(1000):
+        async with raw_server(script, **options) as (client, _):
+            return client
+
+
+async def test_the_probe_is_a_whole_modern_request(autojump_clock: object) -> None:
+    seen: list[Any] = []
+
+    async def script(server: Raw) -> None:
+        seen.append(await server.answer_discover(MODERN))
+
+    await converse(script)
+    (probe,) = seen
+    assert probe["method"] == "server/discover"
+    assert probe["params"]["_meta"] == {
+        META + "protocolVersion": MODERN,
+        META + "clientCapabilities": {},
+        META + "clientInfo": {"name": "trio-mcp", "version": "0.1.0"},
+    }
+
+
+@pytest.mark.parametrize("code", [-32601, -32602, -32600, -32000, -32002, -32603, -32700, -32001, -32004, 0, 404])
+async def test_any_error_to_the_probe_but_the_refusal_of_a_revision_means_legacy(code: int) -> None:
+    async def script(server: Raw) -> None:
+        await server.refuse(code, {"supported": [MODERN]}, method="server/discover")
+        initialize = await server.answer_initialize(NEWEST_LEGACY)
+        assert initialize["params"]["protocolVersion"] == NEWEST_LEGACY
+
+    assert (await converse(script)).revision == NEWEST_LEGACY
+
+
+async def test_a_server_that_is_silent_to_the_probe_is_greeted_in_the_legacy_way(autojump_clock: object) -> None:
+    async def script(server: Raw) -> None:
+        probe, began = await server.receive(), trio.current_time()
+        await server.answer_initialize("2025-03-26")
+        assert trio.current_time() - began == pytest.approx(5)
+        withdrawn = await server.receive()
+        assert (withdrawn["method"], withdrawn["params"]) == ("notifications/cancelled", {"requestId": probe["id"]})
+
+    assert (await converse(script)).revision == "2025-03-26"
+
+
+async def test_the_silence_limit_can_be_set(autojump_clock: object) -> None:
+    async def script(server: Raw) -> None:
+        await server.receive()
+        began = trio.current_time()
+        await server.answer_initialize(NEWEST_LEGACY)
+        assert trio.current_time() - began == pytest.approx(0.5)
+        await server.receive()
+
+    await converse(script, time_limits=TimeLimits(probe=0.5))
+
+
+async def test_a_late_answer_to_the_probe_wins_while_the_handshake_is_pending(autojump_clock: object) -> None:
+    async def script(server: Raw) -> None:
+        probe, initialize = await server.receive(), await server.receive()
+        assert initialize["method"] == "initialize"
+        assert initialize["id"] != probe["id"]
+        result = {"resultType": "complete", "supportedVersions": [MODERN], "capabilities": {}}
+        await server.send({"jsonrpc": "2.0", "id": probe["id"], "result": result})
+        await server.send({"jsonrpc": "2.0", "id": initialize["id"], "result": {}})
+
+    client = await converse(script)
+    assert client.revision == MODERN
+    assert client.statistics().unmatched_responses == 1
+
+
+async def test_a_late_error_to_the_probe_changes_nothing(autojump_clock: object) -> None:
+    async def script(server: Raw) -> None:
+        probe, initialize = await server.receive(), await server.receive()
+        await server.send({"jsonrpc": "2.0", "id": probe["id"], "error": {"code": -32601, "message": "no"}})
+        await trio.testing.wait_all_tasks_blocked()
+        result = {"protocolVersion": NEWEST_LEGACY, "capabilities": {}, "serverInfo": INFO}
+        await server.send({"jsonrpc": "2.0", "id": initialize["id"], "result": result})
+        assert (await server.receive())["method"] == "notifications/initialized"
+
+    assert (await converse(script)).revision == NEWEST_LEGACY
+
+
+async def test_an_answer_to_the_probe_after_the_handshake_is_dropped(autojump_clock: object) -> None:
+    async def script(server: Raw) -> None:
+        probe = await server.receive()
+        await server.answer_initialize(NEWEST_LEGACY)
+        await server.receive()
+        await server.send({"jsonrpc": "2.0", "id": probe["id"], "result": {"supportedVersions": [MODERN]}})
+        await trio.testing.wait_all_tasks_blocked()
+
+    client = await converse(script)
+    assert client.revision == NEWEST_LEGACY
+    assert client.statistics().unmatched_responses == 1
+
+
+async def test_a_refusal_of_the_revision_that_names_legacy_ones_leads_to_a_handshake() -> None:
+    async def script(server: Raw) -> None:
+        await server.refuse(-32022, {"supported": ["2025-03-26", "2024-11-05"], "requested": MODERN})
+        initialize = await server.answer_initialize("2025-03-26")
+        assert initialize["params"]["protocolVersion"] == "2025-03-26"
+
+    assert (await converse(script)).revision == "2025-03-26"
+
+
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        ({"supported": ["2099-01-01"]}, ("2099-01-01",)),
+        ({"supported": []}, ()),
+        ({"supported": "2025-11-25"}, ()),
+        (None, ()),
+    ],
+)
+async def test_a_refusal_of_the_revision_that_names_none_of_ours_is_no_reason_to_fall_back(
+    data: object, named: tuple[str, ...]
+) -> None:
+    async def script(server: Raw) -> None:
+        await server.refuse(-32022, data)
+        assert await server.receive() is None
+
+    with pytest.raises(UnsupportedRevision) as refused:
+        await alone(script)
+    assert (refused.value.requested, refused.value.supported) == (MODERN, named)
+
+
+async def alone(script: Callable[[Raw], Awaitable[object]], **options: Any) -> None:
+    """Connect in vain: the failure comes bare."""
+    ours, theirs = trio.testing.memory_stream_pair()
+
+    async def follow() -> None:
+        await script(Raw(theirs))
+        await theirs.aclose()
+
+    raised: list[Exception] = []
+    with trio.fail_after(1000):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow)
+            try:
+                async with open_stream_client(ours, **options):
+                    raise AssertionError("they should not agree")
+            except Exception as exc:  # noqa: BLE001 # what the opener raises is under test
+                raised.append(exc)
+    raise raised[0]
+
+
+async def test_a_server_that_refuses_the_revision_it_offers_is_not_followed() -> None:
+    async def script(server: Raw) -> None:
+        await server.refuse(-32022, {"supported": [MODERN]})
+
+    with pytest.raises(RemoteProtocolError, match=f"both offers revision {MODERN} and refuses it"):
+        await alone(script)
+
+
+async def test_a_server_that_sends_us_in_circles_is_not_followed() -> None:
+    async def script(server: Raw) -> None:
+        everything = {"supported": list(types.REVISIONS)}
+        await server.refuse(-32601, method="server/discover")
+        await server.refuse(-32022, everything, method="initialize")
+
+    with pytest.raises(RemoteProtocolError, match="both offers"):
+        await alone(script)
+
+
+async def test_a_refusal_of_the_handshake_that_names_modern_revisions_switches_back(autojump_clock: object) -> None:
+    async def script(server: Raw) -> None:
+        probe = await server.receive()
+        await server.refuse(-32022, {"supported": [MODERN]}, method="initialize")
+        again = await server.answer_discover(MODERN)
+        assert again["id"] != probe["id"]
+
+    assert (await converse(script)).revision == MODERN
+
+
+async def test_a_refusal_of_the_handshake_that_names_an_older_legacy_revision_is_followed() -> None:
+    async def script(server: Raw) -> None:
+        await server.refuse(-32601, method="server/discover")
+        await server.refuse(-32022, {"supported": ["2024-11-05"]}, method="initialize")
+        await server.answer_initialize("2024-11-05")
+
+    assert (await converse(script)).revision == "2024-11-05"
+
+
+async def test_any_other_refusal_of_the_handshake_is_raised() -> None:
+    async def script(server: Raw) -> None:
+        await server.refuse(-32601, method="server/discover")
+        await server.refuse(-5, "paid customers only", method="initialize")
+
+    with pytest.raises(ErrorResponse) as refused:
+        await alone(script)
+    assert (refused.value.code, refused.value.data) == (-5, "paid customers only")
+
+
+async def test_a_discovery_that_lists_only_legacy_revisions_leads_to_a_handshake() -> None:
+    async def script(server: Raw) -> None:
+        await server.answer_discover("2024-11-05", "2025-06-18", "2099-01-01")
+        await server.answer_initialize("2025-06-18")
+
+    assert (await converse(script)).revision == "2025-06-18"
+
+
+async def test_a_discovery_that_lists_nothing_of_ours_is_the_end() -> None:
+    async def script(server: Raw) -> None:
+        await server.answer_discover("2099-01-01")
+
+    with pytest.raises(UnsupportedRevision, match="2099-01-01"):
+        await alone(script)
+
+
+@pytest.mark.parametrize("place", ["_meta", "body"])
+async def test_the_name_of_a_modern_server_is_found_in_either_place(place: str) -> None:
+    named = {"_meta": {META + "serverInfo": INFO}} if place == "_meta" else {"serverInfo": INFO}
+
+    async def script(server: Raw) -> None:
+        result = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "instructions": "be nice"}
+        await server.answer(result | named)
+
+    client = await converse(script)
+    assert client.server_info == types.Implementation(name="raw", version="0")
+    assert client.server_capabilities == types.ServerCapabilities(tools=types.ToolsCapability())
+    assert client.instructions == "be nice"
+
+
+async def test_a_modern_server_need_not_name_itself() -> None:
+    assert (await converse(partial(Raw.welcome, revision=MODERN), revision=MODERN)).server_info is None
+
+
+@pytest.mark.parametrize("result", [{}, {"supportedVersions": [MODERN], "capabilities": 7}])
+async def test_a_discovery_that_does_not_fit_breaks_the_protocol(result: dict[str, Any]) -> None:
+    async def script(server: Raw) -> None:
+        await server.answer(result)
+
+    with pytest.raises(RemoteProtocolError, match="'server/discover' does not fit"):
+        await alone(script)
+
+
+async def test_a_handshake_that_does_not_fit_breaks_the_protocol() -> None:
+    async def script(server: Raw) -> None:
+        await server.answer({"protocolVersion": NEWEST_LEGACY})
+
+    with pytest.raises(RemoteProtocolError, match="'initialize' does not fit"):
+        await alone(script, revision=NEWEST_LEGACY)
+
+
+@pytest.mark.parametrize("answered", ["2099-01-01", MODERN, "2024-11-05", None])
+async def test_a_handshake_answered_with_a_revision_that_was_not_pinned_is_the_end(answered: str | None) -> None:
+    async def script(server: Raw) -> None:
+        await server.answer({"protocolVersion": answered, "capabilities": {}, "serverInfo": INFO}, method="initialize")
+        assert await server.receive() is None  # no word of being initialized
+
+    with pytest.raises(UnsupportedRevision) as refused:
+        await alone(script, revision=NEWEST_LEGACY)
+    assert (refused.value.requested, refused.value.supported) == (NEWEST_LEGACY, (str(answered),))
+
+
+async def test_an_unpinned_client_goes_on_with_any_revision_it_knows() -> None:
+    async def script(server: Raw) -> None:
+        await server.refuse(-32601)
+        await server.answer_initialize("2024-11-05")
+
+    assert (await converse(script)).revision == "2024-11-05"
+
+
+@pytest.mark.parametrize("limit", [60, 7])
+async def test_a_server_that_answers_nothing_is_given_up(limit: float, autojump_clock: object) -> None:
+    async def script(server: Raw) -> None:
+        heard = [message["method"] for message in await server.rest()]
+        assert heard == ["server/discover", "initialize", "notifications/cancelled"]
+
+    began = trio.current_time()
+    with pytest.raises(RequestTimedOut, match=rf"within {limit} s \(TimeLimits.connect\)"):
+        await alone(script, time_limits=TimeLimits(connect=limit))
+    assert trio.current_time() - began == pytest.approx(limit, abs=2)
+
+
+async def test_a_pinned_modern_client_waits_for_the_probe_alone(autojump_clock: object) -> None:
+    async def script(server: Raw) -> None:
+        probe = await server.receive()
+        await trio.sleep(30)
+        result = {"supportedVersions": [MODERN], "capabilities": {}}
+        await server.send({"jsonrpc": "2.0", "id": probe["id"], "result": result})
+
+    assert (await converse(script, revision=MODERN)).revision == MODERN
+
+
+async def test_a_handshake_is_never_cancelled(autojump_clock: object) -> None:
+    heard: list[str] = []
+
+    async def script(server: Raw) -> None:
+        heard.extend([message["method"] for message in await server.rest()])
+
+    with pytest.raises(RequestTimedOut):
+        await alone(script, revision=NEWEST_LEGACY)
+    assert heard == ["initialize"]
+
+
+@pytest.mark.parametrize("revision", [None, *types.REVISIONS])
+async def test_a_connection_that_ends_while_connecting_is_broken(revision: str | None) -> None:
+    async def script(server: Raw) -> None:
+        await server.receive()
+
+    with pytest.raises(ConnectionBroken):
+        await alone(script, **({} if revision is None else {"revision": revision}))
+
+
+# Servers that are child processes.
+
+TOUCHY = """
+import json, sys
+with open(sys.argv[1], "a") as starts:
+    starts.write("x")
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] not in sys.argv[2:]:
+        sys.stderr.write(f"cannot {message['method']}\\n")
+        sys.exit(3)
+    if message["method"] == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "touchy", "version": "1"}}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+
+
+@pytest.fixture
+def starts(tmp_path: Path) -> Path:
+    return tmp_path / "starts"
+
+
+async def test_a_child_that_exits_on_the_probe_is_started_once_more_as_legacy(starts: Path) -> None:
+    command = [sys.executable, "-c", TOUCHY, str(starts), "initialize", "notifications/initialized"]
+    with trio.fail_after(20):
+        async with open_client(command) as client:
+            assert client.revision == "2025-06-18"
+    assert starts.read_text() == "xx"
+
+
+async def test_a_child_that_exits_on_the_handshake_too_has_exited(starts: Path) -> None:
+    with trio.fail_after(20), pytest.raises(ServerExited) as exited:
+        async with open_client([sys.executable, "-c", TOUCHY, str(starts)]):
+            pass
+    assert exited.value.status == 3
+    assert exited.value.stderr_tail == ("cannot initialize",)
+    assert starts.read_text() == "xx"
+
+
+@pytest.mark.parametrize("revision", [NEWEST_LEGACY, MODERN])
+async def test_a_child_that_exits_on_the_pinned_revision_is_not_started_again(revision: str, starts: Path) -> None:
+    with trio.fail_after(20), pytest.raises(ServerExited):
+        async with open_client([sys.executable, "-c", TOUCHY, str(starts)], revision=revision):
+            pass
+    assert starts.read_text() == "x"

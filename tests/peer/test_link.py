@@ -1,0 +1,683 @@
+"""A link as a raw peer sees it: what it answers, and whether it lives on."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair, wait_all_tasks_blocked
+
+from trio_mcp import ConnectionBroken, ConnectionClosed, ConnectionLost, McpError, ServerExited
+from trio_mcp.peer import ConnectionStatistics, Limits, Run
+from trio_mcp.types import REVISIONS
+from trio_mcp.wire import (
+    CAPABILITIES_KEY,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    REVISION_KEY,
+    JsonObject,
+    encode,
+)
+
+from .raw_peer import (
+    Pair,
+    cancelled,
+    client_gate,
+    initialize,
+    linked,
+    modern,
+    notification,
+    request,
+    result,
+    shaken,
+)
+
+LEGACY = REVISIONS[:-1]
+PAIRS: list[Pair] = [memory_stream_pair, lockstep_stream_pair]
+both_pairs = pytest.mark.parametrize("pair", PAIRS)
+
+
+async def echo(run: Run) -> JsonObject:
+    await trio.lowlevel.checkpoint()
+    assert run.exchange is not None
+    return {"echo": {key: value for key, value in (run.exchange.params or {}).items() if key != "_meta"}}
+
+
+async def forever(_: Run) -> JsonObject:
+    await trio.sleep_forever()
+    return {}
+
+
+HANDLERS = {"echo": echo, "forever": forever}
+
+
+def error(id: Any, code: int, message: str | None = None) -> Any:
+    """Return what an error response looks like; `...` for no id, None for any text."""
+    shape = {"jsonrpc": "2.0", "error": {"code": code, "message": message}}
+    return shape if id is ... else {**shape, "id": id}
+
+
+def shape(message: Any) -> Any:
+    """Leave out of an error response what is for people."""
+    message["error"]["message"] = None
+    return message
+
+
+@both_pairs
+async def test_a_request_is_answered_and_nothing_stays(pair: Pair) -> None:
+    async with linked(HANDLERS, pair=pair) as bench:
+        assert await bench.peer.exchange(modern(1, "echo", {"a": 1})) == result(1, {"echo": {"a": 1}})
+        assert await bench.peer.exchange(modern("1", "echo")) == result("1", {"echo": {}})
+        assert bench.holds_nothing()
+
+
+@both_pairs
+async def test_requests_are_answered_as_they_are_done(pair: Pair) -> None:
+    go = trio.Event()
+
+    async def slow(_: Run) -> JsonObject:
+        await go.wait()
+        return {"slow": True}
+
+    async with linked({"echo": echo, "slow": slow}, pair=pair) as bench:
+        await bench.peer.send(modern(1, "slow"))
+        assert await bench.peer.exchange(modern(2, "echo")) == result(2, {"echo": {}})
+        await wait_all_tasks_blocked()
+        assert bench.link.statistics() == ConnectionStatistics(
+            asked=0,
+            answering=1,
+            running=1,
+            queued=0,
+            outbox_bytes=0,
+            update_bytes=0,
+            unmatched_responses=0,
+            malformed=0,
+        )
+        go.set()
+        assert await bench.peer.receive() == result(1, {"slow": True})
+
+
+@both_pairs
+async def test_updates_of_an_exchange_leave_before_its_response(pair: Pair) -> None:
+    async def talk(run: Run) -> JsonObject:
+        exchange = run.exchange
+        assert exchange is not None
+        for number in range(3):
+            await exchange.room()
+            exchange.notify("notifications/progress", {"progress": number})
+        return {}
+
+    async with linked({"talk": talk}, pair=pair) as bench:
+        await bench.peer.send(modern(1, "talk"))
+        updates = [await bench.peer.receive() for _ in range(3)]
+
+        assert updates == [notification("notifications/progress", {"progress": number}) for number in range(3)]
+        assert await bench.peer.receive() == result(1, {})
+
+
+@both_pairs
+async def test_a_cancelled_request_is_never_answered(pair: Pair, autojump_clock: MockClock) -> None:
+    stopped = trio.Event()
+
+    async def handler(run: Run) -> JsonObject:
+        exchange = run.exchange
+        assert exchange is not None
+        try:
+            await trio.sleep_forever()
+        finally:
+            exchange.notify("notifications/progress", {"too": "late"})
+            stopped.set()
+        return {}
+
+    async with linked({"wait": handler}, pair=pair) as bench:
+        await bench.peer.send(modern(1, "wait"))
+        await wait_all_tasks_blocked()
+        await bench.peer.send(cancelled(1, reason="changed my mind"))
+        await stopped.wait()
+
+        assert await bench.peer.hears_nothing()
+        assert bench.holds_nothing()
+
+
+@pytest.mark.parametrize("id", [99, "1", True, 1.0, None, [1], {}])
+async def test_a_cancellation_of_anything_else_means_nothing(id: Any, autojump_clock: MockClock) -> None:
+    async with linked(HANDLERS) as bench:
+        await bench.peer.send(modern(1, "forever"), cancelled(id), notification("notifications/cancelled"))
+
+        assert await bench.peer.hears_nothing()
+        assert bench.link.statistics().answering == 1
+        assert bench.link.statistics().malformed == 0
+
+
+async def test_a_cancellation_that_comes_too_late_means_nothing(autojump_clock: MockClock) -> None:
+    async with linked(HANDLERS) as bench:
+        assert await bench.peer.exchange(modern(1, "echo")) == result(1, {"echo": {}})
+        await bench.peer.send(cancelled(1))
+
+        assert await bench.peer.hears_nothing()
+        assert await bench.peer.exchange(modern(1, "echo")) == result(1, {"echo": {}})
+
+
+@both_pairs
+async def test_a_request_with_the_id_of_a_running_one_is_refused_without_id(pair: Pair) -> None:
+    async with linked(HANDLERS, pair=pair) as bench:
+        await bench.peer.send(modern(1, "forever"))
+        answer = await bench.peer.exchange(modern(1, "echo"))
+
+        assert answer == error(..., INVALID_REQUEST, "a request with the id 1 is running already")
+        assert await bench.peer.exchange(modern("1", "echo")) == result("1", {"echo": {}})
+        assert bench.link.statistics().answering == 1
+
+
+async def test_an_id_may_be_used_again_when_its_request_was_answered_or_cancelled() -> None:
+    async with linked(HANDLERS) as bench:
+        await bench.peer.send(modern(1, "forever"), cancelled(1))
+        for _ in range(3):
+            assert await bench.peer.exchange(modern(1, "echo")) == result(1, {"echo": {}})
+
+
+async def test_initialize_with_the_id_of_a_running_request_may_be_tried_again() -> None:
+    async with linked(HANDLERS) as bench:
+        await bench.peer.send(modern(1, "forever"))
+        answer = await bench.peer.exchange(initialize(1, LEGACY[-1]))
+
+        assert shape(answer) == error(..., INVALID_REQUEST)
+        assert await bench.peer.exchange(initialize(2, LEGACY[-1])) == result(2, {"revision": LEGACY[-1]})
+
+
+async def test_the_end_of_one_exchange_is_not_the_end_of_another_with_its_id(autojump_clock: MockClock) -> None:
+    """A handler that was cancelled and cleans up for long does not strike out the request that has its id now."""
+
+    async def lingers(_: Run) -> JsonObject:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(10)
+        return {}
+
+    async with linked({**HANDLERS, "lingers": lingers}) as bench:
+        await bench.peer.send(modern(1, "lingers"), cancelled(1), modern(1, "forever"))
+        await trio.sleep(20)
+
+        facts = bench.link.statistics()
+        assert (facts.answering, facts.running) == (1, 1)
+
+
+@pytest.mark.parametrize("revision", LEGACY)
+async def test_a_handshake_sets_the_terms_of_a_link(revision: str) -> None:
+    async with linked(HANDLERS) as bench:
+        await shaken(bench, revision)
+
+        assert await bench.peer.exchange(request(1, "echo", {"a": 1})) == result(1, {"echo": {"a": 1}})
+        assert shape(await bench.peer.exchange(initialize(2, revision))) == error(2, INVALID_REQUEST)
+        assert bench.heard == [("notifications/initialized", {})]
+
+
+BAD_LINES: list[tuple[bytes, Any]] = [
+    (b"junk\n", error(None, PARSE_ERROR)),
+    (b'{"jsonrpc": "2.0"\n', error(None, PARSE_ERROR)),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "\xff"}\n', error(None, PARSE_ERROR)),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "m", "params": {"a": NaN}}\n', error(None, PARSE_ERROR)),
+    (b"[" * 100_000 + b"\n", error(None, PARSE_ERROR)),
+    (b" " * 300_000 + b"\n", error(None, INVALID_REQUEST)),
+    (b"5\n", error(None, INVALID_REQUEST)),
+    (b"[]\n", error(None, INVALID_REQUEST)),
+    (b'{"jsonrpc": "2.0", "id": null, "method": "m"}\n', error(None, INVALID_REQUEST)),
+    (b'{"jsonrpc": "2.0", "id": true, "method": "m"}\n', error(None, INVALID_REQUEST)),
+    (b'{"id": 5, "method": "m"}\n', error(5, INVALID_REQUEST)),
+    (b'{"jsonrpc": "2.0", "id": 5, "method": "m", "params": [1]}\n', error(5, INVALID_PARAMS)),
+    (b'{"jsonrpc": "2.0", "id": 5, "method": "m", "params": {"_meta": 1}}\n', error(5, INVALID_PARAMS)),
+    (b'{"jsonrpc": "2.0", "id": "x", "method": "unknown"}\n', error("x", METHOD_NOT_FOUND)),
+]
+
+
+@pytest.mark.parametrize("revision", [None, *LEGACY])
+@pytest.mark.parametrize(("line", "answer"), BAD_LINES, ids=[repr(line[:60]) for line, _ in BAD_LINES])
+@both_pairs
+async def test_a_bad_line_is_answered_as_its_revision_wants_and_the_link_lives_on(
+    pair: Pair, line: bytes, answer: Any, revision: str | None
+) -> None:
+    async with linked(HANDLERS, pair=pair, limits=Limits(max_message_bytes=200_000)) as bench:
+        if revision is not None:
+            await shaken(bench, revision)
+        elif answer["error"]["code"] == METHOD_NOT_FOUND:
+            answer = error("x", INVALID_PARAMS)  # a request before any handshake, without an envelope
+
+        expected = {**answer}
+        if expected["id"] is None and revision in {None, LEGACY[-1]}:
+            del expected["id"]  # later schemas know no error with a null id, earlier ones none without an id
+        assert shape(await bench.peer.exchange(line)) == expected
+        assert await bench.peer.exchange(modern(1, "echo")) == result(1, {"echo": {}})
+
+
+@pytest.mark.parametrize("line", [b"\n", b"\r\n", b"  \t \n"])
+async def test_blank_lines_mean_nothing(line: bytes) -> None:
+    async with linked(HANDLERS) as bench:
+        assert await bench.peer.exchange(line, modern(1, "echo")) == result(1, {"echo": {}})
+        assert bench.link.statistics().malformed == 0
+
+
+@both_pairs
+async def test_half_a_line_and_then_the_end_is_a_parse_error(pair: Pair) -> None:
+    async with linked(HANDLERS, pair=pair) as bench:
+        async with trio.open_nursery() as nursery:
+
+            async def speak() -> None:
+                await bench.peer.send(b'{"jsonrpc": "2.0", "id": 1')
+                await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+
+            nursery.start_soon(speak)
+            assert [shape(line) for line in await bench.peer.rest()] == [error(..., PARSE_ERROR)]
+        await bench.ended.wait()
+
+
+@both_pairs
+async def test_a_whole_line_without_newline_at_the_end_is_answered(pair: Pair) -> None:
+    async with linked(HANDLERS, pair=pair) as bench:
+        await bench.peer.send(encode(modern(1, "echo")))
+        await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+
+        assert await bench.peer.rest() == [result(1, {"echo": {}})]
+
+
+@pytest.mark.parametrize("revision", [None, *LEGACY])
+async def test_responses_nobody_asked_for_are_counted_and_dropped(
+    revision: str | None, autojump_clock: MockClock
+) -> None:
+    async with linked(HANDLERS) as bench:
+        if revision is not None:
+            await shaken(bench, revision)
+        unasked = {"jsonrpc": "2.0", "id": "7", "error": {"code": 1, "message": "no"}}
+        await bench.peer.send(result(7, {}), unasked)
+
+        assert await bench.peer.hears_nothing()
+        assert bench.link.statistics().unmatched_responses == 2
+        assert bench.link.statistics().malformed == 0
+
+
+async def test_broken_responses_are_counted_logged_and_not_answered(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with linked(HANDLERS) as bench:
+        nameless = {"jsonrpc": "2.0", "error": {"code": -32700, "message": "what?"}}
+        await bench.peer.send(result(None, {}), result(7, []), nameless)
+
+        assert await bench.peer.hears_nothing()
+        assert bench.link.statistics().malformed == 3
+        assert bench.link.statistics().unmatched_responses == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "a broken response: a result without a usable 'id'",
+        "a broken response: 'result' is an array, not an object",
+        "the other side could not read a message: what? (-32700)",
+    ]
+
+
+async def test_notifications_reach_the_owner_and_are_never_answered(autojump_clock: MockClock) -> None:
+    async with linked(HANDLERS) as bench:
+        await bench.peer.send(notification("a"), notification("b", {"c": 1}), notification("notifications/progress"))
+
+        assert await bench.peer.hears_nothing()
+        assert bench.heard == [("a", {}), ("b", {"c": 1})]
+
+
+@pytest.mark.parametrize("token", [1, "1", True, None, 5, [1], 1.0])
+async def test_progress_that_nobody_waits_for_means_nothing(token: Any, autojump_clock: MockClock) -> None:
+    async with linked(HANDLERS) as bench:
+        await bench.peer.send(notification("notifications/progress", {"progressToken": token, "progress": 1}))
+
+        assert await bench.peer.hears_nothing()
+        assert bench.holds_nothing()
+
+
+async def test_a_result_that_is_not_json_is_answered_with_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def nan(_: Run) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        return {"value": [float("nan")]}
+
+    async def surrogate(_: Run) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        raise McpError(1, "lone \ud800")
+
+    async with linked({**HANDLERS, "nan": nan, "surrogate": surrogate}) as bench:
+        answer = await bench.peer.exchange(modern(1, "nan"))
+        message = "the answer to 'nan' is not JSON: $.value[0]: NaN and infinities are not JSON"
+        assert answer == error(1, INTERNAL_ERROR, message)
+        answer = await bench.peer.exchange(modern(2, "surrogate"))
+        assert shape(answer) == error(2, INTERNAL_ERROR)
+        assert await bench.peer.exchange(modern(3, "echo")) == result(3, {"echo": {}})
+    assert [record.levelno for record in caplog.records] == [logging.ERROR, logging.ERROR]
+
+
+@pytest.mark.parametrize("depth", [300, 450, 600, 800, 950])
+async def test_arguments_however_deep_come_back_or_are_refused(depth: int) -> None:
+    deep = b"[" * depth + b"null" + b"]" * depth
+    meta = encode({REVISION_KEY: REVISIONS[-1], CAPABILITIES_KEY: {}})
+    line = b'{"jsonrpc":"2.0","id":1,"method":"echo","params":{"deep":%b,"_meta":%b}}\n' % (deep, meta)
+    async with linked(HANDLERS) as bench:
+        await bench.peer.send(line)
+        chunk = bytes(await bench.peer.stream.receive_some())
+
+        assert deep in chunk or b'"error"' in chunk
+        assert await bench.peer.exchange(modern(2, "echo")) == result(2, {"echo": {}})
+
+
+# -- batches
+
+
+def batch(*messages: Any) -> bytes:
+    return encode(list(messages)) + b"\n"
+
+
+@pytest.mark.parametrize("revision", [None, *[revision for revision in LEGACY if revision != "2025-03-26"]])
+async def test_a_batch_is_refused_where_there_are_none(revision: str | None) -> None:
+    async with linked(HANDLERS) as bench:
+        if revision is not None:
+            await shaken(bench, revision)
+        answer = await bench.peer.exchange(batch(modern(1, "echo")))
+
+        expected_id = ... if revision in {None, LEGACY[-1]} else None
+        assert answer == error(expected_id, INVALID_REQUEST, "batches exist in revision 2025-03-26 only")
+        assert bench.link.statistics().malformed == 1
+
+
+@both_pairs
+async def test_a_batch_is_answered_as_one_array_when_its_last_request_is_done(pair: Pair) -> None:
+    go = trio.Event()
+
+    async def slow(_: Run) -> JsonObject:
+        await go.wait()
+        return {"slow": True}
+
+    async with linked({"echo": echo, "slow": slow}, pair=pair) as bench:
+        await shaken(bench, "2025-03-26")
+        await bench.peer.send(batch(request(1, "slow"), request(2, "echo"), request(3, "ping"), notification("n")))
+        await wait_all_tasks_blocked()
+        assert bench.link.outbox.size == 0
+        go.set()
+
+        assert sorted(await bench.peer.receive(), key=lambda answer: answer["id"]) == [
+            result(1, {"slow": True}),
+            result(2, {"echo": {}}),
+            result(3, {"revision": "2025-03-26"}),
+        ]
+        assert bench.heard[1:] == [("n", {})]
+        assert bench.holds_nothing()
+
+
+@both_pairs
+async def test_bad_members_of_a_batch_are_refused_in_the_array(pair: Pair) -> None:
+    async with linked(HANDLERS, pair=pair) as bench:
+        await shaken(bench, "2025-03-26")
+        answers = await bench.peer.exchange(
+            batch(
+                1,
+                request(None, "echo"),
+                request(1, "echo", [1]),
+                initialize(2, "2025-03-26"),
+                request(3, "unknown"),
+                request(4, "echo", {"_meta": 1}),
+                request(5, "echo"),
+                request(5, "echo"),
+                [],
+            )
+        )
+
+        assert [answer.get("error", {}).get("code") for answer in answers] == [
+            INVALID_REQUEST,
+            INVALID_REQUEST,
+            INVALID_PARAMS,
+            INVALID_REQUEST,
+            METHOD_NOT_FOUND,
+            INVALID_PARAMS,
+            INVALID_REQUEST,
+            INVALID_REQUEST,
+            None,
+        ]
+        assert [answer["id"] for answer in answers] == [None, None, 1, 2, 3, 4, None, None, 5]
+        assert answers[3]["error"]["message"] == "'initialize' cannot be part of a batch"
+        assert answers[-1] == result(5, {"echo": {}})
+
+
+async def test_an_empty_batch_is_refused() -> None:
+    async with linked(HANDLERS) as bench:
+        await shaken(bench, "2025-03-26")
+
+        assert await bench.peer.exchange(b"[]\n") == error(None, INVALID_REQUEST, "an empty batch")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        batch(notification("a"), notification("b")),
+        batch(result(1, {})),
+        batch(request(1, "forever"), cancelled(1)),
+    ],
+)
+async def test_a_batch_without_anything_to_answer_is_not_answered(line: bytes, autojump_clock: MockClock) -> None:
+    async with linked(HANDLERS) as bench:
+        await shaken(bench, "2025-03-26")
+        await bench.peer.send(line)
+
+        assert await bench.peer.hears_nothing()
+        assert bench.holds_nothing()
+
+
+async def test_the_answer_to_a_batch_does_not_wait_for_a_cancelled_member(autojump_clock: MockClock) -> None:
+    async with linked(HANDLERS) as bench:
+        await shaken(bench, "2025-03-26")
+        await bench.peer.send(batch(request(1, "forever"), request(2, "echo")))
+        assert await bench.peer.hears_nothing()
+
+        assert await bench.peer.exchange(cancelled(1)) == [result(2, {"echo": {}})]
+        assert bench.holds_nothing()
+
+
+# -- the end
+
+
+@both_pairs
+async def test_after_the_end_of_input_accepted_requests_are_answered(pair: Pair) -> None:
+    go = trio.Event()
+
+    async def slow(_: Run) -> JsonObject:
+        await go.wait()
+        return {"slow": True}
+
+    async with linked({"slow": slow}, pair=pair) as bench:
+        await bench.peer.send(modern(1, "slow"), modern(2, "slow"))
+        await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+        await wait_all_tasks_blocked()
+        assert not bench.ended.is_set()
+        with pytest.raises(ConnectionBroken, match="the other side ended the connection"):
+            async with bench.link.ask("m", None):
+                pass
+        go.set()
+
+        assert await bench.peer.rest() == [result(1, {"slow": True}), result(2, {"slow": True})]
+        await bench.ended.wait()
+
+
+@both_pairs
+async def test_after_the_drain_time_the_rest_is_told_that_the_server_stopped(
+    pair: Pair, autojump_clock: MockClock
+) -> None:
+    async with linked(HANDLERS, pair=pair, limits=Limits(drain_seconds=3)) as bench:
+        began = trio.current_time()
+        await bench.peer.send(modern(1, "forever"), modern(2, "forever"))
+        await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+        answers = await bench.peer.rest()
+
+        assert trio.current_time() - began == 3
+        stopped = "the server stopped before the request was done"
+        assert answers == [error(1, INTERNAL_ERROR, stopped), error(2, INTERNAL_ERROR, stopped)]
+        await bench.ended.wait()
+        await wait_all_tasks_blocked()
+        assert bench.holds_nothing()
+
+
+@both_pairs
+async def test_stop_accepts_no_more_and_lets_the_rest_end(pair: Pair) -> None:
+    go = trio.Event()
+
+    async def slow(_: Run) -> JsonObject:
+        await go.wait()
+        return {"slow": True}
+
+    async with linked({"slow": slow}, pair=pair) as bench:
+        await bench.peer.send(modern(1, "slow"))
+        await wait_all_tasks_blocked()
+        bench.link.stop()
+        bench.link.stop()
+        await wait_all_tasks_blocked()
+        assert type(bench.link.lost) is ConnectionClosed
+        go.set()
+
+        assert await bench.peer.rest() == [result(1, {"slow": True})]
+
+
+async def test_stop_before_the_first_byte_ends_the_link() -> None:
+    async with linked() as bench:
+        bench.link.stop()
+        await bench.ended.wait()
+
+        assert await bench.peer.rest() == []
+
+
+@both_pairs
+async def test_a_cancelled_link_answers_what_it_owes_and_closes_its_stream(pair: Pair) -> None:
+    heard: list[Any] = []
+
+    async with trio.open_nursery() as listening, linked(HANDLERS, pair=pair) as bench:
+        await bench.peer.send(modern(1, "forever"))
+        await wait_all_tasks_blocked()
+
+        async def listen() -> None:
+            heard.extend(await bench.peer.rest())
+
+        listening.start_soon(listen)
+        bench.connection.cancel_scope.cancel()
+
+    assert [shape(line) for line in heard] == [error(1, INTERNAL_ERROR)]
+    with pytest.raises(trio.ClosedResourceError):
+        await bench.link.stream.send_all(b"x")
+
+
+@both_pairs
+@pytest.mark.parametrize(("drain", "seconds"), [(False, 1), (True, 5)])
+async def test_a_peer_that_does_not_read_holds_the_end_up_for_a_bounded_time(
+    pair: Pair, autojump_clock: MockClock, drain: bool, seconds: float
+) -> None:
+    if pair is memory_stream_pair:
+        pytest.skip("an unbounded pair takes everything")
+    async with linked(HANDLERS, pair=pair, drain=drain) as bench:
+        await bench.peer.send(modern(1, "echo"))
+        await wait_all_tasks_blocked()
+        began = trio.current_time()
+        bench.link.stop()
+        await bench.ended.wait()
+
+        assert trio.current_time() - began == seconds
+        assert bench.holds_nothing()
+
+
+async def test_a_stream_that_breaks_while_reading_ends_the_link() -> None:
+    class Broken(trio.abc.ReceiveStream):
+        async def receive_some(self, max_bytes: int | None = None) -> bytes:
+            await trio.lowlevel.checkpoint()
+            raise trio.BrokenResourceError
+
+        async def aclose(self) -> None:
+            await trio.lowlevel.checkpoint()
+
+    def pair() -> tuple[trio.abc.Stream, trio.abc.Stream]:
+        ours, theirs = memory_stream_pair()
+        return trio.StapledStream(ours.send_stream, Broken()), theirs
+
+    async with linked(HANDLERS, pair=pair, drain=False) as bench:
+        await bench.ended.wait()
+
+        assert str(bench.link.lost) == "the other side ended the connection"
+        assert await bench.peer.rest() == []
+
+
+async def test_the_owner_names_the_reason_of_an_unexpected_end() -> None:
+    async with linked(why_lost=lambda: ServerExited(3)) as bench:
+        await bench.peer.stream.aclose()
+        await bench.ended.wait()
+
+        assert isinstance(bench.link.lost, ServerExited)
+
+
+async def test_the_owner_is_not_asked_for_the_reason_of_an_end_that_was_wanted() -> None:
+    def why_lost() -> ConnectionLost:
+        raise AssertionError
+
+    async with linked(why_lost=why_lost) as bench:
+        bench.link.stop()
+        await bench.ended.wait()
+
+        assert isinstance(bench.link.lost, ConnectionClosed)
+
+
+async def test_a_peer_that_closed_its_input_is_still_read_for_a_while(autojump_clock: MockClock) -> None:
+    async with linked(HANDLERS, limits=Limits(drain_seconds=3)) as bench:
+        await bench.peer.send(modern(1, "forever"))
+        await wait_all_tasks_blocked()
+        await bench.peer.stream.receive_stream.aclose()  # type: ignore[attr-defined] # a stapled stream
+        await bench.peer.send(modern(2, "echo"))
+        await wait_all_tasks_blocked()
+
+        assert bench.holds_nothing()  # nobody can be answered any more
+        assert not bench.ended.is_set()
+        await bench.peer.send(modern(3, "forever"), notification("seen"))
+        await trio.sleep(2)
+        assert bench.heard == [("seen", {})]
+        assert not bench.ended.is_set()
+        await trio.sleep(2)
+        assert bench.ended.is_set()
+        assert str(bench.link.lost) == "the other side ended the connection"
+        await wait_all_tasks_blocked()
+        assert bench.holds_nothing()
+
+
+async def test_a_notification_of_ours_is_sent_or_its_cancellation_is_all_that_happens(
+    autojump_clock: MockClock,
+) -> None:
+    async with linked(pair=lockstep_stream_pair, limits=Limits(outbox_bytes=1)) as bench:
+        await bench.link.notify("first", {"a": 1})
+        with trio.move_on_after(1) as scope:
+            await bench.link.notify("second", None)
+        assert scope.cancelled_caught
+
+        assert await bench.peer.receive() == notification("first", {"a": 1})
+        await bench.link.notify("third", None)
+        assert await bench.peer.receive() == notification("third")
+
+
+async def test_a_client_of_a_modern_server_answers_nothing_it_sends(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with linked(HANDLERS, gate=client_gate(REVISIONS[-1])) as bench:
+        await bench.peer.send(request(1, "ping"), b"junk\n", request(None, "echo"))
+
+        assert await bench.peer.hears_nothing()
+        assert bench.link.statistics().malformed == 3
+    assert caplog.records[0].getMessage() == "the server sent the request 'ping', which its revision does not allow"
+
+
+async def test_a_client_of_a_legacy_server_answers_it() -> None:
+    async with linked(HANDLERS, gate=client_gate("2025-06-18")) as bench:
+        assert await bench.peer.exchange(request(1, "echo", {"a": 1})) == result(1, {"echo": {"a": 1}})
+        assert shape(await bench.peer.exchange(b"junk\n")) == error(None, PARSE_ERROR)
+
+
+async def test_large_messages_cross_whole() -> None:
+    text = "x" * 5_000_000
+    async with linked(HANDLERS, pair=memory_stream_pair) as bench:
+        assert await bench.peer.exchange(modern(1, "echo", {"text": text})) == result(1, {"echo": {"text": text}})
