@@ -51,7 +51,7 @@ async def test_every_pairing_agrees_on_the_newest_common_revision_or_says_that_t
     options = {} if pinned is None else {"revision": pinned}
     if pinned is None or pinned in SERVERS[spoken]:
         async with door(server, **options) as client:
-            assert client.revision == pinned or SERVERS[spoken][-1]
+            assert client.revision == (pinned or SERVERS[spoken][-1])
             assert client.server_info == server.info
             called = await client.call_tool("add", {"a": 1, "b": 2})
             assert called.content == [types.TextContent(text="3")]
@@ -237,8 +237,11 @@ async def test_a_refusal_of_the_handshake_that_names_modern_revisions_switches_b
     async def script(server: Raw) -> None:
         probe = await server.receive()
         await server.refuse(-32022, {"supported": [MODERN]}, method="initialize")
-        again = await server.answer_discover(MODERN)
+        again = await server.receive()
         assert again["id"] != probe["id"]
+        result = {"supportedVersions": [MODERN], "capabilities": {}}
+        await server.send({"jsonrpc": "2.0", "id": again["id"], "result": result})
+        await server.receive()
 
     assert (await converse(script)).revision == MODERN
 
@@ -260,6 +263,17 @@ async def test_any_other_refusal_of_the_handshake_is_raised() -> None:
     with pytest.raises(ErrorResponse) as refused:
         await alone(script)
     assert (refused.value.code, refused.value.data) == (-5, "paid customers only")
+
+
+async def test_a_refusal_of_the_handshake_is_not_taken_for_one_of_the_silent_probe(autojump_clock: object) -> None:
+    async def script(server: Raw) -> None:
+        await server.receive()
+        await server.refuse(-5, method="initialize")
+        assert "initialize" not in [message["method"] for message in await server.rest()]
+
+    with pytest.raises(ErrorResponse) as refused:
+        await alone(script)
+    assert refused.value.code == -5
 
 
 async def test_a_discovery_that_lists_only_legacy_revisions_leads_to_a_handshake() -> None:

@@ -138,7 +138,7 @@ def test_a_class_without_members_sends_what_it_does_not_know() -> None:
 
 
 def test_the_fields_of_a_form_are_sent_whatever_scalar_they_are() -> None:
-    content = {"name": "Ada", "seats": 2, "share": 0.5, "window": True, "meals": ("a", "b")}
+    content: dict[str, Any] = {"name": "Ada", "seats": 2, "share": 0.5, "window": True, "meals": ("a", "b")}
 
     assert types.unstructure(types.ElicitResult(action="accept", content=content))["content"] == {
         **content,

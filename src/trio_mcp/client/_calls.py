@@ -9,7 +9,7 @@ from typing import TypeAlias
 from attrs import define, field
 
 from .. import types
-from .._errors import StructureError
+from .._errors import StructureError, ToolFailed
 from ._connection import Connection, OpenExchange
 from ._output_schemas import OutputSchemas
 
@@ -62,10 +62,14 @@ class Call:
         """Updates that were dropped because too many waited unread; see `Limits`."""
         return self._exchange.asked.skipped
 
-    async def result(self) -> types.CallToolResult:
+    async def result(self, *, raise_on_error: bool = False) -> types.CallToolResult:
         """Wait for the result; updates that nobody reads do not hold it back. May be asked for repeatedly.
 
+        Args:
+            raise_on_error: raise `ToolFailed` instead of returning a result that says `is_error`.
+
         Raises:
+            ToolFailed: the tool failed, and *raise_on_error* is set.
             ErrorResponse: the server answered with an error.
             RequestTimedOut: it did not answer within the time limits.
             RemoteProtocolError: the result does not fit its type, or the tool's output schema.
@@ -74,4 +78,7 @@ class Call:
         json = await self._exchange.result()
         result = self._connection.read_result("tools/call", json, types.CallToolResult)
         self._schemas.check(self._name, result)
+        if raise_on_error and result.is_error:
+            texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
+            raise ToolFailed(self._name, "\n".join(texts), result)
         return result

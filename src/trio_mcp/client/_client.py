@@ -12,7 +12,7 @@ import trio
 from attrs import define, field
 
 from .. import types
-from .._errors import RemoteProtocolError, ToolFailed
+from .._errors import RemoteProtocolError
 from ..peer import ConnectionStatistics
 from ..wire import JsonObject
 from ._calls import Call, OnProgress
@@ -127,7 +127,8 @@ class Client:
     ) -> types.CallToolResult:
         """Call a tool and return its result, also one that says `is_error`.
 
-        Structured content is checked against the tool's output schema if this client has listed the tool.
+        Structured content is checked against the tool's output schema if this client has listed the tool. Without any
+        it is `types.UNSET`, because None is a value a tool may return.
 
         Args:
             name: the tool's name.
@@ -149,11 +150,7 @@ class Client:
             if on_progress is not None:
                 async for update in call.updates:
                     await on_progress(update)
-            result = await call.result()
-        if raise_on_error and result.is_error:
-            texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
-            raise ToolFailed(name, "\n".join(texts), result)
-        return result
+            return await call.result(raise_on_error=raise_on_error)
 
     def open_call(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None

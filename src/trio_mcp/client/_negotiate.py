@@ -69,8 +69,8 @@ class _Negotiation:
     connection: Connection
     spoken: Sequence[str]
     """The revisions this side may agree to, oldest first."""
-    _tried: set[str] = field(factory=set[str], init=False)
-    """The revisions asked for so far: a server that sends us round in circles is not followed."""
+    _refused: set[str] = field(factory=set[str], init=False)
+    """The revisions the server has refused so far: if it offers one of them, it sends us round in circles."""
 
     @property
     def _legacy(self) -> list[str]:
@@ -78,28 +78,25 @@ class _Negotiation:
 
     async def discover(self, revision: str) -> None:
         """Probe with *revision*, and go wherever the answer leads."""
-        self._try(revision)
+        self._check_not_refused(revision)
         params = stamp(None, self.connection.envelope(revision))
         async with self.connection.transport.ask("server/discover", params) as asked:
-            try:
-                discovered = await self._patiently(asked)
-            except ErrorResponse as error:
-                await self._after_refusal(revision, error)
-                return
-        if discovered is not None:
-            await self._agree(revision, discovered)
+            answer = await self._patiently(asked)
+        if isinstance(answer, ErrorResponse):
+            await self._after_refusal(revision, answer)
+        elif answer is not None:
+            await self._agree(revision, answer)
 
-    def _try(self, revision: str) -> None:
-        if revision in self._tried:
+    def _check_not_refused(self, revision: str) -> None:
+        if revision in self._refused:
             raise RemoteProtocolError(f"the server both offers revision {revision} and refuses it")
-        self._tried.add(revision)
 
-    async def _patiently(self, asked: Asked) -> JsonObject | None:
+    async def _patiently(self, asked: Asked) -> JsonObject | ErrorResponse | None:
         """Return the answer to the probe; None where a silent server has completed a handshake instead."""
         if not self._legacy:
-            return await asked.result()
+            return await _answer_to(asked)
         with trio.move_on_after(self.connection.stopwatch.limits.probe):
-            return await asked.result()
+            return await _answer_to(asked)
         late: list[JsonObject] = []
         async with owned_nursery() as nursery:
             with trio.CancelScope() as initializing:
@@ -114,6 +111,7 @@ class _Negotiation:
 
     async def _after_refusal(self, revision: str, error: ErrorResponse) -> None:
         supported = _named_revisions(error)
+        self._refused.add(revision)
         if supported is not None:
             await self._choose(revision, supported)
         elif self._legacy:
@@ -124,6 +122,7 @@ class _Negotiation:
     async def _choose(self, refused: str, supported: Sequence[str]) -> None:
         """The server names what it speaks: take the newest that this side speaks as well."""
         common = [each for each in self.spoken if each in supported]
+        self._refused.add(refused)
         if not common:
             raise UnsupportedRevision(refused, supported)
         self.spoken = common
@@ -153,7 +152,7 @@ class _Negotiation:
         Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
         """
         connection, legacy = self.connection, self._legacy
-        self._try(legacy[-1])
+        self._check_not_refused(legacy[-1])
         params = {
             "protocolVersion": legacy[-1],
             "capabilities": types.unstructure(connection.capabilities, revision=legacy[-1]),
@@ -174,12 +173,20 @@ class _Negotiation:
         await connection.notify("notifications/initialized")
 
 
+async def _answer_to(probe: Asked) -> JsonObject | ErrorResponse:
+    """Return an error as a value, so that it cannot be taken for one of the handshake's."""
+    try:
+        return await probe.result()
+    except ErrorResponse as error:
+        return error
+
+
 def _named_revisions(error: ErrorResponse) -> Sequence[str] | None:
-    """Return the revisions that a refusal names; None where it is no such refusal."""
-    if error.code != UNSUPPORTED_REVISION or not is_object(error.data):
+    """Return the revisions that a refusal names, if any; None where it is no refusal of a revision."""
+    if error.code != UNSUPPORTED_REVISION:
         return None
-    supported: Any = error.data.get("supported")
-    return [str(each) for each in supported] if is_array(supported) else None
+    supported: Any = error.data.get("supported") if is_object(error.data) else None
+    return [str(each) for each in supported] if is_array(supported) else []
 
 
 def _is_implementation(info: Any) -> bool:
