@@ -10,6 +10,7 @@ from attrs import frozen
 from codegen.align import Revision
 from codegen.choices import LENIENT_ROOTS, NO_CLASS
 from codegen.join import join
+from codegen.refusals import refuse_inexpressible
 from codegen.shapes import (
     BOUND_KEYS,
     Definitions,
@@ -58,6 +59,8 @@ def merge(revisions: list[Revision], embedded: set[str]) -> Merged:
         RefusedError: two revisions describe something in ways that no one type covers.
     """
     kept = {revision.name: _kept(revision, embedded) for revision in revisions}
+    for revision, definitions in kept.items():
+        refuse_inexpressible(definitions, revision)
     newest_first = [revision.name for revision in reversed(revisions)]
     names = sorted({name for definitions in kept.values() for name in definitions})
     merged: Definitions = {}

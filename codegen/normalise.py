@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from codegen.hoist import Hoist, hoist_inline_objects
+from codegen.refusals import refuse_malformed
 from codegen.repairs import REPAIRS
 from codegen.shapes import PREFIX, Definitions, RefusedError, Schema, target
 
@@ -48,6 +49,7 @@ def normalise(document: dict[str, Any], revision: str) -> dict[str, Any]:
     found: Any = document.get("$defs") or document.get("definitions")
     if not isinstance(found, dict):
         raise RefusedError(f"revision {revision}: the schema file has neither $defs nor definitions")
+    refuse_malformed(found, revision)
     definitions = cast("Definitions", found)
     cleaned = {name: clean(schema, f"revision {revision}: {name}") for name, schema in definitions.items()}
     _check_references(cleaned, revision)
@@ -134,7 +136,7 @@ def _clean_list(schemas: list[Any], place: str) -> list[Schema]:
 
 
 def _in_order(values: list[Any], _place: str) -> list[Any]:
-    return sorted(values)
+    return sorted(values, key=str)
 
 
 _CLEANERS: dict[str, Callable[[Any, str], Any]] = {

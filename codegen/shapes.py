@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -86,11 +87,12 @@ def single_reference(schema: Schema) -> str | None:
 
 
 def wire_to_attribute(wire: str) -> str:
-    """Return the Python attribute for a member's name on the wire: `_meta` is `meta`, `mimeType` is `mime_type`."""
+    """Return the Python attribute for a member's name on the wire: `_meta` is `meta`, `from` is `from_`."""
     name = wire.rsplit("/", 1)[-1].lstrip("_")
     if name == "$schema":
         return "schema_uri"
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+    attribute = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+    return f"{attribute}_" if keyword.iskeyword(attribute) else attribute
 
 
 def attribute_to_wire(attribute: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from codegen.align import Revision
 from codegen.merge import Differences, Merged
 from codegen.registry import ErrorRow, MethodRow
-from codegen.shapes import attribute_to_wire, is_class, wire_to_attribute
+from codegen.shapes import RefusedError, attribute_to_wire, is_class, wire_to_attribute
 
 _BOUNDS = {
     "maxItems": "max_length",
@@ -71,7 +71,16 @@ def tables_source(
 
 
 def facade_source(merged: Merged) -> str:
-    """Return the source of the facade, without its head line and unformatted."""
+    """Return the source of the facade, without its head line and unformatted.
+
+    Raises:
+        RefusedError: a definition has the name of something hand-written.
+    """
+    for names in _HAND_WRITTEN.values():
+        for name in merged.definitions.keys() & set(names):
+            raise RefusedError(
+                f"{name} is the name of something else in trio_mcp.types: rename it in codegen/choices.py"
+            )
     modules = {**_HAND_WRITTEN, "_generated": sorted(merged.definitions)}
     imports = [f"from trio_mcp.types.{module} import {name}" for module, names in modules.items() for name in names]
     exported = sorted(name for names in modules.values() for name in names)

@@ -127,7 +127,7 @@ async def test_an_outer_deadline_that_strikes_during_the_wind_down_does_not_hide
             with trio.CancelScope(shield=True):
                 await trio.sleep(5)
 
-    with pytest.raises(KeyError), trio.fail_after(1):  # noqa: PT012 # the block is the subject
+    with pytest.raises(KeyError), trio.fail_after(1):  # the block is the subject
         async with owned_nursery() as nursery:
             nursery.start_soon(slow_end)
             await wait_all_tasks_blocked()

@@ -21,7 +21,7 @@ Script: TypeAlias = "Callable[[Raw], Awaitable[object]]"
 MODERN = "2026-07-28"
 INFO = {"name": "raw", "version": "0"}
 META = "io.modelcontextprotocol/"
-ENVELOPE = {META + "protocolVersion": MODERN, META + "clientCapabilities": {}}
+ENVELOPE: Json = {META + "protocolVersion": MODERN, META + "clientCapabilities": {}}
 
 
 @define(eq=False)
@@ -90,18 +90,18 @@ class Raw:
         """Receive a request and answer with an error; return the request."""
         request: Json = await self.receive()
         assert method in (None, request["method"]), request
-        error = {"code": code, "message": "no"} | ({} if data is None else {"data": data})
+        error: Json = {"code": code, "message": "no"} | ({} if data is None else {"data": data})
         await self.send({"jsonrpc": "2.0", "id": request["id"], "error": error})
         return request
 
     async def answer_discover(self, *versions: str) -> Json:
         """Answer the probe as a server of *versions*."""
-        result = {"resultType": "complete", "supportedVersions": versions, "capabilities": {}, "ttlMs": 0}
+        result: Json = {"resultType": "complete", "supportedVersions": versions, "capabilities": {}, "ttlMs": 0}
         return await self.answer(result | {"cacheScope": "private"}, method="server/discover")
 
     async def answer_initialize(self, revision: str) -> Json:
         """Answer the handshake with *revision*, and take the client's last word in it."""
-        result = {"protocolVersion": revision, "capabilities": {}, "serverInfo": INFO}
+        result: Json = {"protocolVersion": revision, "capabilities": {}, "serverInfo": INFO}
         request = await self.answer(result, method="initialize")
         assert (await self.receive())["method"] == "notifications/initialized"
         return request

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]  # has no annotations, and we need none
 import pytest
 import trio
 import trio.testing
@@ -36,7 +36,7 @@ async def assert_alive(client: Raw, revision: str) -> None:
 
 
 def call(id: object, **members: object) -> bytes:
-    params = {"name": "add", "arguments": {"a": 1, "b": 2}}
+    params: Json = {"name": "add", "arguments": {"a": 1, "b": 2}}
     return json.dumps({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params} | members).encode() + b"\n"
 
 
@@ -126,7 +126,7 @@ async def test_what_asks_for_no_answer_gets_none(line: str, revision: str) -> No
 
 
 async def test_a_batch_is_answered_where_the_revision_has_them_and_refused_as_one_elsewhere(revision: str) -> None:
-    batch = [
+    batch: list[Any] = [
         {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add", "arguments": {"a": 1, "b": 2}}},
         7,
         {"jsonrpc": "2.0", "id": 2, "method": "initialize", "params": {}},
@@ -155,9 +155,9 @@ async def test_a_batch_of_notifications_is_not_answered() -> None:
 
 
 async def test_an_id_that_is_in_use_is_refused_and_the_first_request_goes_on(revision: str) -> None:
-    arguments = {"name": "when_stopped", "arguments": {"key": "never"}}
+    arguments: Json = {"name": "when_stopped", "arguments": {"key": "never"}}
     params = arguments | ({"_meta": ENVELOPE} if revision == MODERN else {})
-    request = {"jsonrpc": "2.0", "id": "twin", "method": "tools/call", "params": params}
+    request: Json = {"jsonrpc": "2.0", "id": "twin", "method": "tools/call", "params": params}
     async with raw_client(make_server(), revision) as client:
         await client.send(request, request)
         refused = await client.receive()
@@ -165,7 +165,7 @@ async def test_an_id_that_is_in_use_is_refused_and_the_first_request_goes_on(rev
         assert refused["error"]["code"] == -32600
         assert "'twin'" in refused["error"]["message"]
         await assert_alive(client, revision)
-        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "twin"}}
+        cancelled: Json = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "twin"}}
         await client.send(cancelled)
         again = params | {"name": "add", "arguments": {"a": 1, "b": 2}}
         await client.send(request | {"params": again})  # the id is free once more
@@ -173,7 +173,7 @@ async def test_an_id_that_is_in_use_is_refused_and_the_first_request_goes_on(rev
 
 
 async def test_numbers_and_texts_are_different_ids(revision: str) -> None:
-    params = {"name": "when_stopped", "arguments": {"key": "k"}}
+    params: Json = {"name": "when_stopped", "arguments": {"key": "k"}}
     params |= {"_meta": ENVELOPE} if revision == MODERN else {}
     async with raw_client(make_server(), revision) as client:
         for id in (1, "1"):
@@ -229,7 +229,7 @@ async def test_before_the_handshake_only_ping_is_answered() -> None:
 @pytest.mark.parametrize("revision", LEGACY)
 async def test_a_second_handshake_is_refused_and_the_first_one_stands(revision: str) -> None:
     async with raw_client(make_server(), revision) as client:
-        params = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": INFO}
+        params: Json = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": INFO}
         assert (await client.request(revision, "initialize", params))["error"]["code"] == -32600
         await assert_alive(client, revision)
 
@@ -247,7 +247,7 @@ async def test_a_second_handshake_is_refused_and_the_first_one_stands(revision: 
     ],
 )
 async def test_a_handshake_that_does_not_fit_is_refused_and_may_be_tried_again(member: str, value: object) -> None:
-    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO, member: value}
+    params: Json = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO, member: value}
     async with raw_client(make_server(), MODERN) as client:
         assert (await client.request("", "initialize", params))["error"]["code"] == -32602
         await client.greet("2025-06-18")
@@ -302,13 +302,13 @@ KINDS: tuple[Any, ...] = (None, True, 7, -1.5, "text", [], [1], {}, {"x": 1}, {"
 def bad_params(revision: str, method: str) -> Iterator[Json]:
     """Yield good params with one member replaced, as far as the schema says that it does not fit."""
     params = METHODS[revision][method].params
-    schema = {"$ref": f"#/$defs/{_params_name(revision, method)}", "$defs": SCHEMAS[revision]}
-    valid = jsonschema.Draft202012Validator(schema).is_valid
+    schema: Json = {"$ref": f"#/$defs/{_params_name(revision, method)}", "$defs": SCHEMAS[revision]}
+    validator: Any = jsonschema.Draft202012Validator(schema)
     assert params is not None
     for member in _members(revision, method):
         for value in KINDS:
-            candidate = {"_meta": ENVELOPE} | GOOD.get(method, {}) | {member: value}
-            if value is not None and not valid(candidate):  # null may stand for a member that is absent
+            candidate: Json = {"_meta": ENVELOPE} | GOOD.get(method, {}) | {member: value}
+            if value is not None and not validator.is_valid(candidate):  # null may stand for a member that is absent
                 yield {name: value for name, value in candidate.items() if name != "_meta" or member == "_meta"}
 
 
@@ -349,7 +349,7 @@ async def test_no_param_of_the_wrong_type_is_accepted(revision: str, method: str
             and method not in ("resources/subscribe", "resources/unsubscribe")
         )
         for params in bad_params(revision, method):
-            envelope = {} if "_meta" in params else ENVELOPE
+            envelope: Json = {} if "_meta" in params else ENVELOPE
             answer = await client.request(revision, method, params, envelope=envelope)
             assert answer["error"]["code"] == (-32602 if offered or "_meta" in params else -32601), params
             tried += 1
@@ -375,7 +375,7 @@ async def test_a_last_request_without_newline_is_answered(revision: str) -> None
         nursery.start_soon(serve_stream, make_server(), theirs)
         client = Raw(ours)
         await client.greet(revision)
-        params = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": ENVELOPE if revision == MODERN else {}}
+        params: Json = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": ENVELOPE if revision == MODERN else {}}
         await client.send(call(1, params=params).rstrip())
         await ours.send_stream.aclose()
         (answered,) = await client.rest()

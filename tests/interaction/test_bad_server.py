@@ -12,6 +12,7 @@ import trio
 from tests.interaction.raw import MODERN, Json, Raw, raw_server
 from trio_mcp import (
     Client,
+    ClientOptions,
     ErrorResponse,
     LocalProtocolError,
     RemoteProtocolError,
@@ -29,7 +30,7 @@ def welcoming(revision: str) -> Any:
 
 async def assert_alive(client: Client, server: Raw) -> None:
     """The next request that the server gets is this one, and its answer arrives."""
-    result = {"tools": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    result: Json = {"tools": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(server.answer, result, method="tools/list"))
         assert (await client.list_tools()).tools == []
@@ -99,21 +100,23 @@ async def test_a_broken_response_fails_its_call_alone(answer: str, revision: str
         other = await server.receive()
         await server.send({"jsonrpc": "2.0", "id": broken["id"]} | BROKEN[answer])
         await failed.wait()
-        result = {"prompts": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        result: Json = {"prompts": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         await server.send({"jsonrpc": "2.0", "id": other["id"], "result": result})
 
 
 @pytest.mark.parametrize("kind", ["input_required", "task", "", 7, None])
 async def test_a_result_of_an_unknown_type_is_refused_in_the_modern_era(kind: object) -> None:
     async with raw_server(welcoming(MODERN), revision=MODERN) as (client, server), trio.open_nursery() as nursery:
-        nursery.start_soon(server.answer, {"resultType": kind, "tools": [], "ttlMs": 0, "cacheScope": "private"})
+        result: Json = {"resultType": kind, "tools": [], "ttlMs": 0, "cacheScope": "private"}
+        nursery.start_soon(server.answer, result)
         with pytest.raises(RemoteProtocolError, match="'tools/list'"):
             await client.list_tools()
 
 
 async def test_a_result_without_a_type_is_complete() -> None:
     async with raw_server(welcoming(MODERN), revision=MODERN) as (client, server), trio.open_nursery() as nursery:
-        nursery.start_soon(server.answer, {"content": []})
+        result: Json = {"content": []}
+        nursery.start_soon(server.answer, result)
         assert (await client.call_tool("x")).content == []
 
 
@@ -128,20 +131,16 @@ async def test_an_error_is_raised_as_the_server_sent_it(revision: str) -> None:
 async def test_progress_with_bad_members_costs_that_update_only(
     revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with raw_server(welcoming(revision), revision=revision) as (client, server):
-        async with client.open_call("x") as call:
-            request = await server.receive()
-            token = request["params"]["_meta"]["progressToken"]
-            for progress in (1, "two", None, 3):
-                params = {"progressToken": token, "progress": progress}
-                await server.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
-            await server.send(
-                {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token}}
-            )
-            result = {"content": [], "resultType": "complete"}
-            await server.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
-            assert [update.progress async for update in call.updates] == [1, 3]
-            assert (await call.result()).content == []
+    async with raw_server(welcoming(revision), revision=revision) as (client, server), client.open_call("x") as call:
+        request = await server.receive()
+        token = request["params"]["_meta"]["progressToken"]
+        for progress in ({"progress": 1}, {"progress": "two"}, {"progress": None}, {}, {"progress": 3}):
+            params: Json = {"progressToken": token, **progress}
+            await server.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+        result: Json = {"content": [], "resultType": "complete"}
+        await server.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
+        assert [update.progress async for update in call.updates] == [1, 3]
+        assert (await call.result()).content == []
     assert "a progress notification of the server does not fit" in caplog.text
 
 
@@ -149,7 +148,7 @@ async def test_progress_after_the_result_is_dropped(revision: str) -> None:
     async with raw_server(welcoming(revision), revision=revision) as (client, server):
         async with client.open_call("x") as call:
             request = await server.answer({"content": [], "resultType": "complete"})
-            params = {"progressToken": request["params"]["_meta"]["progressToken"], "progress": 1}
+            params: Json = {"progressToken": request["params"]["_meta"]["progressToken"], "progress": 1}
             await server.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
             await trio.testing.wait_all_tasks_blocked()
             assert [update async for update in call.updates] == []
@@ -176,7 +175,7 @@ async def test_an_update_callback_that_raises_ends_its_own_call(revision: str) -
         async with trio.open_nursery() as nursery:
             nursery.start_soon(call, client)
             request = await server.receive()
-            params = {"progressToken": request["params"]["_meta"]["progressToken"], "progress": 1}
+            params: Json = {"progressToken": request["params"]["_meta"]["progressToken"], "progress": 1}
             await server.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
             cancelled = await server.receive()
         assert (cancelled["method"], cancelled["params"]["requestId"]) == ("notifications/cancelled", request["id"])
@@ -234,8 +233,8 @@ async def sample(_: Any) -> types.CreateMessageResult:
 @pytest.mark.parametrize("revision", LEGACY)
 async def test_what_was_declared_is_answered_where_the_revision_has_it(revision: str) -> None:
     roots = [types.Root(uri="file:///home", name="home")]
-    options = {"on_elicit": elicit, "on_sample": sample, "roots": roots}
-    async with raw_server(welcoming(revision), revision=revision, **options) as (client, server):  # type: ignore[misc] # by name
+    options = ClientOptions(revision=revision, on_elicit=elicit, on_sample=sample, roots=roots)
+    async with raw_server(welcoming(revision), **options) as (client, server):
         listed = await server.request("", "roots/list", None)
         assert listed["result"] == {"roots": [{"uri": "file:///home", "name": "home"}]}
         sampled = await server.request("", "sampling/createMessage", ASKED["sampling/createMessage"])
@@ -314,7 +313,7 @@ async def test_before_the_handshake_is_done_a_server_may_only_ping() -> None:
         assert request["method"] == "initialize"
         assert (await server.request("", "roots/list", None))["error"]["code"] == -32601
         assert (await server.request("", "ping", None))["result"] == {}
-        result = {"protocolVersion": ASKING, "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+        result: Json = {"protocolVersion": ASKING, "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
         await server.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
         await server.receive()
 
@@ -372,7 +371,13 @@ async def test_a_failing_log_callback_costs_one_message(caplog: pytest.LogCaptur
 async def test_a_list_of_tools_without_end_is_not_followed(revision: str) -> None:
     async def go_round(server: Raw) -> None:
         for cursor in ("", "a", "b", ""):
-            page = {"tools": [], "nextCursor": cursor, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+            page: Json = {
+                "tools": [],
+                "nextCursor": cursor,
+                "resultType": "complete",
+                "ttlMs": 0,
+                "cacheScope": "private",
+            }
             await server.answer(page, method="tools/list")
 
     async with raw_server(welcoming(revision), revision=revision) as (client, server), trio.open_nursery() as nursery:
@@ -383,12 +388,13 @@ async def test_a_list_of_tools_without_end_is_not_followed(revision: str) -> Non
 
 @pytest.mark.parametrize("revision", [each for each in types.REVISIONS if each >= "2025-06-18"])
 async def test_structured_content_that_breaks_the_promise_fails_its_call(revision: str) -> None:
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    tool = {"name": "t", "inputSchema": {"type": "object"}, "outputSchema": schema}
-    page = {"tools": [tool], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    schema: Json = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    tool: Json = {"name": "t", "inputSchema": {"type": "object"}, "outputSchema": schema}
+    page: Json = {"tools": [tool], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
     async def answer(server: Raw, result: Json) -> None:
-        await server.answer({"resultType": "complete", "content": []} | result)
+        complete: Json = {"resultType": "complete", "content": []}
+        await server.answer(complete | result)
 
     async with raw_server(welcoming(revision), revision=revision) as (client, server):
         async with trio.open_nursery() as nursery:

@@ -44,13 +44,13 @@ async def test_handlers_beyond_the_limit_wait_and_start_in_the_order_they_came(n
     works = Works(nursery, Slots(2, 10))
     asked = [works.begin(name) for name in "abcde"]
     await wait_all_tasks_blocked()
-    assert (works.started, works.slots.running, works.slots.waiting) == (["a", "b"], 2, 3)
+    assert (sorted(works.started), works.slots.running, works.slots.waiting) == (["a", "b"], 2, 3)
 
     await works.end("b")
-    assert works.started == ["a", "b", "c"]
+    assert works.started[2:] == ["c"]
     await works.end("a")
     await works.end("c")
-    assert works.started == ["a", "b", "c", "d", "e"]
+    assert works.started[2:] == ["c", "d", "e"]
     await works.end("d")
     await works.end("e")
 

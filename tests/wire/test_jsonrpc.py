@@ -148,7 +148,9 @@ def test_only_strings_and_integers_are_ids(value: Any) -> None:
 VALUES: list[Any] = [None, True, 1, 1.0, "2.0", "m", [], {}, {"code": 1, "message": "no"}]
 
 
-@given(st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"]), st.sampled_from(VALUES)))
+@given(
+    st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"]), st.sampled_from(VALUES))
+)
 def test_every_object_is_some_message_and_ids_are_never_coerced(value: dict[str, Any]) -> None:
     message = parse_message(value)
 

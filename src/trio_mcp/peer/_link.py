@@ -106,8 +106,21 @@ class Link:
             NotJsonError: *params* hold something that JSON cannot say.
         """
         line = encode_notification(method, params)
-        await self.outbox.room()
+        await self.room()
         self.outbox.put(line)
+
+    async def room(self) -> None:
+        """Wait until a message may be queued. If cancelled, nothing was queued.
+
+        Raises:
+            ConnectionLost: no message will ever leave again; why the link ended, where that is known by now.
+        """
+        try:
+            await self.outbox.room()
+        except ConnectionLost:
+            if self.lost is None:
+                raise
+            raise copy(self.lost) from None
 
     async def run(self, *, drain: bool, why_lost: Callable[[], ConnectionLost] | None = None) -> None:
         """Carry messages until the other side's input ends, the link breaks, or `stop`; then close the stream.

@@ -44,7 +44,7 @@ class AskedOverLink(Asked):
     _entry: Entry | None = field(default=None, init=False)
 
     async def _begin(self) -> None:
-        await self._link.outbox.room()  # cancelled here: nothing was sent, and there is nothing to say
+        await self._link.room()  # cancelled here: nothing was sent, and there is nothing to say
         if self._link.lost is not None:
             await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(self._link.lost)

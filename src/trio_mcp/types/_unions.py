@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from types import UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Any, Final, Literal, NamedTuple, Union, get_args, get_origin
 
 from cattrs import Converter
 
@@ -28,23 +29,21 @@ def is_union(kind: Any) -> bool:
 
 def _union_hook(kind: Any, converter: Converter, profile: Profile) -> Hook:
     """Return a hook that looks at the value's JSON kind, and asks the one arm, or the arms, of that kind."""
-    by_kind: dict[type[Any], Hook] = {}
-    models: list[type[Model]] = []
-    for arm in get_args(kind):
-        if is_model(arm):
-            models.append(arm)
-            continue
-        hook = converter.get_structure_hook(arm)
-        for python_type in python_types(arm):
-            # A float is first of all a number, and an integer only where no arm takes numbers.
-            if python_type not in by_kind or arm is float:
-                by_kind[python_type] = hook
+    by_kind: dict[type[Any], list[Hook]] = {}
+    models = [arm for arm in get_args(kind) if is_model(arm)]
     if models:
-        by_kind[dict] = _object_hook(models, converter, profile)
-    wanted = listed(sorted({_kind_word(each, by_kind) for each in by_kind}))
+        by_kind[dict] = [_object_hook(models, converter, profile)]
+    others = [arm for arm in get_args(kind) if not is_model(arm)]
+    # A number with a fraction of zero stays one where any number is allowed.
+    for arm in sorted(others, key=lambda arm: arm is not float):
+        for python_type in python_types(arm):
+            by_kind.setdefault(python_type, []).append(converter.get_structure_hook(arm))
+    hooks = {python_type: _first_that_fits(arms) for python_type, arms in by_kind.items()}
+    words = {**_WORDS, int: "number", float: "number"} if float in others else _WORDS
+    wanted = listed(sorted({words[each] for each in hooks}))
 
     def structure(value: Any, _: Any = None) -> Any:
-        hook = by_kind.get(type_of(value))
+        hook = hooks.get(type_of(value))
         if hook is None:
             raise Mismatch(f"expected {wanted}, got {kind_of(value)}")
         return hook(value, None)
@@ -52,12 +51,29 @@ def _union_hook(kind: Any, converter: Converter, profile: Profile) -> Hook:
     return structure
 
 
-def _kind_word(python_type: type[Any], by_kind: dict[type[Any], Hook]) -> str:
-    if python_type in {int, float}:
-        return (
-            "integer" if by_kind[float] is by_kind[int] and by_kind[int].__name__ == "structure_integer" else "number"
-        )
-    return {bool: "boolean", dict: "object", list: "array", str: "string", type(None): "null"}[python_type]
+_WORDS: Final[dict[type[Any], str]] = {
+    bool: "boolean",
+    dict: "object",
+    float: "integer",  # written with a fraction of zero
+    int: "integer",
+    list: "array",
+    str: "string",
+    type(None): "null",
+}
+
+
+def _first_that_fits(hooks: list[Hook]) -> Hook:
+    if len(hooks) == 1:
+        return hooks[0]
+
+    def structure(value: Any, _: Any = None) -> Any:
+        *others, last = hooks
+        for hook in others:
+            with suppress(Mismatch):
+                return hook(value, None)
+        return last(value, None)
+
+    return structure
 
 
 def python_types(arm: Any) -> tuple[type[Any], ...]:

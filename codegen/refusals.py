@@ -1,0 +1,56 @@
+"""Refuse, by name, what is well formed and still has no counterpart in a type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema_rs
+
+from codegen.shapes import Definitions, RefusedError, Schema, children, is_class, references
+
+
+def refuse_malformed(definitions: Any, revision: str) -> None:
+    """Refuse what is no JSON Schema at all, so that later steps can rely on the shape of what they read.
+
+    Raises:
+        RefusedError: names the place.
+    """
+    try:
+        jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": definitions})
+    except jsonschema_rs.ValidationError as error:
+        place = ".".join(map(str, error.instance_path[1:]))
+        raise RefusedError(f"revision {revision}: {place} is no JSON Schema: {error.message}") from error
+
+
+def refuse_inexpressible(definitions: Definitions, revision: str) -> None:
+    """Refuse definitions in normal form that the generated types or their converter could not express.
+
+    Raises:
+        RefusedError: names the definition.
+    """
+    for name, schema in definitions.items():
+        if not is_class(schema):
+            _refuse_cycle(name, definitions, revision, ())
+        shell = {key: value for key, value in schema.items() if key != "properties"}
+        _refuse_literals(shell, f"revision {revision}: {name}")
+        for member, inner in schema.get("properties", {}).items():
+            _refuse_literals(inner, f"revision {revision}: {name}.{member}")
+
+
+def _refuse_cycle(name: str, definitions: Definitions, revision: str, seen: tuple[str, ...]) -> None:
+    if name in seen:
+        raise RefusedError(f"revision {revision}: {name} contains itself, which only a class can")
+    for other in references(definitions[name]):
+        if other in definitions and not is_class(definitions[other]):
+            _refuse_cycle(other, definitions, revision, (*seen, name))
+
+
+def _refuse_literals(schema: Schema, place: str) -> None:
+    values = [schema["const"]] if "const" in schema else schema.get("enum", ())
+    odd = [value for value in values if not isinstance(value, str)]
+    if odd:
+        raise RefusedError(f"{place}: of single values only strings can be expressed, not {odd[0]!r}")
+    if "anyOf" in schema and len(schema) > 1:
+        raise RefusedError(f"{place}: anyOf beside other keywords cannot be expressed as a type")
+    for inner in children(schema):
+        _refuse_literals(inner, place)

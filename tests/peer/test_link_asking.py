@@ -1,0 +1,453 @@
+"""What this side asks over a link, and what a peer can answer to it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair, wait_all_tasks_blocked
+
+from trio_mcp import (
+    ConnectionBroken,
+    ConnectionClosed,
+    ErrorResponse,
+    LocalProtocolError,
+    RemoteProtocolError,
+    ServerExited,
+)
+from trio_mcp.peer import Limits, Run
+from trio_mcp.wire import JsonObject
+
+from .raw_peer import Bench, Pair, cancelled, client_gate, linked, notification, request, result
+
+PAIRS: list[Pair] = [memory_stream_pair, lockstep_stream_pair]
+both_pairs = pytest.mark.parametrize("pair", PAIRS)
+
+
+async def forever(_: Run) -> JsonObject:
+    await trio.sleep_forever()
+    return {}
+
+
+def progress(token: Any, number: int, **more: Any) -> JsonObject:
+    return notification("notifications/progress", {"progressToken": token, "progress": number, **more})
+
+
+async def answer_all(bench: Bench) -> None:
+    """Answer every request with its id, in the order they come."""
+    while (line := await bench.peer.receive()) is not None:
+        if "id" in line:
+            await bench.peer.send(result(line["id"], {"id": line["id"]}))
+
+
+async def call(bench: Bench, method: str = "m") -> JsonObject:
+    async with bench.link.ask(method, None) as asked:
+        return await asked.result()
+
+
+@both_pairs
+async def test_a_request_gets_its_result(pair: Pair) -> None:
+    async with linked(gate=client_gate(None), pair=pair) as bench, bench.link.ask("m", {"a": 1}) as asked:
+        assert asked.id == 1
+        assert await bench.peer.receive() == request(1, "m", {"a": 1})
+        assert bench.link.statistics().asked == 1
+        await bench.peer.send(result(1, {"b": 2}))
+
+        assert await asked.result() == {"b": 2}
+        assert bench.holds_nothing()
+
+
+async def test_leaving_after_the_result_says_nothing(autojump_clock: MockClock) -> None:
+    async with linked(gate=client_gate(None)) as bench:
+        async with bench.link.ask("m", None) as asked:
+            assert await bench.peer.receive() == request(1, "m")
+            await bench.peer.send(result(1, {}))
+            await asked.result()
+
+        assert await bench.peer.hears_nothing()
+
+
+@both_pairs
+async def test_updates_arrive_in_order_before_the_result(pair: Pair) -> None:
+    async with linked(gate=client_gate(None), pair=pair) as bench:
+        async with bench.link.ask("m", {"_meta": {"mine": 1}}, wants_updates=True) as asked:
+            assert await bench.peer.receive() == request(1, "m", {"_meta": {"mine": 1, "progressToken": 1}})
+            await bench.peer.send(*[progress(1, number) for number in range(50)], result(1, {}), progress(1, 99))
+
+            assert await asked.result() == {}
+            numbers = [update[1]["progress"] for update in [await asked.next_update() for _ in range(50)] if update]
+            assert numbers == list(range(50))
+            assert await asked.next_update() is None
+        assert bench.holds_nothing()
+
+
+async def test_the_size_of_an_update_is_that_of_its_line() -> None:
+    async with linked(gate=client_gate(None)) as bench:
+        async with bench.link.ask("m", None, wants_updates=True):
+            update = progress(1, 1, message="x" * 100)
+            await bench.peer.send(update)
+            await wait_all_tasks_blocked()
+
+            assert bench.link.statistics().update_bytes == len(str(update).replace(" ", ""))
+        assert bench.link.statistics().update_bytes == 0
+
+
+async def test_updates_in_a_batch_are_counted_by_their_share_of_it() -> None:
+    limits = Limits(max_update_bytes=10_000)
+    async with (
+        linked(gate=client_gate("2025-03-26"), limits=limits) as bench,
+        bench.link.ask("m", None, wants_updates=True) as asked,
+    ):
+        await bench.peer.send([progress(1, number) for number in range(90)])
+        await wait_all_tasks_blocked()
+
+        assert (asked.waiting, asked.skipped) == (90, 0)
+
+
+async def test_without_interest_no_progress_is_asked_for_or_kept() -> None:
+    async with linked(gate=client_gate(None)) as bench, bench.link.ask("m", {}) as asked:
+        assert await bench.peer.receive() == request(1, "m", {})
+        await bench.peer.send(progress(1, 1))
+        await wait_all_tasks_blocked()
+
+        assert asked.waiting == 0
+
+
+@pytest.mark.parametrize("token", ["1", True, 1.0, None, 2])
+async def test_progress_with_another_token_is_not_ours(token: Any) -> None:
+    async with linked(gate=client_gate(None)) as bench, bench.link.ask("m", None, wants_updates=True) as asked:
+        await bench.peer.send(progress(token, 1))
+        await wait_all_tasks_blocked()
+
+        assert asked.waiting == 0
+
+
+async def test_an_error_response_fails_its_call_alone() -> None:
+    async with linked(gate=client_gate(None)) as bench:
+        async with bench.link.ask("m", None) as bad, bench.link.ask("m", None) as good:
+            shape = {"code": 7, "message": "no", "data": [1]}
+            await bench.peer.send({"jsonrpc": "2.0", "id": 1, "error": shape}, result(2, {}))
+            with pytest.raises(ErrorResponse) as refused:
+                await bad.result()
+            assert await good.result() == {}
+        assert (refused.value.code, refused.value.message, refused.value.data) == (7, "no", [1])
+        assert bench.holds_nothing()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"jsonrpc": "2.0", "id": 1, "result": []},
+        {"jsonrpc": "1.0", "id": 1, "result": {}},
+        {"jsonrpc": "2.0", "id": 1, "result": {}, "error": {"code": 1, "message": ""}},
+        {"jsonrpc": "2.0", "id": 1, "error": "no"},
+    ],
+)
+async def test_a_broken_response_fails_its_call_alone(broken: JsonObject) -> None:
+    async with linked(gate=client_gate(None)) as bench:
+        async with bench.link.ask("m", None) as bad, bench.link.ask("m", None) as good:
+            await bench.peer.send(broken, result(2, {}))
+            with pytest.raises(RemoteProtocolError, match="the response breaks the protocol: "):
+                await bad.result()
+            assert await good.result() == {}
+        assert bench.holds_nothing()
+
+
+@both_pairs
+async def test_leaving_early_sends_exactly_one_notice_and_nothing_after_it(
+    pair: Pair, autojump_clock: MockClock
+) -> None:
+    async with linked(gate=client_gate(None), pair=pair) as bench:
+        async with bench.link.ask("m", None, wants_updates=True) as asked:
+            assert (await bench.peer.receive())["method"] == "m"
+        asked.leave()
+
+        assert await bench.peer.receive() == cancelled(1)
+        assert await bench.peer.hears_nothing()
+        await bench.peer.send(progress(1, 1), result(1, {}))
+        await wait_all_tasks_blocked()
+        assert bench.holds_nothing()
+        assert bench.link.statistics().unmatched_responses == 1
+
+
+async def test_a_repeated_response_is_counted_and_dropped() -> None:
+    async with linked(gate=client_gate(None)) as bench, bench.link.ask("m", None) as asked:
+        await bench.peer.send(result(1, {"first": True}), result(1, {"second": True}), result("1", {}))
+
+        await wait_all_tasks_blocked()
+        assert await asked.result() == {"first": True}
+        assert bench.link.statistics().unmatched_responses == 2
+
+
+@both_pairs
+async def test_a_cancelled_scope_and_an_exception_cancel_as_well(pair: Pair, autojump_clock: MockClock) -> None:
+    async with linked(gate=client_gate(None), pair=pair) as bench:
+
+        async def asks_until(seconds: float) -> None:
+            with trio.move_on_after(seconds):
+                await call(bench)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(asks_until, 1)
+            assert await bench.peer.receive() == request(1, "m")
+            assert await bench.peer.receive() == cancelled(1)
+        with pytest.raises(KeyError):  # leaving the block is the subject
+            async with bench.link.ask("m", None):
+                assert await bench.peer.receive() == request(2, "m")
+                raise KeyError
+        assert await bench.peer.receive() == cancelled(2)
+        assert bench.holds_nothing()
+
+
+async def test_initialize_is_never_cancelled(autojump_clock: MockClock) -> None:
+    async with linked(gate=client_gate(None)) as bench:
+        async with bench.link.ask("initialize", None):
+            assert (await bench.peer.receive())["method"] == "initialize"
+
+        assert await bench.peer.hears_nothing()
+        assert bench.holds_nothing()
+
+
+async def test_a_request_that_has_not_left_is_withdrawn_without_a_trace(autojump_clock: MockClock) -> None:
+    async with linked(gate=client_gate(None), pair=lockstep_stream_pair) as bench:
+        async with bench.link.ask("first", None):
+            await wait_all_tasks_blocked()  # its bytes are with the stream, where nobody reads them
+            async with bench.link.ask("second", None), bench.link.ask("initialize", None):
+                pass
+            await bench.link.notify("third", None)
+
+        assert await bench.peer.receive() == request(1, "first")
+        assert await bench.peer.receive() == notification("third")
+        assert await bench.peer.receive() == cancelled(1)
+        assert await bench.peer.hears_nothing()
+        assert bench.link.statistics().outbox_bytes == 0
+
+
+async def test_a_request_cancelled_while_it_waits_for_room_was_never_there(autojump_clock: MockClock) -> None:
+    limits = Limits(outbox_bytes=1)
+    async with linked(gate=client_gate(None), pair=lockstep_stream_pair, limits=limits) as bench:
+        await bench.link.notify("full", None)
+        with trio.move_on_after(1) as scope:
+            async with bench.link.ask("m", None):
+                raise AssertionError
+        assert scope.cancelled_caught
+        assert bench.holds_nothing()
+
+        assert await bench.peer.receive() == notification("full")
+        assert await bench.peer.hears_nothing()
+
+
+@pytest.mark.parametrize("params", [{"a": float("nan")}, {"a": "\ud800"}, {"a": object()}])
+async def test_params_that_are_not_json_are_the_caller_s_fault_and_leave_nothing(
+    params: JsonObject, autojump_clock: MockClock
+) -> None:
+    async with linked(gate=client_gate(None)) as bench:
+        with pytest.raises(LocalProtocolError, match="the params of 'm' cannot be sent: "):
+            async with bench.link.ask("m", params):
+                pass
+
+        assert bench.holds_nothing()
+        assert await bench.peer.hears_nothing()
+
+
+# -- the end
+
+
+@both_pairs
+async def test_when_the_peer_goes_away_every_call_fails_with_an_exception_of_its_own(pair: Pair) -> None:
+    failures: list[ServerExited] = []
+
+    async with linked(gate=client_gate(None), pair=pair, why_lost=lambda: ServerExited(3, ["bye"])) as bench:
+
+        async def asks() -> None:
+            try:
+                await call(bench)
+            except ServerExited as exc:
+                failures.append(exc)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(asks)
+            await wait_all_tasks_blocked()
+            await bench.peer.stream.aclose()
+
+        assert {(exc.status, exc.stderr_tail) for exc in failures} == {(3, ("bye",))}
+        assert len({id(exc) for exc in failures}) == 3
+        assert bench.holds_nothing()
+        with pytest.raises(ServerExited):
+            await call(bench)
+        await bench.ended.wait()
+        with pytest.raises(ServerExited):
+            await call(bench)
+        with pytest.raises(ServerExited):
+            await bench.link.notify("n", None)
+
+
+async def test_while_only_the_sending_half_is_broken_a_call_says_so() -> None:
+    async with linked({"forever": forever}, gate=client_gate("2025-06-18")) as bench:
+        await bench.peer.stream.receive_stream.aclose()  # type: ignore[attr-defined] # a stapled stream
+        await bench.link.notify("n", None)
+        await wait_all_tasks_blocked()
+
+        assert bench.link.lost is None
+        with pytest.raises(ConnectionBroken, match="the other side stopped reading"):
+            await call(bench)
+
+
+async def test_responses_before_the_end_of_input_count() -> None:
+    async with linked(gate=client_gate(None)) as bench:
+        async with bench.link.ask("m", None) as asked, bench.link.ask("m", None) as other:
+            await bench.peer.send(result(1, {"in": "time"}))
+            await bench.peer.stream.aclose()
+            await bench.ended.wait()
+
+            assert await asked.result() == {"in": "time"}
+            with pytest.raises(ConnectionBroken):
+                await other.result()
+
+
+async def test_a_link_closed_from_this_side_cancels_what_was_sent_and_withdraws_the_rest() -> None:
+    async with linked(gate=client_gate(None), pair=lockstep_stream_pair) as bench:
+        async with bench.link.ask("sent", None) as sent, trio.open_nursery() as nursery:
+            await wait_all_tasks_blocked()
+            async with bench.link.ask("queued", None) as queued:
+                bench.link.stop()
+                heard: list[Any] = []
+
+                async def listen() -> None:
+                    heard.extend(await bench.peer.rest())
+
+                nursery.start_soon(listen)
+                for asked in (sent, queued):
+                    with pytest.raises(ConnectionClosed, match="this side closed the connection"):
+                        await asked.result()
+
+        assert heard == [request(1, "sent"), cancelled(1)]
+        assert bench.holds_nothing()
+
+
+async def test_a_caller_cancelled_together_with_its_link_is_cancelled_and_not_surprised() -> None:
+    seen: list[str] = []
+
+    async def caller(bench: Bench) -> None:
+        try:
+            await call(bench)
+        except BaseException as exc:
+            seen.append(type(exc).__name__)
+            raise
+
+    async with linked(gate=client_gate(None)) as bench:
+        bench.connection.start_soon(caller, bench)
+        await wait_all_tasks_blocked()
+        bench.connection.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await bench.ended.wait()
+            await wait_all_tasks_blocked()
+
+    assert seen == ["Cancelled"]
+
+
+async def test_after_the_link_is_lost_a_cancelled_caller_sees_its_cancellation() -> None:
+    async with linked(gate=client_gate(None)) as bench:
+        await bench.peer.stream.aclose()
+        await bench.ended.wait()
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await call(bench)
+
+        assert scope.cancelled_caught
+
+
+async def test_while_accepted_requests_drain_a_cancelled_caller_sees_its_cancellation() -> None:
+    async with linked({"forever": forever}, gate=client_gate("2025-06-18")) as bench:
+        await bench.peer.send(request(1, "forever"))
+        await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+        await wait_all_tasks_blocked()
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await call(bench)
+
+        assert scope.cancelled_caught
+        assert not bench.ended.is_set()
+
+
+# -- many
+
+
+@both_pairs
+async def test_a_thousand_calls_with_a_quarter_cancelled_at_random_leave_nothing(pair: Pair) -> None:
+    chance = random.Random(5)
+    scopes = [trio.CancelScope() for _ in range(1000)]
+    results: dict[int, JsonObject] = {}
+
+    async with linked(gate=client_gate(None), pair=pair) as bench, trio.open_nursery() as answering:
+        answering.start_soon(answer_all, bench)
+
+        async def asks(number: int) -> None:
+            with scopes[number]:
+                results[number] = await call(bench)
+
+        async def cancels() -> None:
+            for number in chance.sample(range(1000), 250):
+                scopes[number].cancel()
+                if chance.random() < 0.2:
+                    await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            for number in range(1000):
+                nursery.start_soon(asks, number)
+            nursery.start_soon(cancels)
+
+        assert len(results) >= 750
+        assert results.keys() >= {number for number, scope in enumerate(scopes) if not scope.cancel_called}
+        assert bench.holds_nothing()
+        assert await call(bench)
+        answering.cancel_scope.cancel()
+
+
+async def test_callers_with_deadlines_before_a_peer_that_never_reads_leave_the_outbox_bounded(
+    autojump_clock: MockClock,
+) -> None:
+    limits = Limits(outbox_bytes=64 * 1024, stall_seconds=10_000)
+    peak = 0
+
+    async with linked(gate=client_gate(None), pair=lockstep_stream_pair, limits=limits) as bench:
+
+        async def asks(seconds: float) -> None:
+            with trio.move_on_after(seconds):
+                await call(bench)
+
+        for wave in range(8):
+            async with trio.open_nursery() as nursery:
+                for number in range(5000 if wave == 0 else 500):
+                    nursery.start_soon(asks, 1 + number % 7)
+                await wait_all_tasks_blocked()
+                peak = max(peak, bench.link.outbox.size)
+            assert bench.holds_nothing()
+            assert bench.link.lost is None
+
+        assert peak < 200 * 1024  # the bound, what the stream holds, and a notice for each request that left
+        assert len(bench.link.outbox._queue) < 3000
+
+
+async def test_a_thousand_sent_calls_cancelled_before_a_deaf_peer_cost_a_notice_each(
+    autojump_clock: MockClock,
+) -> None:
+    limits = Limits(stall_seconds=10_000)
+    async with linked(gate=client_gate(None), pair=lockstep_stream_pair, limits=limits) as bench:
+        async with trio.open_nursery() as nursery:
+            for _ in range(1000):
+                nursery.start_soon(call, bench)
+            for number in range(1, 1001):
+                assert (await bench.peer.receive())["id"] == number
+            nursery.cancel_scope.cancel()
+
+        assert bench.holds_nothing()
+        assert bench.link.outbox.size < 130_000
+        notices = [await bench.peer.receive() for _ in range(1000)]
+        assert sorted(notices, key=lambda notice: notice["params"]["requestId"]) == [
+            cancelled(number) for number in range(1, 1001)
+        ]
+        assert await bench.peer.hears_nothing()

@@ -1,0 +1,234 @@
+"""A peer that asks for more than it takes: memory stays bounded, and in the end the link goes."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+import trio
+from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair, wait_all_tasks_blocked
+
+from trio_mcp import ConnectionBroken
+from trio_mcp._util import owned_nursery
+from trio_mcp.peer import Exchange, Hall, Limits, Link, Run, ServerSession
+from trio_mcp.types import REVISIONS
+from trio_mcp.wire import JsonObject, encode
+
+from .raw_peer import Bench, cancelled, client_gate, explain, linked, modern, notification, request, result, shaken
+
+FLOOD = 100_000
+
+
+async def forever(_: Run) -> JsonObject:
+    await trio.sleep_forever()
+    return {}
+
+
+def many(message: Callable[[int], JsonObject]) -> bytes:
+    return b"".join(encode(message(number)) + b"\n" for number in range(1000))
+
+
+async def flood(bench: Bench, chunk: bytes, times: int = FLOOD // 1000) -> bool:
+    """Send *chunk* as often as the link takes it, reading nothing; tell whether it took all."""
+    try:
+        for _ in range(times):
+            await bench.peer.stream.send_all(chunk)
+    except trio.BrokenResourceError:
+        return False
+    return True
+
+
+FLOODS = [
+    pytest.param(many(lambda number: request(number, "unknown", {"filler": "x" * 50})), id="before the handshake"),
+    pytest.param(many(lambda number: modern(number, "unknown")), id="unknown methods"),
+    pytest.param(many(lambda number: modern(number, "ping")), id="answered at once"),
+    pytest.param(b"junk\n" * 1000, id="junk"),
+]
+
+
+@pytest.mark.parametrize("chunk", FLOODS)
+async def test_a_hundred_thousand_refusals_for_a_peer_that_does_not_read_cost_bounded_memory_and_the_link(
+    chunk: bytes, autojump_clock: MockClock
+) -> None:
+    limits = Limits(outbox_urgent_bytes=1_000_000)
+
+    async with linked(pair=lockstep_stream_pair, limits=limits) as bench:
+        tracemalloc.start()
+        try:
+            took_all = await flood(bench, chunk)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        await bench.ended.wait()
+
+        assert not took_all
+        assert isinstance(bench.link.lost, ConnectionBroken)
+        assert "does not read" in str(bench.link.lost)
+        assert peak < 10_000_000
+        await wait_all_tasks_blocked()
+        assert bench.holds_nothing()
+
+
+async def test_refusals_for_a_peer_that_reads_cost_it_nothing() -> None:
+    limits = Limits(outbox_urgent_bytes=1_000_000)
+
+    async with linked(pair=lockstep_stream_pair, limits=limits) as bench, trio.open_nursery() as nursery:
+        nursery.start_soon(bench.peer.rest)
+        assert await flood(bench, many(lambda number: modern(number, "unknown")), times=10)
+
+        assert bench.link.lost is None
+        nursery.cancel_scope.cancel()
+
+
+async def test_batches_whose_answers_are_set_free_by_cancellations_are_bounded_too(autojump_clock: MockClock) -> None:
+    limits = Limits(outbox_bytes=10_000, outbox_urgent_bytes=100_000)
+    chunk = b"".join(encode([1, request(1, "forever")]) + b"\n" + encode(cancelled(1)) + b"\n" for _ in range(500))
+
+    async with linked({"forever": forever}, pair=lockstep_stream_pair, limits=limits) as bench:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(shaken, bench, "2025-03-26")
+        assert not await flood(bench, chunk, times=10)
+        await bench.ended.wait()
+
+        assert "does not read" in str(bench.link.lost)
+
+
+async def test_handlers_that_a_flooding_peer_has_started_are_stopped_with_its_link(autojump_clock: MockClock) -> None:
+    limits = Limits(outbox_bytes=1000, outbox_urgent_bytes=10_000)
+
+    async with linked({"forever": forever}, pair=lockstep_stream_pair, limits=limits) as bench:
+        await bench.peer.send(*[modern(f"f{number}", "forever") for number in range(50)])
+        await wait_all_tasks_blocked()
+        assert bench.hall.running == 50
+        assert not await flood(bench, b"junk\n" * 1000)
+        await bench.ended.wait()
+        await wait_all_tasks_blocked()
+
+        assert bench.hall.running == 0
+        assert bench.holds_nothing()
+
+
+async def test_farewells_that_are_too_many_for_a_deaf_peer_end_the_link_in_peace(autojump_clock: MockClock) -> None:
+    limits = Limits(outbox_bytes=100, outbox_urgent_bytes=300, drain_seconds=1)
+
+    async with linked({"forever": forever}, pair=lockstep_stream_pair, limits=limits) as bench:
+        await bench.peer.send(*[modern(number, "forever") for number in range(50)])
+        await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
+        await bench.ended.wait()
+        await wait_all_tasks_blocked()
+
+        assert bench.holds_nothing()
+
+
+async def test_a_peer_that_stops_reading_loses_the_link_after_the_stall_limit(autojump_clock: MockClock) -> None:
+    async with linked({"forever": forever}, pair=lockstep_stream_pair, limits=Limits(stall_seconds=30)) as bench:
+        await bench.peer.send(modern(1, "forever"), modern(2, "ping"))
+        began = trio.current_time()
+        await bench.ended.wait()
+
+        assert trio.current_time() - began == 30
+        assert str(bench.link.lost) == "the other side has read nothing for 30 s"
+        await wait_all_tasks_blocked()
+        assert bench.holds_nothing()
+
+
+async def test_a_client_s_calls_fail_when_its_server_stops_reading(autojump_clock: MockClock) -> None:
+    limits = Limits(stall_seconds=30)
+    async with linked(gate=client_gate(None), pair=lockstep_stream_pair, limits=limits) as bench:
+        with pytest.raises(ConnectionBroken, match="has read nothing for 30 s"):
+            async with bench.link.ask("m", None) as asked:
+                await asked.result()
+
+
+async def test_requests_beyond_what_may_run_and_wait_are_refused_as_busy() -> None:
+    limits = Limits(max_in_flight=3, max_queued=4)
+
+    async with linked({"forever": forever}, pair=memory_stream_pair, limits=limits) as bench:
+        await bench.peer.send(*[modern(number, "forever") for number in range(10)])
+        refused = [await bench.peer.receive() for _ in range(3)]
+
+        assert [answer["id"] for answer in refused] == [7, 8, 9]
+        assert {answer["error"]["code"] for answer in refused} == {-31_000}
+        facts = bench.link.statistics()
+        assert (facts.answering, facts.running, facts.queued) == (7, 3, 4)
+
+
+async def test_updates_for_a_caller_that_never_reads_are_bounded_and_delay_no_one() -> None:
+    limits = Limits(max_updates=100)
+    async with (
+        linked(gate=client_gate(None), limits=limits) as bench,
+        bench.link.ask("m", None, wants_updates=True) as slow,
+        bench.link.ask("m", None) as quick,
+    ):
+        for start in range(0, 20_000, 1000):
+            await bench.peer.send(
+                *[
+                    notification("notifications/progress", {"progressToken": 1, "progress": start + number})
+                    for number in range(1000)
+                ]
+            )
+        await bench.peer.send(result(2, {}))
+        assert await quick.result() == {}
+
+        assert (slow.waiting, slow.skipped) == (100, 19_900)
+        update = await slow.next_update()
+        assert update is not None
+        assert update[1]["progress"] == 19_900
+
+
+async def test_two_sides_that_flood_each_other_do_not_deadlock(autojump_clock: MockClock) -> None:
+    """A hundred askers on each side, answers of 20 KB, an outbox of 8 KB and a stream that holds nothing."""
+    limits = Limits(outbox_bytes=8 * 1024, stall_seconds=60)
+    answered = 0
+    peak = 0
+
+    async def big(_: Run) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        return {"text": "x" * 20_000}
+
+    async with owned_nursery() as serving:
+        hall = Hall(serving)
+
+        def answer(exchange: Exchange) -> None:
+            hall.begin(exchange, big, explain)
+
+        gates = [client_gate("2025-06-18"), client_gate("2025-06-18")]
+        streams = lockstep_stream_pair()
+        links = [
+            Link(stream, gate, answer, lambda _, __: None, limits) for stream, gate in zip(streams, gates, strict=True)
+        ]
+
+        async def run(link: Link) -> None:
+            await link.run(drain=False)
+
+        async def asks(link: Link) -> None:
+            nonlocal answered, peak
+            for _ in range(3):
+                async with link.ask("big", {"filler": "y" * 500}) as asked:
+                    await asked.result()
+                    answered += 1
+                    peak = max(peak, link.outbox.size)
+
+        for link in links:
+            serving.start_soon(run, link)
+        with trio.fail_after(1000):
+            async with trio.open_nursery() as nursery:
+                for _ in range(100):
+                    for link in links:
+                        nursery.start_soon(asks, link)
+
+        assert answered == 600
+        assert peak < 8 * 1024 + 64 * 1024 + 21_000
+        for link in links:
+            facts = link.statistics()
+            assert (facts.asked, facts.answering) == (0, 0)
+
+
+async def test_a_server_s_gate_on_a_link_is_made_of_revisions() -> None:
+    gate = ServerSession(REVISIONS)
+    async with linked(gate=gate) as bench:
+        await shaken(bench, "2024-11-05")
+        await wait_all_tasks_blocked()
+
+        assert gate.operating
