@@ -78,9 +78,7 @@ def facade_source(merged: Merged) -> str:
     """
     for names in _HAND_WRITTEN.values():
         for name in merged.definitions.keys() & set(names):
-            raise RefusedError(
-                f"{name} is the name of something else in trio_mcp.types: rename it in codegen/choices.py"
-            )
+            raise RefusedError(f"{name} is the name of something hand-written: rename it in codegen/choices.py")
     modules = {**_HAND_WRITTEN, "_generated": sorted(merged.definitions)}
     imports = [f"from trio_mcp.types.{module} import {name}" for module, names in modules.items() for name in names]
     exported = sorted(name for names in modules.values() for name in names)

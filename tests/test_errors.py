@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -43,6 +44,8 @@ EXAMPLES: list[tuple[_errors.TrioMcpError, str, dict[str, Any]]] = [
     ),
 ]
 
+COPIES: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))]
+
 
 @pytest.mark.parametrize(("error", "text", "attributes"), EXAMPLES)
 def test_an_error_says_what_happened(error: _errors.TrioMcpError, text: str, attributes: dict[str, Any]) -> None:
@@ -51,7 +54,7 @@ def test_an_error_says_what_happened(error: _errors.TrioMcpError, text: str, att
 
 
 @pytest.mark.parametrize(("error", "text", "attributes"), EXAMPLES)
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
+@pytest.mark.parametrize("again", COPIES)
 def test_a_copy_of_an_error_says_the_same(
     again: Any, error: _errors.TrioMcpError, text: str, attributes: dict[str, Any]
 ) -> None:

@@ -8,7 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jsonschema_rs
 
@@ -19,7 +19,7 @@ from codegen.registry import errors, methods
 from codegen.repairs import REPAIRS
 from codegen.shapes import PREFIX
 from codegen.spec.leniency import NO_SWITCH, SWITCHES, Leniency, model
-from codegen.spec.seeds import mutants, same_json, seeds, twice_mutated
+from codegen.spec.seeds import Change, changed, changes, same_json, seeds
 from codegen.spec.targets import Target, accept, targets
 from trio_mcp import types
 from trio_mcp._errors import StructureError
@@ -27,6 +27,15 @@ from trio_mcp._errors import StructureError
 _MOST = 25_000
 _TWICE = 15
 """How many messages with two faults are made from each seed."""
+
+
+class _Recipe(NamedTuple):
+    """How to make one message. Most recipes are never followed, and a message is large."""
+
+    target: Target
+    seed: Any
+    change: Change | None = None
+    twice: bool = False
 
 
 class Comparison:
@@ -59,23 +68,29 @@ class Comparison:
     def run(self, from_examples: dict[str, list[Any]]) -> None:
         """Judge mutants of messages made from the schema, and of the examples given by type name."""
         dice = random.Random(self.revision.name)  # noqa: S311 - deterministic on purpose
-        messages = list(self._all_messages(from_examples, dice))
-        for target, value in dice.sample(messages, min(_MOST, len(messages))):
+        found = list(self._recipes(from_examples, dice))
+        for recipe in dice.sample(found, min(_MOST, len(found))):
             self.messages += 1
-            self._judge(target, value)
+            value = recipe.seed if recipe.change is None else changed(recipe.seed, recipe.change)
+            if recipe.twice:
+                value = changed(value, dice.choice(changes(value)))
+            self._judge(recipe.target, value)
 
-    def _all_messages(self, from_examples: dict[str, list[Any]], dice: random.Random) -> Iterator[tuple[Target, Any]]:
-        upstream = self._raw[self._container]
+    def _recipes(self, from_examples: dict[str, list[Any]], dice: random.Random) -> Iterator[_Recipe]:
+        # What is inline upstream is judged inside the message that holds it.
+        inline = self._document["hoisted"]
+        upstream = {name: each for name, each in self._raw[self._container].items() if name not in inline}
         rows, codes = methods(self.revision), errors(self.revision)
+        own = self._merged.own[self.revision.name]
         for target in targets(self.revision, self._merged, rows, codes, upstream, f"#/{self._container}/"):
             self.kinds += 1
-            own = self._merged.own[self.revision.name]
             for seed in [*from_examples.get(target.type_name, ()), *seeds(target.type_name, own)]:
-                yield target, seed
-                for value in mutants(seed):
-                    yield target, value
-                for value in twice_mutated(seed, dice, _TWICE):
-                    yield target, value
+                yield _Recipe(target, seed)
+                ways = changes(seed)
+                for change in ways:
+                    yield _Recipe(target, seed, change)
+                for change in dice.choices(ways, k=_TWICE):
+                    yield _Recipe(target, seed, change, twice=True)
 
     def _judge(self, target: Target, value: Any) -> None:
         valid = self._upstream(target, False).is_valid(target.message(value))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-import random
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from codegen.shapes import Definitions, Schema, is_class, target
 from trio_mcp.types._faults import kind_of
@@ -77,52 +75,42 @@ def _plain(schema: Schema, definitions: Definitions, choice: int | None, depth: 
     return {"boolean": False, "integer": 1, "null": None, "number": 0.5, "string": "text"}[kind]
 
 
-def mutants(value: Any) -> Iterator[Any]:
-    """Yield copies of `value` that differ from it in one place."""
-    for path in _paths(value):
-        found = _at(value, path)
-        for substitute in _SUBSTITUTES:
-            if not same_json(found, substitute):
-                yield _replaced(value, path, substitute)
-        if kind_of(found) == "object":
-            yield _replaced(value, path, {**found, "unheard/of": [1]})
-            for member in found:
-                yield _replaced(value, path, {key: inner for key, inner in found.items() if key != member})
-        if kind_of(found) == "array" and found:
-            yield _replaced(value, path, [found[0]] * _MANY)
-            yield _replaced(value, path, [*found, None])
+class Change(NamedTuple):
+    """One way to spoil a message."""
+
+    path: tuple[str | int, ...]
+    value: Any
+    """What stands there afterwards."""
 
 
-def twice_mutated(value: Any, dice: random.Random, count: int) -> Iterator[Any]:
-    """Yield copies of `value` that differ from it in two places."""
-    once = list(mutants(value))
-    for _ in range(count):
-        again = list(mutants(dice.choice(once)))
-        yield dice.choice(again)
+def changes(value: Any) -> list[Change]:
+    """Return many ways to make `value` differ in one place."""
+    found: list[Change] = []
+    for path, inner in _places(value, ()):
+        found.extend(Change(path, other) for other in _SUBSTITUTES if not same_json(inner, other))
+        if kind_of(inner) == "object":
+            found.append(Change(path, {**inner, "unheard/of": [1]}))
+            found.extend(Change(path, {key: inner[key] for key in inner if key != gone}) for gone in inner)
+        if kind_of(inner) == "array" and inner:
+            found.extend([Change(path, inner[:1] * _MANY), Change(path, [*inner, None])])
+    return found
 
 
-def _paths(value: Any) -> Iterator[tuple[str | int, ...]]:
-    yield ()
-    kind = kind_of(value)
-    steps: Any = list(value) if kind == "object" else range(len(value)) if kind == "array" else ()
-    for step in steps:
-        for deeper in _paths(value[step]):
-            yield (step, *deeper)
+def changed(value: Any, change: Change) -> Any:
+    """Return a copy of `value` with the change made."""
+    if not change.path:
+        return change.value
+    step, *rest = change.path
+    copy: Any = dict(value) if kind_of(value) == "object" else list(value)
+    copy[step] = changed(value[step], Change(tuple(rest), change.value))
+    return copy
 
 
-def _at(value: Any, path: tuple[str | int, ...]) -> Any:
-    for step in path:
-        value = value[step]
-    return value
-
-
-def _replaced(value: Any, path: tuple[str | int, ...], substitute: Any) -> Any:
-    if not path:
-        return copy.deepcopy(substitute)
-    step, *rest = path
-    changed: Any = value.copy()
-    changed[step] = _replaced(value[step], tuple(rest), substitute)
-    return changed
+def _places(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    yield path, value
+    items = value.items() if kind_of(value) == "object" else enumerate(value) if kind_of(value) == "array" else ()
+    for step, inner in items:
+        yield from _places(inner, (*path, step))
 
 
 def same_json(first: Any, second: Any, *, but_nulls: bool = False) -> bool:

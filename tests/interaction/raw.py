@@ -28,7 +28,7 @@ ENVELOPE: Json = {META + "protocolVersion": MODERN, META + "clientCapabilities":
 class Raw:
     """Messages in and out of one end of a stream, as plain JSON values."""
 
-    stream: trio.abc.Stream
+    stream: trio.abc.HalfCloseableStream
     _unread: bytearray = field(factory=bytearray, init=False)
     _ids: count[int] = field(factory=lambda: count(1000), init=False)
 

@@ -364,7 +364,7 @@ async def test_half_a_line_is_refused_when_the_input_ends(revision: str) -> None
         client = Raw(ours)
         await client.greet(revision)
         await client.send(b'{"jsonrpc":"2.0","id":1,"meth')
-        await ours.send_stream.aclose()
+        await ours.send_eof()
         (refused,) = await client.rest()
     assert refused["error"]["code"] == -32700
 
@@ -377,7 +377,7 @@ async def test_a_last_request_without_newline_is_answered(revision: str) -> None
         await client.greet(revision)
         params: Json = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": ENVELOPE if revision == MODERN else {}}
         await client.send(call(1, params=params).rstrip())
-        await ours.send_stream.aclose()
+        await ours.send_eof()
         (answered,) = await client.rest()
     assert answered["id"] == 1
     assert "result" in answered

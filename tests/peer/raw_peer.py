@@ -151,7 +151,7 @@ def client_gate(revision: str | None) -> ClientSession:
 
 def modern(id: int | str, method: str, params: JsonObject | None = None, **meta: Any) -> JsonObject:
     """Return a request of the modern era."""
-    envelope = {REVISION_KEY: REVISIONS[-1], CAPABILITIES_KEY: {}, **meta}
+    envelope: JsonObject = {REVISION_KEY: REVISIONS[-1], CAPABILITIES_KEY: {}, **meta}
     return request(id, method, {**(params or {}), "_meta": envelope})
 
 

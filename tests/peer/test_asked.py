@@ -213,9 +213,10 @@ def test_the_budget_always_knows_what_waits(steps: list[tuple[int, str, int]]) -
 
 async def test_leaving_early_cancels_once_and_forgets_what_waits() -> None:
     budget = UpdateBudget(100, 1000, 10_000)
+    asked = probe(budget)
 
     with pytest.raises(KeyError):  # leaving the block is the subject
-        async with probe(budget) as asked:
+        async with asked:
             asked.give(1, 2)
             raise KeyError
     asked.leave()

@@ -37,7 +37,7 @@ class Work:
     async def forever(self, _: Run) -> JsonObject:
         self.log.append("started")
         try:
-            await trio.sleep_forever()
+            await trio.Event().wait()
         finally:
             self.log.append("stopped")
         return {}
@@ -65,7 +65,7 @@ async def test_what_the_handler_returns_is_the_response(work: Work) -> None:
     async def handler(run: Run) -> JsonObject:
         await trio.lowlevel.checkpoint()
         assert run.exchange is work.asked
-        run.exchange.notify("progress", {"a": 1})
+        work.asked.notify("progress", {"a": 1})
         return {"done": True}
 
     asked = work.begin(handler)
@@ -129,7 +129,7 @@ async def test_a_cancellation_says_why(work: Work) -> None:
 
     async def handler(_: Run) -> JsonObject:
         try:
-            await trio.sleep_forever()
+            await trio.Event().wait()
         except trio.Cancelled as exc:
             reasons.append(str(exc))
             raise
@@ -242,7 +242,7 @@ async def test_a_clean_up_that_fails_while_cancelled_is_logged_and_takes_nothing
         async with trio.open_nursery() as inner:
             inner.start_soon(trio.sleep_forever)
             try:
-                await trio.sleep_forever()
+                await trio.Event().wait()
             finally:
                 raise OSError("the clean-up failed")
         return {}
@@ -265,7 +265,7 @@ async def test_a_handler_that_ends_because_its_exchange_did_is_not_worth_a_line(
     async def handler(_: Run) -> JsonObject:
         work.asked.lose()
         try:
-            await trio.sleep_forever()
+            await trio.Event().wait()
         finally:
             raise quiet
 
@@ -414,7 +414,7 @@ async def test_a_clean_up_that_fails_while_the_hall_stops_is_logged_and_the_hall
         async with trio.open_nursery() as inner:
             inner.start_soon(trio.sleep_forever)
             try:
-                await trio.sleep_forever()
+                await trio.Event().wait()
             finally:
                 raise OSError("the clean-up failed")
         return {}
@@ -455,13 +455,15 @@ async def test_an_interrupt_in_a_handler_leaves_the_hall(error: type[BaseExcepti
         await trio.lowlevel.checkpoint()
         raise error
 
-    with pytest.RaisesGroup(error):  # the nursery is the subject
+    halls: list[Hall] = []
+    asked = exchange()
+    with pytest.RaisesGroup(error):
         async with trio.open_nursery() as nursery:
-            work = Work(Hall(nursery))
-            work.begin(handler)
+            halls.append(Hall(nursery))
+            Work(halls[0], asked).begin(handler)
 
-    assert len(work.asked.sent) == 1
-    assert work.hall.running == 0
+    assert len(asked.sent) == 1
+    assert halls[0].running == 0
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])

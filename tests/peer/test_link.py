@@ -49,7 +49,7 @@ async def echo(run: Run) -> JsonObject:
 
 
 async def forever(_: Run) -> JsonObject:
-    await trio.sleep_forever()
+    await trio.Event().wait()
     return {}
 
 
@@ -128,7 +128,7 @@ async def test_a_cancelled_request_is_never_answered(pair: Pair, autojump_clock:
         exchange = run.exchange
         assert exchange is not None
         try:
-            await trio.sleep_forever()
+            await trio.Event().wait()
         finally:
             exchange.notify("notifications/progress", {"too": "late"})
             stopped.set()
@@ -164,7 +164,9 @@ async def test_a_cancellation_that_comes_too_late_means_nothing(autojump_clock: 
 
 
 @both_pairs
-async def test_a_request_with_the_id_of_a_running_one_is_refused_without_id(pair: Pair) -> None:
+async def test_a_request_with_the_id_of_a_running_one_is_refused_without_id(
+    pair: Pair, autojump_clock: MockClock
+) -> None:
     async with linked(HANDLERS, pair=pair) as bench:
         await bench.peer.send(modern(1, "forever"))
         answer = await bench.peer.exchange(modern(1, "echo"))
@@ -195,7 +197,7 @@ async def test_the_end_of_one_exchange_is_not_the_end_of_another_with_its_id(aut
 
     async def lingers(_: Run) -> JsonObject:
         try:
-            await trio.sleep_forever()
+            await trio.Event().wait()
         finally:
             with trio.CancelScope(shield=True):
                 await trio.sleep(10)
@@ -367,6 +369,17 @@ async def test_arguments_however_deep_come_back_or_are_refused(depth: int) -> No
         assert await bench.peer.exchange(modern(2, "echo")) == result(2, {"echo": {}})
 
 
+async def test_a_peer_that_goes_on_breaking_the_protocol_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with linked(HANDLERS, gate=client_gate(REVISIONS[-1])) as bench:
+        await bench.peer.send(b"junk\n" * 10_000)
+        await wait_all_tasks_blocked()
+
+        assert bench.link.statistics().malformed == 10_000
+    assert len(caplog.records) < 1000
+
+
 # -- batches
 
 
@@ -482,7 +495,7 @@ async def test_the_answer_to_a_batch_does_not_wait_for_a_cancelled_member(autoju
 
 
 @both_pairs
-async def test_after_the_end_of_input_accepted_requests_are_answered(pair: Pair) -> None:
+async def test_after_the_end_of_input_accepted_requests_are_answered(pair: Pair, autojump_clock: MockClock) -> None:
     go = trio.Event()
 
     async def slow(_: Run) -> JsonObject:
@@ -490,6 +503,7 @@ async def test_after_the_end_of_input_accepted_requests_are_answered(pair: Pair)
         return {"slow": True}
 
     async with linked({"slow": slow}, pair=pair) as bench:
+        began = trio.current_time()
         await bench.peer.send(modern(1, "slow"), modern(2, "slow"))
         await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
         await wait_all_tasks_blocked()
@@ -501,6 +515,7 @@ async def test_after_the_end_of_input_accepted_requests_are_answered(pair: Pair)
 
         assert sorted(answer["id"] for answer in await bench.peer.rest()) == [1, 2]
         await bench.ended.wait()
+        assert trio.current_time() == began  # the end does not wait for the whole of the drain time
 
 
 @both_pairs

@@ -27,7 +27,7 @@ both_pairs = pytest.mark.parametrize("pair", PAIRS)
 
 
 async def forever(_: Run) -> JsonObject:
-    await trio.sleep_forever()
+    await trio.Event().wait()
     return {}
 
 
@@ -297,15 +297,18 @@ async def test_while_only_the_sending_half_is_broken_a_call_says_so() -> None:
 
 
 async def test_responses_before_the_end_of_input_count() -> None:
-    async with linked(gate=client_gate(None)) as bench:
-        async with bench.link.ask("m", None) as asked, bench.link.ask("m", None) as other:
-            await bench.peer.send(result(1, {"in": "time"}))
-            await bench.peer.stream.aclose()
-            await bench.ended.wait()
+    async with (
+        linked(gate=client_gate(None)) as bench,
+        bench.link.ask("m", None) as asked,
+        bench.link.ask("m", None) as other,
+    ):
+        await bench.peer.send(result(1, {"in": "time"}))
+        await bench.peer.stream.aclose()
+        await bench.ended.wait()
 
-            assert await asked.result() == {"in": "time"}
-            with pytest.raises(ConnectionBroken):
-                await other.result()
+        assert await asked.result() == {"in": "time"}
+        with pytest.raises(ConnectionBroken):
+            await other.result()
 
 
 async def test_a_link_closed_from_this_side_cancels_what_was_sent_and_withdraws_the_rest() -> None:

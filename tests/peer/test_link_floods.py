@@ -21,7 +21,7 @@ FLOOD = 100_000
 
 
 async def forever(_: Run) -> JsonObject:
-    await trio.sleep_forever()
+    await trio.Event().wait()
     return {}
 
 

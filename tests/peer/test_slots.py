@@ -105,11 +105,11 @@ async def test_a_slot_is_given_back_however_the_handler_ends(nursery: trio.Nurse
 
     async def times_out(run: Run) -> JsonObject:
         run.allow(1)
-        await trio.sleep_forever()
+        await trio.Event().wait()
         return {}
 
     async def forever(_: Run) -> JsonObject:
-        await trio.sleep_forever()
+        await trio.Event().wait()
         return {}
 
     asked = [exchange(slots) for _ in range(3)]

@@ -162,3 +162,14 @@ def test_a_union_may_hold_literals_and_maps() -> None:
     assert types.structure(None, kind) is None
     assert faults("other", kind) == ("$: expected 'auto', got 'other'",)
     assert faults({"a": "1"}, kind) == ("$.a: expected integer, got string",)
+
+
+def test_of_several_arms_of_one_kind_the_first_that_fits_is_taken() -> None:
+    kind: Any = list[types.Root] | list[int] | types.Role | types.TaskStatus
+
+    assert types.structure([1, 2], kind) == [1, 2]
+    assert types.structure([{"uri": "a"}], kind) == [types.Root(uri="a")]
+    assert types.structure("user", kind) == "user"
+    assert types.structure("working", kind) == "working"
+    with pytest.raises(StructureError, match=r"\$\[0\]: expected integer, got string$"):
+        types.structure(["a"], kind)

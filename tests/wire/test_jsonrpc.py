@@ -31,6 +31,7 @@ from trio_mcp.wire import (
     parse_line,
     parse_message,
 )
+from trio_mcp.wire._jsonrpc import MAX_ERROR_CHARACTERS
 
 V = {"jsonrpc": "2.0"}
 GOOD: list[tuple[Any, Message]] = [
@@ -148,9 +149,10 @@ def test_only_strings_and_integers_are_ids(value: Any) -> None:
 VALUES: list[Any] = [None, True, 1, 1.0, "2.0", "m", [], {}, {"code": 1, "message": "no"}]
 
 
-@given(
-    st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"]), st.sampled_from(VALUES))
-)
+MEMBERS = st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"])
+
+
+@given(st.dictionaries(MEMBERS, st.sampled_from(VALUES)))
 def test_every_object_is_some_message_and_ids_are_never_coerced(value: dict[str, Any]) -> None:
     message = parse_message(value)
 
@@ -178,6 +180,14 @@ def test_messages_are_written_as_one_line(line: bytes, message: dict[str, Any]) 
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     assert decode(line) == message
+
+
+def test_an_error_does_not_repeat_megabytes_of_what_it_refuses() -> None:
+    line = encode_error(1, -1, "x" * 1_000_000)
+
+    assert len(line) < MAX_ERROR_CHARACTERS + 100
+    assert decode(line)["error"]["message"].endswith("x [...]")
+    assert decode(encode_error(1, -1, "x" * MAX_ERROR_CHARACTERS))["error"]["message"] == "x" * MAX_ERROR_CHARACTERS
 
 
 def test_what_cannot_be_said_is_refused_when_it_is_written() -> None:

@@ -5,33 +5,23 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 
 import trio
 from attrs import define, field
 
 from .. import types
-from .._errors import RemoteProtocolError
 from ..peer import ConnectionStatistics
 from ..wire import JsonObject
 from ._calls import Call, OnProgress
 from ._connection import Connection, OpenExchange
 from ._output_schemas import OutputSchemas
+from ._pages import Walk
 
 __all__ = ["Client"]
 
 R = TypeVar("R")
-Page = TypeVar(
-    "Page",
-    types.ListToolsResult,
-    types.ListResourcesResult,
-    types.ListResourceTemplatesResult,
-    types.ListPromptsResult,
-)
-
-MAX_PAGES = 1000
-"""Pages of a list that are walked before the server is taken to be going round in circles."""
 
 
 @define(eq=False)
@@ -94,21 +84,21 @@ class Client:
         """Iterate over all tools of the server, page by page.
 
         Raises:
-            RemoteProtocolError: the server gives out a cursor twice, or more than `MAX_PAGES` pages.
+            RemoteProtocolError: the server gives out a cursor twice, or more than 1000 pages.
         """
-        return _walk(self.list_tools, lambda page: page.tools)
+        return Walk(self.list_tools, lambda page: page.tools)
 
     def resources(self) -> AsyncIterator[types.Resource]:
         """Iterate over all resources of the server; see `tools`."""
-        return _walk(self.list_resources, lambda page: page.resources)
+        return Walk(self.list_resources, lambda page: page.resources)
 
     def resource_templates(self) -> AsyncIterator[types.ResourceTemplate]:
         """Iterate over all resource templates of the server; see `tools`."""
-        return _walk(self.list_resource_templates, lambda page: page.resource_templates)
+        return Walk(self.list_resource_templates, lambda page: page.resource_templates)
 
     def prompts(self) -> AsyncIterator[types.Prompt]:
         """Iterate over all prompts of the server; see `tools`."""
-        return _walk(self.list_prompts, lambda page: page.prompts)
+        return Walk(self.list_prompts, lambda page: page.prompts)
 
     async def list_tools(self, cursor: str | None = None) -> types.ListToolsResult:
         """Return one page of the tools; *cursor* is the `next_cursor` of the page before."""
@@ -265,25 +255,6 @@ class OpenCall:
     async def __aexit__(self, *exc_info: object) -> None:
         assert self._exchange is not None
         await self._exchange.__aexit__(*exc_info)
-
-
-async def _walk(
-    fetch: Callable[[str | None], Awaitable[Page]], items: Callable[[Page], Iterable[R]]
-) -> AsyncIterator[R]:
-    """Yield the items of every page; holds no request open while the caller works."""
-    cursor: str | None = None
-    seen: set[str] = set()
-    for _ in range(MAX_PAGES):
-        page = await fetch(cursor)
-        for item in items(page):
-            yield item
-        cursor = page.next_cursor
-        if cursor is None:
-            return
-        if cursor in seen:
-            break
-        seen.add(cursor)
-    raise RemoteProtocolError("the server's list has no end")
 
 
 def _page(cursor: str | None) -> JsonObject | None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import trio
 from attrs import define, field
@@ -92,7 +92,9 @@ class Run:
             cancelled, rest = group.split(trio.Cancelled)
             if cancelled is None or not isinstance(rest, ExceptionGroup):  # KeyboardInterrupt and its like pass
                 raise
-            _log.error("a handler of %s failed while the server stopped", self._origin.method, exc_info=rest)
+            _log.error(
+                "a handler of %s failed while the server stopped", self._origin.method, exc_info=cast("Exception", rest)
+            )
             raise cancelled from None  # the hall stops, and a clean-up failed
         if self.exchange is None:
             self._mourn(failure)

@@ -249,7 +249,7 @@ class Link:
                 self._complain("a broken response", fault)
                 if id is not None:
                     self._on_outcome(id, RemoteProtocolError(f"the response breaks the protocol: {fault}"))
-            case Malformed():
+            case _:  # Malformed
                 self._on_malformed(message, batch)
 
     def _on_malformed(self, fault: Malformed, batch: Batch | None = None) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args, get_origin
 
 from cattrs import Converter
 
-from trio_mcp.types._faults import Mismatch, listed, quoted, type_of
+from trio_mcp.types._faults import Mismatch, quoted, type_of
 from trio_mcp.types._model import Bounds
 
 __all__ = ["Hook", "bounded", "hook_of", "is_map", "is_sequence", "literal_hook", "register_plain"]

@@ -7,8 +7,8 @@ msgspec would turn a NaN into null without a word, so `encode` looks for one whe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeAlias, TypeGuard
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeGuard, cast
 
 import msgspec
 
@@ -92,8 +92,10 @@ def _path_of_non_finite(plain: Any) -> str | None:
         path, value = waiting.pop()
         if isinstance(value, float) and not math.isfinite(value):
             return path
-        if isinstance(value, dict):
-            waiting += reversed([(f"{path}.{key}", member) for key, member in value.items()])
-        elif isinstance(value, list | tuple):
-            waiting += reversed([(f"{path}[{index}]", member) for index, member in enumerate(value)])
+        members: list[tuple[str, Any]] = []
+        if is_object(value):
+            members = [(f"{path}.{key}", member) for key, member in value.items()]
+        elif is_array(value) or type(value) is tuple:
+            members = [(f"{path}[{index}]", member) for index, member in enumerate(cast("Sequence[Any]", value))]
+        waiting += reversed(members)
     return None

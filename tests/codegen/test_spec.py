@@ -1,0 +1,162 @@
+"""The comparison with upstream: it passes where all is well, and fails on a difference that has no name.
+
+The normal form stands in for the upstream files here, which lie outside the project.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from codegen import project
+from codegen.__main__ import main
+from codegen.spec import judge, run
+from codegen.spec.leniency import SWITCHES, Leniency
+from codegen.spec.seeds import changed, changes, same_json
+
+NEWEST = "2026-07-28"
+
+
+@pytest.fixture
+def upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The normal forms laid out as upstream does, pinned as such, and only few messages to compare."""
+    schema, folder = tmp_path / "schema", tmp_path / "upstream"
+    shutil.copytree(project.SCHEMA, schema)
+    monkeypatch.setattr(project, "SCHEMA", schema)
+    monkeypatch.setattr(project, "PINS", schema / "pins.toml")
+    for path in schema.glob("*.json"):
+        document = json.loads(path.read_text("utf-8"))
+        (folder / path.stem).mkdir(parents=True)
+        text = json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **document})
+        (folder / path.stem / "schema.json").write_text(text, "utf-8")
+    write_example(folder, {"type": "text", "text": "hi"})
+    project.take_over(folder, "c0ffee")
+    monkeypatch.setattr(judge, "_MOST", 1500)
+    monkeypatch.setattr(run, "FEWEST", 1500)
+    return folder
+
+
+def write_example(folder: Path, message: dict[str, Any]) -> None:
+    path = folder / NEWEST / "examples" / "TextContent" / "example.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(message), "utf-8")
+
+
+def compare(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    capsys.readouterr()
+    status = main(["spec", "--from", str(folder)])
+    return status, capsys.readouterr().out
+
+
+def test_every_difference_of_the_types_has_a_name(upstream: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, report = compare(upstream, capsys)
+
+    assert status == 0
+    assert report.splitlines()[0] == "2026-07-28: 1 example messages, each made into its type and back"
+    assert report.count(": 1500 mutated messages of ") == len(project.read_pins())
+    assert "null for a member that may be left out counts as left out\n" in report
+    assert report.endswith("no difference without a name\n")
+
+
+def test_a_difference_without_a_name_fails(
+    upstream: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge, "SWITCHES", SWITCHES - {Leniency.CAPABILITY})
+
+    status, report = compare(upstream, capsys)
+
+    assert status == 1
+    assert "FAULT revision 2024-11-05, " in report
+    assert "invalid, but accepted, for no reason that has a name\n" in report
+
+
+def test_a_comparison_by_too_few_messages_fails(
+    upstream: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "FEWEST", 1501)
+
+    status, report = compare(upstream, capsys)
+
+    assert status == 1
+    assert "FAULT revision 2024-11-05: judged by 1500 messages only\n" in report
+
+
+@pytest.fixture
+def no_mutants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out what takes time and is not under test."""
+    monkeypatch.setattr(judge.Comparison, "run", Mock())
+
+
+@pytest.mark.usefixtures("no_mutants")
+def test_an_example_that_does_not_fit_its_type_fails(upstream: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_example(upstream, {"type": "text", "text": 3})
+
+    status, report = compare(upstream, capsys)
+
+    assert status == 1
+    assert "example.json (revision 2026-07-28): not a TextContent: $.text: expected string, got integer\n" in report
+
+
+@pytest.mark.usefixtures("no_mutants")
+def test_examples_must_be_there(upstream: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(upstream / NEWEST / "examples")
+
+    status, report = compare(upstream, capsys)
+
+    assert status == 1
+    assert "FAULT revision 2026-07-28 comes without example messages\n" in report
+
+
+def test_other_upstream_files_than_the_pinned_ones_fail(upstream: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changed = upstream / "2025-03-26" / "schema.json"
+    document = json.loads(changed.read_text("utf-8"))
+    document["$defs"]["Tool"]["required"] = ["name"]
+    changed.write_text(json.dumps(document), "utf-8")
+    (upstream / "2024-11-05" / "schema.json").unlink()
+
+    status, report = compare(upstream, capsys)
+
+    assert status == 1
+    assert report.splitlines() == [
+        f"FAULT {upstream / '2024-11-05' / 'schema.json'} is missing",
+        f"FAULT {changed} is not the upstream file that schema/pins.toml names",
+        f"FAULT schema/2025-03-26.json is not the normal form of {changed}",
+        "3 faults",
+    ]
+
+
+def test_a_mutant_differs_from_its_seed_in_one_place() -> None:
+    seed = {"a": [1, {"b": "text"}], "c": True}
+
+    found = [changed(seed, change) for change in changes(seed)]
+
+    assert not [mutant for mutant in found if same_json(mutant, seed)]
+    assert {"a": [1, {"b": "text"}]} in found
+    assert {"a": [1, {"b": None}], "c": True} in found
+    assert {"a": [1, {"b": "text"}], "c": True, "unheard/of": [1]} in found
+    assert seed == {"a": [1, {"b": "text"}], "c": True}
+
+
+PAIRS: list[tuple[Any, Any, bool]] = [
+    (1, 1.0, True),
+    (1, True, False),
+    ([0], [False], False),
+    ({"a": 1}, {"a": 1, "b": None}, False),
+    ([1], [1, 2], False),
+    ({"a": [{}]}, {"a": [{}]}, True),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "same"), PAIRS)
+def test_json_values_are_compared_as_json(first: Any, second: Any, same: bool) -> None:
+    assert same_json(first, second) is same
+
+
+def test_a_null_may_be_missing_where_that_is_asked() -> None:
+    assert same_json({"a": [{}]}, {"a": [{"b": None}], "c": None}, but_nulls=True)
+    assert not same_json({}, {"c": 1}, but_nulls=True)

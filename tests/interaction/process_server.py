@@ -1,0 +1,66 @@
+"""A server to be killed, interrupted and redirected: `python process_server.py FILE`. Its clean-up writes to FILE."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from trio_mcp import Context, Limits, Server, serve_stdio
+
+GRANDCHILD = """
+import socket, sys
+held = socket.socket(socket.AF_UNIX)
+held.connect(sys.argv[1])
+held.sendall(b"here")
+held.recv(1)
+"""
+
+
+@asynccontextmanager
+async def lifespan(_: Server) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.Path(sys.argv[1]).write_text("cleaned up")
+
+
+server = Server("process", lifespan=lifespan, limits=Limits(drain_seconds=0.2))
+
+
+@server.tool
+async def pid() -> int:
+    return os.getpid()
+
+
+@server.tool
+async def hang(ctx: Context) -> None:
+    await ctx.report_progress(1)
+    await trio.sleep_forever()
+
+
+@server.tool
+def mutter(text: str) -> None:
+    """Say something on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@server.tool
+def spawn(socket: str) -> None:
+    """Start a process of our own that holds on to a socket, and to our standard output, until it dies."""
+    subprocess.Popen([sys.executable, "-S", "-c", GRANDCHILD, socket])
+
+
+@server.tool
+def cleaned(path: str) -> bool:
+    return Path(path).exists()
+
+
+if __name__ == "__main__":
+    trio.run(serve_stdio, server)
