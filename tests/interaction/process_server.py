@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import trio
 
@@ -48,18 +47,14 @@ async def hang(ctx: Context) -> None:
 @server.tool
 def mutter(text: str) -> None:
     """Say something on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
 
 
 @server.tool
 def spawn(socket: str) -> None:
     """Start a process of our own that holds on to a socket, and to our standard output, until it dies."""
     subprocess.Popen([sys.executable, "-S", "-c", GRANDCHILD, socket])
-
-
-@server.tool
-def cleaned(path: str) -> bool:
-    return Path(path).exists()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair, wait_all_tasks_blocked
 
 from trio_mcp import ConnectionBroken, ConnectionClosed, ConnectionLost, McpError, ServerExited
-from trio_mcp.peer import ConnectionStatistics, Limits, Run
+from trio_mcp.peer import ConnectionStatistics, Limits, Run, ServerSession
 from trio_mcp.types import REVISIONS
 from trio_mcp.wire import (
     CAPABILITIES_KEY,
@@ -20,6 +20,7 @@ from trio_mcp.wire import (
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     REVISION_KEY,
+    HandshakeState,
     JsonObject,
     encode,
 )
@@ -348,12 +349,37 @@ async def test_a_result_that_is_not_json_is_answered_with_an_error(caplog: pytes
 
     async with linked({**HANDLERS, "nan": nan, "surrogate": surrogate}) as bench:
         answer = await bench.peer.exchange(modern(1, "nan"))
-        message = "the answer to 'nan' is not JSON: $.result.value[0]: NaN and infinities are not JSON"
+        message = "the answer to 'nan' is not JSON; the log says where"
         assert answer == error(1, INTERNAL_ERROR, message)
         answer = await bench.peer.exchange(modern(2, "surrogate"))
         assert shape(answer) == error(2, INTERNAL_ERROR)
         assert await bench.peer.exchange(modern(3, "echo")) == result(3, {"echo": {}})
     assert [record.levelno for record in caplog.records] == [logging.ERROR, logging.ERROR]
+    assert "$.result.value[0]: NaN" in caplog.text
+
+
+async def test_a_handshake_whose_answer_is_not_json_was_refused() -> None:
+    async def nan(_: Run) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        return {"instructions": float("nan")}
+
+    async with linked({**HANDLERS, "initialize": nan}) as bench:
+        await bench.peer.exchange(initialize(1, "2025-06-18"))
+
+        assert isinstance(bench.link.gate, ServerSession)
+        assert bench.link.gate.state is HandshakeState.NOT_BEGUN
+
+
+async def test_breaches_of_the_protocol_are_counted_and_only_the_first_of_them_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with linked(HANDLERS) as bench:
+        for _ in range(15):
+            await bench.peer.exchange(b"junk\n")
+
+        assert bench.link.statistics().malformed == 15
+    assert len(caplog.records) == 11
+    assert "only counted" in caplog.text
 
 
 @pytest.mark.parametrize("depth", [300, 450, 600, 800, 950])
@@ -653,7 +679,7 @@ async def test_a_peer_that_closed_its_input_is_still_read_for_a_while(autojump_c
         assert not bench.ended.is_set()
         await trio.sleep(2)
         assert bench.ended.is_set()
-        assert str(bench.link.lost) == "the other side ended the connection"
+        assert str(bench.link.lost) == "the other side stopped reading"
         await wait_all_tasks_blocked()
         assert bench.holds_nothing()
 

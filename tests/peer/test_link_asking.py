@@ -285,15 +285,20 @@ async def test_when_the_peer_goes_away_every_call_fails_with_an_exception_of_its
             await bench.link.notify("n", None)
 
 
-async def test_while_only_the_sending_half_is_broken_a_call_says_so() -> None:
-    async with linked({"forever": forever}, gate=client_gate("2025-06-18")) as bench:
+async def test_a_call_on_a_link_whose_sending_half_alone_is_broken_waits_for_the_reason(
+    autojump_clock: MockClock,
+) -> None:
+    limits = Limits(drain_seconds=3)
+    async with linked({"forever": forever}, gate=client_gate("2025-06-18"), limits=limits) as bench:
         await bench.peer.stream.receive_stream.aclose()  # type: ignore[attr-defined] # a stapled stream
         await bench.link.notify("n", None)
         await wait_all_tasks_blocked()
 
         assert bench.link.lost is None
+        began = trio.current_time()
         with pytest.raises(ConnectionBroken, match="the other side stopped reading"):
             await call(bench)
+        assert trio.current_time() - began == pytest.approx(3)
 
 
 async def test_responses_before_the_end_of_input_count() -> None:

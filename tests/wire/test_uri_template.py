@@ -59,3 +59,9 @@ def test_any_value_comes_back_from_its_percent_encoding(values: list[str]) -> No
     found = UriTemplate("x://{a}/y/{b}").match(f"x://{quote(first, safe='')}/y/{quote(second, safe='')}")
 
     assert found == {"a": first, "b": second}
+
+
+@pytest.mark.parametrize("template", ["a://{x", "a://x}", "a://{{x}}"])
+def test_a_brace_without_its_partner_is_refused(template: str) -> None:
+    with pytest.raises(ValueError, match=r"brace without its partner|only plain variables"):
+        UriTemplate(template)

@@ -85,6 +85,7 @@ class Link:
     """Why nothing can be asked any more; None while the link is up."""
     _stopped: bool = field(default=False, init=False)
     _reading: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _losing: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _settled: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _malformed: int = field(default=0, init=False)
 
@@ -113,13 +114,14 @@ class Link:
         """Wait until a message may be queued. If cancelled, nothing was queued.
 
         Raises:
-            ConnectionLost: no message will ever leave again; why the link ended, where that is known by now.
+            ConnectionLost: no message will ever leave again, and why: a write that failed is the first sign, and the
+                reason (the exit of a child process, say) is known a little later.
         """
         try:
             await self.outbox.room()
         except ConnectionLost:
-            if self.lost is None:
-                raise
+            while self.lost is None:
+                await self._losing.park()
             raise copy(self.lost) from None
 
     async def run(self, *, drain: bool, why_lost: Callable[[], ConnectionLost] | None = None) -> None:
@@ -161,7 +163,7 @@ class Link:
     def _reason(self, why_lost: Callable[[], ConnectionLost] | None) -> ConnectionLost:
         if self._stopped:
             return ConnectionClosed("this side closed the connection")
-        if self.outbox.failure is not None and self.outbox.deaf:
+        if self.outbox.failure is not None and self._reading.cancelled_caught:
             return self.outbox.failure
         return why_lost() if why_lost else ConnectionBroken("the other side ended the connection")
 
@@ -185,6 +187,7 @@ class Link:
         if self.lost is not None:
             return
         self.lost = reason
+        self._losing.unpark_all()
         for asked in list(self.ledger.asked.values()):
             if isinstance(reason, ConnectionClosed):
                 asked.withdraw()

@@ -88,25 +88,22 @@ class ExchangeOverLink(Exchange):
 
     def _send(self, outcome: JsonObject | McpError) -> None:
         self._link.ended(self)
+        try:
+            line = self._encode(outcome)
+        except NotJsonError as exc:
+            _log.error("the answer to %r cannot be sent: %s", self.method, exc)  # the text says it all
+            outcome = McpError(INTERNAL_ERROR, f"the answer to {self.method!r} is not JSON; the log says where")
+            line = self._encode(outcome)
         self._link.gate.responded(self.method, success=not isinstance(outcome, McpError))
-        line = self._encode(outcome)
         if self._batch is not None:
             self._batch.settle(line)
         else:
             self._link.outbox.put_urgent(line)  # the reader itself may have answered, and it cannot wait
 
     def _encode(self, outcome: JsonObject | McpError) -> bytes:
-        try:
-            if isinstance(outcome, McpError):
-                return encode_error(self.id, outcome.code, outcome.message, outcome.data)
-            return encode_result(self.id, outcome)
-        except NotJsonError as exc:
-            _log.error("the answer to %r cannot be sent: %s", self.method, exc)  # the text says it all
-            return encode_error(
-                self.id,
-                INTERNAL_ERROR,
-                f"the answer to {self.method!r} is not JSON: {exc}".encode("ascii", "replace").decode(),
-            )
+        if isinstance(outcome, McpError):
+            return encode_error(self.id, outcome.code, outcome.message, outcome.data)
+        return encode_result(self.id, outcome)
 
     def _tell(self, method: str, params: JsonObject) -> None:
         self._link.outbox.put(encode_notification(method, params))

@@ -23,6 +23,9 @@ __all__ = ["memory_transport"]
 
 _log = logging.getLogger("trio_mcp.transports")
 
+_UNREAD_BEFORE_YIELDING = 64
+"""Updates that may wait before a handler lets others run at each further one."""
+
 
 def memory_transport(answerer: Answerer) -> TransportOpener:
     """Return an opener of direct connections to *answerer*, which is served for as long as one is open."""
@@ -122,15 +125,16 @@ class _AskedInMemory(Asked):
 
     def _cancel(self) -> None:
         self.ended()
-        if self._exchange is not None and self.method != "initialize":
+        if self.method != "initialize":  # which is never cancelled
+            assert self._exchange is not None
             self._exchange.cancel("the caller left")
 
     def lose(self, reason: ConnectionLost) -> None:
         """The connection is closed while this request waits."""
         self.finish(copy(reason))
         self.ended()
-        if self._exchange is not None:
-            self._exchange.lose()
+        assert self._exchange is not None
+        self._exchange.lose()
 
     def settle(self, outcome: JsonObject | McpError) -> None:
         """Take the answer."""
@@ -152,14 +156,14 @@ class _ExchangeInMemory(Exchange):
     _asked: _AskedInMemory
 
     def has_room(self) -> bool:
-        return True
+        return self._asked.waiting < _UNREAD_BEFORE_YIELDING
 
     async def room(self) -> None:
-        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()  # whoever reads has its turn; a handler never waits for one that does not
 
     def _send(self, outcome: JsonObject | McpError) -> None:
         try:
-            copied = outcome if isinstance(outcome, McpError) else copy_json(outcome)
+            copied = _copy(outcome)
         except NotJsonError as exc:
             _log.error("the answer to %r cannot be sent: %s", self.method, exc)
             copied = McpError(INTERNAL_ERROR, "the answer is not JSON; the server's log says where")
@@ -170,8 +174,15 @@ class _ExchangeInMemory(Exchange):
         data = encode(params)
         if method != "notifications/progress":  # nothing else names its request on a connection
             self._asked.transport.client.notified(method, decode(data))
-        elif self._asked.wants_updates:
+        else:
             self._asked.put((method, decode(data)), len(data))
 
     def _end(self) -> None:
         """There is nothing to forget: the asking end keeps the record."""
+
+
+def _copy(outcome: JsonObject | McpError) -> JsonObject | McpError:
+    if isinstance(outcome, McpError):
+        return McpError(outcome.code, *copy_json([outcome.message, outcome.data]))
+    copied: JsonObject = copy_json(outcome)
+    return copied

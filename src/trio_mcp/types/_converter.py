@@ -94,7 +94,7 @@ def unstructurer(cls: Any, revision: str | None = None) -> Callable[[Any], JSONV
 @cache
 def _structurer(cls: Any, revision: str | None) -> Callable[[JSONValue], Any]:
     hook = _codec(revision).converter.get_structure_hook(cls)
-    name = getattr(cls, "__name__", None) or str(cls).replace(f"{__package__}._generated.", "")
+    name = cls.__name__ if isinstance(cls, type) else str(cls).replace(f"{__package__}._generated.", "")
 
     def structure_one(value: JSONValue) -> Any:
         try:

@@ -27,7 +27,7 @@ class UriTemplate:
         template: the text, such as ``"notes://{folder}/{name}"``.
 
     Raises:
-        ValueError: an expression is not a plain variable, or one appears twice.
+        ValueError: an expression is not a plain variable, one appears twice, or a brace stands alone.
     """
 
     template: str
@@ -38,6 +38,8 @@ class UriTemplate:
     def __attrs_post_init__(self) -> None:
         parts = _EXPRESSION.split(self.template)  # literal, name, literal, name, ..., literal
         literals, names = parts[::2], parts[1::2]
+        if any(brace in literal for literal in literals for brace in "{}"):
+            raise ValueError(f"{self.template!r}: a brace without its partner")
         for name in names:
             if not _VARIABLE.fullmatch(name):
                 raise ValueError(

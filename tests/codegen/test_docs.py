@@ -1,0 +1,71 @@
+"""Our words about the types: about all of them, and about no others."""
+
+from __future__ import annotations
+
+import pytest
+
+from codegen.align import align
+from codegen.docs import Docs
+from codegen.merge import Merged, merge
+from codegen.project import read_schemas
+from codegen.prose import CLASSES, MEMBERS, MEMBERS_ANYWHERE
+from codegen.registry import embedded_requests
+from codegen.shapes import Schema, is_class
+
+
+@pytest.fixture(scope="module")
+def merged() -> Merged:
+    revisions = align(read_schemas())
+    return merge(revisions, embedded_requests(revisions))
+
+
+def test_every_class_is_described_and_nothing_else_is(merged: Merged) -> None:
+    assert set(CLASSES) == {name for name, schema in merged.definitions.items() if is_class(schema)}
+
+
+def test_every_described_member_exists(merged: Merged) -> None:
+    members = {
+        f"{name}.{member}" for name, schema in merged.definitions.items() for member in schema.get("properties", {})
+    }
+
+    assert not MEMBERS.keys() - members
+    assert not MEMBERS_ANYWHERE.keys() - {member.rsplit(".", 1)[-1] for member in members}
+
+
+def test_every_number_is_described(merged: Merged) -> None:
+    def is_number(schema: Schema) -> bool:
+        return bool({"integer", "number"} & set([schema["type"]] if isinstance(schema.get("type"), str) else []))
+
+    docs = Docs(merged)
+    numbers = [
+        (name, member)
+        for name, schema in merged.definitions.items()
+        for member, inner in schema.get("properties", {}).items()
+        if is_number(inner)
+    ]
+
+    assert len(numbers) > 20
+    assert not [f"{name}.{member}" for name, member in numbers if not docs.of_member(name, member)]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("Tool", "In every revision."),
+        ("AudioContent", "Since revision 2025-03-26."),
+        ("CreateTaskResult", "In revision 2025-11-25 only."),
+        ("InitializeResult", "In revisions 2024-11-05 to 2025-11-25."),
+    ],
+)
+def test_the_revisions_of_a_class_are_derived(name: str, sentence: str, merged: Merged) -> None:
+    assert Docs(merged).of_class(name).splitlines()[2] == sentence
+
+
+def test_the_link_leads_to_the_newest_revision_that_has_the_class(merged: Merged) -> None:
+    assert Docs(merged).of_class("CreateTaskResult").splitlines()[3] == (
+        "Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#createtaskresult"
+    )
+
+
+def test_what_was_inline_upstream_is_linked_to_what_held_it(merged: Merged) -> None:
+    assert Docs(merged).of_class("ElicitationTasksCapability").endswith("/2025-11-25/schema#clientcapabilities")

@@ -1,0 +1,225 @@
+"""The time policy of a client, as its callers see it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.interaction.raw import MODERN, Json, Raw, raw_server
+from trio_mcp import Client, Context, RequestTimedOut, Server, TimeLimits, open_client, types
+from trio_mcp.testing import open_memory_client
+
+ASKING = "2025-11-25"
+QUESTION: Json = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+
+
+class Watched:
+    """A server that reports progress at given times, and records when its handler was stopped."""
+
+    def __init__(self) -> None:
+        self.server = Server("watched")
+        self.stopped_at = math.inf
+        self.server.tool(self.work)
+
+    async def work(self, naps: list[float], ctx: Context) -> str:
+        try:
+            for done, nap in enumerate(naps):
+                await trio.sleep(nap)
+                await ctx.report_progress(done + 1)
+        except trio.Cancelled:
+            self.stopped_at = trio.current_time()
+            raise
+        return "done"
+
+
+async def ignore(_: object) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("door", [open_client, open_memory_client])
+async def test_silence_beyond_the_idle_limit_ends_the_call_and_stops_the_handler(
+    door: Callable[..., Any], autojump_clock: object
+) -> None:
+    watched = Watched()
+    async with door(watched.server, time_limits=TimeLimits(idle=10)) as client:
+        began = trio.current_time()
+        with pytest.raises(RequestTimedOut, match=r"'tools/call': nothing was heard for 10 s \(TimeLimits.idle\)"):
+            await client.call_tool("work", {"naps": [100]})
+        assert trio.current_time() - began == 10
+        await trio.testing.wait_all_tasks_blocked()
+        assert watched.stopped_at - began == 10
+
+
+@pytest.mark.parametrize("door", [open_client, open_memory_client])
+async def test_progress_begins_the_idle_limit_anew_where_it_was_asked_for(
+    door: Callable[..., Any], autojump_clock: object
+) -> None:
+    async with door(Watched().server, time_limits=TimeLimits(idle=10)) as client:
+        result = await client.call_tool("work", {"naps": [9, 9, 9]}, on_progress=ignore)
+        assert result.content == [types.TextContent(text="done")]
+        async with client.open_call("work", {"naps": [9, 9, 9]}) as unread:
+            assert (await unread.result()).content == [types.TextContent(text="done")]
+        with pytest.raises(RequestTimedOut, match="idle"):
+            await client.call_tool("work", {"naps": [9, 9, 9]})
+
+
+async def test_the_idle_limit_counts_from_the_last_update(autojump_clock: object) -> None:
+    async with open_client(Watched().server, time_limits=TimeLimits(idle=10)) as client:
+        began = trio.current_time()
+        async with client.open_call("work", {"naps": [7, 100]}) as call:
+            with pytest.raises(RequestTimedOut):
+                await call.result()
+        assert trio.current_time() - began == 17
+
+
+@pytest.mark.parametrize("door", [open_client, open_memory_client])
+async def test_the_total_limit_ends_a_call_that_keeps_reporting(
+    door: Callable[..., Any], autojump_clock: object
+) -> None:
+    watched = Watched()
+    async with door(watched.server, time_limits=TimeLimits(idle=10, total=25)) as client:
+        began = trio.current_time()
+        with pytest.raises(RequestTimedOut, match=r"took longer than 25 s in all \(TimeLimits.total\)"):
+            await client.call_tool("work", {"naps": [9] * 9}, on_progress=ignore)
+        assert trio.current_time() - began == 25
+        await trio.testing.wait_all_tasks_blocked()
+        assert watched.stopped_at - began == 25
+
+
+async def test_the_time_a_callback_takes_is_no_silence_of_the_server(autojump_clock: object) -> None:
+    async def ponder(_: object) -> None:
+        await trio.sleep(1000)
+
+    async with open_client(Watched().server, time_limits=TimeLimits(idle=10)) as client:
+        result = await client.call_tool("work", {"naps": [1, 1]}, on_progress=ponder)
+        assert result.content == [types.TextContent(text="done")]
+
+
+async def test_the_time_the_caller_takes_between_two_updates_is_no_silence_of_the_server(
+    autojump_clock: object,
+) -> None:
+    door = open_client(Watched().server, time_limits=TimeLimits(idle=10))
+    async with door as client, client.open_call("work", {"naps": [1, 1]}) as call:
+        async for _ in call.updates:
+            await trio.sleep(1000)
+        assert (await call.result()).content == [types.TextContent(text="done")]
+
+
+async def test_without_limits_a_client_waits_for_ever(autojump_clock: object) -> None:
+    limits = TimeLimits(idle=math.inf, total=math.inf)
+    async with open_client(Watched().server, time_limits=limits) as client:
+        await client.call_tool("work", {"naps": [10**9]})
+
+
+async def test_the_callers_own_deadline_is_a_different_error(autojump_clock: object) -> None:
+    async with open_client(Watched().server, time_limits=TimeLimits(idle=10)) as client:
+        with pytest.raises(trio.TooSlowError), trio.fail_after(5):
+            await client.call_tool("work", {"naps": [100]})
+
+
+async def asking_server(
+    test: Callable[[Client, Raw], Awaitable[None]], user: Callable[[Any], Awaitable[Any]], limits: TimeLimits
+) -> None:
+    """Run *test* against a server by hand that may ask for elicitation and sampling."""
+    options = {"revision": ASKING, "on_elicit": user, "on_sample": user, "time_limits": limits}
+    async with raw_server(partial(Raw.welcome, revision=ASKING), **options) as (client, server):  # type: ignore[arg-type] # by name
+        await test(client, server)
+
+
+@pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage"])
+async def test_all_clocks_stand_still_while_a_person_is_asked(method: str, autojump_clock: object) -> None:
+    params: Json = QUESTION if method == "elicitation/create" else {"messages": [], "maxTokens": 1}
+
+    async def think(_: object) -> Any:
+        await trio.sleep(1000)
+        if method == "elicitation/create":
+            return types.ElicitResult(action="decline")
+        return types.CreateMessageResult(role="assistant", model="m", content=types.TextContent(text="hi"))
+
+    async def test(client: Client, server: Raw) -> None:
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(expect_time_out, client, "idle")  # of two calls, either may be the one that asks
+            nursery.start_soon(expect_time_out, client, "idle")
+            await server.receive()
+            await server.receive()
+            await trio.sleep(7)
+            await server.request("", method, params)
+            assert trio.current_time() - began == 1007
+        assert trio.current_time() - began == 1010
+
+    await asking_server(test, think, TimeLimits(idle=10, total=100))
+
+
+async def expect_time_out(client: Client, limit: str) -> None:
+    with pytest.raises(RequestTimedOut, match=f"TimeLimits.{limit}"):
+        await client.call_tool("x", on_progress=ignore)
+
+
+async def test_the_total_limit_goes_on_where_it_stood_when_the_person_has_answered(autojump_clock: object) -> None:
+    async def think(_: object) -> Any:
+        await trio.sleep(1000)
+        return types.ElicitResult(action="cancel")
+
+    async def test(client: Client, server: Raw) -> None:
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(expect_time_out, client, "total")
+            await server.receive()
+            await trio.sleep(30)
+            async with trio.open_nursery() as questions:  # two at once count once
+                for id in ("a", "b"):
+                    question = {"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": QUESTION}
+                    await server.send(question)
+                questions.start_soon(server.receive)
+            await server.receive()
+            assert trio.current_time() - began == 1030
+        assert trio.current_time() - began == 1050
+
+    await asking_server(test, think, TimeLimits(idle=100, total=50))
+
+
+async def test_a_call_that_begins_while_a_person_is_asked_has_its_whole_time(autojump_clock: object) -> None:
+    async def think(_: object) -> Any:
+        await trio.sleep(1000)
+        return types.ElicitResult(action="cancel")
+
+    async def test(client: Client, server: Raw) -> None:
+        began = trio.current_time()
+        await server.send({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": QUESTION})
+        await trio.sleep(400)
+        await expect_time_out(client, "idle")
+        assert trio.current_time() - began == 1010
+
+    await asking_server(test, think, TimeLimits(idle=10, total=100))
+
+
+async def test_a_call_that_is_not_waited_for_while_a_person_is_asked_loses_no_time(autojump_clock: object) -> None:
+    async def think(_: object) -> Any:
+        await trio.sleep(1000)
+        return types.ElicitResult(action="cancel")
+
+    async def test(client: Client, server: Raw) -> None:
+        async with client.open_call("x") as call:
+            request = await server.receive()
+            await server.request("", "elicitation/create", QUESTION)
+            await server.send({"jsonrpc": "2.0", "id": request["id"], "result": {"content": []}})
+            assert (await call.result()).content == []
+
+    await asking_server(test, think, TimeLimits(idle=10, total=100))
+
+
+async def test_a_timed_out_call_is_cancelled_on_the_wire() -> None:
+    connected = raw_server(partial(Raw.welcome, revision=MODERN), revision=MODERN, time_limits=TimeLimits(idle=0.01))
+    async with connected as (client, server):
+        with pytest.raises(RequestTimedOut):
+            await client.call_tool("x")
+        request, cancelled = await server.receive(), await server.receive()
+        assert cancelled["method"] == "notifications/cancelled"
+        assert cancelled["params"]["requestId"] == request["id"]

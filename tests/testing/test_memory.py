@@ -1,0 +1,68 @@
+"""The client for tests: real bytes in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from trio_mcp import Limits, Server, types
+from trio_mcp.testing import open_memory_client
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+async def test_a_program_of_the_documentation_works(lockstep: bool, autojump_clock: object) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        await trio.sleep(1000)
+        return a + b
+
+    @server.tool
+    def plain(text: str) -> str:
+        return text
+
+    async with open_memory_client(server, lockstep=lockstep) as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+        with trio.fail_after(1):
+            assert (await client.call_tool("plain", {"text": "x"})).content == [types.TextContent(text="x")]
+    assert trio.current_time() >= 1000
+
+
+async def test_the_rules_of_the_wire_apply() -> None:
+    server = Server("s", limits=Limits(max_message_bytes=1000))
+
+    @server.tool
+    async def size(text: str) -> int:
+        return len(text)
+
+    async with open_memory_client(server) as client:
+        with trio.move_on_after(0.01) as scope:  # whose request the server could not read
+            await client.call_tool("size", {"text": "x" * 1000})
+        assert scope.cancelled_caught
+        assert (await client.call_tool("size", {"text": "x"})).structured_content == {"result": 1}
+        assert client.statistics().malformed == 1
+
+
+async def test_the_lifespan_is_over_when_the_block_is() -> None:
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncGenerator[None]:
+        yield
+        await trio.lowlevel.checkpoint()
+        events.append("left")
+
+    async with open_memory_client(Server("s", lifespan=lifespan)):
+        events.append("used")
+    assert events == ["used", "left"]
+
+
+async def test_options_are_passed_on_and_the_block_sees_its_own_exception() -> None:
+    with pytest.raises(KeyError, match="mine"):
+        async with open_memory_client(Server("s"), revision="2025-03-26") as client:
+            assert client.revision == "2025-03-26"
+            raise KeyError("mine")

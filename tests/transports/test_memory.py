@@ -1,0 +1,201 @@
+"""Direct connections in one process: no bytes, and nothing shared all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from trio_mcp import (
+    ConnectionClosed,
+    Context,
+    ErrorResponse,
+    LocalProtocolError,
+    McpError,
+    RequestTimedOut,
+    Server,
+    TimeLimits,
+    open_client,
+    types,
+)
+from trio_mcp.lowlevel import Exchange, Limits, ServerSession
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server("s")
+
+
+async def test_a_handler_that_changes_its_arguments_changes_nothing_of_its_callers(server: Server) -> None:
+    @server.tool
+    async def work(items: list[dict[str, int]]) -> int:
+        items[0]["n"] = 7
+        items.clear()
+        return 0
+
+    arguments = {"items": [{"n": 1}]}
+    async with open_client(server) as client:
+        await client.call_tool("work", arguments)
+
+    assert arguments == {"items": [{"n": 1}]}
+
+
+async def test_a_caller_that_changes_its_result_changes_nothing_of_the_handlers(server: Server) -> None:
+    kept: dict[str, Any] = {"list": [1]}
+
+    @server.tool
+    async def work() -> types.CallToolResult:
+        return types.CallToolResult(content=[], meta=kept)
+
+    async with open_client(server) as client:
+        meta = (await client.call_tool("work")).meta
+        assert meta is not None
+        meta["list"].append(2)
+
+    assert kept == {"list": [1]}
+
+
+async def test_progress_and_logs_share_nothing_either(server: Server) -> None:
+    data, logged = {"list": [1]}, trio.Event()
+
+    async def on_log(message: types.LoggingMessageNotificationParams) -> None:
+        await trio.lowlevel.checkpoint()
+        message.data["list"].append(2)
+        logged.set()
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        await ctx.log("error", data)
+
+    async with open_client(server, revision="2025-11-25", on_log=on_log) as client:
+        await client.call_tool("work")
+        await logged.wait()
+
+    assert data == {"list": [1]}
+
+
+async def test_what_json_cannot_say_is_refused_as_on_a_wire(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    @server.tool
+    async def result() -> types.CallToolResult:
+        return types.CallToolResult(content=[], meta={"x": float("nan")})
+
+    @server.tool
+    async def error() -> None:
+        raise McpError(-5, "no", {"x": object()})
+
+    @server.tool
+    async def words() -> None:
+        raise McpError(-5, "\ud800")
+
+    async with open_client(server) as client:
+        with pytest.raises(LocalProtocolError, match="the params of 'tools/call' cannot be sent"):
+            await client.call_tool("result", {"x": float("nan")})
+        for name in ("result", "error", "words"):
+            with pytest.raises(ErrorResponse, match="not JSON") as refused:
+                await client.call_tool(name)
+            assert refused.value.code == -32603
+        assert client.statistics().asked == 0
+    assert "the answer to 'tools/call' cannot be sent" in caplog.text
+
+
+async def test_the_data_of_an_error_are_a_copy(server: Server) -> None:
+    data = {"list": [1]}
+
+    @server.tool
+    async def error() -> None:
+        raise McpError(-5, "no", data)
+
+    async with open_client(server) as client:
+        with pytest.raises(ErrorResponse) as refused:
+            await client.call_tool("error")
+        assert refused.value.data == data
+        refused.value.data["list"].append(2)
+
+    assert data == {"list": [1]}
+
+
+async def test_a_handler_that_reports_without_pause_lets_its_reader_read(server: Server) -> None:
+    @server.tool
+    async def work(ctx: Context) -> None:
+        for done in range(20_000):
+            await ctx.report_progress(done)
+
+    async with open_client(server) as client, client.open_call("work") as call:
+        assert [update.progress async for update in call.updates] == list(range(20_000))
+        assert call.skipped == 0
+
+
+async def test_a_handler_does_not_wait_for_a_reader_that_does_not_read(server: Server) -> None:
+    @server.tool
+    async def work(ctx: Context) -> None:
+        for done in range(100):
+            await ctx.report_progress(done)
+
+    async with open_client(server) as client, client.open_call("work") as call:
+        await call.result()
+        assert client.statistics().update_bytes > 0
+        assert len([update async for update in call.updates]) == 100
+
+
+async def test_progress_that_only_a_token_of_the_callers_own_asked_for_goes_nowhere(server: Server) -> None:
+    @server.tool
+    async def work(ctx: Context) -> None:
+        await ctx.report_progress(1)
+
+    async with open_client(server) as client:
+        await client.call_tool("work", meta={"progressToken": "mine"})
+        assert client.statistics().update_bytes == 0
+
+
+async def test_after_the_end_nothing_can_be_told(server: Server) -> None:
+    async with open_client(server, revision="2025-11-25", roots=[]) as client:
+        await client.roots_changed()
+    with pytest.raises(ConnectionClosed):
+        await client.roots_changed()
+
+
+async def test_a_request_that_is_refused_on_sight_leaves_nothing(server: Server) -> None:
+    async with open_client(server, revision="2025-11-25") as client:
+        with pytest.raises(ErrorResponse, match=r"\$\._meta"):
+            await client.request("tools/list", {"_meta": 7}, types.ListToolsResult)
+        assert client.statistics().asked == 0
+
+
+class Silent:
+    """An answerer of the caller's own that never answers, and records what it is told to stop."""
+
+    limits = Limits()
+
+    def __init__(self) -> None:
+        self.exchanges: list[Exchange] = []
+
+    def serving(self) -> Any:
+        return self
+
+    async def __aenter__(self) -> Any:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    def gate(self) -> ServerSession:
+        return ServerSession(types.REVISIONS)
+
+    def answer(self, exchange: Exchange) -> None:
+        self.exchanges.append(exchange)
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(("revision", "is_cancelled"), [("2025-11-25", False), ("2026-07-28", True)])
+async def test_a_handshake_is_never_cancelled(revision: str, is_cancelled: bool, autojump_clock: object) -> None:
+    silent = Silent()
+
+    with pytest.raises(RequestTimedOut):
+        async with open_client(silent, revision=revision, time_limits=TimeLimits(connect=1)):
+            pass
+
+    assert [exchange.open for exchange in silent.exchanges] == [not is_cancelled]

@@ -1,0 +1,59 @@
+"""Links over any stream."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+
+from trio_mcp import Server, open_client, serve_stream, start_stream_client, types
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server("s")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    return server
+
+
+async def test_a_server_listens_on_tcp_for_many_clients(server: Server) -> None:
+    with trio.fail_after(10):
+        async with server.serving() as serving, trio.open_nursery() as nursery:
+            listeners = await nursery.start(
+                partial(trio.serve_tcp, partial(serve_stream, serving), 0, host="127.0.0.1")
+            )
+            address = listeners[0].socket.getsockname()
+            for _ in range(2):
+                async with open_client(await trio.open_tcp_stream(*address)) as client:
+                    assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+            nursery.cancel_scope.cancel()
+
+
+async def test_both_ends_close_their_stream(server: Server) -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_stream, server, theirs)
+        client = await start_stream_client(nursery, ours)
+        await client.aclose()
+    for stream in (ours, theirs):
+        with pytest.raises(trio.ClosedResourceError):
+            await stream.send_all(b"x")
+
+
+async def test_any_size_of_chunks_will_do(server: Server) -> None:
+    class OneByte(trio.StapledStream[trio.abc.SendStream, trio.abc.ReceiveStream]):
+        async def receive_some(self, max_bytes: int | None = None) -> bytes:  # noqa: ARG002 # the interface's
+            return bytes(await super().receive_some(1))
+
+    ours, theirs = trio.testing.memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_stream, server, OneByte(theirs.send_stream, theirs.receive_stream))
+        async with open_client(OneByte(ours.send_stream, ours.receive_stream)) as client:
+            called = await client.call_tool("add", {"a": 1, "b": 2})
+    assert called.content == [types.TextContent(text="3")]
