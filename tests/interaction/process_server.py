@@ -1,12 +1,17 @@
-"""A server to be killed, interrupted and redirected: `python process_server.py FILE`. Its clean-up writes to FILE."""
+"""A server to be killed, interrupted and redirected: `python process_server.py FILE [HOW]`.
+
+Its clean-up writes to FILE. HOW makes it a part of a larger program.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import trio
 
@@ -57,5 +62,22 @@ def spawn(socket: str) -> None:
     subprocess.Popen([sys.executable, "-S", "-c", GRANDCHILD, socket])
 
 
+async def embedded(how: str) -> None:
+    """Serve as a part of a program that has a use of its own for signals."""
+    with trio.open_signal_receiver(signal.SIGTERM) as received:
+        async with trio.open_nursery() as nursery:
+            if how == "started":
+                await nursery.start(serve_stdio, server)
+            else:
+                nursery.start_soon(partial(serve_stdio, server, signals=False))
+            async for _ in received:
+                break
+            nursery.cancel_scope.cancel()
+    sys.exit(5)
+
+
 if __name__ == "__main__":
-    trio.run(serve_stdio, server)
+    if len(sys.argv) > 2:
+        trio.run(embedded, sys.argv[2])
+    else:
+        trio.run(serve_stdio, server)

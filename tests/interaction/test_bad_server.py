@@ -15,6 +15,7 @@ from trio_mcp import (
     ClientOptions,
     ErrorResponse,
     LocalProtocolError,
+    McpError,
     RemoteProtocolError,
     types,
 )
@@ -286,6 +287,40 @@ async def test_a_callback_that_raises_is_an_error_for_the_server_and_harms_nobod
         assert "secret" not in answer["error"]["message"]
         await assert_alive(client, server)
     assert "secret" in caplog.text
+
+
+async def test_a_callback_may_answer_with_an_error_of_its_choice() -> None:
+    async def refuse(_: Any) -> types.CreateMessageResult:
+        await trio.lowlevel.checkpoint()
+        raise McpError(-1, "the user said no")
+
+    async with raw_server(welcoming(ASKING), revision=ASKING, on_sample=refuse) as (client, server):
+        answer = await server.request("", "sampling/createMessage", ASKED["sampling/createMessage"])
+        assert answer["error"] == {"code": -1, "message": "the user said no"}
+        await assert_alive(client, server)
+
+
+async def test_roots_are_asked_for_anew_each_time_and_their_change_is_told() -> None:
+    count = [0]
+
+    async def roots() -> list[types.Root]:
+        await trio.lowlevel.checkpoint()
+        count[0] += 1
+        return [types.Root(uri=f"file:///{count[0]}")]
+
+    async with raw_server(welcoming(ASKING), revision=ASKING, roots=roots) as (client, server):
+        for number in (1, 2):
+            answer = await server.request("", "roots/list", None)
+            assert answer["result"] == {"roots": [{"uri": f"file:///{number}"}]}
+        await client.roots_changed()
+        assert (await server.receive())["method"] == "notifications/roots/list_changed"
+
+
+async def test_a_notification_that_the_revision_does_not_have_is_refused_before_it_is_sent() -> None:
+    async with raw_server(welcoming(MODERN), revision=MODERN) as (client, server):
+        with pytest.raises(LocalProtocolError, match="no notification 'notifications/roots/list_changed'"):
+            await client.roots_changed()
+        await assert_alive(client, server)
 
 
 async def test_a_question_that_the_server_takes_back_stops_the_callback() -> None:

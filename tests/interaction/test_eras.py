@@ -104,6 +104,15 @@ async def test_any_error_to_the_probe_but_the_refusal_of_a_revision_means_legacy
     assert (await converse(script)).revision == NEWEST_LEGACY
 
 
+async def test_a_pinned_modern_client_does_not_fall_back() -> None:
+    async def script(server: Raw) -> None:
+        await server.refuse(-32601, method="server/discover")
+        assert await server.receive() is None
+
+    with pytest.raises(UnsupportedRevision, match="nothing this side knows"):
+        await alone(script, revision=MODERN)
+
+
 async def test_a_server_that_is_silent_to_the_probe_is_greeted_in_the_legacy_way(autojump_clock: object) -> None:
     async def script(server: Raw) -> None:
         probe, began = await server.receive(), trio.current_time()

@@ -129,22 +129,49 @@ async def all_of(stream: trio.abc.ReceiveStream) -> bytes:
     return b"".join([bytes(chunk) async for chunk in stream])
 
 
+@asynccontextmanager
+async def piped(*arguments: str) -> AsyncGenerator[trio.Process]:
+    """Run the program with pipes, and bound its time."""
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = await trio.lowlevel.open_process([sys.executable, PROGRAM, *arguments], **pipes)
+    try:
+        with trio.fail_after(20):
+            yield process
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            assert pipe is not None
+            await pipe.aclose()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_one_signal_ends_a_server_silently_with_status_0(number: int, cleaned_up: Path) -> None:
-    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    process = await trio.lowlevel.open_process([sys.executable, PROGRAM, str(cleaned_up)], **pipes)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    with trio.fail_after(20):
+    async with piped(str(cleaned_up)) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         await process.stdin.send_all(call_line(1, "hang"))
         await lines_until(process.stdout, b"notifications/progress")
         process.send_signal(number)
         answer = json.loads(await all_of(process.stdout))
         assert answer["error"]["message"] == "the server stopped before the request was done"
         assert await all_of(process.stderr) == b""
-        assert await process.wait() == 0
-        await process.stdin.aclose()
+    assert process.returncode == 0
+    assert cleaned(cleaned_up)
+
+
+@pytest.mark.parametrize("how", ["started", "without signals"])
+async def test_a_server_that_is_part_of_a_program_leaves_signals_to_it(how: str, cleaned_up: Path) -> None:
+    async with piped(str(cleaned_up), how) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        await process.stdin.send_all(call_line(1, "pid"))
+        await lines_until(process.stdout, b'"id":1')
+        process.send_signal(signal.SIGTERM)
+    assert process.returncode == 5
     assert cleaned(cleaned_up)
 
 

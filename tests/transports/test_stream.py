@@ -46,14 +46,30 @@ async def test_both_ends_close_their_stream(server: Server) -> None:
             await stream.send_all(b"x")
 
 
-async def test_any_size_of_chunks_will_do(server: Server) -> None:
-    class OneByte(trio.StapledStream[trio.abc.SendStream, trio.abc.ReceiveStream]):
-        async def receive_some(self, max_bytes: int | None = None) -> bytes:  # noqa: ARG002 # the interface's
-            return bytes(await super().receive_some(1))
+class OneByte(trio.abc.Stream):
+    """Receives one byte at a time."""
 
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        del max_bytes
+        return await self._stream.receive_some(1)
+
+
+async def test_any_size_of_chunks_will_do(server: Server) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve_stream, server, OneByte(theirs.send_stream, theirs.receive_stream))
-        async with open_client(OneByte(ours.send_stream, ours.receive_stream)) as client:
+        nursery.start_soon(serve_stream, server, OneByte(theirs))
+        async with open_client(OneByte(ours)) as client:
             called = await client.call_tool("add", {"a": 1, "b": 2})
     assert called.content == [types.TextContent(text="3")]
