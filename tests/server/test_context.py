@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import memory_stream_pair
 
-from trio_mcp import Context, Server, open_client, types
+from trio_mcp import Context, Server, open_client, serve_stream, types
 from trio_mcp.testing import open_memory_client
+from trio_mcp.wire import CAPABILITIES_KEY, REVISION_KEY, encode_request
 
 INFO = types.Implementation(name="tester", version="7")
 
@@ -39,12 +41,22 @@ async def test_a_handler_learns_who_asks_and_on_which_terms() -> None:
     }
 
 
-async def test_a_ping_before_the_handshake_names_nobody() -> None:
-    from trio_mcp.lowlevel import ServerSession
+async def test_a_client_that_does_not_say_who_it_is_is_nobody() -> None:
+    server, seen = Server("s"), list[object]()
 
-    context = ServerSession(types.REVISIONS).admit("ping", None)
+    @server.tool
+    async def look(ctx: Context) -> None:
+        seen.append(ctx.client_info)
 
-    assert context.peer_info is None
+    ours, theirs = memory_stream_pair()
+    meta = {REVISION_KEY: "2026-07-28", CAPABILITIES_KEY: {}}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_stream, server, theirs)
+        await ours.send_all(encode_request(1, "tools/call", {"name": "look", "_meta": meta}))
+        await ours.receive_some()
+        await ours.aclose()
+
+    assert seen == [None]
 
 
 async def test_state_is_what_the_lifespan_yielded_and_the_lifespan_is_entered_once_per_serving() -> None:
