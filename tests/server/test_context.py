@@ -49,7 +49,7 @@ async def test_a_client_that_does_not_say_who_it_is_is_nobody() -> None:
         seen.append(ctx.client_info)
 
     ours, theirs = memory_stream_pair()
-    meta = {REVISION_KEY: "2026-07-28", CAPABILITIES_KEY: {}}
+    meta: dict[str, Any] = {REVISION_KEY: "2026-07-28", CAPABILITIES_KEY: {}}
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve_stream, server, theirs)
         await ours.send_all(encode_request(1, "tools/call", {"name": "look", "_meta": meta}))
