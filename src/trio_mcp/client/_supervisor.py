@@ -5,6 +5,7 @@ Closing a client is asking this coroutine to end, which any task may do, in any 
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TypedDict
 
 import trio
@@ -79,24 +80,23 @@ async def _connect_and_hold(
         roots=options.get("roots"),
         on_log=options.get("on_log"),
     )
-    async with owned_nursery() as nursery:
-        connection = Connection(
-            options.get("info") or _THIS_CLIENT,
-            callbacks.capabilities(),
-            options.get("limits") or Limits(),
-            stopwatch,
-            Answering(callbacks, stopwatch, Hall(nursery)),
-        )
-        client = Client(connection)
-        try:
+    with ExitStack() as when_all_tasks_have_ended:
+        async with owned_nursery() as nursery:
+            connection = Connection(
+                options.get("info") or _THIS_CLIENT,
+                callbacks.capabilities(),
+                options.get("limits") or Limits(),
+                stopwatch,
+                Answering(callbacks, stopwatch, Hall(nursery)),
+            )
+            client = Client(connection)
+            when_all_tasks_have_ended.callback(client.ended)
             async with opener(connection) as transport:
                 connection.transport = transport
                 await _agree(connection, options.get("revision"), probe=probe)
                 nursery.start_soon(connection.answering.deliver_logs, connection.revision)
                 task_status.started(client)
                 await client.hold()
-        finally:
-            client.ended()
 
 
 async def _agree(connection: Connection, pinned: str | None, *, probe: bool) -> None:

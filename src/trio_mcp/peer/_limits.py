@@ -20,7 +20,8 @@ class Limits:
     """What one connection may cost. Bytes are bytes on the wire, times are seconds; `math.inf` lifts a time limit."""
 
     max_message_bytes: int = field(default=64 * 2**20, validator=_positive)
-    """The longest message read. A longer one is skipped and answered with an error."""
+    """The longest message read. A longer one is skipped and answered with an error, which cannot name the request: its
+    id is in what was skipped."""
     max_in_flight: int = field(default=1024, validator=_positive)
     """Requests of one connection whose handlers run at once; more wait."""
     max_queued: int = field(default=4096, validator=_positive)
