@@ -48,7 +48,8 @@ def test_variables_stand_for_this_process_s_own(monkeypatch: pytest.MonkeyPatch)
         ({"command": "x", "env": ["A=1"]}, "'env' must be an object of texts"),
         ({"command": "x", "env": {"A": 1}}, "'env' must be an object of texts"),
         ({"command": "x", "cwd": 1}, "'cwd' must be a text"),
-        ({"command": "x", "disabled": True}, "'disabled' is not supported; it may have command, args, env, cwd"),
+        ({"command": "x", "disabled": True}, "'disabled' is not supported; it may have type, command, args"),
+        ({"command": "x", "type": "http"}, "'type' 'http' is not supported; it may be 'stdio'"),
         ({"command": "x", "args": ["${NO_SUCH_VARIABLE}"]}, "variable NO_SUCH_VARIABLE in '\\${NO_SUCH_VARIABLE}'"),
     ],
 )
@@ -72,7 +73,7 @@ trio.run(serve_stdio, server)
 
 
 async def test_an_entry_is_something_to_connect_to() -> None:
-    entry = {"command": sys.executable, "args": ["-c", PROGRAM], "env": {"TOLD": "yes"}}
+    entry = {"type": "stdio", "command": sys.executable, "args": ["-c", PROGRAM], "env": {"TOLD": "yes"}}
 
     with trio.fail_after(20):
         async with open_client(entry) as client:

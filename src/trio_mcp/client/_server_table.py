@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from ..transports import StdioServer
 
 __all__ = ["server_from_entry"]
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_KNOWN = ("command", "args", "env", "cwd")
+_ARGS = "'args' must be a list of texts"
+_ENV = "'env' must be an object of texts"
+_KNOWN = ("type", "command", "args", "env", "cwd")
 
 
 def server_from_entry(entry: Mapping[str, Any]) -> StdioServer:
     """Return the server that *entry* describes: ``command`` (text), ``args`` (texts), ``env`` (texts), ``cwd`` (text).
 
-    ``${NAME}`` in any text stands for the environment variable NAME of this process.
+    ``type`` may be there, and is ``"stdio"``. ``${NAME}`` in any text stands for the environment variable NAME of this
+    process.
 
     Raises:
         ValueError: a member is missing, of the wrong type or unknown, or a variable is not set; the text names it.
@@ -26,22 +29,27 @@ def server_from_entry(entry: Mapping[str, Any]) -> StdioServer:
     for name in entry:
         if name not in _KNOWN:
             raise ValueError(f"server entry: {name!r} is not supported; it may have {', '.join(_KNOWN)}")
-    command, cwd = entry.get("command"), entry.get("cwd")
-    args: Any = entry.get("args", [])
-    env: Any = entry.get("env", {})
+    if entry.get("type", "stdio") != "stdio":
+        raise ValueError(f"server entry: 'type' {entry['type']!r} is not supported; it may be 'stdio'")
+    command, args, env = entry.get("command"), entry.get("args", []), entry.get("env", {})
     if not isinstance(command, str) or not command:
         raise ValueError("server entry: 'command' is required, and a text")
-    if not isinstance(args, list | tuple) or not all(isinstance(arg, str) for arg in args):  # pyright: ignore[reportUnknownVariableType] # under test here
-        raise ValueError("server entry: 'args' must be a list of texts")
-    if not isinstance(env, Mapping) or not all(isinstance(value, str) for value in env.values()):  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] # under test here
-        raise ValueError("server entry: 'env' must be an object of texts")
-    if cwd is not None and not isinstance(cwd, str):
-        raise ValueError("server entry: 'cwd' must be a text")
+    if not isinstance(args, list | tuple):
+        raise ValueError(f"server entry: {_ARGS}")
+    if not isinstance(env, Mapping):
+        raise ValueError(f"server entry: {_ENV}")
+    cwd = entry.get("cwd")
     return StdioServer(
-        [_expand(command), *(_expand(arg) for arg in args)],  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # texts, as checked
-        env={name: _expand(value) for name, value in env.items()},  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType, reportUnknownMemberType] # texts, as checked
-        cwd=None if cwd is None else _expand(cwd),
+        [_expand(command), *(_text(_ARGS, arg) for arg in cast("Sequence[object]", args))],
+        env={str(name): _text(_ENV, value) for name, value in cast("Mapping[object, object]", env).items()},
+        cwd=None if cwd is None else _text("'cwd' must be a text", cwd),
     )
+
+
+def _text(rule: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"server entry: {rule}")
+    return _expand(value)
 
 
 def _expand(text: str) -> str:
