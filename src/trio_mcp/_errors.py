@@ -61,10 +61,15 @@ class McpError(TrioMcpError):
         message: one sentence for whoever asked. It crosses the wire as it is: put no secret in it.
         data: any JSON value with details; left out when None.
 
+    Raises:
+        TypeError: *code* is no integer, or *message* no text.
+
     Specification: https://www.jsonrpc.org/specification#error_object
     """
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
+        if type(code) is not int or not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance] # it is sent
+            raise TypeError(f"McpError({code!r}, {message!r}): the code is an integer, the message a text")
         super().__init__(code, message, data)
         self.code = code
         self.message = message

@@ -35,8 +35,24 @@ async def lifespan(_: Server) -> AsyncGenerator[State]:
     yield State()
 
 
-def make_server(*, limits: Limits | None = None, revisions: Sequence[str] = types.REVISIONS) -> Server:  # noqa: C901 # a list of tools, not a decision
-    server = Server(
+class Boaster(Server):
+    """A server that declares everything, whatever it has."""
+
+    @property
+    def capabilities(self) -> types.ServerCapabilities:
+        return types.ServerCapabilities(
+            completions={},
+            logging={},
+            prompts=types.PromptsCapability(),
+            resources=types.ResourcesCapability(subscribe=True),
+            tools=types.ToolsCapability(),
+        )
+
+
+def make_server(  # noqa: C901 # a list of tools, not a decision
+    *, limits: Limits | None = None, revisions: Sequence[str] = types.REVISIONS, make: type[Server] = Server
+) -> Server:
+    server = make(
         "conversation",
         version="1.0",
         instructions="Talk to me.",

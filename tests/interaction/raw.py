@@ -21,6 +21,8 @@ Script: TypeAlias = "Callable[[Raw], Awaitable[object]]"
 MODERN = "2026-07-28"
 INFO = {"name": "raw", "version": "0"}
 META = "io.modelcontextprotocol/"
+EVERYTHING: Json = {"completions": {}, "logging": {}, "prompts": {}, "resources": {"subscribe": True}, "tools": {}}
+"""What a server by hand declares."""
 ENVELOPE: Json = {META + "protocolVersion": MODERN, META + "clientCapabilities": {}}
 
 
@@ -96,12 +98,12 @@ class Raw:
 
     async def answer_discover(self, *versions: str) -> Json:
         """Answer the probe as a server of *versions*."""
-        result: Json = {"resultType": "complete", "supportedVersions": versions, "capabilities": {}, "ttlMs": 0}
+        result: Json = {"resultType": "complete", "supportedVersions": versions, "capabilities": EVERYTHING, "ttlMs": 0}
         return await self.answer(result | {"cacheScope": "private"}, method="server/discover")
 
     async def answer_initialize(self, revision: str) -> Json:
         """Answer the handshake with *revision*, and take the client's last word in it."""
-        result: Json = {"protocolVersion": revision, "capabilities": {}, "serverInfo": INFO}
+        result: Json = {"protocolVersion": revision, "capabilities": EVERYTHING, "serverInfo": INFO}
         request = await self.answer(result, method="initialize")
         assert (await self.receive())["method"] == "notifications/initialized"
         return request

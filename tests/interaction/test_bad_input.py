@@ -435,3 +435,24 @@ async def test_a_peer_that_floods_and_does_not_read_loses_the_link_before_it_cos
         await ours.aclose()
     assert 1_000 < sent < 100_000
     assert peak < 64 * 2**20
+
+
+@pytest.mark.parametrize("revision", types.REVISIONS)
+async def test_a_handshake_in_a_modern_envelope_is_refused_and_harms_nothing(revision: str) -> None:
+    params: Json = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO, "_meta": ENVELOPE}
+    message: Json = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+
+    async with raw_client(make_server(), revision) as client:
+        await client.send(message)
+        assert (await client.receive())["error"]["code"] == -32601
+        await assert_alive(client, revision)
+
+
+async def test_a_batch_that_is_too_long_is_refused_as_a_whole() -> None:
+    server = make_server()
+    server.limits = Limits(max_queued=3)
+
+    async with raw_client(server, BATCHES) as client:
+        await client.send([1, 1, 1, 1])
+        assert (await client.receive())["error"]["message"] == "a batch may have at most 3 messages"
+        await assert_alive(client, BATCHES)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.interaction.raw import MODERN, Json, Raw, raw_server
+from tests.interaction.raw import EVERYTHING, INFO, MODERN, Json, Raw, raw_server
 from trio_mcp import (
     Client,
     ClientOptions,
@@ -348,7 +348,7 @@ async def test_before_the_handshake_is_done_a_server_may_only_ping() -> None:
         assert request["method"] == "initialize"
         assert (await server.request("", "roots/list", None))["error"]["code"] == -32601
         assert (await server.request("", "ping", None))["result"] == {}
-        result: Json = {"protocolVersion": ASKING, "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+        result: Json = {"protocolVersion": ASKING, "capabilities": EVERYTHING, "serverInfo": INFO}
         await server.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
         await server.receive()
 

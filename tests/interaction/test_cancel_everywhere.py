@@ -15,7 +15,7 @@ import trio
 import trio.testing
 from attrs import define
 
-from tests.interaction.conversation_server import make_server
+from tests.interaction.conversation_server import Boaster, make_server
 from tests.interaction.raw import ENVELOPE, MODERN, Raw
 from trio_mcp import (
     Client,
@@ -62,7 +62,7 @@ class Pair:
 @asynccontextmanager
 async def over_bytes(revision: str) -> AsyncGenerator[Pair]:
     ours, theirs = trio.testing.memory_stream_pair()
-    async with make_server().serving() as serving, trio.open_nursery() as nursery:
+    async with make_server(make=Boaster).serving() as serving, trio.open_nursery() as nursery:
         link = server_link(theirs, serving)
         nursery.start_soon(partial(link.run, drain=True))
         async with open_client(ours, revision=revision, roots=[]) as client:
@@ -83,7 +83,7 @@ class Shared:
 @asynccontextmanager
 async def direct(revision: str) -> AsyncGenerator[Pair]:
     async with (
-        make_server().serving() as serving,
+        make_server(make=Boaster).serving() as serving,
         open_client(Shared(serving), revision=revision, roots=[]) as client,
     ):
         yield Pair(client, serving, None)
@@ -333,7 +333,7 @@ for line in sys.stdin:
     message = json.loads(line)
     if message.get("method") == "initialize":
         named = {"name": "tiny", "version": "1"}
-        result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": named}
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": named}
     else:
         result = {"content": []}
     if "id" in message:

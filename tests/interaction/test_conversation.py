@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from functools import partial
 from typing import Any
 
 import pytest
@@ -224,14 +223,18 @@ async def test_log_messages_of_the_wanted_levels_reach_the_callback(connect: Con
 
 
 async def test_a_feature_the_server_does_not_have_is_an_unknown_method(connect: Connect, revision: str) -> None:
+    reference, argument = {"type": "ref/prompt", "name": "review"}, {"name": "style", "value": "k"}
+    attempts: list[tuple[str, dict[str, Any]]] = [("completion/complete", {"ref": reference, "argument": argument})]
+    if revision != MODERN:
+        attempts += [
+            ("resources/subscribe", {"uri": "memo://today"}),
+            ("resources/unsubscribe", {"uri": "memo://today"}),
+        ]
+
     async with connect() as client:
-        attempts = [partial(client.complete, types.PromptReference(name="review"), "style", "k")]
-        if revision != MODERN:
-            attempts.append(partial(client.subscribe_resource, "memo://today"))  # type: ignore[arg-type] # any result
-            attempts.append(partial(client.unsubscribe_resource, "memo://today"))  # type: ignore[arg-type] # any result
-        for attempt in attempts:
+        for method, params in attempts:
             with pytest.raises(ErrorResponse, match="has no method") as refused:
-                await attempt()
+                await client.request(method, params, types.EmptyResult)
             assert refused.value.code == -32601
 
 

@@ -254,7 +254,8 @@ async def test_a_lost_connection_fails_the_calls_and_not_the_block(revision: str
             await client.call_tool("x")
         lost.append(str(caught.value))
 
-    async with raw_server(partial(Raw.welcome, revision=revision), revision=revision) as (client, server):
+    welcome = partial(Raw.welcome, revision=revision)
+    async with raw_server(welcome, revision=revision, roots=[]) as (client, server):
         async with trio.open_nursery() as nursery:
             for _ in range(3):
                 nursery.start_soon(call, client)

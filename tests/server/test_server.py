@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 import trio
 
-from trio_mcp import Context, ErrorResponse, Limits, Server, open_client, types
+from trio_mcp import (
+    Context,
+    ErrorResponse,
+    Limits,
+    LocalProtocolError,
+    MissingCapability,
+    Server,
+    open_client,
+    types,
+)
 
 
 @pytest.mark.parametrize("revisions", [[], ["2026-07-28", "1999-01-01"]])
@@ -39,11 +48,54 @@ async def test_what_a_server_says_about_itself_reaches_the_client() -> None:
 
 @pytest.mark.parametrize("revision", types.REVISIONS)
 async def test_a_feature_that_nothing_is_registered_for_is_not_there(revision: str) -> None:
+    lists = {"tools/list": types.ListToolsResult, "prompts/list": types.ListPromptsResult}
+
     async with open_client(Server("s"), revision=revision) as client:
-        for attempt in (client.list_tools, client.list_resources, client.list_prompts):
+        for method, result in lists.items():
             with pytest.raises(ErrorResponse, match="has no method") as caught:
-                await attempt()
+                await client.request(method, None, result)
             assert caught.value.code == -32601
+
+
+@pytest.mark.parametrize("revision", types.REVISIONS)
+async def test_what_a_server_has_not_declared_is_not_asked_for(revision: str) -> None:
+    server = Server("s")
+    server.resource("a:b", name="a")(lambda: "")
+
+    async with open_client(server, revision=revision) as client:
+        with pytest.raises(MissingCapability, match="has not declared 'tools', which 'tools/call' needs") as caught:
+            await client.call_tool("t")
+        assert caught.value.required == {"tools": {}}
+        with pytest.raises(MissingCapability):
+            await client.list_prompts()
+        assert (await client.list_resources()).resources
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26"])
+async def test_completion_needs_a_declaration_since_there_is_one(revision: str) -> None:
+    reference = types.PromptReference(name="p")
+
+    async with open_client(Server("s"), revision=revision) as client:
+        expected = ErrorResponse if revision == "2024-11-05" else MissingCapability
+        with pytest.raises(expected):
+            await client.complete(reference, "a", "b")
+
+
+async def test_a_resource_is_subscribed_to_where_the_server_says_that_it_can_be() -> None:
+    server = Server("s")
+    server.resource("a:b", name="a")(lambda: "")
+
+    async with open_client(server, revision="2025-11-25") as client:
+        with pytest.raises(MissingCapability) as caught:
+            await client.subscribe_resource("a:b")
+
+    assert caught.value.required == {"resources": {"subscribe": True}}
+
+
+async def test_roots_that_were_not_declared_cannot_have_changed() -> None:
+    async with open_client(Server("s"), revision="2025-11-25") as client:
+        with pytest.raises(LocalProtocolError, match="declared no roots"):
+            await client.roots_changed()
 
 
 async def test_a_cursor_that_was_never_given_out_is_refused() -> None:

@@ -72,3 +72,26 @@ async def test_the_test_clock_stands_still_while_threads_work(autojump_clock: Mo
 
     assert autojump_clock.autojump_threshold == 0
     assert trio.current_time() < 5
+
+
+async def test_a_turn_that_ends_before_it_got_a_thread_is_given_back() -> None:
+    threads, turns, release, began = Threads(1), trio.Semaphore(1), threading.Event(), trio.Event()
+
+    def work() -> None:
+        trio.from_thread.run_sync(began.set)
+        release.wait(10)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(threads.run, work)
+        await began.wait()
+        with trio.CancelScope() as scope:
+            nursery.start_soon(_cancel_when_blocked, scope)
+            await threads.run(lambda: None, turns=turns)
+        assert scope.cancelled_caught
+        assert turns.value == 1
+        release.set()
+
+
+async def _cancel_when_blocked(scope: trio.CancelScope) -> None:
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    scope.cancel()

@@ -372,3 +372,55 @@ async def test_annotations_may_name_classes_that_are_local_to_the_registering_fu
     async with open_client(server) as client:
         for name in ("look", "again"):
             assert text(await client.call_tool(name, {"point": {"x": 3}})) == "3"
+
+
+async def test_an_exception_that_cannot_be_put_into_words_costs_its_own_call_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class SpeechlessError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    class OddError(Exception):
+        exceptions = None
+
+    server = Server("s")
+
+    @server.tool
+    async def fail(how: str) -> None:
+        raise SpeechlessError if how == "speechless" else OddError("odd")
+
+    async with open_client(server) as client:
+        with pytest.raises(ErrorResponse, match="the log says more"):
+            await client.call_tool("fail", {"how": "speechless"})
+        assert text(await client.call_tool("fail", {"how": "odd"})) == "odd"
+    assert "no words" in caplog.text
+
+
+async def test_an_mcp_error_that_could_not_be_sent_is_a_mistake_where_it_is_made() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def fail() -> None:
+        raise McpError(-32000, None)  # type: ignore[arg-type]  # the mistake is the case
+
+    async with open_client(server) as client:
+        assert "McpError(-32000, None)" in text(await client.call_tool("fail"))
+
+
+async def test_a_thread_that_was_left_behind_counts_as_a_call_that_works() -> None:
+    server, release, working = Server("s"), threading.Event(), list[int]()
+
+    @server.tool(max_concurrency=1, timeout=0.01)
+    def work() -> None:
+        working.append(1)
+        release.wait(10)
+
+    async with open_client(server) as client:
+        assert (await client.call_tool("work")).is_error
+        with trio.move_on_after(0.05):
+            await client.call_tool("work")
+        assert working == [1]
+        release.set()
+        assert not (await client.call_tool("work")).is_error
+        assert working == [1, 1]

@@ -66,3 +66,15 @@ async def test_options_are_passed_on_and_the_block_sees_its_own_exception() -> N
         async with open_memory_client(Server("s"), revision="2025-03-26") as client:
             assert client.revision == "2025-03-26"
             raise KeyError("mine")
+
+
+async def test_a_lifespan_that_fails_is_the_bare_exception_of_the_opener() -> None:
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncGenerator[None]:
+        await trio.lowlevel.checkpoint()
+        raise ValueError("no database")
+        yield
+
+    with pytest.raises(ValueError, match="no database"):
+        async with open_memory_client(Server("s", lifespan=lifespan)):
+            pass

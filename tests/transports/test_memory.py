@@ -198,3 +198,16 @@ async def test_a_handshake_is_never_cancelled(revision: str, is_cancelled: bool,
             pass
 
     assert [exchange.open for exchange in silent.exchanges] == [not is_cancelled]
+
+
+async def test_each_side_bounds_what_it_holds_itself() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        for step in range(10):
+            await ctx.report_progress(step + 1)
+
+    async with open_client(server, limits=Limits(max_updates=3)) as client, client.open_call("work") as call:
+        await call.result()
+        assert call.skipped == 7

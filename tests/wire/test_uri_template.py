@@ -65,3 +65,20 @@ def test_any_value_comes_back_from_its_percent_encoding(values: list[str]) -> No
 def test_a_brace_without_its_partner_is_refused(template: str) -> None:
     with pytest.raises(ValueError, match=r"brace without its partner|only plain variables"):
         UriTemplate(template)
+
+
+def test_variables_that_touch_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"\{a\} in 'x://\{a\}\{b\}': another variable follows with nothing between"):
+        UriTemplate("x://{a}{b}")
+
+
+def test_a_variable_ends_at_the_text_before_the_next_one_so_that_a_uri_has_one_reading() -> None:
+    template = UriTemplate("log://{year}-{month}/{name}.{kind}")
+
+    assert template.match("log://2026-11-20/a.tar.gz") == {
+        "year": "2026",
+        "month": "11-20",
+        "name": "a",
+        "kind": "tar.gz",
+    }
+    assert template.match("log://" + "-" * 100_000) is None

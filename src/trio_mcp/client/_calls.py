@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from attrs import define, field
+from attrs import define
 
 from .. import types
 from .._errors import StructureError, ToolFailed
@@ -51,11 +51,11 @@ class Call:
     _exchange: OpenExchange
     _name: str
     _schemas: OutputSchemas
-    updates: Updates = field(init=False)
-    """Progress updates, in the order they were sent, all before the result."""
 
-    def __attrs_post_init__(self) -> None:
-        self.updates = Updates(self._connection, self._exchange)
+    @property
+    def updates(self) -> Updates:
+        """Progress updates, in the order they were sent, all before the result."""
+        return Updates(self._connection, self._exchange)
 
     @property
     def skipped(self) -> int:

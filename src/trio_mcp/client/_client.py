@@ -30,8 +30,8 @@ class Client:
 
     Every method may be used from any number of tasks at once. A call that is cancelled, by whatever means, stops the
     server's handler too. Each may raise `ErrorResponse`, `RequestTimedOut`, `RemoteProtocolError`,
-    `LocalProtocolError` (the agreed revision has no such request) and `ConnectionLost`; only the last says that the
-    connection is gone.
+    `LocalProtocolError` (the agreed revision has no such request), `MissingCapability` (the server has not declared
+    what the request needs) and `ConnectionLost`; only the last says that the connection is gone.
     """
 
     _connection: Connection
@@ -234,8 +234,11 @@ class Client:
         await self._connection.notify("notifications/roots/list_changed")
 
     async def request(self, method: str, params: JsonObject | None, result: type[R]) -> R:
-        """Send any request of the agreed revision, for methods without one of their own here (tasks of 2025-11-25)."""
-        return await self._connection.request(method, params, result)
+        """Send any request of the agreed revision, whatever the server has declared.
+
+        For methods without one of their own here (tasks of 2025-11-25), and for servers that forget to declare.
+        """
+        return await self._connection.request(method, params, result, undeclared=True)
 
 
 @define(eq=False)

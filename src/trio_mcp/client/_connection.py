@@ -5,7 +5,7 @@ Called by the typed `Client`; calls the transport. It knows envelopes and time l
 
 from __future__ import annotations
 
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from attrs import define, field
 
@@ -15,6 +15,7 @@ from ..abc import Transport
 from ..peer import Asked, ClientSession, Exchange, Limits
 from ..wire import CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, REVISION_KEY, JsonObject, is_modern, stamp
 from ._answering import Answering
+from ._declared import check_declared
 from ._timing import RequestClock, Stopwatch
 
 __all__ = ["Connection", "OpenExchange"]
@@ -44,11 +45,13 @@ class OpenExchange:
 
     async def next_update(self) -> tuple[str, JsonObject] | None:
         """Wait for the next update; None when the outcome has arrived."""
-        return await self._clock.wait(self.asked, self.asked.next_update)
+        self._clock.begin_wait()
+        return await self.asked.next_update()
 
     async def result(self) -> JsonObject:
         """Wait for the result."""
-        return await self._clock.wait(self.asked, self.asked.result)
+        self._clock.begin_wait()
+        return await self.asked.result()
 
 
 @define(eq=False)
@@ -69,7 +72,12 @@ class Connection:
     log_level: types.LoggingLevel | None = field(default=None, init=False)
     """What modern requests ask to be logged."""
     _transport: Transport | None = field(default=None, init=False)
-    _envelope: JsonObject = field(factory=dict[str, Any], init=False)
+    _envelope: JsonObject = field(factory=dict, init=False)
+    _declared: JsonObject = field(factory=dict, init=False)
+    """The server's capabilities, as they go over the wire."""
+
+    def __attrs_post_init__(self) -> None:
+        self.answering.hall.nursery.start_soon(self.stopwatch.run)
 
     @property
     def transport(self) -> Transport:
@@ -106,7 +114,8 @@ class Connection:
         """Settle on what the server answered."""
         self.server_capabilities, self.server_info, self.instructions = capabilities, server_info, instructions
         info = None if server_info is None else types.unstructure(server_info)
-        self.gate.agree(revision, types.unstructure(capabilities), info)
+        self._declared = types.unstructure(capabilities)
+        self.gate.agree(revision, self._declared, info)
         self._envelope = self.envelope(revision) if is_modern(revision) else {}
 
     def envelope(self, revision: str) -> JsonObject:
@@ -122,31 +131,43 @@ class Connection:
         row = types.METHODS[self.revision].get(method)
         return row is not None and row.kind == "request" and row.direction != "server"
 
-    def open(self, method: str, params: JsonObject | None, *, wants_updates: bool) -> OpenExchange:
+    def open(
+        self, method: str, params: JsonObject | None, *, wants_updates: bool = False, undeclared: bool = False
+    ) -> OpenExchange:
         """Return a request to enter; leaving it before the outcome has arrived cancels it.
+
+        Args:
+            undeclared: ask even what the server has not declared.
 
         Raises:
             LocalProtocolError: the agreed revision has no such request.
+            MissingCapability: the server has not declared what the request needs.
         """
         if not self.has(method):
             raise LocalProtocolError(f"revision {self.revision} has no request {method!r}")
+        if not undeclared:
+            check_declared(method, self._declared, self.revision)
         if self._envelope:
             level = {} if self.log_level is None else {LOG_LEVEL_KEY: self.log_level}
             params = stamp(params, self._envelope | level)
         asked = self.transport.ask(method, params, wants_updates=wants_updates)
-        return OpenExchange(asked, RequestClock(self.stopwatch, method))
+        return OpenExchange(asked, RequestClock(self.stopwatch, asked))
 
-    async def request(self, method: str, params: JsonObject | None, result: type[R]) -> R:
+    async def request(self, method: str, params: JsonObject | None, result: type[R], *, undeclared: bool = False) -> R:
         """Send a request and return its typed result.
 
+        Args:
+            undeclared: ask even what the server has not declared.
+
         Raises:
+            MissingCapability: the server has not declared what the request needs.
             ErrorResponse: the server answered with an error.
             RequestTimedOut: it did not answer within the time limits.
             RemoteProtocolError: its answer breaks the protocol.
             LocalProtocolError: the agreed revision has no such request, or *params* are not JSON.
             ConnectionLost: the connection is gone.
         """
-        async with self.open(method, params, wants_updates=False) as exchange:
+        async with self.open(method, params, undeclared=undeclared) as exchange:
             return self.read_result(method, await exchange.result(), result)
 
     def read_result(self, method: str, json: JsonObject, result: type[R]) -> R:
@@ -157,24 +178,29 @@ class Connection:
                 f"the result of {method!r} has the type {kind!r}, which this client does not know"
             )
         try:
-            return types.structure(self._lenient(json), result, revision=self.revision)
+            return types.structure(self._lenient(json, result), result, revision=self.revision)
         except StructureError as exc:
             raise RemoteProtocolError(f"the result of {method!r} does not fit: {'; '.join(exc.faults)}") from exc
 
-    def _lenient(self, json: JsonObject) -> JsonObject:
-        """Supply the one required member whose absence has a meaning: a result without a type is complete."""
-        if is_modern(self.revision) and "resultType" not in json:
-            return {"resultType": "complete", **json}
-        return json
+    def _lenient(self, json: JsonObject, result: type[object]) -> JsonObject:
+        """Supply required members whose absence has a meaning: complete, and not to be cached."""
+        if not is_modern(self.revision):
+            return json
+        if hasattr(result, "ttl_ms"):
+            return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **json}
+        return json if "resultType" in json else {"resultType": "complete", **json}
 
     async def notify(self, method: str, params: JsonObject | None = None) -> None:
         """Send a notification that belongs to no request.
 
         Raises:
-            LocalProtocolError: the agreed revision has no such notification from a client.
+            LocalProtocolError: the agreed revision has no such notification from a client, or this client has not
+                declared what it is about.
             ConnectionLost: the connection is gone.
         """
         row = types.METHODS[self.revision].get(method)
         if row is None or row.kind != "notification" or row.direction == "server":
             raise LocalProtocolError(f"revision {self.revision} has no notification {method!r} from a client")
+        if method == "notifications/roots/list_changed" and self.capabilities.roots is None:
+            raise LocalProtocolError("this client has declared no roots that could have changed")
         await self.transport.notify(method, params)

@@ -16,9 +16,9 @@ Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/li
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import trio
 from attrs import Attribute, define, field, frozen
@@ -27,8 +27,6 @@ from .._errors import RequestTimedOut
 from ..peer import Asked
 
 __all__ = ["RequestClock", "Stopwatch", "TimeLimits"]
-
-T = TypeVar("T")
 
 
 def _duration(_: object, attribute: Attribute[Any], value: float) -> None:
@@ -52,25 +50,48 @@ class TimeLimits:
 
 @define(eq=False)
 class Stopwatch:
-    """The clocks of all requests of one connection, which stand still together.
+    """The clocks of all requests of one connection, which stand still together, and the one timer they share.
+
+    One timer, because a cancel scope for each wait would be a seventh of what a call costs. Limits are the same for
+    all requests, so the time at which the timer looks is early enough for almost every wait that begins after it was
+    set: it is set when a wait needs it earlier, and when it has looked. Nothing unsets it, so a process that asks for
+    nothing any more wakes up once.
 
     Args:
         limits: what each request may take.
     """
 
     limits: TimeLimits
-    running: set[RequestClock] = field(factory=set["RequestClock"], init=False)
+    running: set[RequestClock] = field(factory=set, init=False)
     stopped_at: float = field(default=math.inf, init=False)
     """When the clocks were stopped, on Trio's clock; infinite while they run."""
     _persons: int = field(default=0, init=False)
+    _timer: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _looks_at: float = field(default=math.inf, init=False)
+
+    async def run(self) -> None:
+        """Give up the requests that reach a limit, for ever. Runs in one task of the connection."""
+        while True:
+            with self._timer:
+                await trio.sleep_forever()
+            self._timer, self._looks_at = trio.CancelScope(), math.inf
+            self._look()
+
+    def look_at(self, time: float) -> None:
+        """Look at the clocks at *time*, if not before."""
+        if time < self._looks_at:
+            self._looks_at = self._timer.deadline = time
+
+    def _look(self) -> None:
+        if math.isinf(self.stopped_at):
+            now = trio.current_time()
+            self.look_at(min((clock.judge(now) for clock in self.running), default=math.inf))
 
     @contextmanager
     def stopped(self) -> Generator[None]:
         """Stop the clocks for as long as a person is being asked."""
         if self._persons == 0:
             self.stopped_at = trio.current_time()
-            for clock in self.running:
-                clock.stop()
         self._persons += 1
         try:
             yield
@@ -80,6 +101,7 @@ class Stopwatch:
                 stopped_at, self.stopped_at = self.stopped_at, math.inf
                 for clock in self.running:
                     clock.go_on(stopped_at)
+                self._look()
 
 
 @define(eq=False)
@@ -87,61 +109,55 @@ class RequestClock:
     """The clock of one request, from `start` to `end`."""
 
     _stopwatch: Stopwatch
-    _method: str
+    _asked: Asked
     _began: float = field(default=0.0, init=False)
     _total_deadline: float = field(default=math.inf, init=False)
-    _wait: trio.CancelScope | None = field(default=None, init=False)
-    _wait_deadline: float = field(default=math.inf, init=False)
+    _heard: float = field(default=-math.inf, init=False)
+    """When the idle limit began last, unless an update has come since."""
 
     def start(self) -> None:
         """The request begins."""
+        stopwatch = self._stopwatch
         self._began = trio.current_time()
-        self._total_deadline = self._began + self._stopwatch.limits.total
-        self._stopwatch.running.add(self)
+        self._total_deadline = self._began + stopwatch.limits.total
+        stopwatch.running.add(self)
 
     def end(self) -> None:
         """The request is over, whatever came of it."""
         self._stopwatch.running.discard(self)
 
-    async def wait(self, asked: Asked, receive: Callable[[], Awaitable[T]]) -> T:
-        """Return what *receive* returns.
-
-        Args:
-            receive: waits for something of *asked*.
+    def begin_wait(self) -> None:
+        """From now on the other side is waited for. When a limit is reached, the wait raises `RequestTimedOut`.
 
         Raises:
-            RequestTimedOut: a limit was reached first.
+            RequestTimedOut: the total limit is reached already.
         """
-        heard = trio.current_time()
-        while True:
-            self._wait = trio.CancelScope(deadline=self._deadline(heard))
-            with self._wait:
-                return await receive()
-            self._wait = None
-            heard = asked.last_heard
-            self._check(heard)
+        stopwatch = self._stopwatch
+        self._heard = now = trio.current_time()
+        if now >= self._total_deadline and math.isinf(stopwatch.stopped_at):
+            raise self._timed_out(now)
+        stopwatch.look_at(min(now + stopwatch.limits.idle, self._total_deadline))
 
-    def _deadline(self, heard: float) -> float:
-        self._wait_deadline = min(heard + self._stopwatch.limits.idle, self._total_deadline)
-        return self._wait_deadline if math.isinf(self._stopwatch.stopped_at) else math.inf
+    def judge(self, now: float) -> float:
+        """Give the request up if a limit is reached; return when to look again, infinite where nobody waits."""
+        if not self._asked.receiving:
+            return math.inf
+        # Updates may have come in that nobody has read yet.
+        deadline = min(max(self._heard, self._asked.last_heard) + self._stopwatch.limits.idle, self._total_deadline)
+        if now < deadline:
+            return deadline
+        self._asked.interrupt(self._timed_out(now))
+        return math.inf
 
-    def _check(self, heard: float) -> None:
-        """Raise if a limit is really reached: updates may have come in that nobody has read yet."""
-        now, limits = trio.current_time(), self._stopwatch.limits
+    def _timed_out(self, now: float) -> RequestTimedOut:
+        method, limits = self._asked.method, self._stopwatch.limits
         if now >= self._total_deadline:
-            raise RequestTimedOut(f"{self._method!r} took longer than {limits.total:g} s in all (TimeLimits.total)")
-        if now >= heard + limits.idle:
-            raise RequestTimedOut(f"{self._method!r}: nothing was heard for {limits.idle:g} s (TimeLimits.idle)")
-
-    def stop(self) -> None:
-        """A person is being asked from now on."""
-        if self._wait is not None:
-            self._wait.deadline = math.inf
+            return RequestTimedOut(f"{method!r} took longer than {limits.total:g} s in all (TimeLimits.total)")
+        return RequestTimedOut(f"{method!r}: nothing was heard for {limits.idle:g} s (TimeLimits.idle)")
 
     def go_on(self, stopped_at: float) -> None:
         """The person has answered; *stopped_at* is when the clocks were stopped."""
-        lost = trio.current_time() - max(stopped_at, self._began)
-        self._total_deadline += lost
-        self._wait_deadline += lost
-        if self._wait is not None:
-            self._wait.deadline = self._wait_deadline
+        now = trio.current_time()
+        self._total_deadline += now - max(stopped_at, self._began)
+        heard = max(self._heard, self._asked.last_heard)
+        self._heard = heard + now - max(stopped_at, heard)

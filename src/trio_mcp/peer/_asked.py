@@ -69,9 +69,10 @@ class Asked(abc.ABC):
     state: ExchangeState = field(default=ExchangeState.OPEN, init=False)
     last_heard: float = field(default=0.0, init=False)
     """When the latest update arrived, on Trio's clock."""
-    _updates: deque[tuple[Update, int]] = field(factory=deque[tuple[Update, int]], init=False)
+    _updates: deque[tuple[Update, int]] = field(factory=deque, init=False)
     _outcome: JsonObject | Exception | None = field(default=None, init=False)
     _receiver: trio.lowlevel.Task | None = field(default=None, init=False)
+    _interruption: Exception | None = field(default=None, init=False)
 
     async def __aenter__(self) -> Self:
         await self._begin()
@@ -85,7 +86,8 @@ class Asked(abc.ABC):
         was_open = self.state is ExchangeState.OPEN
         if self.state is not ExchangeState.CANCELLED:
             self.state = advance(ASKING, self.state, ExchangeEvent.CANCEL)
-        self._forget_updates()
+        if self._updates:
+            self._forget_updates()
         if was_open:
             self._cancel()
             self._wake()
@@ -124,6 +126,16 @@ class Asked(abc.ABC):
         event = ExchangeEvent.LOSS if isinstance(outcome, ConnectionLost) else ExchangeEvent.RESPONSE
         self.state = advance(ASKING, self.state, event)
         self._outcome = outcome
+        self._wake()
+
+    @property
+    def receiving(self) -> bool:
+        """Whether a task waits for something to arrive."""
+        return self._receiver is not None
+
+    def interrupt(self, reason: Exception) -> None:
+        """Raise *reason* in the task that waits. The exchange goes on until that task leaves it."""
+        self._interruption = reason
         self._wake()
 
     async def next_update(self) -> Update | None:
@@ -186,6 +198,9 @@ class Asked(abc.ABC):
             return trio.lowlevel.Abort.SUCCEEDED
 
         await trio.lowlevel.wait_task_rescheduled(abort)
+        if self._interruption is not None:
+            interruption, self._interruption = self._interruption, None
+            raise interruption
 
     def _wake(self) -> None:
         receiver, self._receiver = self._receiver, None

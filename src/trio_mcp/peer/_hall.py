@@ -23,7 +23,7 @@ import trio
 from attrs import define, field
 
 from .._errors import ConnectionLost, McpError
-from ..wire import JsonObject
+from ..wire import INTERNAL_ERROR, JsonObject
 
 if TYPE_CHECKING:
     from ._exchange import Exchange
@@ -99,7 +99,11 @@ class Run:
         if self.exchange is None:
             self._mourn(failure)
             return {}
-        return self._explain(failure)
+        try:
+            return self._explain(failure)
+        except Exception:  # noqa: BLE001 # a text that cannot be made, say, must not cost the siblings anything
+            _log.exception("a failure of %s cannot be explained", self._origin.method)
+            return McpError(INTERNAL_ERROR, "internal error; the log says more")
 
     def _mourn(self, failure: Exception) -> None:
         """Log what nobody is left to hear."""

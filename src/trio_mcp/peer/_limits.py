@@ -25,7 +25,7 @@ class Limits:
     max_in_flight: int = field(default=1024, validator=_positive)
     """Requests of one connection whose handlers run at once; more wait."""
     max_queued: int = field(default=4096, validator=_positive)
-    """Requests of one connection that wait for a handler; more are refused as busy."""
+    """Requests of one connection that wait for a handler; more are refused as busy. Also the longest batch read."""
     max_updates: int = field(default=16_384, validator=_positive)
     """Updates of one exchange that may wait unread; beyond it the oldest goes, and is counted."""
     max_update_bytes: int = field(default=4 * 2**20, validator=_positive)

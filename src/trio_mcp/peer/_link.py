@@ -230,6 +230,10 @@ class Link:
             fault = "an empty batch" if self.gate.batches else "batches exist in revision 2025-03-26 only"
             self._on_malformed(Malformed(None, INVALID_REQUEST, fault))
             return
+        if len(values) > self.limits.max_queued:  # each may need an answer many times its own size
+            fault = f"a batch may have at most {self.limits.max_queued} messages"
+            self._on_malformed(Malformed(None, INVALID_REQUEST, fault))
+            return
         batch, size = Batch(self.outbox), size // len(values)  # what each of them takes, on average
         for value in values:
             message = parse_message(value)

@@ -57,7 +57,7 @@ class Outbox:
     deaf: bool = field(default=False, init=False)
     """Whether it failed because the other side does not read, rather than because it closed its input."""
     _urgent: int = field(default=0, init=False)
-    _queue: deque[Entry] = field(factory=deque[Entry], init=False)
+    _queue: deque[Entry] = field(factory=deque, init=False)
     _withdrawn: int = field(default=0, init=False)
     """Entries in the queue that were taken back."""
     _work: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
@@ -79,7 +79,8 @@ class Outbox:
         if self.failure is not None:
             await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(self.failure)  # many may be waiting, and a raised exception belongs to one task
-        self._space.unpark()  # the next one looks too, after this one has queued its message
+        if self._space:
+            self._space.unpark()  # the next one looks too, after this one has queued its message
 
     def put(self, line: bytes) -> Entry:
         """Queue a message; after `room`, without a checkpoint in between."""
@@ -100,7 +101,8 @@ class Outbox:
         if self.failure is None:
             self._queue.append(entry)
             self.size += len(entry.line)
-            self._work.unpark()
+            if len(self._queue) == 1:  # the draining task sleeps only while the queue is empty
+                self._work.unpark()
         else:
             entry.line = b""
 

@@ -102,8 +102,8 @@ class ServerSession:
         )
 
     def responded(self, method: str, *, success: bool) -> None:
-        """The answer to `initialize` puts its terms in force."""
-        if method == "initialize":
+        """The answer to `initialize` puts its terms in force; one that came in a modern envelope began no handshake."""
+        if method == "initialize" and self.state is HandshakeState.ASKED:
             self.state = advance(HANDSHAKE, self.state, HandshakeEvent.ANSWER if success else HandshakeEvent.REFUSE)
             if success:
                 assert self._asked is not None

@@ -25,8 +25,8 @@ from ._annotations_objects import is_named_tuple, is_pydantic_model
 __all__ = ["to_json"]
 
 _AS_THEY_ARE: Final = frozenset({str, int, bool, type(None)})
-_BINARY: Final = (bytes, bytearray, memoryview)
-_TEXT_FORMS: Final = (dt.date, dt.time, dt.timedelta, uuid.UUID, decimal.Decimal)
+_FORMATTED: Final = (bytes, bytearray, memoryview, dt.date, dt.time, dt.timedelta, uuid.UUID, decimal.Decimal)
+"""Become a text with a format."""
 _ARRAYS: Final = (collections.abc.Sequence, collections.abc.Set)
 
 
@@ -43,7 +43,7 @@ def to_json(value: Any) -> Any:
         return to_json(value.value)
     if isinstance(value, (str, int, float)):
         return _number_or_text(value)
-    if isinstance(value, (*_BINARY, *_TEXT_FORMS)):
+    if isinstance(value, _FORMATTED):
         return msgspec.to_builtins(value)
     if issubclass(value.__class__, Mapping):
         return _object(_named(value))
@@ -69,8 +69,8 @@ def _number_or_text(value: str | float) -> str | float:
 
 def _object(members: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     pairs = list(members)
-    values = load_each((name, item, to_json) for name, item in pairs)
-    return dict(zip((name for name, _ in pairs), values, strict=True))
+    values = load_each([(name, item, to_json) for name, item in pairs])
+    return {name: value for (name, _), value in zip(pairs, values, strict=True)}
 
 
 def _array(items: Collection[Any]) -> list[Any]:

@@ -18,7 +18,7 @@ def finish_result(result: types.Result, context: ExchangeContext, server_info: J
     Args:
         server_info: how the server names itself, in the shape of `types.Implementation`.
     """
-    json: JsonObject = types.unstructurer(type(result), context.revision)(result)
+    json: JsonObject = types.unstructure(result, revision=context.revision)
     if context.modern:
         json.setdefault("resultType", "complete")
         if hasattr(result, "ttl_ms"):  # a result that may be cached says for how long, and by whom

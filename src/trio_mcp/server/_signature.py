@@ -8,7 +8,7 @@ else, so what a client can read is what holds.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import field, frozen
@@ -113,12 +113,13 @@ class Signature:
         if faults := self._judge.faults(arguments):
             raise ArgumentFaults(self.name, faults)
         loaders = self._loaders
-        if not self._open and (unknown := [name for name in arguments if name not in loaders]):
+        if not self._open and not arguments.keys() <= loaders.keys():
+            unknown = [name for name in arguments if name not in loaders]
             raise ArgumentFaults(self.name, [f"{render_path([name])}: unknown, not allowed here" for name in unknown])
         try:
-            loaded = load_each((name, value, loaders.get(name)) for name, value in arguments.items())
+            loaded = load_each([(name, value, loaders.get(name)) for name, value in arguments.items()])
         except Misfit as misfit:
-            raise ArgumentFaults(self.name, _rendered(misfit)) from misfit
+            raise ArgumentFaults(self.name, _rendered(misfit.faults)) from misfit
         except RecursionError:
             raise ArgumentFaults(self.name, [_TOO_DEEP]) from None
         return dict(zip(arguments, loaded, strict=True))
@@ -133,7 +134,9 @@ class Signature:
         Returns:
             What the function returns: a coroutine if `is_async`. Whatever it raises passes through.
         """
-        keywords = {**bound, **{name: injected[cls] for name, cls in self.injected.items()}}
+        keywords = dict(bound)
+        for name, cls in self.injected.items():
+            keywords[name] = injected[cls]
         if not self._positional:
             return self._function(**keywords)
         given = [keywords.pop(name, default) for name, default in self._positional]
@@ -146,15 +149,16 @@ class Signature:
             ResultFaults: the value has no JSON form, or it does not fit the output schema; with the faults.
         """
         try:
-            content = to_json({"result": value} if self.wraps_result else value)
+            content = to_json(value)
         except Misfit as misfit:
-            raise ResultFaults(self.name, _rendered(misfit)) from misfit
+            faults = misfit.under("result") if self.wraps_result else misfit.faults
+            raise ResultFaults(self.name, _rendered(faults)) from misfit
         except RecursionError:
             raise ResultFaults(self.name, [_TOO_DEEP]) from None
-        if faults := self._result_judge.faults(content):
-            raise ResultFaults(self.name, faults)
-        fitting: dict[str, Any] = content
-        return fitting
+        structured: dict[str, Any] = {"result": content} if self.wraps_result else content
+        if wrong := self._result_judge.faults(structured):
+            raise ResultFaults(self.name, wrong)
+        return structured
 
 
 def describe(
@@ -232,7 +236,7 @@ class Form:
         try:
             return value if self._load is None else self._load(value)
         except Misfit as misfit:
-            raise ArgumentFaults(self.name, _rendered(misfit)) from misfit
+            raise ArgumentFaults(self.name, _rendered(misfit.faults)) from misfit
         except RecursionError:
             raise ArgumentFaults(self.name, [_TOO_DEEP]) from None
 
@@ -260,5 +264,5 @@ def _name_of(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _rendered(misfit: Misfit) -> list[str]:
-    return [f"{render_path(path)}: {text}" for path, text in misfit.faults]
+def _rendered(faults: Iterable[tuple[tuple[str | int, ...], str]]) -> list[str]:
+    return [f"{render_path(path)}: {text}" for path, text in faults]

@@ -61,7 +61,56 @@ class Threads:
         """Threads at work now, abandoned ones included."""
         return int(self._limiter.borrowed_tokens)
 
-    async def run(self, function: Callable[[], T]) -> T:
-        """Call *function* in a thread; cancelled, leave it behind."""
+    async def run(
+        self,
+        function: Callable[[], T],
+        *,
+        turns: trio.Semaphore | None = None,
+        on_begin: Callable[[], object] = lambda: None,
+    ) -> T:
+        """Call *function* in a thread; cancelled, leave it behind.
+
+        Args:
+            turns: bounds further how many threads work at once; a turn ends when its thread does.
+            on_begin: called when the function's turn has come.
+        """
         with _clock_stands_still():
-            return await trio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=self._limiter)
+            limiter: Any = _Turn(self._limiter, turns or _UNBOUNDED, on_begin)
+            return await trio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=limiter)
+
+
+class _Unbounded:
+    """Turns without end."""
+
+    async def acquire(self) -> None:
+        """Take a turn at once."""
+
+    def release(self) -> None:
+        """Give it back."""
+
+
+_UNBOUNDED = _Unbounded()
+
+
+@define(eq=False)
+class _Turn:
+    """What Trio asks for leave to run one thread, and tells when the thread has ended, abandoned or not."""
+
+    _limiter: trio.CapacityLimiter
+    _turns: trio.Semaphore | _Unbounded
+    _on_begin: Callable[[], object]
+
+    async def acquire_on_behalf_of(self, borrower: object) -> None:
+        """Wait for a turn, and then for a thread."""
+        await self._turns.acquire()
+        try:
+            await self._limiter.acquire_on_behalf_of(borrower)
+        except BaseException:
+            self._turns.release()
+            raise
+        self._on_begin()
+
+    def release_on_behalf_of(self, borrower: object) -> None:
+        """The thread has ended."""
+        self._limiter.release_on_behalf_of(borrower)
+        self._turns.release()

@@ -9,7 +9,9 @@ import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import trio
 from attrs import define, evolve, field
@@ -50,20 +52,18 @@ class _Tool:
         self, serving: Serving, run: Run, context: Context, arguments: Mapping[str, Any]
     ) -> types.CallToolResult:
         bound = self.signature.bind(arguments)
-        if self.turns is None:
-            return await self._work(serving, run, context, bound)
-        async with self.turns:
-            return await self._work(serving, run, context, bound)
-
-    async def _work(self, serving: Serving, run: Run, context: Context, bound: dict[str, Any]) -> types.CallToolResult:
-        if not math.isinf(self.timeout):
-            run.allow(self.timeout)
         injected: dict[type, Any] = {Context: context}
-        if self.signature.is_async:
-            value = await self.signature.call(bound, injected)
-        else:
-            value = await serving.threads.run(lambda: self.signature.call(bound, injected))
-        return self._result(value)
+
+        def begin() -> None:
+            if not math.isinf(self.timeout):
+                run.allow(self.timeout)
+
+        if not self.signature.is_async:
+            work = partial(self.signature.call, bound, injected)
+            return self._result(await serving.threads.run(work, turns=self.turns, on_begin=begin))
+        async with self.turns or nullcontext():
+            begin()
+            return self._result(await self.signature.call(bound, injected))
 
     def _result(self, value: Any) -> types.CallToolResult:
         if isinstance(value, types.CallToolResult):
@@ -176,5 +176,7 @@ class Tools:
 
 
 def _words(failure: BaseException) -> str:
-    parts: tuple[BaseException, ...] = getattr(failure, "exceptions", ())  # of a group
-    return "; ".join(_words(part) for part in parts) or str(failure) or type(failure).__name__
+    if isinstance(failure, BaseExceptionGroup):
+        parts: tuple[BaseException, ...] = cast("BaseExceptionGroup[BaseException]", failure).exceptions
+        return "; ".join(_words(part) for part in parts)
+    return str(failure) or type(failure).__name__

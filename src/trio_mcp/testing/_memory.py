@@ -31,11 +31,11 @@ async def open_memory_client(
     """
     pair = trio.testing.lockstep_stream_pair() if lockstep else trio.testing.memory_stream_pair()
     ours, theirs = pair
-    async with owned_nursery() as nursery:
+    async with server.serving() as serving, owned_nursery() as nursery:
         ended = trio.Event()
 
         async def serve() -> None:
-            await serve_stream(server, theirs)
+            await serve_stream(serving, theirs)
             ended.set()
 
         nursery.start_soon(serve)

@@ -16,7 +16,7 @@ from attrs import define, field
 
 from .._errors import ConnectionClosed, ConnectionLost, ErrorResponse, LocalProtocolError, McpError
 from ..abc import Answerer, Client, Serving, Transport, TransportOpener
-from ..peer import Asked, ConnectionStatistics, Exchange, Gate, Limits, Slots, UpdateBudget
+from ..peer import Asked, ConnectionStatistics, Exchange, Gate, Slots, UpdateBudget
 from ..wire import INTERNAL_ERROR, PROGRESS_TOKEN_KEY, JsonObject, NotJsonError, copy_json, decode, encode, stamp
 
 __all__ = ["memory_transport"]
@@ -33,7 +33,7 @@ def memory_transport(answerer: Answerer) -> TransportOpener:
     @asynccontextmanager
     async def connect(client: Client) -> AsyncGenerator[Transport]:
         async with answerer.serving() as serving:
-            transport = _MemoryTransport(client, serving, serving.gate(), serving.limits)
+            transport = _MemoryTransport(client, serving, serving.gate())
             try:
                 yield transport
             finally:
@@ -49,7 +49,6 @@ class _MemoryTransport:
     client: Client
     serving: Serving
     gate: Gate
-    limits: Limits
     budget: UpdateBudget = field(init=False)
     slots: Slots = field(init=False)
     asked: dict[int, _AskedInMemory] = field(factory=dict[int, "_AskedInMemory"], init=False)
@@ -57,9 +56,9 @@ class _MemoryTransport:
     _issued: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        limits = self.limits
-        self.budget = UpdateBudget(limits.max_updates, limits.max_update_bytes, limits.max_link_update_bytes)
-        self.slots = Slots(limits.max_in_flight, limits.max_queued)
+        ours, theirs = self.client.limits, self.serving.limits  # each side bounds what it holds
+        self.budget = UpdateBudget(ours.max_updates, ours.max_update_bytes, ours.max_link_update_bytes)
+        self.slots = Slots(theirs.max_in_flight, theirs.max_queued)
 
     def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> Asked:
         return _AskedInMemory(method, params, wants_updates, self.budget, self)
