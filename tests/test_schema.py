@@ -130,7 +130,7 @@ def test_faults_of_a_large_value_are_named_too_and_quickly() -> None:
         "properties": {"a/b~c": {"items": {"type": "integer"}}, "text": {"maxLength": 1}, "dull": {"type": "null"}},
         "required": ["missing"],
     }
-    many = faults(schema, {"a/b~c": ["x"] * 100_000})
+    many = faults(schema, {"a/b~c": ["x"] * 50_000})
     long = faults(schema, {"text": "y" * 1_000_000, "missing": ("tuple", 1)})
 
     assert many[:2] == [
@@ -141,7 +141,16 @@ def test_faults_of_a_large_value_are_named_too_and_quickly() -> None:
     assert len(long) == 1
     assert long[0].startswith('$.text: "yyy')
     assert long[0].endswith('yyy" is longer than 1 character')
-    assert faults(schema, {"a/b~c": [1] * 100_000}) == ['$: "missing" is a required property']
+    assert faults(schema, {"a/b~c": [1] * 50_000}) == ['$: "missing" is a required property']
+
+
+def test_of_a_very_large_value_only_the_first_fault_is_named_because_each_costs_memory() -> None:
+    found = faults({"items": {"type": "integer"}}, [1] * 100_000 + ["x"] * 100_000)
+
+    assert found == [
+        "$[100000]: expected integer, got string",
+        "(the value is large: only its first fault is named)",
+    ]
 
 
 def test_a_long_value_is_cut_in_the_fault() -> None:

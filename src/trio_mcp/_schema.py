@@ -42,6 +42,8 @@ _DIALECTS: Final = {
 
 _DETAILED_VALUES: Final = 5_000
 _DETAILED_CHARACTERS: Final = 200_000
+_OUTLINED_VALUES: Final = 100_000
+_OUTLINED_CHARACTERS: Final = 10_000_000
 _CONTAINERS: Final = (dict, list, tuple)
 
 FormatCheck = Callable[[str], bool]
@@ -91,9 +93,21 @@ class Validator:
     def _lines(self, value: Any) -> Iterator[str]:
         # Each error of iter_errors carries a copy of the value it is about, and all are made before the first is
         # given out: a list of a hundred thousand wrong numbers would hold up the process for a second.
-        if _is_large(value):
+        if not _is_larger(value, _DETAILED_VALUES, _DETAILED_CHARACTERS):
+            return describe_errors(self._compiled.iter_errors(value), value)
+        if not _is_larger(value, _OUTLINED_VALUES, _OUTLINED_CHARACTERS):
             return outline_errors(self._compiled.evaluate(value).errors(), value)
-        return describe_errors(self._compiled.iter_errors(value), value)
+        return self._first_line(value)
+
+    def _first_line(self, value: Any) -> Iterator[str]:
+        # Even an outline costs a kilobyte a fault; what a peer may send has room for millions of them.
+        import jsonschema_rs  # noqa: PLC0415  # loaded already, by whoever compiled the schema
+
+        try:
+            self._compiled.validate(value)
+        except jsonschema_rs.ValidationError as error:
+            yield from describe_errors([error], value)
+            yield "(the value is large: only its first fault is named)"
 
     def accepts(self, value: Any) -> bool:
         """Say whether `value` fits, for callers that need no names; `value` is no deeper than `MAX_DEPTH`."""
@@ -181,10 +195,10 @@ def is_deeper_than(value: Any, levels: int) -> bool:
     return bool(here)
 
 
-def _is_large(value: Any) -> bool:
+def _is_larger(value: Any, most_values: int, most_characters: int) -> bool:
     values, characters = 0, 0
     waiting: list[Any] = [value]
-    while waiting and values <= _DETAILED_VALUES and characters <= _DETAILED_CHARACTERS:
+    while waiting and values <= most_values and characters <= most_characters:
         part = waiting.pop()
         values += 1
         if isinstance(part, str):
@@ -193,7 +207,7 @@ def _is_large(value: Any) -> bool:
             waiting += cast("dict[str, Any]", part).values()
         elif isinstance(part, (list, tuple)):
             waiting += cast("list[Any]", part)
-    return bool(waiting) or characters > _DETAILED_CHARACTERS
+    return bool(waiting) or characters > most_characters
 
 
 def _containers_in(outer: Any) -> list[Any]:

@@ -111,6 +111,37 @@ async def test_the_time_the_caller_takes_between_two_updates_is_no_silence_of_th
         assert (await call.result()).content == [types.TextContent(text="done")]
 
 
+async def test_each_of_many_calls_is_given_up_at_its_own_time(autojump_clock: object) -> None:
+    async def call(client: Client, delay: float) -> None:
+        await trio.sleep(delay)
+        began = trio.current_time()
+        with pytest.raises(RequestTimedOut):
+            await client.call_tool("work", {"naps": [100]})
+        assert trio.current_time() - began == 10
+
+    async with open_client(Watched().server, time_limits=TimeLimits(idle=10)) as client, trio.open_nursery() as nursery:
+        for delay in (0, 8, 4, 2):
+            nursery.start_soon(call, client, delay)
+        await client.call_tool("work", {"naps": [1]})
+
+
+async def test_a_call_whose_total_limit_passed_unwatched_is_given_up_at_the_next_wait(autojump_clock: object) -> None:
+    door = open_client(Watched().server, time_limits=TimeLimits(total=10))
+    async with door as client, client.open_call("work", {"naps": [1]}) as call:
+        await trio.sleep(10)
+        with pytest.raises(RequestTimedOut, match="total"):
+            await call.result()
+
+
+async def test_a_client_that_has_nothing_in_flight_is_woken_once_and_then_never(autojump_clock: object) -> None:
+    async with open_client(Watched().server, time_limits=TimeLimits(idle=10)) as client:
+        for _ in range(3):
+            await client.call_tool("work", {"naps": [1]})
+        assert trio.lowlevel.current_statistics().seconds_to_next_deadline <= 10
+        await trio.sleep(10)
+        assert math.isinf(trio.lowlevel.current_statistics().seconds_to_next_deadline)
+
+
 async def test_without_limits_a_client_waits_for_ever(autojump_clock: object) -> None:
     limits = TimeLimits(idle=math.inf, total=math.inf)
     async with open_client(Watched().server, time_limits=limits) as client:
@@ -211,6 +242,31 @@ async def test_a_call_that_is_not_waited_for_while_a_person_is_asked_loses_no_ti
             await server.request("", "elicitation/create", QUESTION)
             await server.send({"jsonrpc": "2.0", "id": request["id"], "result": {"content": []}})
             assert (await call.result()).content == []
+
+    await asking_server(test, think, TimeLimits(idle=10, total=100))
+
+
+async def test_an_update_that_nobody_has_read_counts_when_the_clocks_go_on(autojump_clock: object) -> None:
+    async def think(_: object) -> Any:
+        await trio.sleep(1000)
+        return types.ElicitResult(action="cancel")
+
+    async def test(client: Client, server: Raw) -> None:
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait_unread, client)
+            token = (await server.receive())["params"]["_meta"]["progressToken"]
+            await trio.sleep(5)
+            progress = {"progressToken": token, "progress": 1}
+            await server.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
+            await trio.sleep(2)
+            await server.request("", "elicitation/create", QUESTION)
+        assert trio.current_time() - began == 1015
+
+    async def wait_unread(client: Client) -> None:
+        async with client.open_call("x") as call:
+            with pytest.raises(RequestTimedOut, match="idle"):
+                await call.result()
 
     await asking_server(test, think, TimeLimits(idle=10, total=100))
 

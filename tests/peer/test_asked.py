@@ -22,6 +22,9 @@ class Probe(Asked):
 
     log: list[str] = field(factory=list[str], init=False)
 
+    def begins_at_once(self) -> bool:
+        return False
+
     async def _begin(self) -> None:
         await trio.lowlevel.checkpoint()
         self.log.append("begun")
@@ -62,6 +65,24 @@ async def test_updates_come_in_order_and_all_of_them_before_the_end() -> None:
     assert asked.log == ["begun"]
     assert asked.state is ExchangeState.ANSWERED
     assert asked.skipped == 0
+
+
+async def test_a_wait_can_be_interrupted_and_begun_again(nursery: trio.Nursery) -> None:
+    async def wait() -> None:
+        with pytest.raises(RuntimeError, match="too long"):
+            await asked.result()
+        assert not asked.receiving
+        assert await asked.result() == {}
+
+    async with probe() as asked:
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked()
+        assert asked.receiving
+        asked.interrupt(RuntimeError("too long"))
+        await wait_all_tasks_blocked()
+        asked.finish({})
+        await wait_all_tasks_blocked()
+    assert asked.log == ["begun"]
 
 
 async def test_updates_that_nobody_reads_do_not_hold_the_result_back() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 
 import pytest
 import trio
@@ -449,15 +451,45 @@ async def test_a_handler_with_several_tasks_stops_with_the_hall_without_a_word(
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-async def test_an_interrupt_in_a_handler_leaves_the_hall(error: type[BaseException]) -> None:
+async def test_a_handler_that_exits_the_process_has_failed_and_nothing_else_has() -> None:
     async def handler(_: Run) -> JsonObject:
         await trio.lowlevel.checkpoint()
-        raise error
+        sys.exit(3)
+
+    asked = exchange()
+    async with trio.open_nursery() as nursery:
+        Work(Hall(nursery), asked).begin(handler)
+
+    assert "sys.exit(3)" in str(asked.sent)
+
+
+async def test_a_queued_handler_sees_the_context_variables_of_its_own_request() -> None:
+    seen: list[str] = []
+    user: ContextVar[str] = ContextVar("user", default="nobody")
+
+    async def handler(_: Run) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        seen.append(user.get())
+        user.set("left behind")
+        return {}
+
+    async with trio.open_nursery() as nursery:
+        slots, hall = Slots(1, 10), Hall(nursery)
+        for name in ("alice", "bob"):
+            user.set(name)
+            Work(hall, exchange(slots=slots)).begin(handler)
+
+    assert seen == ["alice", "bob"]
+
+
+async def test_an_interrupt_in_a_handler_leaves_the_hall() -> None:
+    async def handler(_: Run) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        raise KeyboardInterrupt
 
     halls: list[Hall] = []
     asked = exchange()
-    with pytest.RaisesGroup(error):
+    with pytest.RaisesGroup(KeyboardInterrupt):
         async with trio.open_nursery() as nursery:
             halls.append(Hall(nursery))
             Work(halls[0], asked).begin(handler)

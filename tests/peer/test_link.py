@@ -709,10 +709,19 @@ async def test_a_client_of_a_modern_server_answers_nothing_it_sends(
     assert caplog.records[0].getMessage() == "a request that the server's revision does not allow: ping"
 
 
-async def test_a_client_of_a_legacy_server_answers_it() -> None:
+async def test_a_client_of_a_legacy_server_answers_its_requests_and_nothing_that_names_none(
+    autojump_clock: MockClock,
+) -> None:
     async with linked(HANDLERS, gate=client_gate("2025-06-18")) as bench:
         assert await bench.peer.exchange(request(1, "echo", {"a": 1})) == result(1, {"echo": {"a": 1}})
-        assert shape(await bench.peer.exchange(b"junk\n")) == error(None, PARSE_ERROR)
+        await bench.peer.send(b"junk\n", request(None, "echo"))
+        assert await bench.peer.hears_nothing()
+
+
+async def test_a_refusal_with_the_id_of_a_running_request_names_no_request() -> None:
+    async with linked(HANDLERS) as bench:
+        await bench.peer.send(modern(1, "forever"))
+        assert shape(await bench.peer.exchange(request(1, "echo"))) == error(..., INVALID_PARAMS)
 
 
 async def test_large_messages_cross_whole() -> None:

@@ -27,6 +27,9 @@ _log = logging.getLogger("trio_mcp.client")
 MAX_WAITING_LOGS = 1024
 """Log messages that may wait for `on_log`; beyond it the oldest goes."""
 
+MAX_COMPLAINTS = 10
+"""Log messages that break the protocol about which ours says so; a server that goes on fills no log."""
+
 Answer: TypeAlias = "Callable[[Answering, Any], Awaitable[Any]]"
 
 
@@ -39,6 +42,7 @@ class Answering:
     hall: Hall
     skipped_logs: int = field(default=0, init=False)
     """Log messages that were dropped because `on_log` is too slow."""
+    _unreadable_logs: int = field(default=0, init=False)
     _logs: deque[JsonObject] = field(factory=deque[JsonObject], init=False)
     _logged: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
@@ -126,7 +130,9 @@ class Answering:
                     types.structure(self._logs.popleft(), types.LoggingMessageNotificationParams, revision=revision)
                 )
             except StructureError as exc:
-                _log.warning("a log message of the server does not fit: %s", exc)
+                self._unreadable_logs += 1
+                level = logging.WARNING if self._unreadable_logs <= MAX_COMPLAINTS else logging.DEBUG
+                _log.log(level, "a log message of the server does not fit: %s", exc)
             except Exception:  # noqa: BLE001 # it is the application's, and costs one message
                 _log.exception("on_log failed")
 

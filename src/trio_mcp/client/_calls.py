@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from attrs import define
+from attrs import define, field
 
 from .. import types
 from .._errors import StructureError, ToolFailed
@@ -27,6 +27,7 @@ class Updates:
 
     _connection: Connection
     _exchange: OpenExchange
+    _complained: bool = field(default=False, init=False)
 
     def __aiter__(self) -> Updates:
         return self
@@ -35,8 +36,9 @@ class Updates:
         while (update := await self._exchange.next_update()) is not None:
             try:
                 return types.structure(update[1], types.ProgressNotificationParams, revision=self._connection.revision)
-            except StructureError as exc:  # costs this update, nothing else
-                _log.warning("a progress notification of the server does not fit: %s", exc)
+            except StructureError as exc:  # costs this update, nothing else; a server that goes on fills no log
+                _log.log(logging.DEBUG if self._complained else logging.WARNING, "a progress update is none: %s", exc)
+                self._complained = True
         raise StopAsyncIteration
 
 

@@ -5,7 +5,7 @@ Called by the typed `Client`; calls the transport. It knows envelopes and time l
 
 from __future__ import annotations
 
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from attrs import define, field
 
@@ -33,7 +33,10 @@ class OpenExchange:
     async def __aenter__(self) -> Self:
         self._clock.start()
         try:
-            await self.asked.__aenter__()
+            if self.asked.begins_at_once():
+                await self.asked.__aenter__()
+            else:
+                await self._clock.bounded(self.asked.__aenter__)
         except BaseException:
             self._clock.end()
             raise
@@ -72,8 +75,8 @@ class Connection:
     log_level: types.LoggingLevel | None = field(default=None, init=False)
     """What modern requests ask to be logged."""
     _transport: Transport | None = field(default=None, init=False)
-    _envelope: JsonObject = field(factory=dict, init=False)
-    _declared: JsonObject = field(factory=dict, init=False)
+    _envelope: JsonObject = field(factory=dict[str, Any], init=False)
+    _declared: JsonObject = field(factory=dict[str, Any], init=False)
     """The server's capabilities, as they go over the wire."""
 
     def __attrs_post_init__(self) -> None:
@@ -183,11 +186,16 @@ class Connection:
             raise RemoteProtocolError(f"the result of {method!r} does not fit: {'; '.join(exc.faults)}") from exc
 
     def _lenient(self, json: JsonObject, result: type[object]) -> JsonObject:
-        """Supply required members whose absence has a meaning: complete, and not to be cached."""
+        """Supply required members whose absence has a meaning: complete, and not to be cached.
+
+        A negative age means the same: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
+        """
         if not is_modern(self.revision):
             return json
         if hasattr(result, "ttl_ms"):
-            return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **json}
+            json = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **json}
+            age = json["ttlMs"]
+            return {**json, "ttlMs": 0} if type(age) is int and age < 0 else json
         return json if "resultType" in json else {"resultType": "complete", **json}
 
     async def notify(self, method: str, params: JsonObject | None = None) -> None:

@@ -136,7 +136,7 @@ class _Negotiation:
         if not is_array(versions) or asked in versions:
             self._settle(asked, discovered)
         else:
-            await self._choose(asked, versions)
+            await self._choose(asked, [str(each) for each in versions])
 
     def _settle(self, revision: str, discovered: JsonObject) -> None:
         defaults = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}  # what a missing member means

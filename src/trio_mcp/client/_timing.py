@@ -16,7 +16,7 @@ Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/li
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -62,7 +62,7 @@ class Stopwatch:
     """
 
     limits: TimeLimits
-    running: set[RequestClock] = field(factory=set, init=False)
+    running: set[RequestClock] = field(factory=set["RequestClock"], init=False)
     stopped_at: float = field(default=math.inf, init=False)
     """When the clocks were stopped, on Trio's clock; infinite while they run."""
     _persons: int = field(default=0, init=False)
@@ -137,6 +137,17 @@ class RequestClock:
         if now >= self._total_deadline and math.isinf(stopwatch.stopped_at):
             raise self._timed_out(now)
         stopwatch.look_at(min(now + stopwatch.limits.idle, self._total_deadline))
+
+    async def bounded(self, send: Callable[[], Awaitable[object]]) -> None:
+        """Await *send*, which waits for the other side to read, within the total limit.
+
+        Raises:
+            RequestTimedOut: the limit is reached.
+        """
+        with trio.CancelScope(deadline=self._total_deadline) as scope:
+            await send()
+        if scope.cancelled_caught:
+            raise self._timed_out(trio.current_time())
 
     def judge(self, now: float) -> float:
         """Give the request up if a limit is reached; return when to look again, infinite where nobody waits."""

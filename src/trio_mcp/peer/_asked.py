@@ -69,7 +69,7 @@ class Asked(abc.ABC):
     state: ExchangeState = field(default=ExchangeState.OPEN, init=False)
     last_heard: float = field(default=0.0, init=False)
     """When the latest update arrived, on Trio's clock."""
-    _updates: deque[tuple[Update, int]] = field(factory=deque, init=False)
+    _updates: deque[tuple[Update, int]] = field(factory=deque[tuple[Update, int]], init=False)
     _outcome: JsonObject | Exception | None = field(default=None, init=False)
     _receiver: trio.lowlevel.Task | None = field(default=None, init=False)
     _interruption: Exception | None = field(default=None, init=False)
@@ -91,6 +91,10 @@ class Asked(abc.ABC):
         if was_open:
             self._cancel()
             self._wake()
+
+    @abc.abstractmethod
+    def begins_at_once(self) -> bool:
+        """Whether entering it now would send the request without waiting."""
 
     @property
     def waiting(self) -> int:
@@ -134,7 +138,7 @@ class Asked(abc.ABC):
         return self._receiver is not None
 
     def interrupt(self, reason: Exception) -> None:
-        """Raise *reason* in the task that waits. The exchange goes on until that task leaves it."""
+        """Raise *reason* in the task that waits, while one does. The exchange goes on until that task leaves it."""
         self._interruption = reason
         self._wake()
 

@@ -23,6 +23,11 @@ class Gate(Protocol):
         ...
 
     @property
+    def answers_unreadable(self) -> bool:
+        """Whether this side answers what names no request: a client must not write what may be no message."""
+        ...
+
+    @property
     def batches(self) -> bool:
         """Whether the other side may send arrays of messages."""
         ...

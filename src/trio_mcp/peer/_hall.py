@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import Context, copy_context
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import trio
@@ -52,6 +54,8 @@ class Run:
     _handler: Handler
     _explain: Explain
     _origin: Exchange = field(init=False)
+    _context: Context = field(factory=copy_context, init=False)
+    """The context variables of whoever made the request; the run may be started by somebody else, later."""
     scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -61,7 +65,8 @@ class Run:
     def start(self) -> None:
         """Start the run's only task; called once, when it has its slot."""
         self.hall.running += 1
-        self.hall.nursery.start_soon(self._drive, name=f"{self._origin.method} handler")
+        start = partial(self.hall.nursery.start_soon, self._drive, name=f"{self._origin.method} handler")
+        self._context.run(start)
 
     def allow(self, seconds: float) -> None:
         """Let the handler work for at most *seconds* from now; what it is doing then is cancelled."""
@@ -75,10 +80,10 @@ class Run:
             if self.exchange is not None:
                 self.exchange.respond(outcome)
         finally:
-            if self.exchange is not None:
-                self.exchange.abandon()
             self.hall.running -= 1
             self._origin.slots.release()
+            if self.exchange is not None:
+                self.exchange.abandon()
 
     async def _work(self) -> JsonObject | McpError:
         """Run the handler; return what to answer (rule 2)."""
@@ -88,6 +93,8 @@ class Run:
             failure: Exception = OutOfTimeError()  # or the exchange was cancelled: then nobody asks
         except Exception as exc:  # noqa: BLE001 # the one boundary between a handler and the server
             failure = exc
+        except SystemExit as exc:  # the handler's own, or of code it calls; it does not speak for the server
+            failure = RuntimeError(f"the handler tried to exit the process: sys.exit({exc.code!r})")
         except BaseExceptionGroup as group:
             cancelled, rest = group.split(trio.Cancelled)
             if cancelled is None or not isinstance(rest, ExceptionGroup):  # KeyboardInterrupt and its like pass

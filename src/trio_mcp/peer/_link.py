@@ -273,7 +273,9 @@ class Link:
 
     def _refuse(self, id: RequestId | None, error: McpError, batch: Batch | None) -> None:
         """Answer a request that never became an exchange; the reader cannot wait, so the answer is urgent."""
-        if self.gate.may_respond:
+        if id is not None and id in self.ledger.answering:
+            id = None  # with it, the answer would be taken for the one to the request that runs
+        if self.gate.may_respond and (id is not None or self.gate.answers_unreadable):
             line = encode_error(id, error.code, error.message, error.data, omit_id=self.gate.omits_unknown_id)
             if batch is None:
                 self.outbox.put_urgent(line)
@@ -292,10 +294,8 @@ class Link:
         exchange = ExchangeOverLink(request.method, request.params, context, self.slots, request.id, self, batch)
         if not self.ledger.begin(request.id, exchange):
             self.gate.responded(request.method, success=False)
-            # Without the id: with it, the answer would be taken for the one to the request that runs.
-            self._refuse(
-                None, McpError(INVALID_REQUEST, f"a request with the id {request.id!r} is running already"), batch
-            )
+            running = f"a request with the id {request.id!r} is running already"
+            self._refuse(request.id, McpError(INVALID_REQUEST, running), batch)
             return
         if batch is not None:
             batch.expect()

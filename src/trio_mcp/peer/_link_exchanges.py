@@ -43,6 +43,10 @@ class AskedOverLink(Asked):
     """Issued when the request is sent; 0 before."""
     _entry: Entry | None = field(default=None, init=False)
 
+    def begins_at_once(self) -> bool:
+        """Whether the link's outbox has room."""
+        return self._link.outbox.has_room()
+
     async def _begin(self) -> None:
         await self._link.room()  # cancelled here: nothing was sent, and there is nothing to say
         if self._link.lost is not None:

@@ -57,7 +57,7 @@ class Outbox:
     deaf: bool = field(default=False, init=False)
     """Whether it failed because the other side does not read, rather than because it closed its input."""
     _urgent: int = field(default=0, init=False)
-    _queue: deque[Entry] = field(factory=deque, init=False)
+    _queue: deque[Entry] = field(factory=deque[Entry], init=False)
     _withdrawn: int = field(default=0, init=False)
     """Entries in the queue that were taken back."""
     _work: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)

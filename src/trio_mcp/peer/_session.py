@@ -68,6 +68,11 @@ class ServerSession:
         return True
 
     @property
+    def answers_unreadable(self) -> bool:
+        """A server does."""
+        return True
+
+    @property
     def batches(self) -> bool:
         """Only after a handshake for 2025-03-26."""
         return self._terms is not None and self._terms.revision == BATCH_REVISION
@@ -167,6 +172,11 @@ class ClientSession:
     def may_respond(self) -> bool:
         """Not in a modern revision: its servers have nothing to ask, and its clients must not respond."""
         return self.revision is None or not is_modern(self.revision)
+
+    @property
+    def answers_unreadable(self) -> bool:
+        """A client does not: what it cannot read may be the stray output of a server of any revision."""
+        return False
 
     @property
     def batches(self) -> bool:

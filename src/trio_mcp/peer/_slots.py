@@ -30,7 +30,7 @@ class Slots:
     max_running: int
     max_waiting: int
     running: int = field(default=0, init=False)
-    _waiting: OrderedDict[Run, None] = field(factory=OrderedDict, init=False)
+    _waiting: OrderedDict[Run, None] = field(factory=OrderedDict["Run", None], init=False)
     """A set in order: one that is cancelled while it waits is found at once."""
 
     @property

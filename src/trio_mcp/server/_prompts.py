@@ -36,9 +36,8 @@ class Prompts:
     """The registry of one server."""
 
     _registered: dict[str, _Registered] = field(factory=dict[str, _Registered], init=False)
-
-    def __bool__(self) -> bool:
-        return bool(self._registered)
+    offered: bool = field(default=False, init=False)
+    """Whether anything was ever registered: what was declared once is answered, with an empty list if need be."""
 
     def add(
         self,
@@ -67,6 +66,7 @@ class Prompts:
             arguments=arguments or None,
         )
         self._registered[name] = _Registered(definition, looked_at)
+        self.offered = True
 
     def remove(self, name: str) -> None:
         """Take a prompt out; raises KeyError where there is none of this name."""

@@ -45,9 +45,8 @@ class Resources:
     """The registry of one server."""
 
     _registered: dict[str, _Registered] = field(factory=dict[str, _Registered], init=False)
-
-    def __bool__(self) -> bool:
-        return bool(self._registered)
+    offered: bool = field(default=False, init=False)
+    """Whether anything was ever registered: what was declared once is answered, with an empty list if need be."""
 
     def add(
         self,
@@ -81,6 +80,7 @@ class Resources:
         else:
             definition = types.Resource(uri=uri, **facts)
         self._registered[uri] = _Registered(definition, template, looked_at)
+        self.offered = True
 
     def remove(self, uri: str) -> None:
         """Take a resource or template out; raises KeyError where *uri* is not registered."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 import trio
@@ -59,20 +60,31 @@ async def serve_stdio(
     """
     listen = signals and task_status is trio.TASK_STATUS_IGNORED
     listen = listen and threading.current_thread() is threading.main_thread()
-    async with claim_stdio() as stream, server.serving() as serving:  # a lifespan may print, too
-        link = server_link(stream, serving)
-        task_status.started()
-        async with owned_nursery() as nursery:
-            if listen:
-                await nursery.start(_stop_on_signal, link)
-            await link.run(drain=True)
+    links: list[Link] = []
+    opening = trio.CancelScope()
+
+    def stop() -> None:
+        """Stop accepting; or, while the lifespan is still being entered, give that up."""
+        if links:
+            links[0].stop()
+        else:
+            opening.cancel(reason="stopped by a signal")
+
+    async with owned_nursery() as nursery:
+        if listen:
+            await nursery.start(_call_on_signal, stop)
+        with opening:
+            async with claim_stdio() as stream, server.serving() as serving:  # a lifespan may print, too
+                links.append(server_link(stream, serving))
+                task_status.started()
+                await links[0].run(drain=True)
 
 
-async def _stop_on_signal(link: Link, *, task_status: trio.TaskStatus[None]) -> None:
+async def _call_on_signal(stop: Callable[[], None], *, task_status: trio.TaskStatus[None]) -> None:
     with trio.open_signal_receiver(*_STOP_SIGNALS) as received:
         task_status.started()
         async for _ in received:
-            link.stop()
+            stop()
 
 
 def _serving(server: Answerer | Serving) -> AbstractAsyncContextManager[Serving]:

@@ -99,9 +99,13 @@ class Server:
         )
 
     def offers(self, feature: str) -> bool:
-        """Tell whether there is anything behind the methods that begin with *feature*, such as ``"tools"``."""
-        registry = {"tools": self.tools, "resources": self.resources, "prompts": self.prompts}.get(feature)
-        return registry is None or bool(registry)
+        """Tell whether there is, or ever was, anything behind the methods that begin with *feature* (``"tools"``)."""
+        registries: dict[str, Tools | Resources | Prompts] = {
+            "tools": self.tools,
+            "resources": self.resources,
+            "prompts": self.prompts,
+        }
+        return feature not in registries or registries[feature].offered
 
     def serving(self) -> AbstractAsyncContextManager[Serving]:
         """Open a serving: enters the lifespan, and the nursery in which handlers run. `serve_*` do this for you."""

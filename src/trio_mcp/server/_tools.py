@@ -80,9 +80,8 @@ class Tools:
     """The registry of one server."""
 
     _tools: dict[str, _Tool] = field(factory=dict[str, _Tool], init=False)
-
-    def __bool__(self) -> bool:
-        return bool(self._tools)
+    offered: bool = field(default=False, init=False)
+    """Whether anything was ever registered: what was declared once is answered, with an empty list if need be."""
 
     def add(
         self,
@@ -133,6 +132,7 @@ class Tools:
         )
         turns = None if max_concurrency is None else trio.Semaphore(max_concurrency)
         self._tools[name] = _Tool(definition, signature, math.inf if timeout is None else timeout, turns)
+        self.offered = True
 
     def remove(self, name: str) -> None:
         """Take a tool out; calls under way go on. Raises KeyError where there is none of this name."""

@@ -101,6 +101,9 @@ class _AskedInMemory(Asked):
     id: int = field(default=0, init=False)
     _exchange: _ExchangeInMemory | None = field(default=None, init=False)
 
+    def begins_at_once(self) -> bool:
+        return True
+
     async def _begin(self) -> None:
         transport, params = self.transport, self.params
         await trio.lowlevel.checkpoint_if_cancelled()
