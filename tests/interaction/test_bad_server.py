@@ -456,3 +456,11 @@ async def test_what_json_cannot_say_is_refused_before_it_is_sent(revision: str) 
                 await client.call_tool("x", {"value": value})
         await assert_alive(client, server)
         assert client.statistics().asked == 0
+
+
+@pytest.mark.parametrize("hints", [{}, {"ttlMs": -5, "cacheScope": "public"}])
+async def test_a_list_that_says_nothing_sensible_about_its_age_is_not_to_be_cached(hints: Json) -> None:
+    result: Json = {"tools": [], **hints}
+    async with raw_server(welcoming(MODERN), revision=MODERN) as (client, server), trio.open_nursery() as nursery:
+        nursery.start_soon(server.answer, result)
+        assert (await client.list_tools()).ttl_ms == 0

@@ -448,3 +448,12 @@ async def test_a_child_that_exits_on_the_pinned_revision_is_not_started_again(re
         async with open_client([sys.executable, "-c", TOUCHY, str(starts)], revision=revision):
             pass
     assert count_of(starts) == 1
+
+
+async def test_revisions_that_are_no_text_are_nothing_in_common(autojump_clock: object) -> None:
+    async def script(server: Raw) -> None:
+        await server.answer({"supportedVersions": [1, None], "capabilities": {}}, method="server/discover")
+
+    refused = pytest.RaisesExc(UnsupportedRevision, match="the other side offers 1, None")
+    with pytest.RaisesGroup(refused, flatten_subgroups=True):  # the nursery of the server by hand makes a group
+        await converse(script)

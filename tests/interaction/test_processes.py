@@ -245,3 +245,33 @@ async def test_a_closed_descriptor_is_a_clear_error(closed: str, named: bytes, c
         done = await trio.run_process(shell, capture_stderr=True, check=False)
     assert done.returncode == 1
     assert named in done.stderr
+
+
+SLOW_TO_OPEN = """
+import sys, trio
+from contextlib import asynccontextmanager
+from trio_mcp import Server, serve_stdio
+
+@asynccontextmanager
+async def lifespan(server):
+    try:
+        print("opening", file=sys.stderr, flush=True)
+        await trio.sleep_forever()
+        yield
+    finally:
+        print("given up", file=sys.stderr, flush=True)
+
+trio.run(serve_stdio, Server("slow", lifespan=lifespan))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_the_lifespan_is_being_entered_ends_a_server_as_cleanly(number: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW_TO_OPEN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"opening\n"
+        process.send_signal(number)
+        assert process.stderr.read() == b"given up\n"
+    assert process.returncode == 0

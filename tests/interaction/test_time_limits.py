@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from tests.interaction.raw import MODERN, Json, Raw, raw_server
-from trio_mcp import Client, Context, RequestTimedOut, Server, TimeLimits, open_client, types
+from trio_mcp import Client, Context, Limits, RequestTimedOut, Server, TimeLimits, open_client, types
 from trio_mcp.testing import open_memory_client
 
 ASKING = "2025-11-25"
@@ -279,3 +279,18 @@ async def test_a_timed_out_call_is_cancelled_on_the_wire() -> None:
         request, cancelled = await server.receive(), await server.receive()
         assert cancelled["method"] == "notifications/cancelled"
         assert cancelled["params"]["requestId"] == request["id"]
+
+
+async def test_the_total_limit_covers_the_wait_for_a_server_that_does_not_read(autojump_clock: object) -> None:
+    ours, theirs = trio.testing.lockstep_stream_pair()
+    server, limits, times = Raw(theirs), Limits(outbox_bytes=1), TimeLimits(idle=5, total=10)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(server.welcome, revision="2025-11-25"))
+        async with open_client(ours, revision="2025-11-25", limits=limits, time_limits=times) as client:
+            await trio.testing.wait_all_tasks_blocked()
+            began = trio.current_time()
+            async with client.open_call("first"):
+                with pytest.raises(RequestTimedOut, match="'tools/call' took longer than 10 s in all"):
+                    await client.call_tool("second")
+            assert trio.current_time() - began == pytest.approx(10)

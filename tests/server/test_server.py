@@ -140,3 +140,12 @@ async def test_a_notification_that_means_nothing_to_a_server_changes_nothing() -
     async with open_client(server, revision="2025-11-25", roots=[]) as client:
         await client.roots_changed()
         await client.ping()
+
+
+async def test_a_server_whose_last_tool_was_removed_answers_with_an_empty_list() -> None:
+    server = Server("s")
+    server.tool(name="only")(lambda: None)
+
+    async with open_client(server) as client:
+        server.tools.remove("only")
+        assert (await client.list_tools()).tools == []
