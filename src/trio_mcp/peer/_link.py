@@ -53,6 +53,8 @@ _READ_BYTES = 64 * 1024
 _MAX_READ_BYTES = 1024 * 1024
 _MAX_COMPLAINTS = 10
 """Breaches of the protocol that are logged, of each connection."""
+_LINES_AT_ONCE = 16
+"""After so many lines of one read, what they have begun may go out: else the two processes work in turns."""
 _FLUSH_SECONDS = 1.0
 """How long a link that is closed from our side may take to send what is queued."""
 
@@ -207,8 +209,10 @@ class Link:
         with self._reading:
             try:
                 while chunk := await self.stream.receive_some(size):
-                    for line in framer.feed(bytes(chunk)):
+                    for count, line in enumerate(framer.feed(bytes(chunk)), 1):
                         self._on_line(line)
+                        if count % _LINES_AT_ONCE == 0:
+                            await trio.lowlevel.cancel_shielded_checkpoint()
                     size = min(2 * size, _MAX_READ_BYTES) if len(chunk) == size else _READ_BYTES
                 for line in framer.finish():
                     self._on_line(line)

@@ -70,7 +70,7 @@ def encode(value: Any) -> bytes:
         raise NotJsonError(f"the text {exc.object[:40]!r} holds a lone surrogate") from None
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as exc:
         raise NotJsonError(str(exc)) from None
-    path = _path_of_non_finite(plain)
+    path = None if plain is None else _path_of_non_finite(plain)
     if path is not None:
         raise NotJsonError(f"{path}: NaN and infinities are not JSON")
     return data
