@@ -294,3 +294,18 @@ async def test_the_total_limit_covers_the_wait_for_a_server_that_does_not_read(a
                 with pytest.raises(RequestTimedOut, match="'tools/call' took longer than 10 s in all"):
                     await client.call_tool("second")
             assert trio.current_time() - began == pytest.approx(10)
+
+
+async def test_a_call_that_waited_for_the_server_to_read_goes_on_when_it_does(autojump_clock: object) -> None:
+    ours, theirs = trio.testing.lockstep_stream_pair()
+    server = Raw(theirs)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(server.welcome, revision="2025-11-25"))
+        async with open_client(ours, revision="2025-11-25", limits=Limits(outbox_bytes=1)) as client:
+            await trio.testing.wait_all_tasks_blocked()
+            async with client.open_call("first"), trio.open_nursery() as calls:
+                calls.start_soon(client.call_tool, "second")
+                await trio.testing.wait_all_tasks_blocked()
+                assert (await server.receive())["params"]["name"] == "first"
+                assert (await server.answer({"content": []}))["params"]["name"] == "second"
