@@ -464,3 +464,19 @@ async def test_a_list_that_says_nothing_sensible_about_its_age_is_not_to_be_cach
     async with raw_server(welcoming(MODERN), revision=MODERN) as (client, server), trio.open_nursery() as nursery:
         nursery.start_soon(server.answer, result)
         assert (await client.list_tools()).ttl_ms == 0
+
+
+async def test_log_messages_that_are_none_do_not_fill_our_log(caplog: pytest.LogCaptureFixture) -> None:
+    last = trio.Event()
+
+    async def on_log(_: types.LoggingMessageNotificationParams) -> None:
+        last.set()
+
+    def message(level: str) -> Json:
+        return {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": level, "data": 1}}
+
+    async with raw_server(welcoming(ASKING), revision=ASKING, on_log=on_log) as (_, server):
+        await server.send(*(message("loud") for _ in range(15)), message("info"))
+        await last.wait()
+
+    assert caplog.text.count("a log message of the server does not fit") == 10
