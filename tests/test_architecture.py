@@ -25,6 +25,7 @@ SHARED = {
     "_util": {"_errors"},
     "_schema": {"_errors", "_util", "_schema_faults"},
     "_schema_faults": {"_errors"},
+    "_from_text": {"wire"},
     "abc": {"_errors", "_util", "types", "wire", "peer"},  # for annotations alone; see the test of that below
 }
 FACADES = ("__init__", "lowlevel")

@@ -19,6 +19,7 @@ def texts(result: types.CallToolResult) -> list[str]:
     return [block.text for block in result.content if isinstance(block, types.TextContent)]
 
 
+@pytest.mark.requirement("B.5-P3a", "B.5-C7a")
 async def test_who_is_there_and_what_it_offers(connect: Connect, revision: str) -> None:
     async with connect() as client:
         assert client.revision == revision
@@ -32,6 +33,7 @@ async def test_who_is_there_and_what_it_offers(connect: Connect, revision: str) 
         assert (tools["add"].output_schema is not None) == (revision >= FIRST_STRUCTURED)
 
 
+@pytest.mark.requirement("B.2-P1d", "B.5-P2", "B.20-S5b")
 async def test_calls_return_content_and_where_the_revision_has_it_structure(connect: Connect, revision: str) -> None:
     async with connect() as client:
         await client.list_tools()  # so that structured content is checked
@@ -45,6 +47,7 @@ async def test_calls_return_content_and_where_the_revision_has_it_structure(conn
         assert structured == expected
 
 
+@pytest.mark.requirement("B.20-S6a", "B.20-S6b", "B.20-S6c")
 async def test_failures_are_results_and_refusals_are_errors(connect: Connect) -> None:
     async with connect() as client:
         failed = await client.call_tool("fail")
@@ -88,6 +91,7 @@ async def test_progress_arrives_in_order_and_before_the_result(connect: Connect,
         assert client.statistics().update_bytes == 0
 
 
+@pytest.mark.requirement("B.5-S3b", "B.12-P2a", "B.13-P2")
 async def test_a_deadline_stops_the_handler(connect: Connect) -> None:
     async with connect() as client:
         with trio.CancelScope() as scope:
@@ -101,6 +105,7 @@ async def test_a_deadline_stops_the_handler(connect: Connect) -> None:
         assert texts(await client.call_tool("when_stopped", {"key": "deadline"})) == ["deadline was stopped"]
 
 
+@pytest.mark.requirement("B.5-S3b")
 async def test_leaving_an_open_call_stops_the_handler(connect: Connect) -> None:
     async with connect() as client:
         async with client.open_call("hang", {"key": "left"}) as call:
@@ -128,6 +133,7 @@ async def test_a_tool_that_takes_longer_than_it_may_is_stopped_by_the_server(con
         assert texts(late) == ["hurry took longer than it may (0.02 s)"]
 
 
+@pytest.mark.requirement("B.1-P10c", "B.20-S1d")
 async def test_requests_beyond_the_limits_wait_or_are_refused_as_busy(connect: Connect) -> None:
     answers: list[str] = []
 
@@ -150,12 +156,14 @@ async def test_requests_beyond_the_limits_wait_or_are_refused_as_busy(connect: C
         assert texts(await client.call_tool("add", {"a": 1, "b": 1})) == ["2"]
 
 
+@pytest.mark.requirement("B.3-S3a")
 async def test_concurrent_calls_are_under_way_at_the_same_time(connect: Connect) -> None:
     async with connect() as client, trio.open_nursery() as nursery:
         for _ in range(4):
             nursery.start_soon(client.call_tool, "meet", {"party": 4})
 
 
+@pytest.mark.requirement("B.15-P1a")
 async def test_a_ping_is_answered_where_the_revision_has_one(connect: Connect, revision: str) -> None:
     async with connect() as client:
         if revision == MODERN:
@@ -165,6 +173,7 @@ async def test_a_ping_is_answered_where_the_revision_has_one(connect: Connect, r
             await client.ping()
 
 
+@pytest.mark.requirement("B.2-P1a", "B.2-P1b", "B.3-S8")
 async def test_a_discovery_is_answered_where_the_revision_has_one(connect: Connect, revision: str) -> None:
     async with connect() as client:
         if revision == MODERN:
@@ -174,6 +183,7 @@ async def test_a_discovery_is_answered_where_the_revision_has_one(connect: Conne
                 await client.discover()
 
 
+@pytest.mark.requirement("B.21-S2c", "B.21-S3a", "B.21-S3b", "B.21-S3c")
 async def test_resources_are_listed_and_read(connect: Connect, revision: str) -> None:
     async with connect() as client:
         assert [each.uri for each in (await client.list_resources()).resources] == ["memo://today"]
@@ -190,6 +200,7 @@ async def test_resources_are_listed_and_read(connect: Connect, revision: str) ->
         assert missing.value.data == {"uri": "memo://yesterday"}
 
 
+@pytest.mark.requirement("B.22-S2a")
 async def test_prompts_are_listed_and_filled_in(connect: Connect) -> None:
     async with connect() as client:
         (prompt,) = (await client.list_prompts()).prompts
@@ -199,11 +210,12 @@ async def test_prompts_are_listed_and_filled_in(connect: Connect) -> None:
         assert message == types.PromptMessage(
             role="user", content=types.TextContent(text="A kind review of x=1, please.")
         )
-        with pytest.raises(ErrorResponse, match="'code' is required") as missing:
+        with pytest.raises(ErrorResponse, match="code: required, but missing") as missing:
             await client.get_prompt("review")
         assert missing.value.code == -32602
 
 
+@pytest.mark.requirement("B.18-S2")
 async def test_log_messages_of_the_wanted_levels_reach_the_callback(connect: Connect) -> None:
     got: list[Any] = []
     last = trio.Event()
@@ -222,6 +234,7 @@ async def test_log_messages_of_the_wanted_levels_reach_the_callback(connect: Con
     assert got == [("warning", {"text": "hey"}, "voice"), ("emergency", {"text": "hey"}, "voice")]
 
 
+@pytest.mark.requirement("B.19-S3a")
 async def test_a_feature_the_server_does_not_have_is_an_unknown_method(connect: Connect, revision: str) -> None:
     reference, argument = {"type": "ref/prompt", "name": "review"}, {"name": "style", "value": "k"}
     attempts: list[tuple[str, dict[str, Any]]] = [("completion/complete", {"ref": reference, "argument": argument})]

@@ -18,6 +18,7 @@ from trio_mcp.wire import CAPABILITIES_KEY, REVISION_KEY, encode_request
 INFO = types.Implementation(name="tester", version="7")
 
 
+@pytest.mark.requirement("A.7-P1")
 async def test_a_handler_learns_who_asks_and_on_which_terms() -> None:
     server, seen = Server("s"), dict[str, Any]()
 
@@ -41,6 +42,7 @@ async def test_a_handler_learns_who_asks_and_on_which_terms() -> None:
     }
 
 
+@pytest.mark.requirement("G.3")
 async def test_a_client_that_does_not_say_who_it_is_is_nobody() -> None:
     server, seen = Server("s"), list[object]()
 
@@ -98,6 +100,7 @@ async def test_the_deadline_is_the_one_the_handler_is_under(autojump_clock: obje
     assert seen == [pytest.approx(7), math.inf]
 
 
+@pytest.mark.requirement("B.14-P3a")
 async def test_progress_that_does_not_grow_is_not_sent() -> None:
     server = Server("s")
 
@@ -112,6 +115,7 @@ async def test_progress_that_does_not_grow_is_not_sent() -> None:
     assert updates == [(1, 3, "step"), (2, 3, "step"), (2.5, 3, "step")]
 
 
+@pytest.mark.requirement("A.6-P1")
 async def test_the_oldest_revision_carries_no_message_with_progress() -> None:
     server = Server("s")
 
@@ -160,6 +164,7 @@ async def test_progress_is_a_cancel_point_also_where_nobody_asked_for_it() -> No
     assert ended.is_set()
 
 
+@pytest.mark.requirement("B.18-S2", "B.18-S4b")
 async def test_log_messages_below_the_wanted_level_stay_here() -> None:
     server, got = Server("s"), list[tuple[str, Any, str | None]]()
     arrived = trio.Event()
@@ -185,6 +190,7 @@ async def test_log_messages_below_the_wanted_level_stay_here() -> None:
         assert got == [("warning", {"disk": 99}, "disk"), ("error", "the end", None)]
 
 
+@pytest.mark.requirement("B.18-S4a")
 async def test_a_modern_request_that_names_no_level_gets_no_log() -> None:
     server, got = Server("s"), list[object]()
 
@@ -213,6 +219,7 @@ async def test_an_unknown_level_is_the_handlers_mistake() -> None:
         assert (await client.call_tool("work")).is_error
 
 
+@pytest.mark.requirement("B.5-S3c", "B.14-P4")
 async def test_what_is_reported_after_the_call_was_cancelled_goes_nowhere() -> None:
     server, done = Server("s"), trio.Event()
 

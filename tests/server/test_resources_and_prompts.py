@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import pytest
 
 from trio_mcp import Context, ErrorResponse, Image, McpError, Server, open_client, types
@@ -12,6 +13,10 @@ from trio_mcp import Context, ErrorResponse, Image, McpError, Server, open_clien
 
 def of_x(x: str) -> str:
     return x
+
+
+def of_path(path: str) -> str:
+    return path
 
 
 def of_y(y: str) -> str:
@@ -121,8 +126,10 @@ def test_a_resource_that_cannot_be_is_refused_where_it_is_registered() -> None:
         server.resource("nowhere", name="c")(lambda: "")
     with pytest.raises(ValueError, match=r"parameters \(y\) are not the variables of 'a://\{x\}' \(x\)"):
         server.resource("a://{x}", name="d")(of_y)
-    with pytest.raises(ValueError, match=r"\{\+x\}"):
-        server.resource("a://{+x}", name="e")(of_x)
+    with pytest.raises(ValueError, match=r"\{x:3\}"):
+        server.resource("a://{x:3}", name="e")(of_x)
+    with pytest.raises(ValueError, match="a template has no size"):
+        server.resource("a://{x}", name="f", size=3)(of_x)
 
 
 async def test_a_removed_resource_is_gone() -> None:
@@ -185,7 +192,9 @@ async def test_every_fault_of_a_prompts_arguments_is_named() -> None:
     server.prompt(name="p")(of_a_and_b)
 
     async with open_client(server) as client:
-        with pytest.raises(ErrorResponse, match="'a' is required; argument 'b' is required; there is no argument 'c'"):
+        with pytest.raises(
+            ErrorResponse, match=r"\$\.a: required, but missing; \$\.b: required, but missing; \$\.c: unknown"
+        ):
             await client.get_prompt("p", {"c": ""})
         with pytest.raises(ErrorResponse, match="no prompt 'q'"):
             await client.get_prompt("q")
@@ -210,12 +219,7 @@ def test_a_prompt_that_cannot_be_is_refused_where_it_is_registered() -> None:
     with pytest.raises(ValueError, match="'p' is registered already"):
         server.prompt(name="p")(lambda: "")
 
-    def takes_number(n: int) -> str:
-        return str(n)
-
-    with pytest.raises(TypeError, match="parameter 'n' takes a text"):
-        server.prompt(takes_number)
-    with pytest.raises(TypeError, match="parameter 'n' cannot be passed by name"):
+    with pytest.raises(TypeError, match=r"parameter '\*n: str' cannot be published"):
         server.prompt(name="q")(of_many)
 
 
@@ -256,3 +260,115 @@ async def test_a_prompt_shows_older_revisions_only_what_they_know() -> None:
         (message,) = (await client.get_prompt("p")).messages
 
     assert message.content == types.TextContent(text="doc <file:///doc>")
+
+
+async def test_contents_that_do_not_change_need_no_function() -> None:
+    server = Server("s")
+    server.resources.add_static("a:text", "grüß", name="text", title="Text", description="A text.")
+    server.resources.add_static("a:bytes", b"\x00", name="bytes", mime_type="image/png")
+    several: list[str | types.TextResourceContents] = [types.TextResourceContents(uri="x:y", text="1"), "2"]
+    server.resources.add_static("a:{both}", several, name="both")
+
+    async with open_client(server, revision="2025-11-25") as client:
+        text, binary, both = (await client.list_resources()).resources
+        assert text == types.Resource(uri="a:text", name="text", title="Text", description="A text.", size=6)
+        assert (binary.size, both.size) == (1, None)
+        assert (await client.read_resource("a:text")).contents == [
+            types.TextResourceContents(uri="a:text", mime_type="text/plain", text="grüß")
+        ]
+        assert (await client.read_resource("a:bytes")).contents == [
+            types.BlobResourceContents(uri="a:bytes", mime_type="image/png", blob="AA==")
+        ]
+        assert (await client.read_resource("a:{both}")).contents == [
+            types.TextResourceContents(uri="x:y", text="1"),
+            types.TextResourceContents(uri="a:{both}", mime_type="text/plain", text="2"),
+        ]
+
+    with pytest.raises(ValueError, match="'a:text' is registered already"):
+        server.resources.add_static("a:text", "", name="again")
+    with pytest.raises(ValueError, match="'here' is no URI"):
+        server.resources.add_static("here", "", name="here")
+    wrong: Any = [3]
+    with pytest.raises(TypeError, match="'a:3' returned int"):
+        server.resources.add_static("a:3", wrong, name="three")
+
+
+async def test_variables_become_what_their_parameters_are_annotated_as() -> None:
+    server = Server("s")
+
+    @server.resource("users://{id}{/parts*}{?limit,tags*}")
+    async def user(id: int, parts: list[str], limit: float = 1.5, tags: tuple[int, ...] = ()) -> str:
+        return f"{id!r} {parts!r} {limit!r} {tags!r}"
+
+    async with open_client(server, revision="2025-11-25") as client:
+
+        async def read(uri: str) -> str:
+            (contents,) = (await client.read_resource(uri)).contents
+            assert isinstance(contents, types.TextResourceContents)
+            return contents.text
+
+        assert await read("users://7/a/b%20c") == "7 ['a', 'b c'] 1.5 ()"
+        assert await read("users://7/a?limit=3&tags=1&tags=2") == "7 ['a'] 3.0 (1, 2)"
+        with pytest.raises(ErrorResponse, match=r"no resource 'users://x/a': \$\.id: expected integer") as caught:
+            await read("users://x/a")
+        assert caught.value.code == -32002
+        with pytest.raises(ErrorResponse, match=r"\$\.parts: required, but missing"):
+            await read("users://7")
+
+
+async def test_a_template_that_takes_the_texts_goes_before_the_fault_of_another() -> None:
+    server = Server("s")
+
+    @server.resource("a://{n}")
+    def number(n: int) -> str:
+        return f"number {n}"
+
+    @server.resource("a://{+name}")
+    def name(name: str) -> str:
+        return f"name {name}"
+
+    async with open_client(server) as client:
+        for uri, text in (("a://1", "number 1"), ("a://one", "name one")):
+            (contents,) = (await client.read_resource(uri)).contents
+            assert contents == types.TextResourceContents(uri=uri, mime_type="text/plain", text=text)
+
+
+async def test_values_that_lead_out_of_their_place_are_not_found_unless_the_author_allows_them() -> None:
+    server = Server("s")
+    server.resource("kept://{+path}", name="kept")(of_path)
+    server.resource("free://{+path}", name="free", allow_traversal=True)(of_path)
+
+    async with open_client(server) as client:
+        with pytest.raises(ErrorResponse, match="no resource"):
+            await client.read_resource("kept://a/../../b")
+        (contents,) = (await client.read_resource("free://a/../../b")).contents
+        assert isinstance(contents, types.TextResourceContents)
+        assert contents.text == "a/../../b"
+
+
+async def test_arguments_of_a_prompt_become_what_their_parameters_are_annotated_as() -> None:
+    server = Server("s")
+
+    @server.prompt
+    def plan(
+        days: Annotated[int, msgspec.Meta(ge=1, title="Days", description="how many")],
+        pace: Literal["slow", "fast"] = "slow",
+        stops: list[str] | None = None,
+        note: Any = None,
+    ) -> str:
+        return f"{days!r} {pace!r} {stops!r} {note!r}"
+
+    async with open_client(server, revision="2025-11-25") as client:
+        (prompt,) = (await client.list_prompts()).prompts
+        assert (prompt.arguments or [])[0] == types.PromptArgument(
+            name="days", title="Days", description="how many", required=True
+        )
+        given = {"days": "2", "pace": "fast", "stops": '["Bonn"]', "note": "3"}
+        (message,) = (await client.get_prompt("plan", given)).messages
+        assert message.content == types.TextContent(text="2 'fast' ['Bonn'] '3'")
+        with pytest.raises(ErrorResponse, match=r"\$\.days: expected integer, got the text 'two'; \$\.stops: ") as bad:
+            await client.get_prompt("plan", {"days": "two", "stops": "Bonn"})
+        assert bad.value.code == -32602
+        with pytest.raises(ErrorResponse, match=r"\$\.days: .*\$\.pace: ") as bad:
+            await client.get_prompt("plan", {"days": "0", "pace": "breakneck"})
+        assert bad.value.code == -32602

@@ -27,6 +27,7 @@ def test_revisions_are_kept_in_order_whatever_order_they_were_given_in() -> None
     assert Server("s", revisions=["2026-07-28", "2024-11-05"]).revisions == ("2024-11-05", "2026-07-28")
 
 
+@pytest.mark.requirement("B.18-S1", "B.20-S1a")
 async def test_what_a_server_says_about_itself_reaches_the_client() -> None:
     server = Server(
         "s",
@@ -46,6 +47,7 @@ async def test_what_a_server_says_about_itself_reaches_the_client() -> None:
             assert client.server_capabilities == types.ServerCapabilities(logging={}, tools=types.ToolsCapability())
 
 
+@pytest.mark.requirement("B.1-S2", "B.3-S9")
 @pytest.mark.parametrize("revision", types.REVISIONS)
 async def test_a_feature_that_nothing_is_registered_for_is_not_there(revision: str) -> None:
     lists = {"tools/list": types.ListToolsResult, "prompts/list": types.ListPromptsResult}
@@ -57,6 +59,7 @@ async def test_a_feature_that_nothing_is_registered_for_is_not_there(revision: s
             assert caught.value.code == -32601
 
 
+@pytest.mark.requirement("B.2-P1a", "B.2-P1b")
 @pytest.mark.parametrize("revision", types.REVISIONS)
 async def test_what_a_server_has_not_declared_is_not_asked_for(revision: str) -> None:
     server = Server("s")
@@ -71,6 +74,7 @@ async def test_what_a_server_has_not_declared_is_not_asked_for(revision: str) ->
         assert (await client.list_resources()).resources
 
 
+@pytest.mark.requirement("B.2-P1a")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26"])
 async def test_completion_needs_a_declaration_since_there_is_one(revision: str) -> None:
     reference = types.PromptReference(name="p")
@@ -81,6 +85,7 @@ async def test_completion_needs_a_declaration_since_there_is_one(revision: str) 
             await client.complete(reference, "a", "b")
 
 
+@pytest.mark.requirement("B.2-P1b")
 async def test_a_resource_is_subscribed_to_where_the_server_says_that_it_can_be() -> None:
     server = Server("s")
     server.resource("a:b", name="a")(lambda: "")
@@ -92,12 +97,14 @@ async def test_a_resource_is_subscribed_to_where_the_server_says_that_it_can_be(
     assert caught.value.required == {"resources": {"subscribe": True}}
 
 
+@pytest.mark.requirement("B.2-P1b")
 async def test_roots_that_were_not_declared_cannot_have_changed() -> None:
     async with open_client(Server("s"), revision="2025-11-25") as client:
         with pytest.raises(LocalProtocolError, match="declared no roots"):
             await client.roots_changed()
 
 
+@pytest.mark.requirement("B.16-S1b")
 async def test_a_cursor_that_was_never_given_out_is_refused() -> None:
     server = Server("s")
     server.tool(name="t")(lambda: None)
@@ -142,6 +149,7 @@ async def test_a_notification_that_means_nothing_to_a_server_changes_nothing() -
         await client.ping()
 
 
+@pytest.mark.requirement("B.20-S1f")
 async def test_a_server_whose_last_tool_was_removed_answers_with_an_empty_list() -> None:
     server = Server("s")
     server.tool(name="only")(lambda: None)

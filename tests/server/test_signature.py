@@ -128,6 +128,7 @@ def test_a_function_is_published_with_its_texts() -> None:
     }
 
 
+@pytest.mark.requirement("B.20-S4b")
 def test_a_function_without_arguments_has_the_schema_the_specification_recommends() -> None:
     def ping() -> None: ...
 
@@ -447,6 +448,7 @@ def test_a_function_without_a_return_annotation_has_no_output_schema() -> None:
     assert describe(lambda: 1, name="one").output_schema is None
 
 
+@pytest.mark.requirement("B.20-S5a")
 @pytest.mark.parametrize(
     ("annotation", "value", "expected"),
     [

@@ -411,6 +411,7 @@ def test_there_are_sixty_signatures() -> None:
     assert len(SIGNATURES) >= 60
 
 
+@pytest.mark.requirement("B.20-S4a")
 @pytest.mark.parametrize("name", CASES)
 def test_the_published_schema_is_a_valid_object_schema(name: str) -> None:
     schema = DESCRIBED[name].input_schema
@@ -473,6 +474,7 @@ def replaced(value: Any, path: Sequence[Any], new: Any) -> Any:
     return copy
 
 
+@pytest.mark.requirement("B.20-S1b")
 @pytest.mark.parametrize("name", CASES)
 def test_what_the_schema_does_not_pass_is_refused_with_its_faults(name: str) -> None:
     signature = DESCRIBED[name]

@@ -82,6 +82,7 @@ def test_an_option_that_makes_no_sense_is_refused_at_registration(options: dict[
         server.tool(**options)(lambda: None)
 
 
+@pytest.mark.requirement("B.20-S3c")
 def test_a_second_tool_of_the_same_name_is_refused_where_it_is_registered() -> None:
     server = Server("s")
     server.tool(name="x")(lambda: None)
@@ -103,6 +104,7 @@ async def test_a_removed_tool_is_neither_listed_nor_called() -> None:
             await client.call_tool("x")
 
 
+@pytest.mark.requirement("B.20-S1b", "B.20-S6c")
 async def test_bad_and_unknown_arguments_are_all_named_and_the_handler_does_not_run() -> None:
     server, ran = Server("s"), list[int]()
 
@@ -119,6 +121,7 @@ async def test_bad_and_unknown_arguments_are_all_named_and_the_handler_does_not_
     assert not ran
 
 
+@pytest.mark.requirement("B.20-S6b")
 async def test_a_raised_exception_is_a_tool_error_with_its_message_and_a_traceback_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -217,6 +220,7 @@ async def test_a_tool_that_was_removed_while_it_used_up_its_time_still_answers(a
         assert (await client.call_tool("sleep")).is_error
 
 
+@pytest.mark.requirement("B.20-S1d")
 async def test_no_more_calls_of_a_tool_work_at_once_than_it_allows(autojump_clock: object) -> None:
     server, working, most = Server("s"), 0, 0
 
@@ -249,6 +253,7 @@ async def test_a_plain_function_works_in_a_thread_and_its_exception_is_a_tool_er
         assert text(await client.call_tool("where", {"fail": True})) == "thrown in a thread"
 
 
+@pytest.mark.requirement("B.20-S8")
 async def test_what_a_tool_returns_becomes_content() -> None:
     server = Server("s")
     whole = types.CallToolResult(content=[], meta={"a": 1})
@@ -275,6 +280,7 @@ async def test_what_a_tool_returns_becomes_content() -> None:
         assert await client.call_tool("give", {"key": "whole"}) == whole
 
 
+@pytest.mark.requirement("B.20-S8")
 async def test_bytes_say_nothing_about_what_they_are_and_are_refused() -> None:
     server = Server("s")
 
@@ -286,6 +292,7 @@ async def test_bytes_say_nothing_about_what_they_are_and_are_refused() -> None:
         assert "Image(data, mime_type)" in text(await client.call_tool("give"))
 
 
+@pytest.mark.requirement("B.20-S5a")
 async def test_a_result_that_is_not_what_the_annotation_promised_is_a_tool_error() -> None:
     server = Server("s")
 
@@ -300,6 +307,7 @@ async def test_a_result_that_is_not_what_the_annotation_promised_is_a_tool_error
     assert "$.result: expected integer" in text(result)
 
 
+@pytest.mark.requirement("A.5-P1", "B.2-P1c")
 @pytest.mark.parametrize(("revision", "kinds"), [
     ("2024-11-05", ["text", "text", "image"]),
     ("2025-03-26", ["audio", "text", "image"]),
@@ -347,6 +355,7 @@ async def test_the_context_may_stand_at_any_position() -> None:
         assert text(await client.call_tool("who", {"a": 1, "b": 2})) == "1 2025-11-25 2"
 
 
+@pytest.mark.requirement("B.20-S3a")
 async def test_a_name_that_clients_may_refuse_is_registered_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
 
@@ -397,6 +406,7 @@ async def test_an_exception_that_cannot_be_put_into_words_costs_its_own_call_onl
     assert "no words" in caplog.text
 
 
+@pytest.mark.requirement("B.1-P5")
 async def test_an_mcp_error_that_could_not_be_sent_is_a_mistake_where_it_is_made() -> None:
     server = Server("s")
 

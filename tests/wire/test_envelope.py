@@ -56,6 +56,7 @@ def test_the_whole_envelope_is_read(level: str) -> None:
     assert read_envelope(whole, SPOKEN) == Envelope("2026-07-28", {"roots": {}}, INFO, level)
 
 
+@pytest.mark.requirement("B.3-S1a", "B.18-S3b")
 @pytest.mark.parametrize(("changes", "fault"), FAULTS)
 def test_what_is_missing_or_of_the_wrong_type_is_invalid_params_by_its_path(
     changes: dict[str, Any], fault: str
@@ -77,6 +78,7 @@ def test_every_fault_is_named_and_faults_come_before_the_revision() -> None:
     assert LOG_LEVEL_KEY in refused.value.message
 
 
+@pytest.mark.requirement("B.3-S4a")
 def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are() -> None:
     with pytest.raises(McpError) as refused:
         read_envelope(meta({REVISION_KEY: "1999-01-01"}), SPOKEN)
@@ -95,6 +97,7 @@ def test_a_progress_token_is_a_string_or_an_integer(meta: dict[str, Any], token:
     assert progress_token(meta) == token
 
 
+@pytest.mark.requirement("B.14-P1a")
 @pytest.mark.parametrize("token", [None, True, 1.0, [], {}])
 def test_any_other_progress_token_is_invalid_params(token: object) -> None:
     with pytest.raises(McpError, match=r"\$\._meta\.progressToken: expected string or integer") as refused:

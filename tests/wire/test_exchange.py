@@ -37,6 +37,7 @@ def test_an_exchange_moves_only_as_its_table_says(
             advance(table, state, event)
 
 
+@pytest.mark.requirement("B.1-P4b")
 @pytest.mark.parametrize("table", [ASKING, ANSWERING])
 def test_there_is_one_response_at_most(table: Mapping[S, Mapping[E, S]]) -> None:
     assert [state for state in S if E.RESPONSE in table[state]] == [S.OPEN]

@@ -33,6 +33,7 @@ def chunked(data: bytes, cuts: Sequence[int]) -> list[bytes]:
     return [data[start:end] for start, end in itertools.pairwise(edges)]
 
 
+@pytest.mark.requirement("B.5-P1b")
 @given(LINES, st.booleans(), st.lists(st.integers(min_value=0), max_size=20))
 def test_any_chunking_gives_the_same_lines(lines: list[bytes], ended: bool, cuts: list[int]) -> None:
     data = b"\n".join(lines) + (b"\n" if ended else b"")

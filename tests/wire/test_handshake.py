@@ -28,6 +28,7 @@ def test_the_handshake_moves_only_as_its_table_says(state: S, event: E) -> None:
             advance(HANDSHAKE, state, event)
 
 
+@pytest.mark.requirement("B.2-S1a", "B.2-S1b", "B.2-S1c")
 @pytest.mark.parametrize("requested", [*LEGACY_REVISIONS, "1999-01-01", "2099-01-01", ""])
 def test_a_server_answers_with_the_asked_revision_or_with_its_newest(requested: str) -> None:
     spoken = LEGACY_REVISIONS[:2]
@@ -35,6 +36,7 @@ def test_a_server_answers_with_the_asked_revision_or_with_its_newest(requested: 
     assert choose_answer(requested, spoken) == (requested if requested in spoken else spoken[-1])
 
 
+@pytest.mark.requirement("B.2-C4")
 def test_a_client_goes_on_only_with_a_revision_it_speaks() -> None:
     assert check_answer("2025-11-25", "2024-11-05", LEGACY_REVISIONS) == "2024-11-05"
 

@@ -47,12 +47,14 @@ def nested(depth: int, leaf: Any) -> Any:
     return leaf
 
 
+@pytest.mark.requirement("B.1-P1b")
 @given(JSON)
 def test_what_is_encoded_decodes_to_the_same(value: Any) -> None:
     assert decode(encode(value)) == value
     assert copy_json(value) == value
 
 
+@pytest.mark.requirement("B.5-P1a")
 def test_encoding_stays_on_one_line_and_keeps_every_digit() -> None:
     assert encode({"text": "two\nlines\r", "big": 2**70}) == b'{"text":"two\\nlines\\r","big":1180591620717411303424}'
 
@@ -103,6 +105,7 @@ def test_a_null_at_any_depth_the_encoder_reaches_is_found_or_refused_in_words(de
         assert data == b"[" * depth + b"null" + b"]" * depth
 
 
+@pytest.mark.requirement("B.1-P1b")
 @pytest.mark.parametrize(
     ("data", "fault"),
     [

@@ -103,6 +103,7 @@ def test_a_message_is_read_as_its_kind(value: Any, message: Message) -> None:
     assert parse_line(encode(value)) == message
 
 
+@pytest.mark.requirement("B.1-P1a")
 @pytest.mark.parametrize(("value", "id", "code", "fault"), MALFORMED)
 def test_a_malformed_message_says_what_to_answer_and_to_whom(
     value: Any, id: int | str | None, code: int, fault: str
@@ -115,6 +116,7 @@ def test_a_malformed_message_says_what_to_answer_and_to_whom(
     assert fault in message.fault
 
 
+@pytest.mark.requirement("B.1-P4b", "B.1-P5")
 @pytest.mark.parametrize(("value", "id", "fault"), BROKEN)
 def test_a_broken_response_names_the_request_it_was_meant_for(value: Any, id: int | str | None, fault: str) -> None:
     message = parse_message(value)
@@ -141,6 +143,7 @@ def test_an_array_is_a_batch_of_values(values: list[Any]) -> None:
     assert parse_line(encode(values)) == values
 
 
+@pytest.mark.requirement("B.1-P2a")
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=3))
 def test_only_strings_and_integers_are_ids(value: Any) -> None:
     assert is_id(value) == (isinstance(value, str | int) and not isinstance(value, bool))
@@ -161,6 +164,7 @@ def test_every_object_is_some_message_and_ids_are_never_coerced(value: dict[str,
         assert message.id == value["id"]
 
 
+@pytest.mark.requirement("B.1-P1a", "B.1-P4b", "B.1-P5", "B.1-P6a", "B.5-P1a")
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -61,6 +62,7 @@ LedgerMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=
 TestLedger = LedgerMachine.TestCase
 
 
+@pytest.mark.requirement("B.1-P2b")
 def test_a_number_and_its_text_are_different_ids() -> None:
     ledger: Ledger[str, str] = Ledger()
     assert ledger.issue("asked") == 1
@@ -71,6 +73,7 @@ def test_a_number_and_its_text_are_different_ids() -> None:
     assert ledger.unmatched == 1
 
 
+@pytest.mark.requirement("B.1-P3", "B.1-P3b")
 def test_an_id_of_ours_is_never_used_again() -> None:
     ledger: Ledger[str, str] = Ledger()
 

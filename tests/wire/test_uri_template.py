@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from trio_mcp.wire import UriTemplate
 
 
+@pytest.mark.requirement("B.21-S5b")
 @pytest.mark.parametrize(
     ("template", "uri", "values"),
     [

@@ -43,3 +43,5 @@ class Limits:
     """How long accepted requests may go on after the other side's input ended, or after a stop was asked for."""
     max_threads: int = field(default=40, validator=_positive)
     """Worker threads that plain `def` handlers of one serving may occupy at once."""
+    max_logs_per_second: float = field(default=100.0, validator=_positive)
+    """Log messages that one handler may send its client in a second, on average; `math.inf` lifts the limit."""

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import trio
-from attrs import define, field
+from attrs import define
 
 from .. import types
 from .._errors import StructureError
-from ..peer import ExchangeContext, Run
+from ..peer import ExchangeContext, Limits, Run
 from ..wire import LOG_LEVELS
+from ._log_rate import LogRate
 
 __all__ = ["Context"]
 
@@ -27,13 +28,15 @@ class Context:
     _run: Run
     _state: Any
     _facts: ExchangeContext
-    _reported: float = field(default=-math.inf, init=False)
+    _reported: float
+    _log_rate: LogRate
 
-    def __init__(self, run: Run, facts: ExchangeContext, state: Any) -> None:
+    def __init__(self, run: Run, facts: ExchangeContext, state: Any, limits: Limits) -> None:
         self._run = run
         self._facts = facts
         self._state = state
         self._reported = -math.inf
+        self._log_rate = LogRate(limits.max_logs_per_second)
 
     @property
     def state(self) -> Any:
@@ -116,7 +119,8 @@ class Context:
     async def log(self, level: types.LoggingLevel, data: Any, *, logger: str | None = None) -> None:
         """Send the client a log message, if it wants messages of this level. Put no secret in it.
 
-        Always a cancel point; waits only when too much is queued for the client already.
+        Always a cancel point; waits only when too much is queued for the client already. A handler that logs more
+        than `Limits.max_logs_per_second` loses what is too much, and the client is told how much that was.
 
         Args:
             level: from ``"debug"`` to ``"emergency"``, as RFC 5424 names them.
@@ -137,6 +141,12 @@ class Context:
             return
         params = {"level": level, "data": data} | ({} if logger is None else {"logger": logger})
         await self._make_room()
+        lost = self._log_rate.admit(trio.current_time())
+        if lost is None:
+            return
+        if lost:
+            notice = f"{lost} log messages were dropped: more than {self._log_rate.per_second:g} in a second"
+            self._tell("notifications/message", {"level": level, "logger": "trio_mcp", "data": notice})
         self._tell("notifications/message", params)
 
     async def _make_room(self) -> None:

@@ -18,6 +18,8 @@ from ._context import Context
 from ._results import finish_result
 
 if TYPE_CHECKING:
+    from ._catalog import Catalog
+    from ._server import Server
     from ._serving import Serving
 
 __all__ = ["dispatch"]
@@ -27,7 +29,7 @@ _log = logging.getLogger("trio_mcp.server")
 AtOnce: TypeAlias = "Callable[[Serving, ExchangeContext], Any]"
 """Answers without waiting: returns a typed result."""
 InHall: TypeAlias = "Callable[[Serving, Run, Context, Any], Awaitable[Any]]"
-"""Answers in a task: takes typed params, returns a typed result or raises."""
+"""Answers in a task: takes typed params, returns a typed result, or a list in its JSON form, or raises."""
 
 
 def dispatch(serving: Serving, exchange: Exchange) -> None:
@@ -45,7 +47,7 @@ def dispatch(serving: Serving, exchange: Exchange) -> None:
     in_hall = _IN_HALL[exchange.method]
 
     async def handle(run: Run) -> JsonObject:
-        view = Context(run, context, serving.state)
+        view = Context(run, context, serving.state, serving.limits)
         return finish_result(await in_hall(serving, run, view, params), context, serving.server.info_json)
 
     def explain(failure: Exception) -> JsonObject | McpError:
@@ -108,30 +110,14 @@ def _empty(_: Serving, __: ExchangeContext) -> types.EmptyResult:
     return types.EmptyResult()
 
 
-async def _list_tools(serving: Serving, _: Run, __: Context, params: Any) -> types.ListToolsResult:
-    _refuse_cursor(params)
-    return types.ListToolsResult(tools=serving.server.tools.definitions())
+def _lists(catalog_of: Callable[[Server], Catalog[Any]]) -> InHall:
+    """Return what answers the request for the list that *catalog_of* picks."""
 
+    async def answer(serving: Serving, _: Run, context: Context, params: Any) -> JsonObject:
+        server = serving.server
+        return catalog_of(server).page(context.revision, params.cursor, server.page_size, server.cursors)
 
-async def _list_resources(serving: Serving, _: Run, __: Context, params: Any) -> types.ListResourcesResult:
-    _refuse_cursor(params)
-    return types.ListResourcesResult(resources=serving.server.resources.definitions())
-
-
-async def _list_templates(serving: Serving, _: Run, __: Context, params: Any) -> types.ListResourceTemplatesResult:
-    _refuse_cursor(params)
-    return types.ListResourceTemplatesResult(resource_templates=serving.server.resources.templates())
-
-
-async def _list_prompts(serving: Serving, _: Run, __: Context, params: Any) -> types.ListPromptsResult:
-    _refuse_cursor(params)
-    return types.ListPromptsResult(prompts=serving.server.prompts.definitions())
-
-
-def _refuse_cursor(params: Any) -> None:
-    """Every list is one page so far, so this server has given out no cursor."""
-    if params.cursor is not None:
-        raise McpError(INVALID_PARAMS, f"$.cursor: {params.cursor!r} is no cursor of this server")
+    return answer
 
 
 async def _call_tool(serving: Serving, run: Run, context: Context, params: Any) -> types.CallToolResult:
@@ -140,6 +126,10 @@ async def _call_tool(serving: Serving, run: Run, context: Context, params: Any) 
 
 async def _read_resource(serving: Serving, _: Run, context: Context, params: Any) -> types.ReadResourceResult:
     return await serving.server.resources.read(serving, context, params.uri)
+
+
+async def _complete(serving: Serving, _: Run, context: Context, params: Any) -> types.CompleteResult:
+    return await serving.server.completions.complete(serving, context, params)
 
 
 async def _get_prompt(serving: Serving, _: Run, context: Context, params: Any) -> types.GetPromptResult:
@@ -153,11 +143,12 @@ _AT_ONCE: Mapping[str, AtOnce] = {
     "server/discover": _discover,
 }
 _IN_HALL: Mapping[str, InHall] = {
+    "completion/complete": _complete,
     "prompts/get": _get_prompt,
-    "prompts/list": _list_prompts,
-    "resources/list": _list_resources,
+    "prompts/list": _lists(lambda server: server.prompts.catalog),
+    "resources/list": _lists(lambda server: server.resources.catalog),
     "resources/read": _read_resource,
-    "resources/templates/list": _list_templates,
+    "resources/templates/list": _lists(lambda server: server.resources.templates),
     "tools/call": _call_tool,
-    "tools/list": _list_tools,
+    "tools/list": _lists(lambda server: server.tools.catalog),
 }

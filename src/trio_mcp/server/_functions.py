@@ -1,20 +1,20 @@
-"""Functions that take texts by name: what resources and prompts are made of.
+"""Functions whose arguments come as texts, by name: what resource templates, prompts and completions are made of.
 
-Tools, whose arguments are any JSON, have their `Signature` instead.
+The wire carries the arguments of prompts and the variables of URIs as strings. A parameter may have any type all the
+same: a text becomes the value it stands for, and is checked as an argument of a tool would be.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
+from .._from_text import kinds_of, value_from_text
 from ._context import Context
-from ._docstring import Docstring, parse_docstring
-from ._signature_inspect import inspect_callable
+from ._signature import ArgumentFaults, Signature, describe
 
 if TYPE_CHECKING:
     from ._serving import Serving
@@ -24,39 +24,73 @@ __all__ = ["TextFunction", "look_at", "name_of"]
 
 @frozen
 class TextFunction:
-    """A function whose arguments are texts, and perhaps a `Context`."""
+    """A function whose arguments come as texts, and perhaps a `Context`."""
 
-    parameters: Mapping[str, inspect.Parameter]
-    """Those that take a text."""
-    docstring: Docstring
-    _function: Callable[..., Any] = field(alias="function")
-    _contexts: tuple[str, ...] = field(alias="contexts")
-    _is_async: bool = field(alias="is_async")
+    _signature: Signature = field(alias="signature")
 
-    async def call(self, serving: Serving, texts: Mapping[str, str], context: Context) -> Any:
-        """Call it: in this task if it is async, in a worker thread otherwise."""
-        bound = partial(self._function, **texts, **dict.fromkeys(self._contexts, context))
-        return await bound() if self._is_async else await serving.threads.run(bound)
+    @property
+    def description(self) -> str | None:
+        """What its docstring says, None without one."""
+        return self._signature.description or None
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The schema of each parameter that takes an argument."""
+        parameters: dict[str, Any] = self._signature.input_schema.get("properties", {})
+        return parameters
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The schema of all arguments together, which those of the parameters may refer to."""
+        return self._signature.input_schema
+
+    def requires(self, parameter: str) -> bool:
+        """Tell whether an argument for this parameter must be given."""
+        return parameter in self._signature.input_schema.get("required", ())
+
+    def bind(self, texts: Mapping[str, str | Sequence[str]]) -> dict[str, Any]:
+        """Return the values that *texts* stand for.
+
+        Raises:
+            ArgumentFaults: with every fault.
+        """
+        values: dict[str, Any] = {}
+        faults: list[str] = []
+        for name, text in texts.items():
+            try:
+                values[name] = self._value(name, text)
+            except ValueError as error:
+                faults.append(f"$.{name}: {error}")
+        if faults:
+            raise ArgumentFaults(self._signature.name, faults)
+        return self._signature.bind(values)
+
+    def _value(self, name: str, text: str | Sequence[str]) -> Any:
+        schema: Any = self.parameters.get(name, {})
+        if isinstance(text, str):
+            return text if "string" in kinds_of(schema, self.schema) else value_from_text(text, schema, self.schema)
+        items: Any = schema.get("items", {})
+        plain = "string" in kinds_of(items, self.schema)
+        return [each if plain else value_from_text(each, items, self.schema) for each in text]
+
+    async def call(self, serving: Serving, bound: Mapping[str, Any], context: Context) -> Any:
+        """Call it with what `bind` returned: in this task if it is async, in a worker thread otherwise."""
+        work = partial(self._signature.call, bound, {Context: context})
+        return await work() if self._signature.is_async else await serving.threads.run(work)
 
 
-def look_at(function: Callable[..., Any], name: str) -> TextFunction:
+def look_at(function: Callable[..., Any], name: str, namespace: Mapping[str, Any] | None = None) -> TextFunction:
     """Return what can be known of *function*.
 
+    Args:
+        name: what errors call it.
+        namespace: names that annotations may use beside those of the function's module.
+
     Raises:
-        TypeError: a parameter cannot take a text by its name; the error says which.
+        TypeError: a parameter cannot be described by a JSON Schema; the error says which.
     """
-    callee = inspect_callable(function, name, (Context,), {})
-    for parameter in callee.arguments():
-        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise TypeError(f"{name}: parameter {parameter.name!r} cannot be passed by name")
-        if parameter.annotation not in (parameter.empty, str, str | None, Any):
-            raise TypeError(f"{name}: parameter {parameter.name!r} takes a text: annotate it as str, or not at all")
     return TextFunction(
-        parameters={parameter.name: parameter for parameter in callee.arguments()},
-        docstring=parse_docstring(callee.docstring),
-        function=function,
-        contexts=tuple(callee.injected),
-        is_async=callee.is_async,
+        signature=describe(function, name=name, inject=(Context,), namespace=namespace, publish_output=False)
     )
 
 

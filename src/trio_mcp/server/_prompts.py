@@ -1,11 +1,11 @@
-"""Prompts: their registry, and getting one.
+"""Prompts: registering them, and getting one.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
@@ -13,9 +13,11 @@ from attrs import define, evolve, field, frozen
 from .. import types
 from .._errors import McpError
 from ..wire import INVALID_PARAMS
+from ._catalog import Catalog, Listable
 from ._content import content_blocks, for_revision
 from ._context import Context
 from ._functions import TextFunction, look_at, name_of
+from ._signature import ArgumentFaults
 
 if TYPE_CHECKING:
     from ._serving import Serving
@@ -24,7 +26,7 @@ __all__ = ["Prompts"]
 
 
 @frozen
-class _Registered:
+class _Prompt(Listable):
     """One prompt, and the function behind it."""
 
     definition: types.Prompt
@@ -33,11 +35,9 @@ class _Registered:
 
 @define(eq=False)
 class Prompts:
-    """The registry of one server."""
+    """The prompts of one server. They may come and go while it is being served."""
 
-    _registered: dict[str, _Registered] = field(factory=dict[str, _Registered], init=False)
-    offered: bool = field(default=False, init=False)
-    """Whether anything was ever registered: what was declared once is answered, with an empty list if need be."""
+    catalog: Catalog[_Prompt] = field(factory=lambda: Catalog[_Prompt]("prompt", "prompts/list", "prompts"), init=False)
 
     def add(
         self,
@@ -46,35 +46,39 @@ class Prompts:
         name: str | None = None,
         title: str | None = None,
         description: str | None = None,
+        icons: Sequence[types.Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        namespace: Mapping[str, Any] | None = None,
     ) -> None:
-        """Register a function; see `Server.prompt`."""
+        """Register a function; see `Server.prompt`.
+
+        Args:
+            namespace: names that annotations may use beside those of the function's module.
+        """
         name = name or name_of(function)
-        if name in self._registered:
-            raise ValueError(f"a prompt {name!r} is registered already")
-        looked_at = look_at(function, name)
-        documented = looked_at.docstring
+        looked_at = look_at(function, name, namespace)
         arguments = [
             types.PromptArgument(
-                name=each, description=documented.parameters.get(each), required=parameter.default is parameter.empty
+                name=each,
+                title=schema.get("title"),
+                description=schema.get("description"),
+                required=looked_at.requires(each),
             )
-            for each, parameter in looked_at.parameters.items()
+            for each, schema in looked_at.parameters.items()
         ]
         definition = types.Prompt(
             name=name,
             title=title,
-            description=description or documented.description or None,
+            description=description or looked_at.description,
             arguments=arguments or None,
+            icons=icons,
+            meta=None if meta is None else dict(meta),
         )
-        self._registered[name] = _Registered(definition, looked_at)
-        self.offered = True
+        self.catalog.add(name, _Prompt(definition, looked_at))
 
     def remove(self, name: str) -> None:
         """Take a prompt out; raises KeyError where there is none of this name."""
-        del self._registered[name]
-
-    def definitions(self) -> list[types.Prompt]:
-        """Return what `prompts/list` answers."""
-        return [one.definition for one in self._registered.values()]
+        self.catalog.remove(name)
 
     async def get(
         self, serving: Serving, context: Context, params: types.GetPromptRequestParams
@@ -84,12 +88,15 @@ class Prompts:
         Raises:
             McpError: there is no such prompt, or its arguments do not fit.
         """
-        found = self._registered.get(params.name)
+        found = self.catalog.get(params.name)
         if found is None:
             raise McpError(INVALID_PARAMS, f"no prompt {params.name!r}")
-        given = dict(params.arguments or {})
-        _check(found.definition, given)
-        value = await found.function.call(serving, given, context)
+        try:
+            bound = found.function.bind(params.arguments or {})
+        except ArgumentFaults as error:
+            faults = "; ".join(error.faults)
+            raise McpError(INVALID_PARAMS, f"the arguments of prompt {params.name!r} do not fit: {faults}") from None
+        value = await found.function.call(serving, bound, context)
         if isinstance(value, types.GetPromptResult):
             messages, result = value.messages, value
         else:
@@ -97,14 +104,6 @@ class Prompts:
             result = types.GetPromptResult(description=found.definition.description, messages=messages)
         readable = [evolve(each, content=for_revision([each.content], context.revision)[0]) for each in messages]
         return evolve(result, messages=readable)
-
-
-def _check(definition: types.Prompt, given: dict[str, str]) -> None:
-    known = definition.arguments or ()
-    faults = [f"argument {each.name!r} is required" for each in known if each.required and each.name not in given]
-    faults += [f"there is no argument {name!r}" for name in given if name not in {each.name for each in known}]
-    if faults:
-        raise McpError(INVALID_PARAMS, f"prompt {definition.name!r}: {'; '.join(faults)}")
 
 
 def _messages(value: Any) -> list[types.PromptMessage]:

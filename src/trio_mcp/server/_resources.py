@@ -1,4 +1,12 @@
-"""Resources and resource templates: their registry, and reading them.
+"""Resources and resource templates: registering them, and reading one.
+
+Rules of this file:
+
+1. A URI names one thing: a resource goes before the templates, and templates are tried in the order they were
+   registered.
+2. What a template's variables say is decoded once, and refused where it could lead out of its place (``..``, absolute
+   paths, and all the ways to write them), unless the author allows it.
+3. A URI that nothing answers is not found, whatever the reason; no reading of it is guessed.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 """
@@ -7,93 +15,174 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import define, field, frozen
 
 from .. import types
 from .._errors import McpError
-from ..wire import INVALID_PARAMS, UriTemplate, is_modern
+from ..wire import INVALID_PARAMS, UriTemplate, escapes, is_modern
+from ._catalog import Catalog, Listable
 from ._context import Context
 from ._functions import TextFunction, look_at, name_of
+from ._signature import ArgumentFaults
 
 if TYPE_CHECKING:
     from ._serving import Serving
 
-__all__ = ["Resources"]
+__all__ = ["Contents", "Resources"]
 
 RESOURCE_NOT_FOUND = -32002
 """What the legacy revisions answer; from 2026-07-28 on it is -32602."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.+", re.DOTALL)
 
-Contents = types.TextResourceContents | types.BlobResourceContents
+Contents: TypeAlias = "str | bytes | types.TextResourceContents | types.BlobResourceContents"
+"""What a resource holds: text, bytes, or contents that say more about themselves."""
 
 
 @frozen
-class _Registered:
-    """One resource or template, and the function behind it."""
+class _Resource(Listable):
+    """A resource with one URI."""
 
-    definition: types.Resource | types.ResourceTemplate
-    template: UriTemplate
+    definition: types.Resource
+    function: TextFunction | None
+    contents: tuple[Contents, ...] = ()
+    """What it holds, if there is no function to ask."""
+
+
+@frozen
+class _Template(Listable):
+    """Resources whose URIs follow a template."""
+
+    definition: types.ResourceTemplate
     function: TextFunction
+    template: UriTemplate
+    allow_traversal: bool
+
+    def match(self, uri: str) -> dict[str, str | list[str]] | None:
+        """Return the values of the variables in *uri*, None where it is no URI of this template (rule 2)."""
+        values = self.template.match(uri)
+        if values is None or self.allow_traversal:
+            return values
+        return None if any(escapes(value) for value in values.values()) else values
 
 
 @define(eq=False)
 class Resources:
-    """The registry of one server."""
+    """The resources and resource templates of one server. They may come and go while it is being served."""
 
-    _registered: dict[str, _Registered] = field(factory=dict[str, _Registered], init=False)
-    offered: bool = field(default=False, init=False)
-    """Whether anything was ever registered: what was declared once is answered, with an empty list if need be."""
+    catalog: Catalog[_Resource] = field(
+        factory=lambda: Catalog[_Resource]("resource", "resources/list", "resources"), init=False
+    )
+    templates: Catalog[_Template] = field(
+        factory=lambda: Catalog[_Template]("resource template", "resources/templates/list", "resourceTemplates"),
+        init=False,
+    )
+
+    @property
+    def offered(self) -> bool:
+        """Whether anything was ever registered."""
+        return self.catalog.offered or self.templates.offered
 
     def add(
         self,
         function: Callable[..., Any],
         uri: str,
         *,
-        name: str | None,
-        title: str | None,
-        description: str | None,
-        mime_type: str | None,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        annotations: types.Annotations | None = None,
+        icons: Sequence[types.Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        size: int | None = None,
+        allow_traversal: bool = False,
+        namespace: Mapping[str, Any] | None = None,
     ) -> None:
-        """Register a function; see `Server.resource`."""
+        """Register a function; see `Server.resource`.
+
+        Args:
+            namespace: names that annotations may use beside those of the function's module.
+        """
         name = name or name_of(function)
-        template, looked_at = UriTemplate(uri), look_at(function, name)
-        if not _SCHEME.fullmatch(uri):
-            raise ValueError(f"{uri!r} is no URI: it begins with a scheme, as in 'notes://today'")
-        if uri in self._registered:
-            raise ValueError(f"a resource {uri!r} is registered already")
+        looked_at, template = look_at(function, name, namespace), UriTemplate(uri)
+        _check_uri(uri)
         if set(looked_at.parameters) != set(template.variables):
             theirs, ours = (", ".join(names) or "none" for names in (looked_at.parameters, template.variables))
             raise ValueError(f"{name}: the parameters ({theirs}) are not the variables of {uri!r} ({ours})")
         facts: dict[str, Any] = {
             "name": name,
             "title": title,
-            "description": description or looked_at.docstring.description or None,
+            "description": description or looked_at.description,
             "mime_type": mime_type,
+            "annotations": annotations,
+            "icons": icons,
+            "meta": None if meta is None else dict(meta),
         }
-        definition: types.Resource | types.ResourceTemplate
-        if template.variables:
-            definition = types.ResourceTemplate(uri_template=uri, **facts)
-        else:
-            definition = types.Resource(uri=uri, **facts)
-        self._registered[uri] = _Registered(definition, template, looked_at)
-        self.offered = True
+        if not template.variables:
+            self.catalog.add(uri, _Resource(types.Resource(uri=uri, size=size, **facts), looked_at))
+            return
+        if size is not None:
+            raise ValueError(f"{name}: a template has no size; leave size= out")
+        definition = types.ResourceTemplate(uri_template=uri, **facts)
+        self.templates.add(uri, _Template(definition, looked_at, template, allow_traversal))
+
+    def add_static(
+        self,
+        uri: str,
+        contents: Contents | Sequence[Contents],
+        *,
+        name: str,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        annotations: types.Annotations | None = None,
+        icons: Sequence[types.Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Register contents that do not change; of a single text or bytes the size is published, too.
+
+        Args:
+            uri: where clients find it; it is taken as it is, braces included.
+            contents: text, bytes, `types.TextResourceContents` or `types.BlobResourceContents`, or a list of them.
+            name: its name.
+            title: its name for people.
+            description: what it is.
+            mime_type: its media type; of text ``text/plain`` by default, of bytes ``application/octet-stream``.
+            annotations: hints about whom it is for.
+            icons: pictures of it.
+            meta: its `_meta`.
+
+        Raises:
+            ValueError: the URI is registered, or is none.
+        """
+        _check_uri(uri)
+        size: int | None = None
+        if isinstance(contents, str | bytes):
+            size = len(contents.encode() if isinstance(contents, str) else contents)
+        definition = types.Resource(
+            uri=uri,
+            name=name,
+            title=title,
+            description=description,
+            mime_type=mime_type,
+            annotations=annotations,
+            icons=icons,
+            size=size,
+            meta=None if meta is None else dict(meta),
+        )
+        one = (str, bytes, types.TextResourceContents, types.BlobResourceContents)
+        held: tuple[Contents, ...] = (contents,) if isinstance(contents, one) else tuple(contents)
+        for each in held:
+            _as_contents(each, uri, mime_type)  # refused here rather than when it is read
+        self.catalog.add(uri, _Resource(definition, None, held))
 
     def remove(self, uri: str) -> None:
         """Take a resource or template out; raises KeyError where *uri* is not registered."""
-        del self._registered[uri]
-
-    def definitions(self) -> list[types.Resource]:
-        """Return what `resources/list` answers."""
-        return [one.definition for one in self._registered.values() if isinstance(one.definition, types.Resource)]
-
-    def templates(self) -> list[types.ResourceTemplate]:
-        """Return what `resources/templates/list` answers."""
-        every = (one.definition for one in self._registered.values())
-        return [one for one in every if isinstance(one, types.ResourceTemplate)]
+        (self.templates if self.templates.get(uri) else self.catalog).remove(uri)
 
     async def read(self, serving: Serving, context: Context, uri: str) -> types.ReadResourceResult:
         """Answer `resources/read`.
@@ -101,31 +190,49 @@ class Resources:
         Raises:
             McpError: no resource has this URI.
         """
-        found, variables = self._find(uri, context.revision)
-        value = await found.function.call(serving, variables, context)
-        if isinstance(value, types.ReadResourceResult):
-            return value
-        values = value if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownVariableType] # a user's value
-        return types.ReadResourceResult(contents=[_contents(each, uri, found.definition) for each in values])  # pyright: ignore[reportUnknownVariableType] # likewise
+        found = self.catalog.get(uri)
+        if found is not None:
+            value = found.contents if found.function is None else await found.function.call(serving, {}, context)
+            return _result(value, uri, found.definition.mime_type)
+        template, bound = self._find(uri, context.revision)
+        return _result(
+            await template.function.call(serving, bound, context), uri, template.definition.mime_type
+        )  # fmt: skip
 
-    def _find(self, uri: str, revision: str) -> tuple[_Registered, dict[str, str]]:
-        exact = self._registered.get(uri)
-        if exact is not None and not exact.template.variables:
-            return exact, {}
-        for one in self._registered.values():
-            variables = one.template.match(uri) if one.template.variables else None
-            if variables is not None:
-                return one, variables
+    def _find(self, uri: str, revision: str) -> tuple[_Template, dict[str, Any]]:
+        """Return the template that *uri* follows, and the arguments in it (rules 1 and 3)."""
+        faults = ""
+        for template in self.templates:
+            values = template.match(uri)
+            if values is not None:
+                try:
+                    return template, template.function.bind(values)
+                except ArgumentFaults as error:
+                    faults = faults or f": {'; '.join(error.faults)}"
         code = INVALID_PARAMS if is_modern(revision) else RESOURCE_NOT_FOUND
-        raise McpError(code, f"no resource {uri!r}", {"uri": uri})
+        raise McpError(code, f"no resource {uri!r}{faults}", {"uri": uri})
 
 
-def _contents(value: Any, uri: str, definition: types.Resource | types.ResourceTemplate) -> Contents:
+def _check_uri(uri: str) -> None:
+    if not _SCHEME.fullmatch(uri):
+        raise ValueError(f"{uri!r} is no URI: it begins with a scheme, as in 'notes://today'")
+
+
+def _result(value: Any, uri: str, mime_type: str | None) -> types.ReadResourceResult:
+    if isinstance(value, types.ReadResourceResult):
+        return value
+    values = value if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownVariableType] # a user's value
+    return types.ReadResourceResult(contents=[_as_contents(each, uri, mime_type) for each in values])  # pyright: ignore[reportUnknownVariableType] # likewise
+
+
+def _as_contents(
+    value: Any, uri: str, mime_type: str | None
+) -> types.TextResourceContents | types.BlobResourceContents:
     if isinstance(value, types.TextResourceContents | types.BlobResourceContents):
         return value
     if isinstance(value, str):
-        return types.TextResourceContents(uri=uri, mime_type=definition.mime_type or "text/plain", text=value)
+        return types.TextResourceContents(uri=uri, mime_type=mime_type or "text/plain", text=value)
     if isinstance(value, bytes | bytearray):
-        mime_type = definition.mime_type or "application/octet-stream"
+        mime_type = mime_type or "application/octet-stream"
         return types.BlobResourceContents(uri=uri, mime_type=mime_type, blob=base64.b64encode(value).decode())
     raise TypeError(f"resource {uri!r} returned {type(value).__name__}; it may return text, bytes or contents")

@@ -8,11 +8,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar, overload
 
-from attrs import define, field
+from attrs import define
 
 from .. import types
 from ..peer import Limits
+from ._completion import Completions
+from ._cursors import Cursors, check_keys
 from ._prompts import Prompts
+from ._raw_schema import RawSchema
 from ._resources import Resources
 from ._serving import Serving, open_serving
 from ._tools import Tools
@@ -46,9 +49,13 @@ class Server:
             yields is `Context.state`.
         limits: what each connection may cost.
         revisions: the protocol revisions to speak, all of them by default.
+        page_size: how many entries of a list go on one page; all of them by default.
+        keys: secrets of at least 16 bytes with which the server authenticates what it will be shown again, such as
+            the cursors of its lists: the first signs, all are accepted. By default each server makes one of its own,
+            so that nothing outlives the process.
 
     Raises:
-        ValueError: *revisions* is empty or names an unknown one.
+        ValueError: *revisions* is empty or names an unknown one, *page_size* is below 1, or a key is too short.
     """
 
     info: types.Implementation
@@ -60,9 +67,18 @@ class Server:
     limits: Limits
     revisions: tuple[str, ...]
     """The protocol revisions it speaks, oldest first."""
-    tools: Tools = field(factory=Tools)
-    resources: Resources = field(factory=Resources)
-    prompts: Prompts = field(factory=Prompts)
+    page_size: int | None
+    """How many entries of a list go on one page; None puts all of them on one."""
+    cursors: Cursors
+    """Makes and reads the cursors of its lists."""
+    tools: Tools
+    """Its tools, for adding and removing them otherwise than by decorators."""
+    resources: Resources
+    """Likewise its resources and resource templates."""
+    prompts: Prompts
+    """Likewise its prompts."""
+    completions: Completions
+    """Likewise its completions."""
 
     def __init__(
         self,
@@ -77,6 +93,8 @@ class Server:
         lifespan: Callable[[Server], AbstractAsyncContextManager[Any]] = _no_lifespan,
         limits: Limits | None = None,
         revisions: Sequence[str] = types.REVISIONS,
+        page_size: int | None = None,
+        keys: Sequence[bytes] = (),
     ) -> None:
         self.info = types.Implementation(
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
@@ -86,12 +104,18 @@ class Server:
         self.lifespan = lifespan
         self.limits = Limits() if limits is None else limits
         self.revisions = _in_order(revisions)
+        if page_size is not None and page_size < 1:
+            raise ValueError(f"page_size={page_size!r} must be at least 1")
+        self.page_size = page_size
+        self.cursors = Cursors(check_keys(keys))
         self.tools, self.resources, self.prompts = Tools(), Resources(), Prompts()
+        self.completions = Completions(self.prompts, self.resources)
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
         """What the server declares: it follows from what is registered."""
         return types.ServerCapabilities(
+            completions={} if self.offers("completion") else None,
             logging={},
             tools=types.ToolsCapability() if self.offers("tools") else None,
             resources=types.ResourcesCapability() if self.offers("resources") else None,
@@ -100,12 +124,17 @@ class Server:
 
     def offers(self, feature: str) -> bool:
         """Tell whether there is, or ever was, anything behind the methods that begin with *feature* (``"tools"``)."""
-        registries: dict[str, Tools | Resources | Prompts] = {
-            "tools": self.tools,
-            "resources": self.resources,
-            "prompts": self.prompts,
-        }
-        return feature not in registries or registries[feature].offered
+        match feature:
+            case "completion":
+                return self.completions.offered
+            case "prompts":
+                return self.prompts.catalog.offered
+            case "resources":
+                return self.resources.offered
+            case "tools":
+                return self.tools.catalog.offered
+            case _:
+                return True
 
     def serving(self) -> AbstractAsyncContextManager[Serving]:
         """Open a serving: enters the lifespan, and the nursery in which handlers run. `serve_*` do this for you."""
@@ -123,7 +152,8 @@ class Server:
         annotations: types.ToolAnnotations | None = None,
         icons: Sequence[types.Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
-        input_schema: Mapping[str, Any] | None = None,
+        input_schema: RawSchema | None = None,
+        output_schema: RawSchema | None = None,
         timeout: float | None = None,
         max_concurrency: int | None = None,
     ) -> Callable[[F], F]: ...
@@ -141,7 +171,9 @@ class Server:
             annotations: hints about its behaviour.
             icons: pictures of it.
             meta: its `_meta`.
-            input_schema: a JSON Schema of your own for the arguments, which then arrive as the wire has them.
+            input_schema: a JSON Schema of your own for the arguments, which then arrive as the wire has them. Given as
+                JSON text it is published byte for byte.
+            output_schema: likewise for what the function returns, which then is the structured content as it is.
             timeout: seconds the handler may work; then it is cancelled, and the call is a tool error.
             max_concurrency: calls of this tool that work at once, over all connections; more wait.
 
@@ -151,9 +183,7 @@ class Server:
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
-        # Annotations may name classes that are local to the function in which the tool is registered.
-        namespace = sys._getframe(1).f_locals  # noqa: SLF001 # Python has no public name for the caller's frame
-        return _decorated(partial(self.tools.add, namespace=namespace), *args, **options)
+        return _decorated(partial(self.tools.add, namespace=_callers_names()), *args, **options)
 
     def resource(
         self,
@@ -163,30 +193,55 @@ class Server:
         title: str | None = None,
         description: str | None = None,
         mime_type: str | None = None,
+        annotations: types.Annotations | None = None,
+        icons: Sequence[types.Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        size: int | None = None,
+        allow_traversal: bool = False,
     ) -> Callable[[F], F]:
         """Register a function as a resource, or, where *uri* has ``{variables}``, as a resource template.
 
-        The function gets the variables of the template, as text, and a `Context` if it asks for one. It returns text,
-        bytes, contents (`types.TextResourceContents`, `types.BlobResourceContents`), a list of them, or a whole
-        `types.ReadResourceResult`.
+        The function gets the variables of the template and a `Context` if it asks for one. A variable is a text, or
+        what its parameter's annotation makes of the text, or a list for an exploded one (``{/path*}``). It returns
+        text, bytes, contents (`types.TextResourceContents`, `types.BlobResourceContents`), a list of them, or a
+        whole `types.ReadResourceResult`. For contents that do not change there is `Resources.add_static`.
 
         Args:
-            uri: where clients find it; ``{name}`` stands for one segment of a path.
+            uri: where clients find it: a URI, or a template by RFC 6570, levels 1 to 3 and exploded variables.
             name: its name; the function's by default.
             title: its name for people.
             description: what it is; the docstring by default.
             mime_type: its media type; of text ``text/plain`` by default, of bytes ``application/octet-stream``.
+            annotations: hints about whom it is for.
+            icons: pictures of it.
+            meta: its `_meta`.
+            size: bytes of its contents, where that is known.
+            allow_traversal: take any value of a template's variables. By default a URI is not found if one of them
+                could lead out of its place, as ``../`` does: an absolute path, a control character, an encoded ``..``.
 
         Raises:
             ValueError: the URI is registered, is none, or its variables are not the function's parameters.
+            TypeError: a parameter cannot be described by a JSON Schema; the text names it.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources
         """
+        namespace = _callers_names()
 
         def register(function: F) -> F:
             self.resources.add(
-                function, uri, name=name, title=title, description=description, mime_type=mime_type
-            )  # fmt: skip
+                function,
+                uri,
+                name=name,
+                title=title,
+                description=description,
+                mime_type=mime_type,
+                annotations=annotations,
+                icons=icons,
+                meta=meta,
+                size=size,
+                allow_traversal=allow_traversal,
+                namespace=namespace,
+            )
             return function
 
         return register
@@ -195,25 +250,66 @@ class Server:
     def prompt(self, function: F, /) -> F: ...
     @overload
     def prompt(
-        self, *, name: str | None = None, title: str | None = None, description: str | None = None
+        self,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: Sequence[types.Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> Callable[[F], F]: ...
     def prompt(self, *args: Any, **options: Any) -> Any:
         """Register a function as a prompt; bare or called. The function is returned unchanged.
 
-        Its parameters are the prompt's arguments, all text. It returns a text, a `types.PromptMessage`, a list of
-        them, or a whole `types.GetPromptResult`.
+        Its parameters are the prompt's arguments. They travel as text; an annotation such as `int` or `Literal` says
+        what a text is turned into, and one that does not fit is refused. It returns a text, a `types.PromptMessage`,
+        content, a list of these, or a whole `types.GetPromptResult`.
 
         Args:
             name: the prompt's name; the function's by default.
             title: its name for people.
             description: what it is for; the docstring by default.
+            icons: pictures of it.
+            meta: its `_meta`.
 
         Raises:
             ValueError: a prompt of this name is registered.
+            TypeError: a parameter cannot be described by a JSON Schema; the text names it.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
         """
-        return _decorated(self.prompts.add, *args, **options)
+        return _decorated(partial(self.prompts.add, namespace=_callers_names()), *args, **options)
+
+    def completion(self, *, prompt: str | None = None, template: str | None = None, argument: str) -> Callable[[F], F]:
+        """Register a function that suggests values for an argument of a prompt or a variable of a resource template.
+
+        Its first parameter takes the text typed so far. Further parameters, named after other arguments of the same
+        prompt or template, take what these are settled to already, None where that is open; a `Context` is passed
+        as well. It returns texts, best first, of which a hundred are sent, or a `types.Completion`.
+
+        Args:
+            prompt: the prompt's name; it must be registered.
+            template: or the template, as it was registered.
+            argument: the argument or variable to complete.
+
+        Raises:
+            ValueError: there is no such argument, or it has a completion.
+            TypeError: a parameter of the function is none of the other arguments.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
+        """
+        namespace = _callers_names()
+
+        def register(function: F) -> F:
+            self.completions.add(function, prompt=prompt, template=template, argument=argument, namespace=namespace)
+            return function
+
+        return register
+
+
+def _callers_names() -> Mapping[str, Any]:
+    """Return the local names of whoever called a decorator: annotations may name classes that are local there."""
+    return sys._getframe(2).f_locals  # noqa: SLF001 # Python has no public name for a caller's frame
 
 
 def _decorated(add: Callable[..., None], function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:

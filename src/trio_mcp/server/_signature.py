@@ -14,7 +14,7 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from .._errors import TrioMcpError
-from .._schema import LazyValidator
+from .._schema import LazyValidator, dialect_of
 from .._schema_faults import render_path
 from ._annotations import Annotations
 from ._annotations_dump import to_json
@@ -142,7 +142,7 @@ class Signature:
         given = [keywords.pop(name, default) for name, default in self._positional]
         return self._function(*given, **keywords)
 
-    def dump(self, value: Any) -> dict[str, Any]:
+    def dump(self, value: Any) -> Any:
         """Turn what the function returned into structured content. Only with an `output_schema`.
 
         Raises:
@@ -155,7 +155,7 @@ class Signature:
             raise ResultFaults(self.name, _rendered(faults)) from misfit
         except RecursionError:
             raise ResultFaults(self.name, [_TOO_DEEP]) from None
-        structured: dict[str, Any] = {"result": content} if self.wraps_result else content
+        structured: Any = {"result": content} if self.wraps_result else content
         if wrong := self._result_judge.faults(structured):
             raise ResultFaults(self.name, wrong)
         return structured
@@ -168,7 +168,9 @@ def describe(
     inject: Collection[type] = (),
     content: Collection[type] = (),
     input_schema: Mapping[str, Any] | None = None,
+    output_schema: Mapping[str, Any] | None = None,
     namespace: Mapping[str, Any] | None = None,
+    publish_output: bool = True,
 ) -> Signature:
     """Work out what a function publishes and how it is called.
 
@@ -179,12 +181,15 @@ def describe(
         content: classes that are protocol content; a function that returns them has no output schema.
         input_schema: published in place of the one made from the parameters. Arguments that fit it reach the
             function as they came, as keywords; it may then take ``**arguments``.
+        output_schema: published in place of the one made from the return annotation; what the function returns is
+            the structured content as it is.
         namespace: names that annotations may use beside those of the module and the closure, such as the locals of
             the function that does the registering.
+        publish_output: whether the return annotation means an output schema, if *output_schema* is not given.
 
     Raises:
         TypeError: the function cannot be published; names the parameter and says why.
-        SchemaError: `input_schema` names an unknown dialect.
+        SchemaError: `input_schema` or `output_schema` names an unknown dialect.
     """
     label = name or _name_of(function)
     callee = inspect_callable(function, label, inject, namespace or {})
@@ -194,12 +199,17 @@ def describe(
     else:
         published, loaders = dict(input_schema), dict.fromkeys(parameter.name for parameter in named_arguments(callee))
         check_raw_schema(published, callee, label)
-    output_schema, wraps_result = publish_result(callee, label, content)
+    returned, wraps_result = None, False
+    if output_schema is not None:
+        dialect_of(output_schema)
+        returned = dict(output_schema)
+    elif publish_output:
+        returned, wraps_result = publish_result(callee, label, content)
     return Signature(
         name=label,
         description=documented.description,
         input_schema=published,
-        output_schema=output_schema,
+        output_schema=returned,
         wraps_result=wraps_result,
         injected=callee.injected,
         is_async=callee.is_async,
@@ -211,7 +221,7 @@ def describe(
         ),
         loaders=loaders,
         judge=LazyValidator(published, FORMATS),
-        result_judge=LazyValidator(output_schema or {}, FORMATS),
+        result_judge=LazyValidator(returned or {}, FORMATS),
         open=len(named_arguments(callee)) < len(list(callee.arguments())),
     )
 

@@ -19,10 +19,12 @@ from attrs import define, evolve, field
 from .. import types
 from .._errors import McpError, ToolError
 from ..peer import OutOfTimeError, Run
-from ..wire import INVALID_PARAMS
+from ..wire import INVALID_PARAMS, JsonObject, JsonText, is_modern
+from ._catalog import Catalog, Listable, with_texts
 from ._content import RESULT_CLASSES, content_blocks, for_revision, text_of
 from ._context import Context
 from ._functions import name_of
+from ._raw_schema import RawSchema, read_raw_schema, written_schemas
 from ._signature import ArgumentFaults, ResultFaults, Signature, describe
 
 if TYPE_CHECKING:
@@ -34,19 +36,30 @@ _log = logging.getLogger("trio_mcp.server")
 
 _COMMON_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
-_FIRST_STRUCTURED = types.REVISIONS.index("2025-06-18")
+
+def _is_object_schema(schema: Mapping[str, Any] | None) -> bool:
+    return schema is not None and schema.get("type") == "object"
 
 
 @define(eq=False)
-class _Tool:
+class _Tool(Listable):
     """One tool, and the function behind it."""
 
     definition: types.Tool
     signature: Signature
+    texts: Mapping[str, JsonText]
+    """Schemas that were given as JSON text, by the member of the definition."""
     timeout: float
     """Seconds the handler may work; infinite without a limit."""
     turns: trio.Semaphore | None
     """Bounds how many calls work at once; None without a bound."""
+
+    def published(self, revision: str) -> JsonObject:
+        """Return the definition in the form of *revision*."""
+        json = with_texts(Listable.published(self, revision), self.texts)
+        if not is_modern(revision) and not _is_object_schema(self.definition.output_schema):
+            json.pop("outputSchema", None)  # older peers take structured content to be an object
+        return json
 
     async def call(
         self, serving: Serving, run: Run, context: Context, arguments: Mapping[str, Any]
@@ -77,11 +90,9 @@ class _Tool:
 
 @define(eq=False)
 class Tools:
-    """The registry of one server."""
+    """The tools of one server. They may come and go while it is being served."""
 
-    _tools: dict[str, _Tool] = field(factory=dict[str, _Tool], init=False)
-    offered: bool = field(default=False, init=False)
-    """Whether anything was ever registered: what was declared once is answered, with an empty list if need be."""
+    catalog: Catalog[_Tool] = field(factory=lambda: Catalog[_Tool]("tool", "tools/list", "tools"), init=False)
 
     def add(
         self,
@@ -93,7 +104,8 @@ class Tools:
         annotations: types.ToolAnnotations | None = None,
         icons: Sequence[types.Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
-        input_schema: Mapping[str, Any] | None = None,
+        input_schema: RawSchema | None = None,
+        output_schema: RawSchema | None = None,
         timeout: float | None = None,
         max_concurrency: int | None = None,
         namespace: Mapping[str, Any] | None = None,
@@ -104,20 +116,22 @@ class Tools:
             namespace: names that annotations may use beside those of the function's module.
         """
         name = name_of(function) if name is None else name
-        if name in self._tools:
-            raise ValueError(f"a tool {name!r} is registered already")
+        self.catalog.check_free(name)
         if not _COMMON_NAME.fullmatch(name):
             _log.warning("tool name %r: clients may refuse all but 1 to 128 letters, digits, '_', '-' and '.'", name)
         if timeout is not None and not timeout > 0:
             raise ValueError(f"tool {name!r}: timeout={timeout!r} must be a number of seconds above 0")
         if max_concurrency is not None and max_concurrency < 1:
             raise ValueError(f"tool {name!r}: max_concurrency={max_concurrency!r} must be at least 1")
+        given = {"inputSchema": input_schema, "outputSchema": output_schema}
+        raw = {member: read_raw_schema(schema, f"tool {name!r}: {member}") for member, schema in given.items()}
         signature = describe(
             function,
             name=name,
             inject=(Context,),
             content=RESULT_CLASSES,
-            input_schema=input_schema,
+            input_schema=raw["inputSchema"],
+            output_schema=raw["outputSchema"],
             namespace=namespace,
         )
         definition = types.Tool(
@@ -131,16 +145,12 @@ class Tools:
             meta=None if meta is None else dict(meta),
         )
         turns = None if max_concurrency is None else trio.Semaphore(max_concurrency)
-        self._tools[name] = _Tool(definition, signature, math.inf if timeout is None else timeout, turns)
-        self.offered = True
+        limit = math.inf if timeout is None else timeout
+        self.catalog.add(name, _Tool(definition, signature, written_schemas(given), limit, turns))
 
     def remove(self, name: str) -> None:
         """Take a tool out; calls under way go on. Raises KeyError where there is none of this name."""
-        del self._tools[name]
-
-    def definitions(self) -> list[types.Tool]:
-        """Return what `tools/list` answers."""
-        return [tool.definition for tool in self._tools.values()]
+        self.catalog.remove(name)
 
     async def call(
         self, serving: Serving, run: Run, context: Context, params: types.CallToolRequestParams
@@ -151,22 +161,21 @@ class Tools:
             McpError: there is no such tool.
             Exception: whatever the tool raised; `explain` makes a result of it.
         """
-        tool = self._tools.get(params.name)
+        tool = self.catalog.get(params.name)
         if tool is None:
             raise McpError(INVALID_PARAMS, f"no tool {params.name!r}")
         result = await tool.call(serving, run, context, params.arguments or {})
-        if types.REVISIONS.index(context.revision) >= _FIRST_STRUCTURED:
+        if is_modern(context.revision):
             return result
+        if not isinstance(result.structured_content, Mapping):  # older peers take it to be an object
+            result = evolve(result, structured_content=types.UNSET)
         return evolve(result, content=for_revision(result.content, context.revision))
 
     def explain(self, name: str, failure: Exception) -> types.CallToolResult:
         """Return the tool error that stands for what a tool raised; a bug of the tool's goes to the log as well."""
         if isinstance(failure, OutOfTimeError):
-            text = (
-                f"{name} took longer than it may ({self._tools[name].timeout:g} s)"
-                if name in self._tools
-                else str(name)
-            )
+            tool = self.catalog.get(name)  # it may have been removed meanwhile
+            text = f"{name} took longer than it may" + (f" ({tool.timeout:g} s)" if tool else "")
         elif isinstance(failure, ToolError | ArgumentFaults | ResultFaults):
             text = str(failure)
         else:

@@ -27,6 +27,7 @@ from ._handshake import HandshakeState as HandshakeState
 from ._handshake import check_answer as check_answer
 from ._handshake import choose_answer as choose_answer
 from ._json import JsonObject as JsonObject
+from ._json import JsonText as JsonText
 from ._json import NotJsonError as NotJsonError
 from ._json import Undecodable as Undecodable
 from ._json import copy_json as copy_json
@@ -34,6 +35,7 @@ from ._json import decode as decode
 from ._json import encode as encode
 from ._json import is_array as is_array
 from ._json import is_object as is_object
+from ._json import json_text as json_text
 from ._jsonrpc import INTERNAL_ERROR as INTERNAL_ERROR
 from ._jsonrpc import INVALID_PARAMS as INVALID_PARAMS
 from ._jsonrpc import INVALID_REQUEST as INVALID_REQUEST
@@ -59,3 +61,4 @@ from ._revisions import LEGACY_REVISIONS as LEGACY_REVISIONS
 from ._revisions import MODERN_REVISIONS as MODERN_REVISIONS
 from ._revisions import is_modern as is_modern
 from ._uri_template import UriTemplate as UriTemplate
+from ._uri_safety import escapes as escapes

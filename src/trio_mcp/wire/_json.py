@@ -12,9 +12,22 @@ from typing import Any, TypeAlias, TypeGuard, cast
 
 import msgspec
 
-__all__ = ["JsonObject", "NotJsonError", "Undecodable", "copy_json", "decode", "encode", "is_array", "is_object"]
+__all__ = [
+    "JsonObject",
+    "JsonText",
+    "NotJsonError",
+    "Undecodable",
+    "copy_json",
+    "decode",
+    "encode",
+    "is_array",
+    "is_object",
+    "json_text",
+]
 
 JsonObject: TypeAlias = dict[str, Any]
+JsonText: TypeAlias = msgspec.Raw
+"""A JSON value that is encoded already; `encode` puts it where it stands, byte for byte."""
 
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 _decode: Callable[[bytes | bytearray | memoryview], Any] = msgspec.json.Decoder().decode
@@ -36,6 +49,14 @@ def is_object(value: object) -> TypeGuard[JsonObject]:
 def is_array(value: object) -> TypeGuard[list[Any]]:
     """Tell whether a decoded value is a JSON array."""
     return type(value) is list
+
+
+def json_text(data: bytes) -> JsonText:
+    """Return what is in *data*, which must be one JSON value, as a part of larger values.
+
+    Line breaks between its tokens become spaces, because a message has one line.
+    """
+    return msgspec.Raw(data.replace(b"\r", b" ").replace(b"\n", b" "))
 
 
 def decode(data: bytes | bytearray | memoryview) -> Any:
@@ -63,7 +84,7 @@ def encode(value: Any) -> bytes:
     """
     try:
         data = _encode(value)
-        plain = msgspec.to_builtins(value, str_keys=True) if b"null" in data else None
+        plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_nothing) if b"null" in data else None
     except RecursionError:
         raise NotJsonError("the value is nested too deep, or contains itself") from None
     except UnicodeEncodeError as exc:
@@ -74,6 +95,10 @@ def encode(value: Any) -> bytes:
     if path is not None:
         raise NotJsonError(f"{path}: NaN and infinities are not JSON")
     return data
+
+
+def _nothing(_: JsonText) -> None:
+    """Stand in for a JSON text, which holds no NaN, where a value is searched for one."""
 
 
 def copy_json(value: Any) -> Any:

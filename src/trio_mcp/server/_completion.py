@@ -1,0 +1,178 @@
+"""Completion: suggestions for the arguments of prompts and the variables of resource templates.
+
+Arguments that have a fixed set of values (`Literal`, an enum, `bool`) are completed without being asked to.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
+
+from attrs import define, evolve, field, frozen
+
+from .. import types
+from .._errors import McpError
+from ..wire import INVALID_PARAMS, encode
+from ._context import Context
+from ._functions import TextFunction, name_of
+from ._prompts import Prompts
+from ._resources import Resources
+from ._signature_inspect import Callee, inspect_callable
+
+if TYPE_CHECKING:
+    from ._serving import Serving
+
+__all__ = ["Completions"]
+
+MAX_VALUES = 100
+"""Values that one answer may carry."""
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+@frozen
+class _Completer:
+    """A function that suggests values for one argument."""
+
+    function: Callable[..., Any]
+    callee: Callee
+    typed: str
+    """The parameter that takes the text typed so far."""
+    settled: tuple[str, ...]
+    """Parameters that take what other arguments are settled to."""
+
+    async def suggest(
+        self, serving: Serving, context: Context, value: str, settled: Mapping[str, str]
+    ) -> types.Completion:
+        """Return what the function suggests for an argument that begins with *value*."""
+        keywords: dict[str, Any] = {name: settled.get(name) for name in self.settled}
+        keywords |= dict.fromkeys(self.callee.injected, context)
+        work = partial(self.function, **{self.typed: value}, **keywords)
+        values = await work() if self.callee.is_async else await serving.threads.run(work)
+        if not isinstance(values, types.Completion):
+            return _completion(values)
+        if len(values.values) <= MAX_VALUES:
+            return values
+        return evolve(values, values=values.values[:MAX_VALUES], has_more=True)
+
+
+@define(eq=False)
+class Completions:
+    """The completers of one server."""
+
+    _prompts: Prompts
+    _resources: Resources
+    _completers: dict[tuple[str, str], _Completer] = field(factory=dict[tuple[str, str], _Completer], init=False)
+    """By the name of the prompt, or the text of the template, and the argument."""
+
+    @property
+    def offered(self) -> bool:
+        """Whether there is anything to suggest."""
+        return bool(self._completers) or any(
+            _choices(function, argument)
+            for function in (
+                entry.function for each in (self._prompts.catalog, self._resources.templates) for entry in each
+            )
+            for argument in function.parameters
+        )
+
+    def add(
+        self,
+        function: Callable[..., Any],
+        *,
+        prompt: str | None = None,
+        template: str | None = None,
+        argument: str,
+        namespace: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Register a function; see `Server.completion`.
+
+        Args:
+            namespace: names that annotations may use beside those of the function's module.
+        """
+        if (prompt is None) == (template is None):
+            raise ValueError("a completion is for an argument of either prompt= or template=")
+        owner = template if prompt is None else prompt
+        assert owner is not None
+        entry = self._prompts.catalog.get(owner) if template is None else self._resources.templates.get(owner)
+        if entry is None:
+            kind = "prompt" if template is None else "resource template"
+            raise ValueError(f"there is no {kind} {owner!r}: register it before its completions")
+        others = set(entry.function.parameters) - {argument}
+        if len(others) == len(entry.function.parameters):
+            raise ValueError(f"{owner!r} has no argument {argument!r}; it has {', '.join(sorted(others)) or 'none'}")
+        if (owner, argument) in self._completers:
+            raise ValueError(f"a completion for argument {argument!r} of {owner!r} is registered already")
+        self._completers[owner, argument] = _completer(function, others, namespace or {})
+
+    async def complete(
+        self, serving: Serving, context: Context, params: types.CompleteRequestParams
+    ) -> types.CompleteResult:
+        """Answer `completion/complete`.
+
+        Raises:
+            McpError: there is no such prompt, template or argument.
+        """
+        argument, ref = params.argument, params.ref
+        if isinstance(ref, types.PromptReference):
+            owner, prompt = ref.name, self._prompts.catalog.get(ref.name)
+            function = None if prompt is None else prompt.function
+        else:
+            owner, template = ref.uri, self._resources.templates.get(ref.uri)
+            function = None if template is None else template.function
+        if function is None:
+            raise McpError(INVALID_PARAMS, f"$.ref: there is nothing to complete for {owner!r}")
+        if argument.name not in function.parameters:
+            raise McpError(INVALID_PARAMS, f"$.argument.name: {owner!r} has no argument {argument.name!r}")
+        completer = self._completers.get((owner, argument.name))
+        if completer is None:
+            typed = argument.value.casefold()
+            known = [each for each in _choices(function, argument.name) if each.casefold().startswith(typed)]
+            return types.CompleteResult(completion=_completion(known))
+        settled = (params.context.arguments if params.context else None) or {}
+        return types.CompleteResult(completion=await completer.suggest(serving, context, argument.value, settled))
+
+
+def _completer(function: Callable[..., Any], others: set[str], namespace: Mapping[str, Any]) -> _Completer:
+    """Look at a completion function: its first parameter takes the text, the rest are named after *others*."""
+    name = name_of(function)
+    callee = inspect_callable(function, name, (Context,), namespace)
+    parameters = list(callee.arguments())
+    if not parameters or parameters[0].kind not in _NAMED:
+        raise TypeError(f"{name}: the first parameter of a completion takes the text typed so far")
+    for parameter in parameters[1:]:
+        if parameter.kind not in _NAMED or parameter.name not in others:
+            known = ", ".join(sorted(others)) or "none"
+            raise TypeError(f"{name}: parameter {str(parameter)!r} is none of the other arguments ({known})")
+    return _Completer(function, callee, parameters[0].name, tuple(parameter.name for parameter in parameters[1:]))
+
+
+def _completion(values: Iterable[str]) -> types.Completion:
+    """Return the first hundred of *values*, and how many there are."""
+    every = iter(values)
+    shown = list(islice(every, MAX_VALUES))
+    for value in shown:
+        if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] # a user's value
+            raise TypeError(f"a completion suggested {value!r}; suggestions are texts")
+    left = sum(1 for _ in every)
+    return types.Completion(values=shown, total=len(shown) + left, has_more=left > 0)
+
+
+def _choices(function: TextFunction, argument: str) -> list[str]:
+    """Return the values that an argument can have, if its schema lists them, as texts."""
+    values = _enumerated(function.parameters[argument])
+    return [value if isinstance(value, str) else encode(value).decode() for value in values]
+
+
+def _enumerated(schema: Mapping[str, Any]) -> list[Any]:
+    if "enum" in schema:
+        return cast("list[Any]", schema["enum"])
+    if schema.get("type") == "boolean":
+        return [True, False]
+    arms = [_enumerated(arm) for arm in schema.get("anyOf", ()) if arm != {"type": "null"}]
+    return [value for arm in arms for value in arm] if all(arms) else []

@@ -1,0 +1,196 @@
+"""Completion of prompt arguments and template variables."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import pytest
+
+from trio_mcp import Context, ErrorResponse, Server, open_client, types
+
+Tea = Literal["tea"]
+Cake = Literal["cake"]
+
+
+class Size(enum.Enum):
+    small = "S"
+    large = "L"
+
+
+def of_x(x: str) -> str:
+    return x
+
+
+def none(typed: str) -> list[str]:
+    return []
+
+
+def of_nothing() -> list[str]:
+    return []
+
+
+def of_typed_and_style(typed: str, style: str | None) -> list[str]:
+    return []
+
+
+def make_server() -> Server:
+    server = Server("s")
+
+    @server.prompt
+    def review(code: str, language: Literal["Python", "python2", "Rust"], deep: bool = False) -> str:
+        return code
+
+    @server.resource("repo://{owner}/{name}")
+    async def repo(owner: str, name: str) -> str:
+        return name
+
+    return server
+
+
+PROMPT = types.PromptReference(name="review")
+TEMPLATE = types.ResourceTemplateReference(uri="repo://{owner}/{name}")
+
+
+@pytest.mark.parametrize("revision", types.REVISIONS)
+async def test_suggestions_come_from_the_function_with_what_is_settled(revision: str) -> None:
+    server = make_server()
+    asked: list[tuple[str, str | None]] = []
+
+    @server.completion(template="repo://{owner}/{name}", argument="name")
+    async def repo_names(ctx: Context, typed: str, owner: str | None) -> list[str]:
+        assert ctx.revision == revision
+        asked.append((typed, owner))
+        return [f"{typed}1", f"{typed}2"]
+
+    async with open_client(server, revision=revision) as client:
+        first = await client.complete(TEMPLATE, "name", "li", context={"owner": "ada"})
+        await client.complete(TEMPLATE, "name", "")
+
+    assert first == types.Completion(values=["li1", "li2"], total=2, has_more=False)
+    assert asked == [("li", "ada" if revision >= "2025-06-18" else None), ("", None)]
+
+
+async def test_a_plain_function_completes_too() -> None:
+    server = make_server()
+
+    @server.completion(prompt="review", argument="code")
+    def snippets(typed: str) -> Iterator[str]:
+        return iter([typed + "!"])
+
+    async with open_client(server) as client:
+        assert (await client.complete(PROMPT, "code", "x")).values == ["x!"]
+
+
+async def test_a_hundred_values_are_sent_and_the_rest_is_counted() -> None:
+    server = make_server()
+
+    def of_numbers(typed: str) -> list[str]:
+        return [str(n) for n in range(250)]
+
+    def of_many(typed: str) -> types.Completion:
+        return many
+
+    def of_few(typed: str) -> types.Completion:
+        return few
+
+    server.completion(prompt="review", argument="code")(of_numbers)
+    many = types.Completion(values=[str(n) for n in range(101)], total=5000)
+    server.completion(template="repo://{owner}/{name}", argument="owner")(of_many)
+    few = types.Completion(values=["a"], total=2, has_more=True)
+    server.completion(template="repo://{owner}/{name}", argument="name")(of_few)
+
+    async with open_client(server) as client:
+        cut = await client.complete(PROMPT, "code", "")
+        own = await client.complete(TEMPLATE, "owner", "")
+        assert await client.complete(TEMPLATE, "name", "") == few
+
+    assert cut == types.Completion(values=[str(n) for n in range(100)], total=250, has_more=True)
+    assert own == types.Completion(values=[str(n) for n in range(100)], total=5000, has_more=True)
+
+
+async def test_arguments_with_fixed_values_complete_by_themselves() -> None:
+    server = make_server()
+
+    @server.prompt
+    def order(size: Size | None = None, count: int = 1, kind: Tea | Cake = "tea") -> str:
+        return ""
+
+    async with open_client(server) as client:
+        assert client.server_capabilities.completions is not None
+        assert (await client.complete(PROMPT, "language", "PY")).values == ["Python", "python2"]
+        assert (await client.complete(PROMPT, "deep", "")).values == ["true", "false"]
+        assert (await client.complete(PROMPT, "code", "")).values == []
+        order_ref = types.PromptReference(name="order")
+        assert (await client.complete(order_ref, "size", "")).values == ["S", "L"]
+        assert (await client.complete(order_ref, "count", "")).values == []
+        assert (await client.complete(order_ref, "kind", "c")).values == ["cake"]
+
+
+async def test_the_capability_is_declared_when_there_is_something_to_suggest() -> None:
+    server = Server("s")
+    server.prompt(name="p")(of_x)
+
+    async with open_client(server) as client:
+        assert client.server_capabilities.completions is None
+        with pytest.raises(ErrorResponse, match="no method 'completion/complete'"):
+            ref: Any = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "x", "value": ""}}
+            await client.request("completion/complete", ref, types.CompleteResult)
+
+    server.completion(prompt="p", argument="x")(none)
+    async with open_client(server) as client:
+        assert client.server_capabilities.completions == {}
+
+
+@pytest.mark.parametrize(
+    ("ref", "argument", "fault"),
+    [
+        (types.PromptReference(name="no"), "code", r"\$\.ref: there is nothing to complete for 'no'"),
+        (types.ResourceTemplateReference(uri="a:b"), "code", r"\$\.ref: .* 'a:b'"),
+        (PROMPT, "style", r"\$\.argument\.name: 'review' has no argument 'style'"),
+    ],
+)
+async def test_what_cannot_be_completed_is_refused(ref: Any, argument: str, fault: str) -> None:
+    async with open_client(make_server()) as client:
+        with pytest.raises(ErrorResponse, match=fault) as caught:
+            await client.complete(ref, argument, "")
+
+    assert caught.value.code == -32602
+
+
+async def test_a_completion_that_suggests_no_texts_is_a_bug_that_the_log_names(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = make_server()
+
+    @server.completion(prompt="review", argument="code")
+    def numbers(typed: str) -> list[int]:
+        return [1]
+
+    async with open_client(server) as client:
+        with pytest.raises(ErrorResponse, match="the server's log says why"):
+            await client.complete(PROMPT, "code", "")
+    assert "a completion suggested 1; suggestions are texts" in caplog.text
+
+
+def test_a_completion_that_cannot_be_is_refused_where_it_is_registered() -> None:
+    server = make_server()
+    server.completion(prompt="review", argument="code")(none)
+
+    with pytest.raises(ValueError, match="either prompt= or template="):
+        server.completion(argument="code")(none)
+    with pytest.raises(ValueError, match="either prompt= or template="):
+        server.completion(prompt="review", template="a:{b}", argument="code")(none)
+    with pytest.raises(ValueError, match="there is no prompt 'no': register it before"):
+        server.completion(prompt="no", argument="code")(none)
+    with pytest.raises(ValueError, match="there is no resource template 'a:b'"):
+        server.completion(template="a:b", argument="code")(none)
+    with pytest.raises(ValueError, match="'review' has no argument 'style'; it has code, deep, language"):
+        server.completion(prompt="review", argument="style")(none)
+    with pytest.raises(ValueError, match="'code' of 'review' is registered already"):
+        server.completion(prompt="review", argument="code")(none)
+    with pytest.raises(TypeError, match="the first parameter of a completion takes the text"):
+        server.completion(prompt="review", argument="deep")(of_nothing)
+    with pytest.raises(TypeError, match=r"parameter 'style: .*' is none of the other arguments \(code, language\)"):
+        server.completion(prompt="review", argument="deep")(of_typed_and_style)

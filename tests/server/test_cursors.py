@@ -1,0 +1,63 @@
+"""Cursors are opaque, tamper-evident and, with keys of the server's own, outlive the process."""
+
+from __future__ import annotations
+
+import base64
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trio_mcp import McpError, Server
+from trio_mcp.server._cursors import Cursors, check_keys
+
+OLD, NEW = b"o" * 32, b"n" * 32
+
+
+@given(st.integers(0, 2**63))
+def test_a_cursor_leads_back_to_its_place(place: int) -> None:
+    cursors = Cursors((OLD,))
+
+    assert cursors.read("tools/list", cursors.seal("tools/list", place)) == place
+
+
+@given(st.data())
+def test_a_cursor_with_a_changed_bit_is_refused(data: st.DataObject) -> None:
+    cursors = Cursors((OLD,))
+    sealed = bytearray(base64.urlsafe_b64decode(cursors.seal("tools/list", 7)))
+    bit = data.draw(st.integers(0, len(sealed) * 8 - 1))
+    sealed[bit // 8] ^= 1 << bit % 8
+
+    with pytest.raises(McpError, match=r"\$\.cursor: .* is no cursor of 'tools/list'") as caught:
+        cursors.read("tools/list", base64.urlsafe_b64encode(sealed).decode())
+    assert caught.value.code == -32602
+
+
+@given(st.text())
+def test_no_text_but_a_cursor_is_one(text: str) -> None:
+    with pytest.raises(McpError):
+        Cursors((OLD,)).read("tools/list", text)
+
+
+def test_a_cursor_of_another_list_is_refused() -> None:
+    cursors = Cursors((OLD,))
+
+    with pytest.raises(McpError, match="no cursor of 'prompts/list'"):
+        cursors.read("prompts/list", cursors.seal("tools/list", 7))
+
+
+def test_keys_rotate() -> None:
+    cursor = Cursors((OLD,)).seal("tools/list", 7)
+
+    assert Cursors((NEW, OLD)).read("tools/list", cursor) == 7
+    assert Cursors((NEW, OLD)).seal("tools/list", 7) == Cursors((NEW,)).seal("tools/list", 7) != cursor
+    with pytest.raises(McpError):
+        Cursors((NEW,)).read("tools/list", cursor)
+
+
+def test_a_server_makes_a_key_of_its_own_and_refuses_short_ones() -> None:
+    assert check_keys(()) != check_keys(())
+    assert check_keys([OLD, NEW]) == (OLD, NEW)
+    with pytest.raises(ValueError, match="at least 16 bytes"):
+        Server("s", keys=[os.urandom(15)])

@@ -1,0 +1,114 @@
+"""Tools with schemas of the author's own, kept to the byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio.testing
+
+from trio_mcp import Server, open_client, serve_stream, types
+
+INPUT = """{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object", "x-unknown": [1.0, 1e2, null],
+  "properties": {"n": {"maximum": 12345678901234567890123, "type": "integer"}},
+  "required": ["n"]
+}"""
+OUTPUT = '{"type":"array","items":{"type":"integer"}}'
+
+
+async def listed_bytes(server: Server, revision: str) -> bytes:
+    """Return the response to `tools/list`, as it came."""
+    ours, theirs = trio.testing.memory_stream_pair()
+    received = bytearray()
+    receive_some = ours.receive_some
+
+    async def receive(max_bytes: int | None = None) -> bytes:
+        chunk = bytes(await receive_some(max_bytes))
+        received.extend(chunk)
+        return chunk
+
+    ours.receive_some = receive  # type: ignore[method-assign]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_stream, server, theirs)
+        async with open_client(ours, revision=revision) as client:
+            received.clear()
+            await client.list_tools()
+    return bytes(received)
+
+
+@pytest.mark.parametrize("text", [INPUT, INPUT.encode()])
+@pytest.mark.parametrize("revision", types.REVISIONS)
+async def test_a_schema_given_as_text_is_published_byte_for_byte(revision: str, text: str | bytes) -> None:
+    server = Server("s")
+
+    @server.tool(input_schema=text)
+    async def count(n: int) -> None: ...
+
+    lines = (await listed_bytes(server, revision)).splitlines()
+
+    assert len(lines) == 1
+    assert INPUT.replace("\n", " ").encode() in lines[0]
+
+
+async def test_a_schema_given_as_an_object_keeps_its_order_and_unknown_keywords() -> None:
+    schema = {"type": "object", "x-b": {"q": None}, "x-a": 1.0, "properties": {"z": True, "a": {"type": "string"}}}
+    server = Server("s")
+
+    @server.tool(input_schema=schema)
+    def take(**arguments: Any) -> None: ...
+
+    assert b'{"type":"object","x-b":{"q":null},"x-a":1.0,"properties":{"z":true,"a":{"type":"string"}}}' in (
+        await listed_bytes(server, "2026-07-28")
+    )
+
+
+@pytest.mark.parametrize("revision", types.REVISIONS)
+async def test_structured_content_that_is_no_object_goes_where_the_revision_knows_it(revision: str) -> None:
+    server = Server("s")
+
+    @server.tool(output_schema=OUTPUT)
+    async def up_to(n: int) -> Any:
+        return list(range(n))
+
+    async with open_client(server, revision=revision) as client:
+        (tool,) = (await client.list_tools()).tools
+        result = await client.call_tool("up_to", {"n": 2})
+
+    newest = revision == types.REVISIONS[-1]
+    assert tool.output_schema == ({"type": "array", "items": {"type": "integer"}} if newest else None)
+    assert result.structured_content == ([0, 1] if newest else types.UNSET)
+    assert result.content == [types.TextContent(text="[0,1]")]
+
+
+async def test_null_is_structured_content_and_not_its_absence() -> None:
+    server = Server("s")
+    server.tool(name="null", output_schema={"type": "null"})(lambda: None)
+    server.tool(name="none")(lambda: None)
+
+    async with open_client(server, revision="2026-07-28") as client:
+        assert (await client.call_tool("null")).structured_content is None
+        assert (await client.call_tool("none")).structured_content is types.UNSET
+
+
+async def test_what_a_tool_returns_is_checked_against_its_own_output_schema() -> None:
+    server = Server("s")
+    server.tool(name="t", output_schema=OUTPUT)(lambda: ["a"])
+
+    async with open_client(server) as client:
+        result = await client.call_tool("t")
+
+    assert result.is_error
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    assert "$[0]: expected integer, got string" in block.text
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [("{", "tool 't': inputSchema is not JSON"), ("[]", "inputSchema is not a JSON object"), (b"\xff", "not JSON")],
+)
+def test_a_text_that_is_no_schema_is_refused_where_it_is_registered(text: str | bytes, fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        Server("s").tool(name="t", input_schema=text)(lambda: None)
