@@ -1,0 +1,61 @@
+"""The page for those who come from the official SDK: its program runs, and every name it promises is there."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import trio_mcp
+from trio_mcp import Client, Context, Server, testing, types
+
+PAGE = (Path(__file__).parents[2] / "docs" / "from-the-official-sdk.md").read_text(encoding="utf-8")
+OURS = [row.split(" | ")[1] for row in re.findall(r"^\| (.+?) \|$", PAGE, re.MULTILINE)]
+HOLDERS = {"server": Server("s"), "client": Client, "ctx": Context, "types": types, "testing": testing}
+OPTIONS = set(re.findall(r"`(\w+)=[^`]*`", " ".join(OURS)))
+FROM_ELSEWHERE = {"Annotated", "Args", "Meta", "data", "msgspec", "trio"}
+
+
+def promised() -> list[str]:
+    """The dotted names in the middle column that are ours, without their arguments."""
+    codes = [code for cell in OURS for code in re.findall(r"`([^`]+)`", cell)]
+    names = [re.sub(r"^(await |@|async for tool in )", "", code).split("(")[0].split("=")[0] for code in codes]
+    names += re.findall(r"\b([A-Z]\w+)\(", " ".join(codes))
+    return sorted({name for name in names if re.split(r"[.\[:]", name)[0] not in FROM_ELSEWHERE} - OPTIONS - {""})
+
+
+@pytest.mark.parametrize("name", promised())
+def test_a_promised_name_is_there(name: str) -> None:
+    first, _, rest = name.removesuffix(" is types.UNSET").partition(".")
+    holder = types.CallToolResult if first == "result" else HOLDERS.get(first) or getattr(trio_mcp, first)
+    for part in filter(None, rest.split(".")):
+        assert hasattr(holder, part), f"{name}: {holder} has no {part}"
+        holder = getattr(holder, part)
+
+
+def test_the_page_promises_something() -> None:
+    assert {"Server", "server.tools.add", "client.complete", "ctx.log", "types.structure"} <= set(promised())
+    assert {"roots", "on_log", "page_size"} <= OPTIONS
+
+
+@pytest.mark.parametrize("option", sorted(OPTIONS))
+def test_a_promised_option_is_taken_somewhere(option: str) -> None:
+    takers = (Server, Server.tool, Server.resource, Server.completion, Client.call_tool)
+    taken = {name for taker in takers for name in inspect.signature(taker).parameters}
+
+    assert option in taken | set(trio_mcp.ClientOptions.__annotations__)
+
+
+def test_its_program_runs(tmp_path: Path) -> None:
+    found = re.search(r'^```python title="migrated.py"\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    (tmp_path / "migrated.py").write_text(found[1], encoding="utf-8")
+    program = [sys.executable, "-W", "error", "migrated.py"]
+
+    done = subprocess.run(program, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"")
