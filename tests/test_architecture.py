@@ -18,7 +18,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "trio_mcp"
 
 # Each folder may import the folders named before it.
-LAYERS = ("types", "wire", "peer", "auth", "transports", "client", "server", "testing", "cli")
+LAYERS = ("types", "wire", "peer", "auth", "transports", "client", "server", "llm", "testing", "cli")
 # Importable by every layer; each may import the layers and the modules named here, and nothing else of the package.
 SHARED = {
     "_errors": set[str](),
@@ -211,7 +211,7 @@ def test_a_module_is_short_enough_to_be_read(module: Module) -> None:
     assert len(module.text.splitlines()) <= LONGEST_MODULE
 
 
-PUBLIC = ["trio_mcp", "trio_mcp.lowlevel", "trio_mcp.abc", "trio_mcp.types", "trio_mcp.testing"]
+PUBLIC = ["trio_mcp", "trio_mcp.lowlevel", "trio_mcp.abc", "trio_mcp.types", "trio_mcp.llm", "trio_mcp.testing"]
 
 
 @pytest.mark.parametrize("facade", PUBLIC)

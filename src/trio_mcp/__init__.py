@@ -29,12 +29,16 @@ if TYPE_CHECKING:
     from ._errors import UnsupportedRevision as UnsupportedRevision
     from .client import Client as Client
     from .client import ClientOptions as ClientOptions
+    from .client import Clients as Clients
+    from .client import ServerTool as ServerTool
     from .client import TimeLimits as TimeLimits
     from .client import open_client as open_client
+    from .client import open_clients as open_clients
     from .client import open_memory_client as open_memory_client
     from .client import open_stdio_client as open_stdio_client
     from .client import open_stream_client as open_stream_client
     from .client import start_client as start_client
+    from .client import start_clients as start_clients
     from .client import start_memory_client as start_memory_client
     from .client import start_stdio_client as start_stdio_client
     from .client import start_stream_client as start_stream_client
@@ -53,8 +57,9 @@ _HOMES = {
         "StructureError", "ToolError", "ToolFailed", "TrioMcpError", "UnsupportedRevision",
     ),
     "client": (
-        "Client", "ClientOptions", "TimeLimits", "open_client", "open_memory_client", "open_stdio_client",
-        "open_stream_client", "start_client", "start_memory_client", "start_stdio_client", "start_stream_client",
+        "Client", "ClientOptions", "Clients", "ServerTool", "TimeLimits", "open_client", "open_clients",
+        "open_memory_client", "open_stdio_client", "open_stream_client", "start_client", "start_clients",
+        "start_memory_client", "start_stdio_client", "start_stream_client",
     ),
     "peer": ("Limits",),
     "server": ("Audio", "Context", "Image", "Server", "serve_stdio", "serve_stream"),

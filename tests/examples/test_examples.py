@@ -20,6 +20,7 @@ PATIENCE = 60  # seconds for a program, or for a whole conversation
 def test_every_example_has_its_test_here() -> None:
     assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == {
         "server.py",
+        "chat_host.py",
         "client.py",
         "sqlite_server.py",
     }

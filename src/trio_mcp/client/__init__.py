@@ -9,6 +9,11 @@ from ._calls import OnProgress as OnProgress
 from ._calls import Updates as Updates
 from ._client import Client as Client
 from ._client import OpenCall as OpenCall
+from ._many import Clients as Clients
+from ._many import open_clients as open_clients
+from ._many import start_clients as start_clients
+from ._many_names import Prefix as Prefix
+from ._many_tools import ServerTool as ServerTool
 from ._open import Target as Target
 from ._open import open_client as open_client
 from ._open import open_memory_client as open_memory_client
@@ -18,5 +23,8 @@ from ._open import start_client as start_client
 from ._open import start_memory_client as start_memory_client
 from ._open import start_stdio_client as start_stdio_client
 from ._open import start_stream_client as start_stream_client
+from ._server_table import ServerTable as ServerTable
+from ._server_table import TableSource as TableSource
+from ._server_table import read_server_table as read_server_table
 from ._supervisor import ClientOptions as ClientOptions
 from ._timing import TimeLimits as TimeLimits

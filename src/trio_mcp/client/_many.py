@@ -1,0 +1,278 @@
+"""The doors to many servers at once, those of one ``mcpServers`` file: one that fails never reaches another.
+
+Rules of this file:
+
+1. Each server has a task of its own, which runs what every door to a client runs. What that task raises is kept for
+   whoever asks, and never reaches the nursery that all share.
+2. Nobody waits for a server but the opener, and it waits until each has connected or failed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Unpack, get_args
+
+import trio
+from attrs import define, field
+
+from .. import types
+from .._errors import ConnectionClosed, TrioMcpError
+from .._util import owned_nursery
+from ..transports import stdio_transport
+from ._calls import OnProgress
+from ._client import Client
+from ._many_names import Prefix
+from ._many_tools import ServerTool, Toolbox
+from ._server_table import ServerTable, TableSource, read_server_table
+from ._supervisor import ClientOptions, run_client
+
+__all__ = ["Clients", "open_clients", "start_clients"]
+
+_log = logging.getLogger("trio_mcp.client")
+
+
+@define(eq=False, repr=False)
+class Clients(Mapping[str, Client]):
+    """The servers of an ``mcpServers`` file, by name. Made by `open_clients` and `start_clients`, never by hand.
+
+    It is a mapping of the servers that have connected, in the file's order: ``clients["weather"]`` is a `Client`. One
+    whose connection is lost later stays in it, and its calls say so; the others do not notice. Everything here may be
+    used from any number of tasks at once.
+    """
+
+    _table: ServerTable
+    _prefix: Prefix
+    _clients: dict[str, Client] = field(factory=dict[str, Client], init=False)
+    """In the order in which they connected."""
+    _failed: dict[str, Exception] = field(factory=dict[str, Exception], init=False)
+    _toolbox: Toolbox = field(init=False)
+    _closing: trio.Event = field(factory=trio.Event, init=False)
+    _closed: trio.Event = field(factory=trio.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._toolbox = Toolbox(self, self._prefix, self._heard_of)
+
+    def __getitem__(self, name: str) -> Client:
+        if name in self._clients:
+            return self._clients[name]
+        if name in self._failed:
+            raise KeyError(f"server {name!r} has failed; `failed` says why") from self._failed[name]
+        if name in self.disabled:
+            raise KeyError(f"server {name!r} is disabled in {self._table.where}")
+        raise KeyError(f"{self._table.where} has no server {name!r}; it has {', '.join(self.names) or 'none'}")
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self.names if name in self._clients)
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def __repr__(self) -> str:
+        return f"<Clients of {self._table.where}: connected {[*self]}, failed {[*self._failed]}>"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The servers that were to be used, in the file's order, whatever became of them."""
+        return tuple(self._table.entries)
+
+    @property
+    def disabled(self) -> tuple[str, ...]:
+        """The servers that the file says are not to be used."""
+        return self._table.disabled
+
+    @property
+    def failed(self) -> Mapping[str, Exception]:
+        """What is wrong with which server: why it could not connect, or why it last could not say which tools it has.
+
+        `ServerExited` has the last lines it wrote to standard error, `OSError` names a program that cannot be
+        started, `ValueError` the member of the file that makes no sense, `RequestTimedOut` the time limit.
+        """
+        return MappingProxyType(self._failed)
+
+    def tools(self) -> AsyncIterator[ServerTool]:
+        """Iterate over all tools of all servers, in the file's order; see `open_clients` for their names.
+
+        The first step asks every server, all at once. One that cannot answer is left out, logged, and in `failed`
+        until it can.
+
+        Raises:
+            ConnectionClosed: the clients were closed.
+        """
+        self._check_open()
+        return self._toolbox.walk()
+
+    async def find_tool(self, name: str) -> ServerTool:
+        """Return the tool that `tools` calls *name*; ``server__name`` is understood also where it has no such clash.
+
+        The servers are asked for their tools if they have not been yet, and again if none of what they said is called
+        *name*.
+
+        Raises:
+            KeyError: no server has such a tool, or several have.
+            ConnectionClosed: the clients were closed.
+        """
+        self._check_open()
+        return await self._toolbox.find(name)
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        raise_on_error: bool = False,
+        meta: Mapping[str, Any] | None = None,
+    ) -> types.CallToolResult:
+        """Call the tool that `find_tool` finds, on its server; otherwise as `Client.call_tool`.
+
+        Raises:
+            KeyError: no server has such a tool, or several have.
+        """
+        found = await self.find_tool(name)
+        client = self._clients[found.server]
+        return await client.call_tool(
+            found.tool.name, arguments, on_progress=on_progress, raise_on_error=raise_on_error, meta=meta
+        )
+
+    async def aclose(self) -> None:
+        """Close all connections, all at once: from any task, any number of times.
+
+        If cancelled, they close all the same.
+        """
+        self._closing.set()
+        await self._closed.wait()
+
+    async def run(
+        self, options: Mapping[str, ClientOptions], *, task_status: trio.TaskStatus[Clients] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Connect, report that every server has connected or failed, and keep the connections until they are closed.
+
+        Called by the doors, once.
+        """
+        try:
+            async with owned_nursery() as nursery:
+                settled = [trio.Event() for _ in self.names]
+                for name, event in zip(self.names, settled, strict=True):
+                    nursery.start_soon(self._keep, name, options[name], event)
+                for event in settled:
+                    await event.wait()
+                task_status.started(self)
+                await self._closing.wait()
+                async with trio.open_nursery() as closing:
+                    for client in self._clients.values():
+                        closing.start_soon(client.aclose)
+        finally:
+            self._closing.set()
+            self._closed.set()
+
+    async def _keep(self, name: str, options: ClientOptions, settled: trio.Event) -> None:
+        """Own one server's connection from beginning to end, whatever becomes of it."""
+        try:
+            opener = stdio_transport(self._table.server(name))
+            await run_client(opener, options, task_status=_Connected(self._clients, name, settled))
+        except Exception as exc:  # noqa: BLE001 # reported
+            self._heard_of(name, exc)
+        finally:
+            settled.set()
+
+    def _heard_of(self, name: str, failure: Exception | None) -> None:
+        if failure is None:
+            self._failed.pop(name, None)
+            return
+        if self._closing.is_set():
+            return  # it did not fail: this side closes
+        self._failed[name] = failure
+        expected = isinstance(failure, TrioMcpError | OSError | ValueError)
+        _log.warning("server %r of %s: %s", name, self._table.where, failure, exc_info=None if expected else failure)
+
+    def _check_open(self) -> None:
+        if self._closing.is_set():
+            raise ConnectionClosed("the clients were closed")
+
+
+@define(eq=False)
+class _Connected(trio.TaskStatus[Client]):
+    """Told by the coroutine that runs a client that it has connected."""
+
+    _clients: dict[str, Client]
+    _name: str
+    _settled: trio.Event
+
+    def started(self, value: Client) -> None:
+        self._clients[self._name] = value
+        self._settled.set()
+
+
+@asynccontextmanager
+async def open_clients(
+    source: TableSource,
+    *,
+    prefix: Prefix = "clashes",
+    options_for: Callable[[str], ClientOptions] | None = None,
+    **options: Unpack[ClientOptions],
+) -> AsyncGenerator[Clients]:
+    """Connect to all servers of an ``mcpServers`` file at once, for as long as the block lasts.
+
+    The block begins when each server has connected or failed; `TimeLimits.connect` bounds that. A server that fails,
+    for whatever reason, is in `Clients.failed`, and logged; this raises nothing for it, not even if all of them fail.
+    The block sees its own exception bare. Leave it in the task that entered it, innermost first; where that is too
+    strict, use `start_clients`.
+
+    Names of tools: a name that one server offers stays as it is. One that several offer becomes ``server__name`` for
+    each of them, whichever was quicker; in the server's part, characters other than ``A-Z a-z 0-9 _ -`` become ``_``.
+    Where that makes more than 64 characters, or the name of another tool, the name ends in a digest of both names.
+
+    Args:
+        source: the path of the file, or what such a file holds: an object with the member ``mcpServers``. Where there
+            is none, ``servers`` is taken, as Visual Studio Code has it. Each entry has ``command``, ``args``, ``env``
+            and ``cwd``, in which ``${VAR}`` and ``${VAR:-default}`` stand for environment variables of this process.
+            Entries that say ``"disabled": true`` are skipped. Members that other programs have put into an entry are
+            ignored, and named in one logged warning. Servers over HTTP are not supported yet: they fail.
+        prefix: ``"always"`` makes every tool's name ``server__name``, so that names do not depend on what else there
+            is.
+        options_for: returns more options for the server of that name, such as callbacks that know who asks.
+        options: what every server gets; see `ClientOptions`.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: the file is no JSON, or has no table of servers; or *prefix* is something else.
+    """
+    clients: Clients | None = None
+
+    async def close() -> None:
+        if clients is not None:  # None: the file cannot be used
+            await clients.aclose()
+
+    async with owned_nursery(close) as nursery:
+        clients = await start_clients(nursery, source, prefix=prefix, options_for=options_for, **options)
+        yield clients
+
+
+async def start_clients(
+    nursery: trio.Nursery,
+    source: TableSource,
+    *,
+    prefix: Prefix = "clashes",
+    options_for: Callable[[str], ClientOptions] | None = None,
+    **options: Unpack[ClientOptions],
+) -> Clients:
+    """Connect to all servers of an ``mcpServers`` file in a task of *nursery*, until `Clients.aclose` or its end.
+
+    Takes what `open_clients` takes, and raises what it raises.
+    """
+    if prefix not in get_args(Prefix):
+        raise ValueError(f"prefix={prefix!r}: must be one of {', '.join(map(repr, get_args(Prefix)))}")
+    clients = Clients(await read_server_table(source), prefix)
+    all_options = {name: _merged(options, options_for(name) if options_for else {}) for name in clients.names}
+    started: Clients = await nursery.start(partial(clients.run, all_options), name="trio-mcp clients")
+    return started
+
+
+def _merged(options: ClientOptions, more: ClientOptions) -> ClientOptions:
+    merged = options.copy()
+    merged.update(more)
+    return merged

@@ -1,0 +1,100 @@
+"""Unique names for the tools of many servers."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trio_mcp.client._many_names import assign_names, qualified_name
+
+
+def digest(server: str, tool: str, attempt: int = 0) -> str:
+    return hashlib.sha256(f"{server}\0{tool}\0{attempt}".encode()).hexdigest()[:8]
+
+
+def test_a_name_of_one_server_stays_and_a_shared_one_gets_the_server_s_in_front() -> None:
+    offers = [("weather", "get"), ("files", "get"), ("files", "read.all/now")]
+
+    assert assign_names(offers, prefix="clashes") == {
+        ("weather", "get"): "weather__get",
+        ("files", "get"): "files__get",
+        ("files", "read.all/now"): "read.all/now",
+    }
+
+
+def test_every_name_gets_the_server_s_in_front_where_that_is_wanted() -> None:
+    offers = [("weather", "get"), ("files", "read")]
+
+    assert assign_names(offers, prefix="always") == {
+        ("weather", "get"): "weather__get",
+        ("files", "read"): "files__read",
+    }
+
+
+def test_what_does_not_fit_into_a_server_s_part_becomes_an_underscore() -> None:
+    assert qualified_name(("my sérver/2.0-x", "get")) == "my_s_rver_2_0-x__get"
+
+
+def test_a_name_that_is_too_long_ends_in_a_digest() -> None:
+    server, tool = "s" * 30, "t" * 33
+
+    assert qualified_name((server, "t" * 32)) == f"{server}__{'t' * 32}"
+    assert qualified_name((server, tool)) == f"{server}__{'t' * 23}_{digest(server, tool)}"
+
+
+def test_servers_that_look_alike_are_told_apart_by_a_digest() -> None:
+    offers = [("a b", "get"), ("a_b", "get"), ("a", "get")]
+
+    assert assign_names(offers, prefix="clashes") == {
+        ("a b", "get"): f"a_b__get_{digest('a b', 'get')}",
+        ("a_b", "get"): f"a_b__get_{digest('a_b', 'get')}",
+        ("a", "get"): "a__get",
+    }
+
+
+def test_a_tool_keeps_its_name_though_it_looks_like_another_with_its_server_in_front() -> None:
+    offers = [("a", "get"), ("b", "get"), ("c", "a__get")]
+
+    assert assign_names(offers, prefix="clashes") == {
+        ("a", "get"): f"a__get_{digest('a', 'get')}",
+        ("b", "get"): "b__get",
+        ("c", "a__get"): "a__get",
+    }
+
+
+def test_a_digest_that_is_somebody_s_name_is_made_anew() -> None:
+    taken = f"a__get_{digest('a', 'get')}"
+    offers = [("a", "get"), ("b", "get"), ("c", "a__get"), ("c", taken)]
+
+    names = assign_names(offers, prefix="clashes")
+
+    assert names["c", taken] == taken
+    assert names["a", "get"] == f"a__get_{digest('a', 'get', 1)}"
+
+
+SERVERS = st.text("ab _-é", max_size=70)
+TOOLS = st.text("ab_.", min_size=1, max_size=70)
+
+
+@given(
+    st.sets(st.tuples(SERVERS, TOOLS), max_size=12),
+    st.sampled_from(["clashes", "always"]),
+    st.randoms(use_true_random=False),
+)
+def test_names_are_unique_and_do_not_depend_on_any_order(
+    offers: set[tuple[str, str]], prefix: str, chance: random.Random
+) -> None:
+    assert prefix in {"clashes", "always"}
+    names = assign_names(offers, prefix="always" if prefix == "always" else "clashes")
+    shuffled = sorted(offers)
+    chance.shuffle(shuffled)
+
+    assert names.keys() == offers
+    assert len(set(names.values())) == len(offers)
+    assert assign_names(shuffled, prefix="always" if prefix == "always" else "clashes") == names
+    for (server, tool), name in names.items():
+        assert name == tool or (len(name) <= 64 and re.match(r"[A-Za-z0-9_-]*__", name)), (server, tool)

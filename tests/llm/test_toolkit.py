@@ -1,0 +1,305 @@
+"""Calls that a language model makes: answered in order, one failing at a time, and only with consent."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from trio_mcp import Context, Server, ToolError, open_client, open_clients, types
+from trio_mcp.llm import ToolCall, Toolkit, load_toolkit
+
+PROGRAM = str(Path(__file__).parents[1] / "client" / "programs" / "tool_server.py")
+PATIENCE = 60  # seconds for a whole conversation
+
+
+def make_server() -> Server:
+    server = Server("sums")
+
+    @server.tool(name="add.numbers")
+    async def add(a: int, b: int = 1) -> int:
+        """Add two numbers."""
+        return a + b
+
+    @server.tool
+    async def refuse() -> str:
+        raise ToolError("not today")
+
+    @server.tool
+    async def long(length: int) -> str:
+        return "x" * length
+
+    return server
+
+
+def call(name: str, arguments: object = None, id: object = "1") -> dict[str, Any]:
+    """A call as a model writes it; arguments that are no text are put into one."""
+    written = arguments if isinstance(arguments, str) else json.dumps({} if arguments is None else arguments)
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": written}}
+
+
+def message(*calls: object) -> dict[str, Any]:
+    return {"role": "assistant", "content": None, "tool_calls": list(calls)}
+
+
+async def answers(toolkit: Toolkit, *calls: object, **options: Any) -> list[str]:
+    return [each["content"] for each in await toolkit.answer(message(*calls), **options)]
+
+
+async def test_the_functions_of_a_client_are_its_tools(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_client(make_server()) as client:
+        schemas = {tool.name: tool.input_schema async for tool in client.tools()}
+        functions = (await load_toolkit(client)).functions
+
+    assert functions[0] == {
+        "type": "function",
+        "function": {
+            "name": "add_numbers",
+            "description": "Add two numbers.",
+            "parameters": schemas["add.numbers"],
+        },
+    }
+    assert [each["function"]["name"] for each in functions] == ["add_numbers", "refuse", "long"]
+
+
+async def test_each_call_gets_its_answer_in_the_calls_order(autojump_clock: trio.testing.MockClock) -> None:
+    server = Server("slow")
+    running: list[str] = []
+
+    @server.tool
+    async def wait(seconds: int) -> str:
+        running.append("begun")
+        await trio.sleep(seconds)
+        running.append(f"{seconds} over")
+        return f"waited {seconds}"
+
+    async with open_client(server) as client:
+        toolkit = await load_toolkit(client)
+        told = await toolkit.answer(message(call("wait", {"seconds": 3}, "b"), call("wait", {"seconds": 1}, "a")))
+
+    assert told == [
+        {"role": "tool", "tool_call_id": "b", "content": "waited 3"},
+        {"role": "tool", "tool_call_id": "a", "content": "waited 1"},
+    ]
+    assert running == ["begun", "begun", "1 over", "3 over"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (call("refuse"), "Error: not today"),
+        (call("add_numbers", '{"a": 1'), "Error: the arguments are no JSON: "),
+        (call("add_numbers", "[1]"), "Error: the arguments are no JSON object"),
+        (call("add_numbers", '{"a": "\\ud800"}'), "Error: the arguments are no JSON: "),
+        (call("add_numbers", {"a": "one"}), "Error: "),
+        (call("sub"), "Error: there is no function 'sub'"),
+        ({"id": "1", "function": {"name": ["add"]}}, "Error: there is no function ['add']"),
+        ({"id": "1", "function": {"name": "add_numbers", "arguments": 7}}, "Error: the arguments are no JSON object"),
+        ({"id": "1", "type": "custom", "custom": {"name": "add_numbers"}}, "Error: there is no function None"),
+        ({}, "Error: there is no function None"),
+    ],
+)
+async def test_whatever_is_wrong_with_a_call_is_told_and_costs_no_other_call_its_answer(
+    wrong: dict[str, Any], told: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    right = call("add_numbers", {"a": 1})
+
+    async with open_client(make_server()) as client:
+        first, middle, last = await answers(await load_toolkit(client), right, wrong, right)
+
+    assert (first, last) == ("2", "2")
+    assert middle.startswith(told)
+
+
+async def test_arguments_may_be_left_out_or_come_as_an_object(autojump_clock: trio.testing.MockClock) -> None:
+    server = Server("greeter")
+
+    @server.tool
+    async def greet(name: str = "you") -> str:
+        return f"hello {name}"
+
+    function: dict[str, Any] = {"name": "greet"}
+    async with open_client(server) as client:
+        told = await answers(
+            await load_toolkit(client),
+            {"id": "1", "function": function},
+            {"id": "2", "function": function | {"arguments": ""}},
+            {"id": "3", "function": function | {"arguments": " \n"}},
+            {"id": "4", "function": function | {"arguments": {"name": "Ada"}}},
+        )
+
+    assert told == ["hello you", "hello you", "hello you", "hello Ada"]
+
+
+async def test_a_message_without_calls_needs_no_answer(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_client(make_server()) as client:
+        toolkit = await load_toolkit(client)
+        assert await toolkit.answer({"role": "assistant", "content": "done"}) == []
+        assert await toolkit.answer({"role": "assistant", "content": "done", "tool_calls": None}) == []
+
+
+@pytest.mark.parametrize("calls", [{"id": "1"}, ["add"], [call("add"), None]])
+async def test_calls_that_are_no_list_of_objects_are_refused(
+    calls: object, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with open_client(make_server()) as client:
+        with pytest.raises(ValueError, match="'tool_calls' must be a list of objects"):
+            await (await load_toolkit(client)).answer({"tool_calls": calls})
+
+
+async def test_what_is_too_long_is_cut_and_said_to_be(autojump_clock: trio.testing.MockClock) -> None:
+    calls = [call("long", {"length": 10}), call("long", {"length": 13})]
+
+    async with open_client(make_server()) as client:
+        told = await answers(await load_toolkit(client), *calls, max_characters=10)
+
+    assert told == ["x" * 10, "x" * 10 + "\n[3 more characters are left out here]"]
+
+
+async def test_nothing_runs_without_consent_and_a_refusal_is_told_with_its_reason(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    asked: list[ToolCall] = []
+    verdicts: list[Any] = [True, False, "ask me tomorrow", "", None, 1]
+
+    async def approve(call: ToolCall) -> bool | str:
+        asked.append(call)
+        await trio.sleep(1)
+        verdict: bool | str = verdicts[len(asked) - 1]
+        return verdict
+
+    calls = [call("add_numbers", {"a": number}, f"{number}") for number in range(6)]
+    async with open_client(make_server()) as client:
+        told = await answers(await load_toolkit(client), *calls, approve=approve)
+
+    refused = "Error: the user has refused this call"
+    assert told == ["1", refused, f"{refused}: ask me tomorrow", refused, refused, refused]
+    assert [each.id for each in asked] == ["0", "1", "2", "3", "4", "5"]
+    first = asked[0]
+    assert (first.function, first.server, first.tool.name) == ("add_numbers", None, "add.numbers")
+    assert first.arguments == {"a": 0}
+
+
+async def test_nobody_is_asked_about_a_call_that_cannot_be_made(autojump_clock: trio.testing.MockClock) -> None:
+    async def approve(call: ToolCall) -> bool:
+        pytest.fail(f"asked about {call}")
+
+    async with open_client(make_server()) as client:
+        told = await answers(await load_toolkit(client), call("sub"), call("refuse", "{"), approve=approve)
+
+    assert len(told) == 2
+
+
+async def test_what_the_consent_raises_is_raised_and_no_call_is_made(autojump_clock: trio.testing.MockClock) -> None:
+    server, calls = Server("counting"), list[int]()
+
+    @server.tool
+    async def count(number: int) -> None:
+        calls.append(number)
+
+    async def approve(call: ToolCall) -> bool:
+        if call.arguments["number"] == 2:
+            raise ZeroDivisionError
+        return True
+
+    async with open_client(server) as client:
+        toolkit = await load_toolkit(client)
+        with pytest.raises(ZeroDivisionError):
+            await answers(toolkit, call("count", {"number": 1}), call("count", {"number": 2}), approve=approve)
+
+    assert calls == []
+
+
+async def test_cancelling_cancels_the_calls(autojump_clock: trio.testing.MockClock) -> None:
+    server, cancelled = Server("hanging"), trio.Event()
+
+    @server.tool
+    async def hang(ctx: Context) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    async with open_client(server) as client:
+        toolkit = await load_toolkit(client)
+        with trio.move_on_after(1) as scope:
+            await answers(toolkit, call("hang"))
+        assert scope.cancelled_caught
+        await cancelled.wait()
+
+
+async def test_a_connection_that_is_closed_is_told(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_client(make_server()) as client:
+        toolkit = await load_toolkit(client)
+        await client.aclose()
+        (told,) = await answers(toolkit, call("refuse"))
+
+    assert told.startswith("Error: ")
+    assert "closed" in told
+
+
+class Odd:
+    """Something with a tool that fails in a way nobody has foreseen."""
+
+    async def tools(self) -> AsyncIterator[types.Tool]:
+        for description in ("the first", "the second"):
+            yield types.Tool(name="odd", description=description, input_schema={"type": "object"})
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> types.CallToolResult:
+        raise ZeroDivisionError("with a secret")
+
+
+async def test_a_failure_nobody_has_foreseen_is_logged_and_told_without_its_text(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    toolkit = await load_toolkit(Odd())
+
+    assert await answers(toolkit, call("odd")) == ["Error: the call failed (ZeroDivisionError)"]
+    (record,) = caplog.records
+    assert (record.name, record.levelno, record.message) == (
+        "trio_mcp.llm",
+        logging.WARNING,
+        "the call of 'odd' failed",
+    )
+    assert record.exc_info is not None
+
+
+async def test_a_name_that_is_listed_twice_means_the_first() -> None:
+    (function,) = (await load_toolkit(Odd())).functions
+
+    assert function["function"]["description"] == "the first"
+
+
+async def test_the_tools_of_many_servers_are_called_on_their_own() -> None:
+    asked: list[tuple[str | None, str]] = []
+
+    async def approve(call: ToolCall) -> bool:
+        asked.append((call.server, call.tool.name))
+        return True
+
+    def entry(*arguments: str) -> dict[str, Any]:
+        return {"command": sys.executable, "args": [PROGRAM, *arguments]}
+
+    servers = {"a": entry("A", "add", "crash"), "b b": entry("B", "add", "mul.all", "pid")}
+    with trio.fail_after(PATIENCE):
+        async with open_clients({"mcpServers": servers}) as clients:
+            toolkit = await load_toolkit(clients)
+            names = [each["function"]["name"] for each in toolkit.functions]
+            told = await answers(toolkit, call("a__add"), call("b_b__add"), call("mul_all"), approve=approve)
+            crashed, fine = await answers(toolkit, call("crash"), call("mul_all"))
+            [_ async for _ in clients.tools()]
+            (vanished,) = await answers(toolkit, call("crash"))
+
+    assert names == ["a__add", "crash", "b_b__add", "mul_all", "pid"]
+    assert told == ["A add", "B add", "B mul.all"]
+    assert asked == [("a", "add"), ("b b", "add"), ("b b", "mul.all")]
+    assert crashed == "Error: the server process exited with status 3"
+    assert fine == "B mul.all"
+    assert vanished == "Error: no server has a tool 'crash'"
