@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from importlib.metadata import version
@@ -36,7 +37,7 @@ def test_help_names_the_commands_and_the_exit_statuses(capsys: pytest.CaptureFix
     printed = capsys.readouterr().out
     assert caught.value.code == 0
     assert "demo" in printed
-    assert "3  the server cannot be reached, or breaks the protocol" in printed
+    assert "3    the server cannot be reached, or breaks the protocol" in printed
 
 
 @pytest.mark.parametrize("arguments", [[], ["dance"], ["demo", "--fast"]], ids=["none", "unknown", "unknown option"])
@@ -90,6 +91,14 @@ def test_a_bug_is_no_failure_that_the_frame_explains_away(monkeypatch: pytest.Mo
 
     with pytest.raises(ZeroDivisionError):
         main(["demo"])
+
+
+def test_any_text_stream_may_stand_for_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", said)
+
+    assert main(["tools", "--", "https://example.org/mcp"]) == 2
+    assert said.getvalue().startswith("trio-mcp tools: https://example.org/mcp is a URL")
 
 
 def test_the_frame_by_itself_loads_neither_trio_nor_rich() -> None:

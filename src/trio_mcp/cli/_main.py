@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
 from collections.abc import Sequence
 
-from .._errors import ErrorResponse, ToolFailed, TrioMcpError
+from ._arguments import read_arguments
+from ._failures import explain
+from ._visible import visible
 
 __all__ = ["main"]
-
-STATUSES = """\
-exit status:
-  0  all went well
-  1  a tool failed, or the server refused a request
-  2  the command line is wrong
-  3  the server cannot be reached, or breaks the protocol"""
-
-_FAILED, _NO_SERVER, _INTERRUPTED = 1, 3, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,44 +24,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: the command line is wrong (status 2), or asks for help or the version (status 0).
     """
-    options = _parser().parse_args(arguments)
+    options = read_arguments(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is no reason to fail
     try:
-        options.run(options)
-    except (ToolFailed, ErrorResponse) as error:
-        return _failed(options.command, str(error), _FAILED)
-    except (TrioMcpError, OSError) as error:
-        return _failed(options.command, str(error), _NO_SERVER)
-    except KeyboardInterrupt:
-        return _failed(options.command, "interrupted", _INTERRUPTED)
+        _run(options)
+        sys.stdout.flush()
+    except BaseException as error:
+        known = explain(error)
+        if known is None:
+            raise
+        status, words = known
+        if isinstance(error, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
+        else:
+            print(f"trio-mcp {options.command}: {_indented(visible(words))}", file=sys.stderr)  # noqa: T201  # a command prints
+        return status
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    from importlib.metadata import version  # noqa: PLC0415  # the demo's server imports this folder, and has no use for it
+def _run(options: argparse.Namespace) -> None:
+    # Imported here, because --help and a wrong command line do without Trio.
+    match options.command:
+        case "demo":
+            from .demo._run import run_demo  # noqa: PLC0415
 
-    parser = argparse.ArgumentParser(
-        prog="trio-mcp",
-        description="The Model Context Protocol from a shell.",
-        epilog=STATUSES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"trio-mcp {version('trio-mcp')}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    demo = commands.add_parser(
-        "demo",
-        help="start a SQLite server as a child process, and show what a client does with it",
-        description="Start a SQLite server as a child process, and show what a client does with it. Takes seconds.",
-    )
-    demo.set_defaults(run=_demo)
-    return parser
+            run_demo()
+        case "serve":
+            from ._serve import serve  # noqa: PLC0415
+
+            serve(options.server)
+        case _:
+            from ._connected import run_connected  # noqa: PLC0415
+
+            run_connected(options)
 
 
-def _demo(_: argparse.Namespace) -> None:
-    from .demo._run import run_demo  # noqa: PLC0415  # loads Trio and rich, which --help does without
-
-    run_demo()
-
-
-def _failed(command: str, message: str, status: int) -> int:
-    print(f"trio-mcp {command}: {message}", file=sys.stderr)  # noqa: T201  # a command prints
-    return status
+def _indented(words: str) -> str:
+    """Return *words* so that no line of a server's looks like one of ours."""
+    return words.rstrip("\n").replace("\n", "\n    ")

@@ -1,0 +1,206 @@
+"""The grammar of the command line. Loads nothing but argparse, so that `--help` is there at once."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from ._failures import STATUSES
+
+__all__ = ["LEVELS", "read_arguments"]
+
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""The levels of log messages, as the protocol names them."""
+
+_TARGET = "(-- COMMAND [ARG ...] | -- URL | --config FILE NAME)"
+_PAIRS = "[KEY=VALUE ...]"
+_SERVER = "python server.py"
+
+
+def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the options of a command line, and in `target` what stands after its first `--` (None without one).
+
+    Raises:
+        SystemExit: the command line is wrong (status 2), or asks for help or the version (status 0).
+    """
+    target: list[str] | None = None
+    if "--" in arguments:  # argparse has notions of its own about it, which differ between versions of Python
+        at = [*arguments].index("--")
+        arguments, target = arguments[:at], [*arguments[at + 1 :]]
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    chosen: argparse.ArgumentParser = options.parser
+    if unknown := [each for each in rest if each.startswith("-") or not hasattr(options, "pairs")]:
+        chosen.error(f"unknown arguments: {' '.join(unknown)}")
+    if rest:  # argparse takes all arguments in a row, and gives up on those behind an option
+        options.pairs = [*options.pairs, *rest]
+    options.target = target
+    _check_target(options, chosen)
+    return options
+
+
+def _check_target(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    if not hasattr(options, "config"):
+        if options.target is not None:
+            parser.error("this command takes no server after --")
+    elif options.config is not None:
+        if options.target is not None:
+            parser.error("two servers: say --config FILE NAME, or a command after --, not both")
+    elif not options.target:
+        parser.error(f"no server: end with -- and its command, as in -- {_SERVER}, or say --config FILE NAME")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+class _Version(argparse.Action):
+    """Prints the version, which it looks up only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import version  # noqa: PLC0415  # nothing else has a use for it
+
+        sys.stdout.write(f"trio-mcp {version('trio-mcp')}\n")
+        parser.exit()
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="trio-mcp", description="The Model Context Protocol from a shell.", epilog=STATUSES)
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and leave")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    _Adder(commands).add_all()
+    return parser
+
+
+class _Adder:
+    """Adds the commands, each with its own help."""
+
+    def __init__(self, commands: argparse._SubParsersAction[_Parser]) -> None:
+        self._commands = commands
+        self._common = _common_options()
+
+    def add_all(self) -> None:
+        self._add_lists()
+        self._add_call()
+        self._add_texts()
+        self._add_watch()
+        serve = self._add(
+            "serve", "serve a Server of a Python program over standard input and output", "serve server.py"
+        )
+        serve.add_argument(
+            "server",
+            metavar="MODULE[:NAME]",
+            help="a module or the path of a Python file, and the Server in it: 'server', or the only one, by default",
+        )
+        self._add("demo", "start a SQLite server as a child process, and show what a client does with it", "demo")
+
+    def _add_lists(self) -> None:
+        self._connected("info", "show which server it is, and what it can do")
+        self._connected("tools", "list the tools")
+        self._connected("resources", "list the resources and resource templates")
+        self._connected("prompts", "list the prompts")
+
+    def _add_call(self) -> None:
+        call = self._connected("call", "call a tool", "call add a=1 b=2", f"NAME {_PAIRS}")
+        call.add_argument("name", metavar="NAME", help="the tool")
+        call.add_argument(
+            "pairs",
+            nargs="*",
+            default=[],
+            metavar="KEY=VALUE",
+            help="an argument: a text, or JSON where the tool's schema wants something else; KEY:=JSON is always JSON",
+        )
+        call.add_argument(
+            "--arguments",
+            metavar="JSON",
+            help="all arguments as a JSON object, @FILE to read it from a file, or - for standard input",
+        )
+        _add_output(call)
+
+    def _add_texts(self) -> None:
+        read = self._connected("read", "read a resource", "read greeting://Ada", "URI")
+        read.add_argument("uri", metavar="URI", help="the resource")
+        _add_output(read)
+        prompt = self._connected("prompt", "get a prompt", "prompt review code=x+1", f"NAME {_PAIRS}")
+        prompt.add_argument("name", metavar="NAME", help="the prompt")
+        prompt.add_argument("pairs", nargs="*", default=[], metavar="KEY=VALUE", help="an argument, always a text")
+        complete = self._connected(
+            "complete", "suggest values for an argument", "complete prompt:review code x", "OF ARGUMENT [VALUE]"
+        )
+        complete.add_argument("reference", metavar="OF", help="prompt:NAME, or the URI template of a resource")
+        complete.add_argument("argument", metavar="ARGUMENT", help="which argument")
+        complete.add_argument("value", nargs="?", default="", metavar="VALUE", help="what is typed so far")
+        complete.add_argument(
+            "--context", action="append", default=[], metavar="KEY=VALUE", help="an argument that is settled already"
+        )
+
+    def _add_watch(self) -> None:
+        watch = self._connected(
+            "watch",
+            "show log messages and changes until Ctrl+C",
+            "watch file:///config.json",
+            "[URI ...]",
+        )
+        watch.add_argument("uris", nargs="*", default=[], metavar="URI", help="a resource whose changes are to be told")
+
+    def _connected(self, name: str, purpose: str, example: str = "", operands: str = "") -> _Parser:
+        """Add a command that connects to a server."""
+        parser = self._add(name, purpose, f"{example or name} -- {_SERVER}", self._common)
+        parser.usage = " ".join(["%(prog)s [OPTIONS]", *operands.split(), _TARGET])
+        return parser
+
+    def _add(self, name: str, purpose: str, example: str, *parents: _Parser) -> _Parser:
+        parser = self._commands.add_parser(
+            name,
+            parents=parents,
+            help=purpose,
+            description=f"{purpose[0].upper()}{purpose[1:]}.",
+            epilog=f"example:\n  trio-mcp {example}",
+        )
+        parser.set_defaults(parser=parser)
+        return parser
+
+
+def _common_options() -> _Parser:
+    common = _Parser(add_help=False)
+    common.add_argument(
+        "--config", nargs=2, metavar=("FILE", "NAME"), help="a server of an mcpServers file, instead of -- COMMAND"
+    )
+    common.add_argument("--json", action="store_true", help="print what came over the wire, as JSON, and nothing else")
+    common.add_argument(
+        "--revision", metavar="R", help="speak this protocol revision, such as 2025-06-18, and no other"
+    )
+    common.add_argument(
+        "--timeout", type=_seconds, metavar="SECONDS", help="give up a request, or connecting, that takes longer"
+    )
+    common.add_argument("--trace", metavar="FILE", help="write each message to FILE as it passes; - is standard error")
+    common.add_argument("--log-level", choices=LEVELS, metavar="LEVEL", help=f"show log messages: {', '.join(LEVELS)}")
+    common.add_argument(
+        "--root", action="append", default=[], metavar="DIR", help="open a folder to the server; may be repeated"
+    )
+    return common
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write the content to FILE: its binary parts, or else its text"
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text!r}")
+    return seconds

@@ -1,0 +1,150 @@
+"""Questions of the server, asked on the terminal field by field, with a way out at every step.
+
+Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Literal, TextIO
+
+import trio
+from attrs import define, field
+
+from .. import types
+from ..client import OnElicit
+from ._form_fields import LEFT_OUT, Field, fields_of
+from ._notes import Notes
+
+__all__ = ["can_ask", "questions"]
+
+_WAYS_OUT = "(Enter takes what stands in brackets, /skip leaves out, /decline refuses, /cancel or Ctrl+D dismisses)"
+
+Action = Literal["accept", "decline", "cancel"]
+
+
+def can_ask() -> bool:
+    """Say whether there is a person to ask: at standard input, and seeing standard error."""
+    return os.name == "posix" and _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()  # None where it is closed
+
+
+def questions(notes: Notes) -> OnElicit:
+    """Return what asks the person at the terminal, one question at a time."""
+    keyboard = _Keyboard(sys.stdin.fileno())
+
+    async def ask(request: types.ElicitRequestFormParams | types.ElicitRequestURLParams) -> types.ElicitResult:
+        assert isinstance(request, types.ElicitRequestFormParams)  # visits to pages are not declared
+        async with notes.floor:
+            with notes.bar_hidden():
+                try:
+                    return await _Form(notes, keyboard, fields_of(request.requested_schema)).ask(request.message)
+                except trio.Cancelled:
+                    notes.say("\n(the question is withdrawn)")
+                    raise
+
+    return ask
+
+
+@define(eq=False)
+class _Keyboard:
+    """Lines of a terminal. No thread reads them: it could not be stopped, and would keep the next line for itself."""
+
+    _descriptor: int
+    _unread: bytes = field(default=b"", init=False)
+
+    async def line(self) -> str | None:
+        """Wait for a line; None for Ctrl+D."""
+        while b"\n" not in self._unread:
+            await trio.lowlevel.wait_readable(self._descriptor)
+            chunk = os.read(self._descriptor, 4096)
+            if not chunk:
+                return None
+            self._unread += chunk
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode("utf-8", "replace")
+
+
+class _WayOut(Exception):
+    """The person does not answer the question."""
+
+    def __init__(self, action: Action) -> None:
+        super().__init__(action)
+        self.action: Action = action
+
+
+@define(eq=False)
+class _Form:
+    """One question and its fields."""
+
+    _notes: Notes
+    _keyboard: _Keyboard
+    _fields: list[Field]
+    _answers: dict[str, Any] = field(factory=dict[str, Any], init=False)
+
+    async def ask(self, message: str) -> types.ElicitResult:
+        """Ask until there is an answer the person wants to send."""
+        self._notes.say("\nThe server asks: " + message.replace("\n", "\n    "))
+        if self._fields:
+            self._notes.say(_WAYS_OUT)
+        try:
+            while True:
+                for each in self._fields:
+                    await self._fill(each)
+                if await self._confirmed():
+                    return types.ElicitResult(action="accept", content=dict(self._answers))
+        except _WayOut as way:
+            return types.ElicitResult(action=way.action)
+
+    async def _fill(self, each: Field) -> None:
+        self._notes.say(each.description())
+        proposed = self._answers.get(each.name, each.default)
+        while True:
+            line = await self._typed(f"{each.name}{_in_brackets(each, proposed)}> ")
+            if line == "/skip" and not each.is_required:
+                self._answers.pop(each.name, None)
+                return
+            try:
+                value = proposed if not line.strip() and proposed is not LEFT_OUT else each.value_of(line)
+            except ValueError as error:
+                self._notes.say(f"  {error}")
+                continue
+            if value is not LEFT_OUT:
+                self._answers[each.name] = value
+            return
+
+    async def _confirmed(self) -> bool:
+        """Say whether the answers may leave; False to ask for them again."""
+        edit = "[e]dit, " if self._fields else ""
+        while True:
+            line = await self._typed(f"{'Send this' if self._fields else 'Agree'}? [y]es, {edit}[d]ecline, [c]ancel> ")
+            match line.strip().lower():
+                case "y" | "yes":
+                    return True
+                case "e" | "edit" if self._fields:
+                    return False
+                case "d" | "decline":
+                    raise _WayOut("decline")
+                case "c" | "cancel":
+                    raise _WayOut("cancel")
+                case _:
+                    self._notes.say("  type one of the letters")
+
+    async def _typed(self, prompt: str) -> str:
+        self._notes.prompt(prompt)
+        line = await self._keyboard.line()
+        if line is None:
+            self._notes.say("")  # Ctrl+D does not end the line
+        if line is None or line.strip() == "/cancel":
+            raise _WayOut("cancel")
+        if line.strip() == "/decline":
+            raise _WayOut("decline")
+        return line
+
+
+def _in_brackets(each: Field, proposed: Any) -> str:
+    return "" if proposed is LEFT_OUT else f" [{each.shown(proposed)}]"

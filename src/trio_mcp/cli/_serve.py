@@ -1,0 +1,100 @@
+"""The command `serve`: a `Server` of somebody's program, over standard input and output."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import ModuleType
+
+import trio
+
+from ..server import Server, serve_stdio
+from ._failures import UsageError
+
+__all__ = ["serve", "server_of"]
+
+_USUAL_NAME = "server"
+
+
+def serve(where: str) -> None:
+    """Serve until the input ends, or a signal comes.
+
+    Args:
+        where: a module or the path of a Python file, then perhaps a colon and the name of the server in it.
+
+    Raises:
+        UsageError: there is no such module or no such server, or importing it failed.
+        OSError: standard input or output is closed.
+    """
+    trio.run(serve_stdio, server_of(where))
+
+
+def server_of(where: str) -> Server:
+    """Import the server that *where* names; see `serve`."""
+    place, colon, name = where.rpartition(":")
+    if not colon or not name.isidentifier():  # C:\server.py has a colon too
+        place, name = where, ""
+    with redirect_stdout(sys.stderr):  # standard output is for messages
+        module = _imported(place)
+    found = getattr(module, name or _USUAL_NAME, None)
+    if isinstance(found, Server):
+        return found
+    if name:
+        what = f"is a {type(found).__name__}, no Server" if hasattr(module, name) else "is not there"
+        raise UsageError(f"{place}: {name!r} {what}; {_offered(module)}")
+    servers = {id(value): value for value in vars(module).values() if isinstance(value, Server)}
+    if len(servers) != 1:
+        raise UsageError(f"{place}: say which server, as in {place}:NAME; {_offered(module)}")
+    return servers.popitem()[1]
+
+
+def _offered(module: ModuleType) -> str:
+    names = [name for name, value in vars(module).items() if isinstance(value, Server)]
+    return f"it has {', '.join(names)}" if names else "it has no Server at all"
+
+
+def _imported(place: str) -> ModuleType:
+    is_file = place.endswith(".py")
+    if is_file and not Path(place).is_file():
+        raise UsageError(f"{place}: no such file")
+    try:
+        return _from_file(Path(place).resolve()) if is_file else _from_name(place)
+    except ModuleNotFoundError as error:
+        if error.name and not is_file and f"{place}.".startswith(f"{error.name}."):
+            raise UsageError(f"there is no module {error.name!r} here, nor installed") from None
+        _show(error)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # it is the user's own program, which may do anything
+        _show(error)
+    raise UsageError(f"{place} could not be imported; the traceback is above")
+
+
+def _from_name(name: str) -> ModuleType:
+    sys.path.insert(0, str(Path.cwd()))
+    return importlib.import_module(name)
+
+
+def _from_file(path: Path) -> ModuleType:
+    sys.path.insert(0, str(path.parent))  # as if it ran as a program
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # attrs and pickle look there
+    spec.loader.exec_module(module)
+    return module
+
+
+def _show(error: BaseException) -> None:
+    """Print the traceback, from the first line that is the user's."""
+    here = error.__traceback__
+    while here is not None and _is_ours(here.tb_frame.f_code.co_filename):
+        here = here.tb_next
+    traceback.print_exception(error.with_traceback(here))
+
+
+def _is_ours(file: str) -> bool:
+    return file == __file__ or "importlib" in file

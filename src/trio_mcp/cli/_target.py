@@ -1,0 +1,67 @@
+"""Which server a command line means: a command, or an entry of an ``mcpServers`` file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from difflib import get_close_matches
+from pathlib import Path
+
+from ..client import Client, ClientOptions, open_stdio_client, read_server_table
+from ._failures import UsageError
+
+__all__ = ["nearest", "open_target", "read_file"]
+
+
+async def open_target(
+    options: argparse.Namespace, client_options: ClientOptions
+) -> AbstractAsyncContextManager[Client]:
+    """Return what connects to the server that is meant.
+
+    Raises:
+        UsageError: it is a URL, or the file or the entry in it cannot be used.
+    """
+    if options.config is not None:
+        path, name = options.config
+        return await _open_entry(path, name, client_options)
+    command: list[str] = options.target
+    if len(command) == 1 and command[0].lower().startswith(("http://", "https://")):
+        raise UsageError(f"{command[0]} is a URL, and this version reaches no server over HTTP; give its command")
+    return open_stdio_client(command, **client_options)
+
+
+async def _open_entry(path: str, name: str, client_options: ClientOptions) -> AbstractAsyncContextManager[Client]:
+    try:
+        table = await read_server_table(path)
+        if name in table.disabled:
+            raise UsageError(f"{path}: server {name!r} is disabled")
+        if name not in table.entries:
+            raise UsageError(f"{path}: no server {name!r}; {nearest(name, table.entries)}")
+        server = table.server(name)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return open_stdio_client(server.command, env=server.env, cwd=server.cwd, **client_options)
+
+
+def read_file(path: str) -> bytes:
+    """Return what a file named on the command line holds.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a remark on the names that *name* may have been meant to be."""
+    names = [*known]
+    if not names:
+        return "there are none"
+    close = get_close_matches(name, names, n=3)
+    return f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(names[:20])}"

@@ -1,0 +1,82 @@
+"""The grammar of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from trio_mcp.cli._arguments import read_arguments
+
+
+def test_what_stands_after_two_dashes_is_the_server_as_it_is() -> None:
+    options = read_arguments(["tools", "--json", "--", "uvx", "--quiet", "--", "server", "--json"])
+
+    assert (options.command, options.json) == ("tools", True)
+    assert options.target == ["uvx", "--quiet", "--", "server", "--json"]
+
+
+def test_arguments_of_a_call_may_stand_anywhere_among_the_options() -> None:
+    options = read_arguments(["call", "--json", "add", "a=1", "--timeout", "2.5", "b=-2", "-o", "f", "c=", "--", "s"])
+
+    assert (options.name, options.pairs) == ("add", ["a=1", "b=-2", "c="])
+    assert (options.timeout, options.output, options.json) == (2.5, "f", True)
+
+
+def test_a_server_of_a_file_takes_the_place_of_a_command() -> None:
+    options = read_arguments(["info", "--config", "servers.json", "mine"])
+
+    assert (options.config, options.target) == (["servers.json", "mine"], None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["tools"], "no server"),
+        (["tools", "--"], "no server"),
+        (["tools", "--config", "f", "n", "--", "x"], "two servers"),
+        (["demo", "--", "x"], "takes no server"),
+        (["serve", "m", "--", "x"], "takes no server"),
+        (["tools", "extra", "--", "x"], "unknown arguments: extra"),
+        (["call", "add", "a=1", "--jsn", "b=1", "--", "x"], "unknown arguments: --jsn"),
+        (["call", "--", "x"], "required: NAME (see"),
+        (["call", "add", "--timeout", "0", "--", "x"], "expected a number of seconds above 0, got '0'"),
+        (["call", "add", "--timeout", "inf", "--", "x"], "above 0"),
+        (["call", "add", "--timeout", "soon", "--", "x"], "above 0"),
+        (["tools", "--log-level", "loud", "--", "x"], "invalid choice: 'loud'"),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_command_line_is_named_in_one_line(
+    arguments: Sequence[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        read_arguments(arguments)
+
+    printed = capsys.readouterr().err
+    assert caught.value.code == 2
+    assert printed.startswith(f"trio-mcp {arguments[0]}: ")
+    assert words in printed
+    assert printed.count("\n") == 1
+
+
+COMMANDS = ["call", "complete", "demo", "info", "prompt", "prompts", "read", "resources", "serve", "tools", "watch"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_a_help_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        read_arguments([command, "--help"])
+
+    printed = capsys.readouterr().out
+    assert caught.value.code == 0
+    assert f"example:\n  trio-mcp {command}" in printed
+    assert "usage: trio-mcp" in printed
+
+
+def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read_arguments(["--help"])
+
+    printed = capsys.readouterr().out
+    assert [command for command in COMMANDS if f"\n    {command}" not in printed] == []

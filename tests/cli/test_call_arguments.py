@@ -1,0 +1,99 @@
+"""Arguments of a call: converted by the schema, and every fault named before anything is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trio_mcp.cli._call_arguments import arguments_for, texts_of, whole_object
+from trio_mcp.cli._failures import UsageError
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "count": {"type": "integer", "minimum": 1},
+        "name": {"type": "string"},
+        "place": {"$ref": "#/$defs/Place"},
+        "anything": {},
+    },
+    "required": ["count"],
+    "additionalProperties": False,
+    "$defs": {"Place": {"type": "object", "properties": {"x": {"type": "number"}}}},
+}
+
+
+def test_texts_become_what_the_schema_wants() -> None:
+    texts = texts_of(["count=3", "name=3", 'place={"x": 1}', "anything=a=b"])
+
+    assert arguments_for(SCHEMA, texts, {}) == {"count": 3, "name": "3", "place": {"x": 1}, "anything": "a=b"}
+
+
+def test_a_colon_before_the_equals_sign_makes_json_whatever_the_schema_says() -> None:
+    assert arguments_for({}, texts_of(["a:=[1, null]", "b:=true"]), {}) == {"a": [1, None], "b": True}
+
+
+def test_texts_take_the_place_of_what_a_whole_object_has() -> None:
+    whole = {"count": 1, "name": "x"}
+
+    assert arguments_for(SCHEMA, texts_of(["count=2"]), whole) == {"count": 2, "name": "x"}
+    assert whole == {"count": 1, "name": "x"}
+
+
+def test_an_unnamed_argument_follows_the_schema_for_such() -> None:
+    schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+
+    assert arguments_for(schema, {"n": "4"}, {}) == {"n": 4}
+
+
+@pytest.mark.parametrize(
+    ("texts", "faults"),
+    [
+        (["count=0"], ["$.count: 0 is less than the minimum of 1"]),
+        (["count=three"], ["$.count: expected integer, got the text 'three'"]),
+        (["count=1.5"], ["$.count: expected integer, got number"]),
+        (["name=x"], ["$.count: required, but missing"]),
+        (["count=1", "cuont=1"], ["$.cuont: unknown, not allowed here"]),
+        (["count=x", 'place={"x": "y"}'], ["$.count: expected integer, got", "$.place.x: expected number, got string"]),
+        (["place:=x", "count=1"], ["$.place: not JSON", "got the text 'x'"]),
+    ],
+)
+def test_every_fault_is_named_once_with_its_path(texts: list[str], faults: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        arguments_for(SCHEMA, texts_of(texts), {})
+
+    assert [fault for fault in faults if fault not in str(caught.value)] == []
+    assert str(caught.value).count("$.") == len([fault for fault in faults if fault.startswith("$")])
+    assert "nothing was sent" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "words"),
+    [
+        (["count"], "expected KEY=VALUE, got 'count'"),
+        (["=3"], "expected KEY=VALUE, got '=3'"),
+        (["a=1", "a=2"], "'a' is there twice"),
+        (["a=1", "a:=2"], "'a' is there twice"),
+    ],
+)
+def test_what_is_no_pair_is_named(pairs: list[str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        texts_of(pairs)
+
+
+def test_a_whole_object_comes_from_the_line_or_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"b": 2}')
+
+    assert whole_object(None) == {}
+    assert whole_object('{"a": 1}') == {"a": 1}
+    assert whole_object(f"@{tmp_path}/a.json") == {"b": 2}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [("{a}", "--arguments: not JSON"), ("[1]", "expected a JSON object"), ("@/no/such", "cannot read /no/such")],
+)
+def test_a_whole_object_that_is_none_is_named(given: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        whole_object(given)

@@ -1,0 +1,319 @@
+"""The commands, each against a server in a process of its own, with pipes at both ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import PROGRAMS, SAMPLE, raw, run
+from tests.cli.conftest import Command
+
+MODERN = "2026-07-28"
+SERVER = str(PROGRAMS / "sample_server.py")
+
+
+def test_tools_are_plain_lines_where_there_is_no_terminal(command: Command) -> None:
+    done = command("tools", *SAMPLE)
+
+    assert (done.status, done.err) == (0, "")
+    assert done.out.splitlines()[:2] == [
+        "add\ta=INTEGER b=INTEGER\tAdd two numbers.",
+        "crunch\tsteps=INTEGER\tWork for a while, telling how far it is.",
+    ]
+    assert "fail\t[why=STRING]\tFail." in done.out
+
+
+def test_resources_and_templates_are_one_list(command: Command) -> None:
+    assert command("resources", *SAMPLE).out.splitlines() == [
+        "bytes://all\tall_bytes\tapplication/octet-stream\tEvery byte.",
+        "greeting://{name}\tgreeting\t\tA greeting for one person.",
+    ]
+
+
+def test_prompts_say_which_arguments_may_be_left_out(command: Command) -> None:
+    assert command("prompts", *SAMPLE).out == "review\tcode=TEXT [tone=TEXT]\tAsk for a code review.\n"
+
+
+@pytest.mark.parametrize("revision", [MODERN, "2025-06-18"])
+def test_info_says_who_the_server_is(revision: str, command: Command) -> None:
+    lines = command("info", "--revision", revision, *SAMPLE).out.splitlines()
+
+    assert lines[:3] == ["name\tsample", "version\t2.5", f"revision\t{revision}"]
+    assert ("supported" in lines[3]) == (revision == MODERN)
+    assert "offers tools\t" in "\n".join(lines)
+    assert lines[-2:] == ["instructions\tRead this first.", "instructions\tThen that."]
+
+
+def test_info_of_a_server_that_says_little(command: Command) -> None:
+    done = command("info", *raw(capabilities={"tools": {"listChanged": True}}, info={"title": "Raw"}))
+
+    assert done.out.splitlines() == [
+        "name\traw",
+        "version\t0",
+        "title\tRaw",
+        "revision\t2025-11-25",
+        'offers tools\t{"listChanged":true}',
+    ]
+
+
+def test_info_of_a_server_that_does_not_say_who_it_is(command: Command) -> None:
+    modern: Any = {"supportedVersions": [MODERN], "capabilities": {}, "ttlMs": 0, "cacheScope": "private"}
+
+    done = command("info", *raw(answers={"server/discover": modern}))
+
+    assert done.out == f"revision\t{MODERN}\nsupported\t{MODERN}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "members"),
+    [
+        (["tools"], {"tools"}),
+        (["resources"], {"resources", "resourceTemplates"}),
+        (["prompts"], {"prompts"}),
+        (["info"], {"serverInfo", "protocolVersion", "supportedVersions", "capabilities", "instructions"}),
+        (["call", "add", "a=1", "b=2"], {"content", "structuredContent", "resultType"}),
+        (["read", "greeting://Ada"], {"contents", "resultType"}),
+        (["prompt", "review", "code=x"], {"messages", "resultType"}),
+    ],
+    ids=["tools", "resources", "prompts", "info", "call", "read", "prompt"],
+)
+def test_json_is_one_document_as_it_came_over_the_wire(
+    arguments: list[str], members: set[str], command: Command
+) -> None:
+    done = command(*arguments, "--json", *SAMPLE)
+
+    document: dict[str, Any] = json.loads(done.out)
+    assert (done.status, done.err) == (0, "")
+    assert members <= {*document}
+    assert done.out.count("\n") == 1
+
+
+def test_json_is_that_of_the_agreed_revision(command: Command) -> None:
+    done = command("call", "add", "a=1", "b=2", "--json", "--revision", "2024-11-05", *SAMPLE)
+
+    assert json.loads(done.out) == {"content": [{"type": "text", "text": "3"}]}
+
+
+def test_an_empty_list_says_so_and_is_no_failure(command: Command) -> None:
+    done = command("prompts", *raw(answers={"prompts/list": {"prompts": []}}))
+
+    assert (done.status, done.out, done.err) == (0, "", "the server has no prompts\n")
+
+
+def test_an_odd_schema_is_shown_as_far_as_it_goes(command: Command) -> None:
+    schemas: list[Any] = [{"type": "object", "properties": {"a": True, "b": {"type": ["string", "null"]}}}, {}]
+    tools = [{"name": f"t{at}", "inputSchema": {"type": "object"} | schema} for at, schema in enumerate(schemas)]
+
+    done = command("tools", *raw(answers={"tools/list": {"tools": tools}}))
+
+    assert done.out == "t0\t[a=VALUE] [b=VALUE]\t\nt1\t\t\n"
+
+
+def test_a_call_prints_the_text_alone_where_structured_content_says_the_same(command: Command) -> None:
+    assert command("call", "add", "a=1", "b=-3", *SAMPLE).out == "-2\n"
+
+
+def test_structured_content_is_printed_to_be_read(command: Command) -> None:
+    done = command("call", "place", 'where:={"name": "x"}', 'tags=["y", "z"]', *SAMPLE)
+
+    assert done.out == '{\n  "name": "x y+z",\n  "height": null\n}\n'
+
+
+def test_content_and_structured_content_that_differ_are_both_printed(command: Command) -> None:
+    result = {"content": [{"type": "text", "text": "about it"}], "structuredContent": {"result": 1}}
+
+    done = command("call", "book", *raw(answers={"tools/call": result}))
+
+    assert done.out == 'about it\n{\n  "result": 1\n}\n'
+
+
+def test_several_blocks_and_structured_content_are_all_printed(command: Command) -> None:
+    blocks = [{"type": "text", "text": "one"}, {"type": "text", "text": "two\n"}]
+
+    done = command("call", "book", *raw(answers={"tools/call": {"content": blocks, "structuredContent": [1]}}))
+
+    assert done.out == "one\ntwo\n[\n  1\n]\n"
+
+
+def test_a_picture_is_told_in_words_and_kept_in_a_file(tmp_path: Path, command: Command) -> None:
+    told = command("call", "picture", *SAMPLE)
+    kept = command("call", "picture", "-o", str(tmp_path / "p.png"), *SAMPLE)
+
+    assert told.out == "[image, image/png, 4 bytes]\n"
+    assert (kept.out, kept.err) == ("", f"written: {tmp_path}/p.png\n")
+    assert (tmp_path / "p.png").read_bytes() == b"\x89PNG"
+
+
+def test_a_picture_goes_to_standard_output_when_that_is_asked_for() -> None:
+    assert run("call", "picture", "-o", "-", *SAMPLE).stdout == b"\x89PNG"
+
+
+def test_a_failed_tool_is_one_line_and_status_1(command: Command) -> None:
+    done = command("call", "fail", "why=it\nbroke", *SAMPLE)
+
+    assert (done.status, done.out) == (1, "")
+    assert done.err.endswith("trio-mcp call: tool 'fail' failed: it\n    broke\n")
+
+
+def test_a_failed_tool_is_a_document_too(command: Command) -> None:
+    done = command("call", "fail", "--json", *SAMPLE)
+
+    assert done.status == 1
+    assert json.loads(done.out)["isError"] is True
+
+
+def test_arguments_come_from_an_object_a_file_and_standard_input(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.json").write_text('{"a": 5, "b": 6}')
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"a": 7, "b": 8}')))
+
+    assert command("call", "add", "--arguments", '{"a": 1}', "b=2", *SAMPLE).out == "3\n"
+    assert command("call", "add", "--arguments", f"@{tmp_path}/a.json", *SAMPLE).out == "11\n"
+    assert command("call", "add", "--arguments", "-", *SAMPLE).out == "15\n"
+
+
+def test_wrong_arguments_are_named_before_anything_is_sent(tmp_path: Path, command: Command) -> None:
+    done = command("call", "add", "a=one", "c=3", "--trace", str(tmp_path / "wire"), *SAMPLE)
+
+    assert (done.status, done.out) == (2, "")
+    assert done.err == (
+        "trio-mcp call: the arguments do not fit, nothing was sent: $.a: expected integer, got the text 'one'; "
+        "$.b: required, but missing; $.c: unknown, not allowed here\n"
+    )
+    wire = (tmp_path / "wire").read_text()
+    assert "tools/list" in wire
+    assert "tools/call" not in wire
+
+
+def test_an_unknown_tool_is_a_usage_error_that_names_those_it_may_have_been(command: Command) -> None:
+    assert command("call", "ad", *SAMPLE).err == "trio-mcp call: the server has no tool 'ad'; did you mean add?\n"
+    assert command("call", "xyz", *SAMPLE).err.startswith("trio-mcp call: the server has no tool 'xyz'; there are add,")
+    none = command("call", "xyz", *raw(answers={"tools/list": {"tools": []}}))
+    assert (none.status, none.err) == (2, "trio-mcp call: the server has no tool 'xyz'; there are none\n")
+
+
+def test_a_schema_that_cannot_be_used_does_not_stop_a_call(command: Command) -> None:
+    tool = {"name": "book", "inputSchema": {"type": "object", "$schema": "https://example.org/own"}}
+
+    done = command("call", "book", "n=1", *raw(answers={"tools/list": {"tools": [tool]}}))
+
+    assert (done.status, done.out) == (0, "done\n")
+    assert "the arguments are not checked, because the tool's schema cannot be used" in done.err
+
+
+def test_a_text_resource_comes_out_exactly_as_it_is(command: Command) -> None:
+    assert command("read", "greeting://Ada", *SAMPLE).out == "Hello, Ada!"
+
+
+def test_bytes_come_out_as_they_are(tmp_path: Path) -> None:
+    done = run("read", "bytes://all", *SAMPLE)
+    kept = run("read", "bytes://all", "-o", "b.bin", *SAMPLE, cwd=tmp_path)
+    both = run("read", "greeting://Ada", "--json", "-o", "t.txt", *SAMPLE, cwd=tmp_path)
+
+    assert done.stdout == (tmp_path / "b.bin").read_bytes() == bytes(range(256))
+    assert (kept.stdout, kept.stderr) == (b"", b"written: b.bin\n")
+    assert (tmp_path / "t.txt").read_text() == "Hello, Ada!"
+    assert json.loads(both.stdout)["contents"][0]["text"] == "Hello, Ada!"
+
+
+def test_several_parts_of_a_resource_are_on_lines_of_their_own(command: Command) -> None:
+    parts = [{"uri": "a://b", "text": "one"}, {"uri": "a://c", "text": "two"}]
+
+    assert command("read", "a://b", *raw(answers={"resources/read": {"contents": parts}})).out == "one\ntwo\n"
+
+
+def test_a_prompt_shows_who_says_what(command: Command) -> None:
+    assert command("prompt", "review", "code=1+1", *SAMPLE).out == "user: Be kind.\nuser: 1+1\n"
+
+
+def test_suggestions_are_lines(command: Command, tmp_path: Path) -> None:
+    more = raw(answers={"completion/complete": {"completion": {"values": ["py", "perl"], "hasMore": True}}})
+    total = raw(answers={"completion/complete": {"completion": {"values": ["py"], "hasMore": True, "total": 9}}})
+    all_of_them = raw(answers={"completion/complete": {"completion": {"values": ["py"]}}})
+    trace = ["--trace", str(tmp_path / "wire")]
+
+    done = command("complete", "prompt:review", "language", "p", "--context", "code=x", *trace, *more)
+
+    assert (done.out, done.err) == ("py\nperl\n", "there are more\n")
+    params: Any = {"ref": {"type": "ref/prompt", "name": "review"}, "argument": {"name": "language", "value": "p"}}
+    params["context"] = {"arguments": {"code": "x"}}
+    sent = next(line for line in (tmp_path / "wire").read_text().splitlines() if "completion/complete" in line)
+    assert json.loads(sent.split("--> ")[1])["params"] == params
+    assert command("complete", "a://{b}", "b", *total).err == "there are 9 in all\n"
+    assert command("complete", "a://{b}", "b", *all_of_them).err == ""
+    assert json.loads(command("complete", "a://{b}", "b", "--json", *total).out)["completion"]["values"] == ["py"]
+
+
+@pytest.mark.parametrize("reference", ["review", "prompt:", ":"])
+def test_what_is_completed_is_a_prompt_or_a_template(reference: str, command: Command) -> None:
+    done = command("complete", reference, "b", *raw())
+
+    assert done.status == 2
+    assert f"expected prompt:NAME or a URI template, got {reference!r}" in done.err
+
+
+def test_log_lines_come_when_they_are_asked_for(command: Command) -> None:
+    silent = command("call", "chatter", *SAMPLE)
+    told = command("call", "chatter", "--log-level", "info", *SAMPLE)
+
+    assert (silent.out, silent.err) == ("said\n", "")
+    assert told.out == "said\n"
+    assert told.err == '[info] all is well\n[warning] disk: {"disk":"full"}\n'
+
+
+def test_a_server_without_log_messages_is_used_all_the_same(command: Command) -> None:
+    done = command("call", "book", "--log-level", "info", *raw())
+
+    assert (done.status, done.out) == (0, "done\n")
+    assert done.err.startswith("no log messages will come: the server has not declared 'logging'")
+
+
+def test_roots_are_declared(tmp_path: Path, command: Command) -> None:
+    done = command("tools", "--root", str(tmp_path), "--trace", str(tmp_path / "wire"), *raw())
+
+    assert done.status == 0
+    assert '"capabilities":{"roots":{"listChanged":true}}' in (tmp_path / "wire").read_text()
+    assert command("tools", "--root", "/no/such", *raw()).err == "trio-mcp tools: --root /no/such: no such folder\n"
+
+
+def test_without_a_terminal_questions_are_not_declared(tmp_path: Path, command: Command) -> None:
+    command("tools", "--trace", str(tmp_path / "wire"), *raw())
+
+    assert '"capabilities":{}' in (tmp_path / "wire").read_text()
+
+
+def test_a_trace_shows_each_message_with_its_time_and_direction(tmp_path: Path, command: Command) -> None:
+    command("tools", "--trace", str(tmp_path / "wire"), *raw(info={"title": "\x9b31m"}))
+    aloud = command("tools", "--trace", "-", *raw())
+
+    lines = (tmp_path / "wire").read_text().splitlines()
+    messages = [json.loads(line[15:]) for line in lines]
+    assert [line[11:14] for line in lines] == ["-->", "<--", "-->", "<--", "-->", "-->", "<--"]
+    assert sorted(lines, key=lambda line: float(line[:10])) == lines
+    assert messages[0]["method"] == "server/discover"
+    assert messages[3]["result"]["serverInfo"]["title"] == "\x9b31m"
+    assert "\x9b" not in "".join(lines)
+    assert aloud.err.count("-->") == 4
+
+
+def test_a_trace_that_cannot_be_written_is_named(command: Command) -> None:
+    done = command("tools", "--trace", "/no/such/file", *raw())
+
+    assert (done.status, done.err) == (2, "trio-mcp tools: cannot write /no/such/file: No such file or directory\n")
+
+
+def test_a_command_in_a_pipe_loads_nothing_that_only_a_terminal_needs() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "trio_mcp", "tools", *raw()]
+
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=True)
+
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "trio" in loaded
+    assert loaded & {"rich", "jsonschema_rs"} == set()

@@ -1,0 +1,51 @@
+"""Content: told in words, kept as bytes."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from trio_mcp import RemoteProtocolError, types
+from trio_mcp.cli._content import Piece, piece_of, save
+from trio_mcp.cli._failures import UsageError
+from trio_mcp.cli._output import Output
+
+DATA = base64.b64encode(b"\x00\x01").decode()
+BLOB = types.BlobResourceContents(uri="a://b", blob=DATA)
+
+
+@pytest.mark.parametrize(
+    ("block", "piece"),
+    [
+        (types.TextContent(text="words"), Piece("words")),
+        (types.TextResourceContents(uri="a://b", text="words"), Piece("words")),
+        (types.ImageContent(data=DATA, mime_type="image/png"), Piece("[image, image/png, 2 bytes]", b"\x00\x01")),
+        (types.AudioContent(data=DATA, mime_type="audio/wav"), Piece("[audio, audio/wav, 2 bytes]", b"\x00\x01")),
+        (types.ResourceLink(name="n", uri="a://b"), Piece("[resource n: a://b]")),
+        (BLOB, Piece("[a://b, type unknown, 2 bytes]", b"\x00\x01")),
+        (types.EmbeddedResource(resource=BLOB), Piece("[a://b, type unknown, 2 bytes]", b"\x00\x01")),
+    ],
+)
+def test_each_kind_of_content_is_a_piece(block: types.ContentBlock, piece: Piece) -> None:
+    assert piece_of(block) == piece
+
+
+def test_broken_base64_is_the_servers_fault() -> None:
+    with pytest.raises(RemoteProtocolError, match="is not base64"):
+        piece_of(types.ImageContent(data="!", mime_type="image/png"))
+
+
+def test_several_binary_pieces_are_numbered_files_and_text_beside_them_is_left_out(tmp_path: Path) -> None:
+    pieces = [Piece("words"), Piece("[]", b"one"), Piece("[]", b"two")]
+
+    names = save(pieces, str(tmp_path / "a.bin"), Output())
+
+    assert names == [str(tmp_path / "a.bin"), str(tmp_path / "a-2.bin")]
+    assert [Path(name).read_bytes() for name in names] == [b"one", b"two"]
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot write .*: Is a directory"):
+        save([Piece("words")], str(tmp_path), Output())

@@ -1,0 +1,30 @@
+"""One status and one line for everything that goes wrong; bugs are left alone."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from trio_mcp import LocalProtocolError, MissingCapability, ServerExited
+from trio_mcp.cli._failures import Interrupted, UsageError, explain
+
+
+@pytest.mark.parametrize(
+    ("error", "known"),
+    [
+        (UsageError("no such tool"), (2, "no such tool")),
+        (LocalProtocolError("no such request"), (2, "no such request")),
+        (MissingCapability("not declared", {"tools": {}}), (1, "not declared")),
+        (ServerExited(3, ("traceback", "words")), (3, "the server process exited with status 3")),
+        (Interrupted(signal.SIGINT), (130, "interrupted")),
+        (Interrupted(signal.SIGTERM), (143, "ended by SIGTERM")),
+        (KeyboardInterrupt(), (130, "interrupted")),
+        (BaseExceptionGroup("", [BaseExceptionGroup("", [KeyboardInterrupt()])]), (130, "interrupted")),
+        (BaseExceptionGroup("", [KeyboardInterrupt(), ValueError()]), None),
+        (ValueError("a bug"), None),
+    ],
+    ids=repr,
+)
+def test_what_is_known_has_a_status_and_words(error: BaseException, known: object) -> None:
+    assert explain(error) == known

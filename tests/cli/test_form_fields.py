@@ -1,0 +1,105 @@
+"""Fields of forms: how they are described, and what a typed line means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trio_mcp import types
+from trio_mcp.cli._form_fields import LEFT_OUT, Field, fields_of
+
+ONE = "several of these, between commas, choose at least 1, choose at most 1"
+
+
+def field(required: Any = False, **schema: Any) -> Field:
+    form = {"type": "object", "properties": {"it": schema}, "required": ["it"] if required else []}
+    (only,) = fields_of(types.structure(form, types.ElicitRequestedSchema))
+    return only
+
+
+COLOURS: dict[str, Any] = {"type": "string", "enum": ["r", "b"]}
+TITLED: dict[str, Any] = {"type": "string", "oneOf": [{"const": "r", "title": "Red"}, {"const": "b", "title": "Blue"}]}
+NAMED: dict[str, Any] = {"type": "string", "enum": ["r", "b", "g"], "enumNames": ["Red", "Blue"]}
+SEVERAL: dict[str, Any] = {"type": "array", "items": {"type": "string", "enum": ["r", "b", "g"]}}
+SEVERAL_TITLED: dict[str, Any] = {"type": "array", "items": {"anyOf": TITLED["oneOf"]}, "minItems": 1, "maxItems": 1}
+
+
+@pytest.mark.parametrize(
+    ("schema", "line", "value"),
+    [
+        ({"type": "string"}, " some text ", "some text"),
+        ({"type": "string"}, '""', ""),
+        ({"type": "string", "format": "email"}, "a@example.org", "a@example.org"),
+        ({"type": "integer"}, "7", 7),
+        ({"type": "number"}, "7.5", 7.5),
+        ({"type": "boolean"}, "Yes", True),
+        ({"type": "boolean"}, "n", False),
+        (COLOURS, "2", "b"),
+        (COLOURS, "b", "b"),
+        (TITLED, "blue", "b"),
+        (TITLED, "1", "r"),
+        (NAMED, "Blue", "b"),
+        (NAMED, "g", "g"),
+        ({"type": "string", "enum": ["2", "1"]}, "2", "1"),
+        (SEVERAL, "3, r, 3,", ["g", "r"]),
+        (SEVERAL_TITLED, "Red", ["r"]),
+        # A schema nobody can check by is the server's own affair.
+        ({"type": "string", "pattern": "("}, "x", "x"),
+    ],
+)
+def test_a_line_means_a_value(schema: dict[str, Any], line: str, value: object) -> None:
+    assert field(**schema).value_of(line) == value
+
+
+@pytest.mark.parametrize(
+    ("schema", "line", "words"),
+    [
+        ({"type": "integer", "minimum": 1}, "0", "less than the minimum of 1"),
+        ({"type": "integer"}, "1.5", "expected integer, got number"),
+        ({"type": "integer"}, "one", "expected integer, got the text 'one'"),
+        ({"type": "string", "maxLength": 2}, "abc", "longer than 2"),
+        ({"type": "string", "format": "email"}, "nobody", "is not a email"),
+        ({"type": "boolean"}, "maybe", "expected yes or no"),
+        (COLOURS, "3", "'3' is none of them: type a number from 1 to 2"),
+        (SEVERAL, "r, x", "'x' is none of them"),
+        (SEVERAL_TITLED, "1, 2", "more than 1 item"),
+    ],
+)
+def test_a_line_that_does_not_fit_is_explained(schema: dict[str, Any], line: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        field(**schema).value_of(line)
+
+
+def test_an_empty_line_is_the_default_or_nothing_or_asked_for_again() -> None:
+    assert field(required=True, type="integer", default=3).value_of("") == 3
+    assert field(type="integer").value_of(" ") is LEFT_OUT
+    assert field(required=True, **SEVERAL).value_of("") == []
+    with pytest.raises(ValueError, match="a value is required"):
+        field(required=True, type="string").value_of("")
+
+
+def test_a_default_that_does_not_fit_is_none() -> None:
+    assert field(type="integer", minimum=5, default=3).default is LEFT_OUT
+
+
+@pytest.mark.parametrize(
+    ("described", "words"),
+    [
+        (field(required=True, type="integer", minimum=1, maximum=9), "it [integer, at least 1, at most 9, required]"),
+        (field(type="string", title="Name", description="of whom", maxLength=3),
+         "Name (it): of whom [text, characters at most 3, may be left out]"),
+        (field(type="boolean"), "it [yes or no, may be left out]"),
+        (field(**TITLED), "it [one of these, may be left out]\n  1) Red\n  2) Blue"),
+        (field(**SEVERAL_TITLED), f"it [{ONE}, may be left out]\n  1) Red\n  2) Blue"),
+    ],
+)  # fmt: skip
+def test_a_description_says_what_a_person_has_to_know(described: Field, words: str) -> None:
+    assert described.description() == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(True, "yes"), (False, "no"), (1, "1"), (1.5, "1.5"), ("x", "x"), (["a", "b"], "a, b")]
+)
+def test_a_proposed_value_is_shown_as_it_would_be_typed(value: Any, words: str) -> None:
+    assert field(type="string").shown(value) == words

@@ -1,0 +1,104 @@
+"""Standard error of a command: the bar, what is said above it, and what is said without one."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+
+from trio_mcp import types
+from trio_mcp.cli._notes import Notes
+
+
+def update(progress: float, total: float | None = None, message: str | None = None) -> types.ProgressNotificationParams:
+    return types.ProgressNotificationParams(progress=progress, total=total, message=message, progress_token=1)
+
+
+@pytest.fixture
+def notes() -> Notes:
+    notes = Notes()
+    notes.is_terminal = True
+    return notes
+
+
+def test_the_bar_is_there_from_the_first_update_on(notes: Notes, capsys: pytest.CaptureFixture[str]) -> None:
+    with notes.bar("dig") as show:
+        assert capsys.readouterr().err == ""
+        show(update(1, message="deep"))
+        drawn = capsys.readouterr().err
+        show(update(3, 3))
+        again = capsys.readouterr().err
+
+    assert "dig" in drawn
+    assert "1 deep" in drawn
+    assert "3/3" in again
+
+
+def test_steps_that_nobody_could_see_are_not_drawn(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = iter([0.0, 0.0, 0.04, 0.06, 0.06, 0.07])
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+
+    with notes.bar("dig") as show:
+        for done in (1, 2, 3):
+            show(update(done, 9))
+        monkeypatch.undo()
+    drawn = capsys.readouterr().err
+
+    assert "1/9" in drawn
+    assert "2/9" not in drawn
+    assert "3/9" in drawn
+
+
+def test_what_is_said_stands_above_the_bar(notes: Notes, capsys: pytest.CaptureFixture[str]) -> None:
+    with notes.bar("dig") as show:
+        notes.say("before")
+        assert capsys.readouterr().err == "before\n"
+        show(update(1, 3))
+        capsys.readouterr()
+        notes.say("a [bold] word\x1b[2J")
+        said = capsys.readouterr().err
+    notes.say("after")
+
+    assert "a [bold] word\\x1b[2J\n" in said
+    assert "1/3" in said[said.index("word") :]
+    assert capsys.readouterr().err.endswith("after\n")
+
+
+def test_a_hidden_bar_is_not_drawn_until_it_may_be_seen_again(notes: Notes, capsys: pytest.CaptureFixture[str]) -> None:
+    with notes.bar("dig") as show:
+        show(update(1, 3))
+        with notes.bar_hidden():
+            capsys.readouterr()
+            show(update(2, 3))
+            assert capsys.readouterr().err == ""
+        show(update(3, 3))
+        assert "3/3" in capsys.readouterr().err
+    with notes.bar_hidden():  # there is none
+        notes.prompt("name\x1b> ")
+    assert capsys.readouterr().err.endswith("name\\x1b> ")
+
+
+def test_without_a_terminal_there_is_no_bar(notes: Notes, capsys: pytest.CaptureFixture[str]) -> None:
+    notes.is_terminal = False
+
+    with notes.bar("dig") as show:
+        show(update(1, 3))
+        notes.say("words")
+
+    assert capsys.readouterr().err == "words\n"
+
+
+def test_what_this_package_logs_is_shown_as_long_as_a_command_runs(
+    notes: Notes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = logging.getLogger("trio_mcp.client")
+
+    with notes.logged():
+        log.warning("odd: %s", "\x1b[31m")
+        log.info("not worth a line")
+
+    assert capsys.readouterr().err == "trio-mcp: odd: \\x1b[31m\n"
+    assert logging.getLogger("trio_mcp").handlers == []

@@ -1,0 +1,126 @@
+"""Questions of the server, answered on a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Terminal, raw, terminal
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="questions are asked on POSIX terminals")
+
+FORM: dict[str, Any] = {
+    "message": "How many seats?\nFor \x1b[31mHamlet",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {
+            "count": {"type": "integer", "minimum": 1, "maximum": 9, "description": "how many"},
+            "where": {"type": "string", "enum": ["stalls", "circle"], "default": "circle"},
+            "notes": {"type": "string"},
+        },
+        "required": ["count"],
+    },
+}
+SURE: dict[str, Any] = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
+
+
+def asked(form: dict[str, Any], **config: Any) -> list[str]:
+    return ["call", "book", *raw(ask=form, **config)]
+
+
+async def answer(screen: Terminal, prompt: str, line: str) -> str:
+    before = await screen.until(prompt)
+    await screen.type(line)
+    return before
+
+
+def told(screen: Terminal) -> Any:
+    """What the server got, and has told us as the result."""
+    return json.loads(screen.shown.splitlines()[-1])
+
+
+async def test_a_form_is_asked_field_by_field_until_the_answers_fit() -> None:
+    async with terminal(*asked(FORM)) as screen:
+        said = await answer(screen, "\ncount> ", "twelve\n")
+        assert "The server asks: How many seats?\n    For \\x1b[31mHamlet\n" in said
+        assert "count: how many [integer, at least 1, at most 9, required]" in said
+        assert "expected integer, got the text 'twelve'" in await answer(screen, "\ncount> ", "\n")
+        assert "a value is required" in await answer(screen, "\ncount> ", "2\n")
+        assert "1) stalls\n  2) circle" in await answer(screen, "where [circle]> ", "1\n")
+        await answer(screen, "\nnotes> ", "\n")
+        await answer(screen, "[c]ancel> ", "perhaps\n")
+        assert "type one of the letters" in await answer(screen, "[c]ancel> ", "y\n")
+        assert await screen.end() == 0
+
+    assert told(screen) == {"action": "accept", "content": {"count": 2, "where": "stalls"}}
+
+
+async def test_answers_can_be_edited_before_they_leave() -> None:
+    async with terminal(*asked(FORM)) as screen:
+        await answer(screen, "\ncount> ", "2\n")
+        await answer(screen, "where [circle]> ", "\n")
+        await answer(screen, "\nnotes> ", "by the aisle\n")
+        await answer(screen, "[c]ancel> ", "edit\n")
+        await answer(screen, "count [2]> ", "/skip\n")  # it is required
+        await answer(screen, "count [2]> ", "\n")
+        await answer(screen, "where [circle]> ", "/skip\n")
+        await answer(screen, "notes [by the aisle]> ", "\n")
+        await answer(screen, "[c]ancel> ", "yes\n")
+        assert await screen.end() == 0
+
+    assert told(screen) == {"action": "accept", "content": {"count": 2, "notes": "by the aisle"}}
+
+
+@pytest.mark.parametrize(
+    ("typed", "action"),
+    [("/decline\n", "decline"), ("/cancel\n", "cancel"), ("\x04", "cancel"), ("1\x04\x04", "cancel")],
+)
+async def test_a_question_can_be_left_at_any_field(typed: str, action: str) -> None:
+    async with terminal(*asked(FORM)) as screen:
+        await answer(screen, "\ncount> ", typed)
+        assert await screen.end() == 0
+
+    assert told(screen) == {"action": action}
+
+
+@pytest.mark.parametrize(("typed", "action"), [("y\n", "accept"), ("d\n", "decline"), ("c\n", "cancel")])
+async def test_a_question_without_fields_wants_a_clear_word(typed: str, action: str) -> None:
+    async with terminal(*asked(SURE)) as screen:
+        await answer(screen, "Agree? [y]es, [d]ecline, [c]ancel> ", "\n")
+        assert "type one of the letters" in await answer(screen, "[c]ancel> ", "e\n")
+        await answer(screen, "[c]ancel> ", typed)
+        assert await screen.end() == 0
+
+    assert told(screen)["action"] == action
+
+
+async def test_control_c_at_a_question_cancels_the_call(tmp_path: Path) -> None:
+    cancelled = tmp_path / "cancelled"
+
+    async with terminal(*asked(FORM, cancelled=str(cancelled))) as screen:
+        await answer(screen, "\ncount> ", "\x03")
+        await screen.until("trio-mcp call: interrupted\n")
+        assert await screen.end() == 130
+
+    assert "requestId" in json.loads(cancelled.read_text())
+    assert "Traceback" not in screen.shown
+
+
+async def test_a_question_that_the_server_takes_back_goes_away() -> None:
+    async with terminal(*asked(FORM, withdraw=True)) as screen:
+        await screen.until("never mind\n")
+        assert await screen.end() == 0
+
+
+async def test_the_bar_goes_away_while_a_person_types() -> None:
+    progress = {"method": "notifications/progress", "params": {"progressToken": "PROGRESS", "progress": 1, "total": 2}}
+
+    async with terminal(*asked(SURE, notes=[progress])) as screen:
+        await answer(screen, "[c]ancel> ", "y\n")
+        assert await screen.end() == 0
+
+    assert told(screen)["action"] == "accept"

@@ -1,0 +1,116 @@
+"""`trio-mcp serve`: whose server it is, and what is wrong where there is none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PROGRAMS, run
+
+SERVER = """
+from trio_mcp import Server
+
+print("imported")
+{name} = Server("served")
+
+
+@{name}.tool
+async def hello() -> str:
+    return "hello"
+"""
+BEFORE = [sys.executable, "-m", "trio_mcp", "serve"]
+
+
+def served(where: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
+    return run("call", "hello", "--", *BEFORE, where, cwd=cwd)
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("server", "program"),
+        ("server", "program:server"),
+        ("server", "folder/program.py"),
+        ("server", "folder/program.py:server"),
+        ("other", "program"),
+        ("other", "program:other"),
+        ("server", "folder.program"),
+    ],
+)
+def test_a_server_is_found_by_module_or_file(name: str, where: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for place in (tmp_path, tmp_path / "folder"):
+        (place / "program.py").write_text(SERVER.format(name=name))
+
+    done = served(where, tmp_path)
+
+    assert (done.returncode, done.stdout) == (0, b"hello\n")
+    assert done.stderr == b"imported\n"  # what the program prints is no message
+
+
+def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "neighbour.py").write_text(SERVER.format(name="server"))
+    (tmp_path / "folder" / "program.py").write_text("from neighbour import server\n")
+
+    assert served("folder/program.py", tmp_path).stdout == b"hello\n"
+
+
+@pytest.mark.parametrize("where", [str(PROGRAMS / "sample_server.py"), "program", "program:other"])
+def test_an_ended_input_ends_the_serving_with_status_0(where: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(SERVER.format(name="other"))
+
+    done = run("serve", where, cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr in {b"", b"imported\n"}
+
+
+@pytest.mark.parametrize(
+    ("content", "where", "words"),
+    [
+        ("", "program", "program: say which server, as in program:NAME; it has no Server at all"),
+        ("server = 3", "program:server", "program: 'server' is a int, no Server; it has no Server at all"),
+        (SERVER.format(name="a"), "program:b", "program: 'b' is not there; it has a"),
+        (SERVER.format(name="a") + SERVER.format(name="b"), "program", "as in program:NAME; it has a, b"),
+        ("", "nothing", "there is no module 'nothing' here, nor installed"),
+        ("", "nothing.at.all:server", "there is no module 'nothing' here, nor installed"),
+        ("", "nothing.py", "nothing.py: no such file"),
+    ],
+)  # fmt: skip
+def test_what_is_no_server_is_named(content: str, where: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(content)
+
+    done = run("serve", where, cwd=tmp_path)
+
+    said = done.stderr.decode().removeprefix("imported\n").removeprefix("imported\n")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert said.startswith("trio-mcp serve: ")
+    assert said.endswith(f"{words}\n")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("def f():\n    raise KeyError('inner')\nf()\n", "KeyError: 'inner'"),
+        ("import nowhere_to_be_found\n", "No module named 'nowhere_to_be_found'"),
+        ("def (:\n", "SyntaxError"),
+        ("raise SystemExit(4)\n", "SystemExit: 4"),
+    ],
+)
+@pytest.mark.parametrize("where", ["program", "program.py"])
+def test_a_program_that_fails_shows_its_own_traceback(content: str, words: str, where: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(content)
+
+    done = run("serve", where, cwd=tmp_path)
+
+    said = done.stderr.decode()
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert words in said
+    assert said.endswith(f"trio-mcp serve: {where} could not be imported; the traceback is above\n")
+    assert "_serve.py" not in said
+    assert "importlib" not in said

@@ -1,0 +1,191 @@
+"""How commands end: which status, and which one line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import PROGRAMS, SAMPLE, environment, raw, run
+from tests.cli.conftest import Command
+
+SILENT = ["--", sys.executable, "-c", "import sys; sys.stdin.read()"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "line"),
+    [
+        (["call", "add", "a=1", "b=2", *SAMPLE], 0, ""),
+        (["call", "fail", *SAMPLE], 1, "trio-mcp call: tool 'fail' failed: no reason"),
+        (["read", "a://b", *raw(errors={"resources/read": "gone"})], 1, "trio-mcp read: gone (-32000)"),
+        (["prompts", *raw(capabilities={})], 1, "trio-mcp prompts: the server has not declared 'prompts'"),
+        (["call", "add", "a=x", "b=2", *SAMPLE], 2, "trio-mcp call: the arguments do not fit"),
+        (["tools", "--revision", "1999-01-01", *SAMPLE], 2, "trio-mcp tools: revision='1999-01-01'"),
+        (["tools"], 2, "trio-mcp tools: no server"),
+        (["tools", "--", "HTTPS://example.org/mcp"], 2, "trio-mcp tools: HTTPS://example.org/mcp is a URL"),
+        (["tools", "--", "/no/such/program"], 3, "trio-mcp tools: [Errno 2] cannot start '/no/such/program'"),
+        (["call", "book", *raw(exit=7)], 3, "trio-mcp call: the server process exited with status 7"),
+        (["tools", "--revision", "2024-11-05", *raw()], 3, "trio-mcp tools: no common protocol revision"),
+        (["tools", *raw(answers={"tools/list": {"tools": 1}})], 3, "trio-mcp tools: the result of 'tools/list'"),
+        (["tools", "--timeout", "0.2", *SILENT], 3, "trio-mcp tools: the server has not agreed to anything within"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, int) else "",
+)
+def test_each_end_has_its_status_and_its_line(arguments: list[str], status: int, line: str) -> None:
+    done = run(*arguments)
+
+    said = done.stderr.decode()
+    assert done.returncode == status, said
+    assert said.splitlines()[-1:] == [] if line == "" else said.splitlines()[-1].startswith(line)
+    assert (done.stdout == b"") == (status != 0)
+
+
+def test_a_call_that_takes_too_long_is_given_up_and_the_server_told(tmp_path: Path, command: Command) -> None:
+    written = tmp_path / "stopped"
+
+    done = command("call", "book", "--timeout", "5", *raw(cancelled=str(written)))
+
+    assert (done.status, done.out) == (3, "")
+    assert done.err == "trio-mcp call: 'tools/call' took longer than 5 s in all (TimeLimits.total)\n"
+    assert "requestId" in json.loads(written.read_text())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_handler_of_a_call(number: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "trio_mcp", "call", "hang", "--trace", "-", *SAMPLE, str(tmp_path / "cancelled")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()) as process:
+        assert process.stderr is not None
+        while b"notifications/progress" not in process.stderr.readline():
+            pass
+        process.send_signal(number)
+        said = process.stderr.read().decode()
+
+    assert process.returncode == 128 + number
+    assert "notifications/cancelled" in said
+    assert said.splitlines()[-1] in {"trio-mcp call: interrupted", "trio-mcp call: ended by SIGTERM"}
+    assert (tmp_path / "cancelled").read_text() == "stopped"
+
+
+def test_a_signal_while_connecting_ends_the_command_at_once() -> None:
+    command = [sys.executable, "-m", "trio_mcp", "tools", "--trace", "-", *SILENT]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment()) as process:
+        assert process.stderr is not None
+        assert b"server/discover" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read().endswith(b"trio-mcp tools: interrupted\n")
+
+    assert process.returncode == 130
+
+
+DEAF = """
+import json, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "server/discover":
+        server = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "capabilities": {"tools": {}},
+                  "supportedVersions": ["2026-07-28"]}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": server}), flush=True)
+print("input has ended", file=sys.stderr, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_second_and_a_third_signal_do_not_leave_a_deaf_server_behind() -> None:
+    command = [sys.executable, "-m", "trio_mcp", "tools", "--trace", "-", "--", sys.executable, "-c", DEAF]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment()) as process:
+        assert process.stderr is not None
+        while b"tools/list" not in process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        while b"input has ended" not in process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == b"trio-mcp tools: interrupted\n"
+
+    assert process.returncode == 130
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure_to_speak_of() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as gone:  # noqa: PTH123  # it is a descriptor
+        done = subprocess.run(
+            [sys.executable, "-m", "trio_mcp", "tools", *SAMPLE],
+            stdout=gone, stderr=subprocess.PIPE, env=environment(), timeout=60, check=False,
+        )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_what_a_server_says_in_an_error_is_not_obeyed(command: Command) -> None:
+    done = command("read", "a://b", *raw(errors={"resources/read": "\x1b[31mno\ntrio-mcp read: all is well"}))
+
+    assert done.err == "trio-mcp read: \\x1b[31mno\n    trio-mcp read: all is well (-32000)\n"
+
+
+def test_what_this_package_logs_about_a_server_is_not_obeyed_either(command: Command) -> None:
+    update = {"method": "notifications/progress", "params": {"progressToken": "PROGRESS", "progress": "\x1b[31m"}}
+    log: Any = {"method": "notifications/message", "params": {"level": "\x1b[31m", "data": 1}}
+
+    done = command("call", "book", "--log-level", "info", *raw(notes=[update, log], capabilities={"tools": {}}))
+
+    assert done.status == 0
+    assert "trio-mcp: a log message of the server does not fit" in done.err
+    assert "\x1b" not in done.err
+    assert logging.getLogger("trio_mcp").handlers == []
+
+
+SERVERS: Any = {
+    "mcpServers": {
+        "mine": {"command": sys.executable, "args": [str(PROGRAMS / "sample_server.py")]},
+        "far": {"url": "https://example.org/mcp"},
+        "odd": 3,
+        "off": {"command": "true", "disabled": True},
+    }
+}
+
+
+def test_a_server_of_a_file_is_found_by_its_name(tmp_path: Path, command: Command) -> None:
+    (tmp_path / "servers.json").write_text(json.dumps(SERVERS))
+    (tmp_path / "code.json").write_text(json.dumps({"servers": SERVERS["mcpServers"]}))
+
+    assert command("call", "add", "a=1", "b=2", "--config", f"{tmp_path}/servers.json", "mine").out == "3\n"
+    assert command("call", "add", "a=1", "b=2", "--config", f"{tmp_path}/code.json", "mine").out == "3\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "words"),
+    [
+        (json.dumps(SERVERS), "mind", "no server 'mind'; did you mean mine?"),
+        (json.dumps(SERVERS), "odd", "server 'odd': expected an object"),
+        (json.dumps(SERVERS), "off", "server 'off' is disabled"),
+        (json.dumps(SERVERS), "far", "HTTP"),
+        ("[]", "mine", "expected an object with the member 'mcpServers'"),
+        ("{", "mine", "not JSON"),
+    ],
+)
+def test_what_is_wrong_with_a_file_of_servers_is_named(
+    content: str, name: str, words: str, tmp_path: Path, command: Command
+) -> None:
+    (tmp_path / "servers.json").write_text(content)
+
+    done = command("tools", "--config", str(tmp_path / "servers.json"), name)
+
+    assert done.status == 2
+    assert words in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_file_of_servers_that_is_not_there_is_named(command: Command) -> None:
+    done = command("tools", "--config", "/no/such/file", "mine")
+
+    assert (done.status, done.err) == (2, "trio-mcp tools: cannot read /no/such/file: No such file or directory\n")
