@@ -22,6 +22,8 @@ def test_every_example_has_its_test_here() -> None:
         "server.py",
         "chat_host.py",
         "client.py",
+        "library_server.py",
+        "custom_transport.py",
         "sqlite_server.py",
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import trio
 from attrs import define
 
-__all__ = ["cancel_everywhere"]
+__all__ = ["cancel_everywhere", "cancelled_after"]
 
 
 async def cancel_everywhere(
@@ -35,7 +35,7 @@ async def cancel_everywhere(
     """
     for point in range(1, max_points + 1):
         with trio.CancelScope() as scope:
-            await _cancelled_after(point, attempt, scope)
+            await cancelled_after(point, attempt, scope)
         if after_each is not None:
             await after_each()
         if not scope.cancelled_caught:
@@ -43,7 +43,8 @@ async def cancel_everywhere(
     raise RuntimeError(f"not completed after {max_points} runs")
 
 
-async def _cancelled_after(steps: int, attempt: Callable[[], Awaitable[object]], scope: trio.CancelScope) -> None:
+async def cancelled_after(steps: int, attempt: Callable[[], Awaitable[object]], scope: trio.CancelScope) -> None:
+    """Await *attempt*, and cancel *scope* after so many steps of the program."""
     instrument = _Steps(steps, scope)
     trio.lowlevel.add_instrument(instrument)
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Unpack
 
@@ -19,7 +19,11 @@ __all__ = ["open_memory_client"]
 
 @asynccontextmanager
 async def open_memory_client(
-    server: Answerer, *, lockstep: bool = False, **options: Unpack[ClientOptions]
+    server: Answerer,
+    *,
+    lockstep: bool = False,
+    wrap: Callable[[trio.abc.Stream], trio.abc.Stream] | None = None,
+    **options: Unpack[ClientOptions],
 ) -> AsyncGenerator[Client]:
     """Serve *server* and connect to it through bytes in memory: every rule of the wire is applied.
 
@@ -27,10 +31,13 @@ async def open_memory_client(
 
     Args:
         lockstep: hand over each byte only when it is taken, which brings out deadlocks that buffers hide.
+        wrap: is given the client's end of the bytes, and returns what the client uses in its place: a `FaultyStream`,
+            say. Closing that must close what it was given.
         options: see `trio_mcp.ClientOptions`.
     """
     pair = trio.testing.lockstep_stream_pair() if lockstep else trio.testing.memory_stream_pair()
     ours, theirs = pair
+    client_end = ours if wrap is None else wrap(ours)
     async with server.serving() as serving, owned_nursery() as nursery:
         ended = trio.Event()
 
@@ -39,6 +46,6 @@ async def open_memory_client(
             ended.set()
 
         nursery.start_soon(serve)
-        async with open_stream_client(ours, **options) as client:
+        async with open_stream_client(client_end, **options) as client:
             yield client
         await ended.wait()  # the server has seen the end, so its lifespan is over when the test goes on

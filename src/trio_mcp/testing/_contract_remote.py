@@ -1,0 +1,194 @@
+"""What transports to another program must keep beyond the common contract, and those made of a byte stream."""
+
+from __future__ import annotations
+
+import abc
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import trio
+
+from .._errors import ConnectionBroken
+from .._util import owned_nursery
+from ..abc import Answerer, Client, Serving, Transport, TransportOpener
+from ..server import serve_stream
+from ..transports import stream_transport
+from ..types import REVISIONS
+from ._contract import TransportContract
+from ._contract_checks import Caller, call, check, failure_of, nothing_held, params, text_of, until
+from ._contract_server import contract_server
+from ._script import ScriptedPeer
+
+__all__ = ["RemoteTransportContract", "StreamContract"]
+
+
+class RemoteTransportContract(TransportContract):
+    """The contract of a transport whose other side may vanish: say in `cut` how to make it.
+
+    For a child process, ask it for its number first: ``(await call(transport, "pid"))`` is that of the process in
+    which `contract_server` serves.
+    """
+
+    async def cut(self, transport: Transport) -> None:
+        """End the other side of the connection that *transport* is, as a crash or the network would: without a word."""
+        raise NotImplementedError(f"{type(self).__name__} does not say in `cut` how the other side ends")
+
+    async def test_the_end_of_the_other_side_is_told_to_those_who_wait(self) -> None:
+        """Each request that waits ends with a `ConnectionBroken` (or a subclass) of its own; the block goes on."""
+        errors: list[ConnectionBroken] = []
+
+        async def wait(transport: Transport) -> None:
+            errors.append(await failure_of(partial(call, transport, "wait", key="never"), ConnectionBroken))
+
+        async with self._opened() as transport:
+            async with trio.open_nursery() as nursery:
+                for _ in range(3):
+                    nursery.start_soon(wait, transport)
+                await self._until_waiting(transport, 3)
+                await self.cut(transport)
+            check(len({id(error) for error in errors}), 3, "exceptions")
+            nothing_held(transport)
+
+    async def test_after_the_end_of_the_other_side_nothing_can_be_asked(self) -> None:
+        """What is asked or notified later raises `ConnectionBroken`, after closing too; `when_lost` tells of it."""
+        told: list[bool] = []
+        async with self._opener() as opener:
+            async with opener(Caller()) as transport:
+                transport.when_lost(lambda reason: told.append(isinstance(reason, ConnectionBroken)))
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(failure_of, partial(call, transport, "wait", key="never"), ConnectionBroken)
+                    await self._until_waiting(transport, 1)
+                    await self.cut(transport)
+                for _ in range(2):
+                    await failure_of(partial(call, transport, "count", steps=0), ConnectionBroken)
+                await failure_of(partial(transport.notify, "notifications/x", None), ConnectionBroken)
+            await failure_of(partial(call, transport, "count", steps=0), ConnectionBroken)
+        check(told, [True], "what `when_lost` told")
+
+    async def test_updates_that_came_before_the_end_are_still_read(self) -> None:
+        """An update that has arrived is read, and the loss comes after it."""
+        async with (
+            self._opened() as transport,
+            transport.ask("tools/call", params("hang", key="k"), wants_updates=True) as asked,
+        ):
+
+            async def arrived() -> bool:
+                await trio.lowlevel.checkpoint()
+                return asked.waiting == 1
+
+            await until(arrived, lambda: "no update has come", self.seconds / 2)
+            await self.cut(transport)
+            await failure_of(asked.result, ConnectionBroken)
+            check(await asked.next_update() is not None, True, "the update is there")
+            check(await asked.next_update(), None, "the next update")
+
+    async def test_a_new_connection_works_after_the_end_of_another(self) -> None:
+        """The other side of one connection may vanish; the opener connects again all the same."""
+        async with self._opener() as opener:
+            async with opener(Caller()) as transport:
+                await call(transport, "count", steps=0)
+                await self.cut(transport)
+            async with opener(Caller()) as transport:
+                check(text_of(await call(transport, "count", steps=0)), "counted", "the answer")
+
+
+class StreamContract(RemoteTransportContract):
+    """The contract of a `trio.abc.Stream` that carries messages, with a client at one end and a server at the other.
+
+    Say in `connected` how to get the two ends of a connection; then `serve_stream` and `stream_transport` are put to
+    the test over them, and the server's side once more by hand.
+    """
+
+    @abc.abstractmethod
+    async def connected(self) -> tuple[trio.abc.Stream, trio.abc.Stream]:
+        """Return the two ends of a new connection: the client's, the server's. Each will be closed."""
+
+    @asynccontextmanager
+    async def served(self, server: Answerer) -> AsyncGenerator[TransportOpener]:
+        """Serve every connection that is opened."""
+        self._server_ends: dict[int, trio.abc.Stream] = {}
+
+        @asynccontextmanager
+        async def connect(client: Client) -> AsyncGenerator[Transport]:
+            ours, theirs = await self.connected()
+            nursery.start_soon(serve_stream, serving, theirs)
+            async with stream_transport(ours)(client) as transport:
+                self._server_ends[id(transport)] = theirs
+                yield transport
+
+        async with server.serving() as serving, owned_nursery() as nursery:
+            yield connect
+
+    async def cut(self, transport: Transport) -> None:
+        """Close the server's end."""
+        await trio.aclose_forcefully(self._server_ends[id(transport)])
+
+    @asynccontextmanager
+    async def _by_hand(self) -> AsyncGenerator[tuple[ScriptedPeer, trio.CancelScope]]:
+        """Serve a client by hand; yield it, and what cancels the serving."""
+        with trio.fail_after(self.seconds):
+            ours, theirs = await self.connected()
+            async with contract_server().serving() as serving, owned_nursery() as nursery:
+                stop = trio.CancelScope()
+                ended = trio.Event()
+
+                async def serve(serving: Serving) -> None:
+                    with stop:
+                        await serve_stream(serving, theirs)
+                    ended.set()
+
+                nursery.start_soon(serve, serving)
+                client = ScriptedPeer(ours)
+                await client.greet(REVISIONS[-1])
+                yield client, stop
+                await ours.aclose()
+                await ended.wait()
+
+    async def test_a_response_has_the_id_of_its_request_as_it_came(self) -> None:
+        """The server answers with the very id, of the same type."""
+        async with self._by_hand() as (client, _):
+            for id in (7, "7", 0, -1, 2**53, "", "é\u2028", "x" * 1000):
+                await client.send(_request(id))
+                check((await client.expect_response(id))["id"], id, "the id")
+
+    async def test_bytes_may_come_in_any_pieces(self) -> None:
+        """Neither one byte at a time nor many messages at once change what they say."""
+        async with self._by_hand() as (client, _):
+            for byte in json.dumps(_request("slow")).encode() + b"\n":
+                await client.send(bytes([byte]))
+            await client.expect_response("slow")
+            ids = list(range(50))
+            await client.send(b"".join(json.dumps(_request(id)).encode() + b"\n" for id in ids))
+            answered = [(await client.receive())["id"] for _ in ids]
+            check(sorted(answered), ids, "the answered ids")
+
+    async def test_what_is_no_message_harms_nothing(self) -> None:
+        """A line that is none is refused, and what comes after it is answered."""
+        async with self._by_hand() as (client, _):
+            await client.send(b"\xff\x00 no message\n", _request(1))
+            refusal: dict[str, Any] = await client.receive() or {}
+            check(refusal.get("error", {}).get("code"), -32700, "the code of the refusal")
+            await client.expect_response(1)
+
+    async def test_requests_are_answered_after_the_end_of_the_input(self) -> None:
+        """A client that has said its last, where the stream can say so, gets the answers before the end."""
+        async with self._by_hand() as (client, _):
+            await client.send(*(_request(id) for id in range(3)))
+            if isinstance(client.stream, trio.abc.HalfCloseableStream):
+                await client.send_eof()
+                check(sorted(message["id"] for message in await client.rest()), [0, 1, 2], "the answered ids")
+
+    async def test_a_serving_that_is_cancelled_closes_its_end(self) -> None:
+        """The client sees the end of the connection, and no half of a message before it."""
+        async with self._by_hand() as (client, stop):
+            await client.send(_request(1))
+            await client.expect_response(1)
+            stop.cancel()
+            await client.expect_end()
+
+
+def _request(id: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params("count", steps=0)}

@@ -1,0 +1,287 @@
+"""Streams that fail on purpose, message by message and in virtual time."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import trio
+from attrs import define, field, frozen
+
+from ..wire import LineFramer, Undecodable, decode, is_object
+
+__all__ = ["Fault", "FaultyStream", "When", "cut", "delay", "duplicate", "reorder", "rewrite", "stall"]
+
+When: TypeAlias = "int | str | Callable[[Any], bool] | None"
+"""Which messages of one direction a fault is about: the n-th (from 1), those of a method, those whose JSON value
+satisfies a predicate (what is no JSON never does), or all."""
+
+
+@frozen
+class _Pass:
+    """These bytes go on."""
+
+    data: bytes
+
+
+@frozen
+class _Wait:
+    """What follows waits for so many seconds."""
+
+    seconds: float
+
+
+@frozen
+class _End:
+    """Nothing follows: the connection is gone."""
+
+    broken: bool
+
+
+_Step: TypeAlias = "_Pass | _Wait | _End"
+
+
+@define(eq=False)
+class Fault:
+    """What happens to the messages of one direction of a `FaultyStream`. Made by the functions of this module.
+
+    It counts the messages it sees, so it is for one stream and one direction.
+    """
+
+    _when: When
+    _treat: Callable[[bytes], Iterable[_Step]]
+    """What becomes of a chosen message."""
+    _after: Callable[[], Iterable[_Step]] | None = None
+    """What comes after a message that was not chosen, and after the last one."""
+    _seen: int = field(default=0, init=False)
+
+    def feed(self, steps: Iterable[_Step]) -> list[_Step]:
+        """Return what becomes of *steps*, each of which is a message or what a fault before this one has made."""
+        out: list[_Step] = []
+        for step in steps:
+            if isinstance(step, _Pass):
+                out += self._message(step)
+            else:
+                out.append(step)
+        return out
+
+    def _message(self, step: _Pass) -> Iterable[_Step]:
+        self._seen += 1
+        if self._chooses(step.data):
+            return self._treat(step.data)
+        return [step, *self._after()] if self._after is not None else [step]
+
+    def finish(self) -> Iterable[_Step]:
+        """Return what was held back, because no further message comes."""
+        return self._after() if self._after is not None else ()
+
+    def _chooses(self, line: bytes) -> bool:
+        when = self._when
+        if when is None or isinstance(when, int):
+            return when in (None, self._seen)
+        try:
+            value = decode(line)
+        except Undecodable:
+            return False
+        if isinstance(when, str):
+            return is_object(value) and value.get("method") == when
+        return when(value)
+
+
+def delay(seconds: float, when: When = None) -> Fault:
+    """Hold messages up for *seconds*, on Trio's clock. What comes behind one waits with it: the order stays."""
+    return Fault(when, lambda line: [_Wait(seconds), _Pass(line)])
+
+
+def cut(after_bytes: int = 0, when: When = None, *, broken: bool = False) -> Fault:
+    """End the connection in both directions in the middle of a message, by default the first.
+
+    The reader at the other end of the bytes sees the first *after_bytes* bytes of the message and then the end.
+
+    Args:
+        broken: a reader behind the `FaultyStream` sees a broken connection (`trio.BrokenResourceError`) instead of
+            its end. A writer always does.
+    """
+
+    def part(line: bytes) -> Iterable[_Step]:
+        if after_bytes:
+            yield _Pass(line[:after_bytes])
+        yield _End(broken)
+
+    return Fault(when, part)
+
+
+def duplicate(when: When = None) -> Fault:
+    """Deliver messages twice."""
+    return Fault(when, lambda line: [_Pass(line), _Pass(line)])
+
+
+def reorder(when: When = None) -> Fault:
+    """Deliver a message after the next one that is not chosen. One that is the last comes last, if the end comes.
+
+    With `when` None nothing is ever delivered before the end, so name the messages to be overtaken.
+    """
+    held: deque[bytes] = deque()
+
+    def hold(line: bytes) -> Iterable[_Step]:
+        held.append(line)
+        return ()
+
+    def release() -> Iterable[_Step]:
+        while held:
+            yield _Pass(held.popleft())
+
+    return Fault(when, hold, release)
+
+
+def stall(when: When = None) -> Fault:
+    """Let nothing pass from a message on, by default the first, until the stream is closed.
+
+    When sending, the sender waits, as it does for a peer that reads nothing. When receiving, nothing comes.
+    """
+    return Fault(when, lambda line: [_Wait(math.inf), _Pass(line)])
+
+
+def rewrite(change: Callable[[bytes], bytes | None], when: When = None) -> Fault:
+    """Deliver what *change* makes of a message, both without newline; None loses it."""
+
+    def changed(line: bytes) -> Iterable[_Step]:
+        new = change(line.removesuffix(b"\n"))
+        return () if new is None else [_Pass(new + b"\n")]
+
+    return Fault(when, changed)
+
+
+@define(eq=False)
+class FaultyStream(trio.abc.Stream):
+    """A stream that carries newline-delimited messages, with faults; wrap either end of a connection.
+
+    Each message passes the faults of its direction from left to right: what one makes of it is what the next one
+    sees. Without faults the stream only repackages: messages are sent and received whole. Example::
+
+        async with open_memory_client(
+            server, wrap=lambda stream: FaultyStream(stream, receiving=[delay(2), duplicate("notifications/progress")])
+        ) as client:
+            ...
+
+    Args:
+        stream: what really carries the bytes; closed with this one.
+        sending: faults of what is sent through this stream.
+        receiving: faults of what is received through it.
+    """
+
+    _stream: trio.abc.Stream
+    _sending: Sequence[Fault] = field(default=(), kw_only=True, alias="sending")
+    _receiving: Sequence[Fault] = field(default=(), kw_only=True, alias="receiving")
+    _to_send: deque[_Step] = field(factory=deque[_Step], init=False)
+    _to_deliver: deque[_Step] = field(factory=deque[_Step], init=False)
+    _sent: LineFramer = field(factory=lambda: LineFramer(2**40), init=False)
+    _received: LineFramer = field(factory=lambda: LineFramer(2**40), init=False)
+    _end: _End | None = field(default=None, init=False)
+    """How a fault cut the connection, once it has."""
+    _input_ended: bool = field(default=False, init=False)
+    _gone: trio.Event = field(factory=trio.Event, init=False)
+    """Set when nothing is worth waiting for: the connection was cut, or this stream is closed."""
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send the messages that *data* completes, as the faults want it; a cancelled one may have left in part.
+
+        Raises:
+            trio.BrokenResourceError: a fault has cut the connection, or what the stream below raises this for.
+            trio.ClosedResourceError: this stream is closed.
+        """
+        self._to_send += _through(self._sending, self._sent.feed(bytes(data)), b"\n")
+        while self._to_send and self._end is None:
+            step = self._to_send.popleft()
+            if isinstance(step, _Pass):
+                await self._send(step.data)
+            else:
+                await self._obey(step)
+        await trio.lowlevel.checkpoint()
+        if self._end is not None:
+            raise trio.BrokenResourceError("the connection was cut")
+
+    async def _send(self, data: bytes) -> None:
+        try:
+            await self._stream.send_all(data)
+        except trio.ClosedResourceError:
+            if self._end is None:
+                raise  # else it was cut while it was sent
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Wait until the stream below might take more."""
+        await self._stream.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        """Return bytes of the next message, as the faults want it; ``b""`` at the end.
+
+        Raises:
+            trio.BrokenResourceError: a fault has broken the connection, or what the stream below raises this for.
+            trio.ClosedResourceError: this stream is closed.
+        """
+        while True:
+            step = self._to_deliver[0] if self._to_deliver else None
+            if isinstance(step, _Pass):
+                self._to_deliver.popleft()
+                await trio.lowlevel.cancel_shielded_checkpoint()
+                return self._part(step.data, max_bytes)
+            if self._end is not None or (step is None and self._input_ended):
+                await trio.lowlevel.checkpoint()
+                if self._end is not None and self._end.broken:
+                    raise trio.BrokenResourceError("the connection was cut")
+                return b""
+            if step is None:
+                await self._read()
+            else:
+                await self._obey(step)  # if cancelled, it is still to be obeyed
+                if self._end is None:
+                    self._to_deliver.popleft()
+
+    def _part(self, data: bytes, max_bytes: int | None) -> bytes:
+        if max_bytes is not None and len(data) > max_bytes:
+            self._to_deliver.appendleft(_Pass(data[max_bytes:]))
+            return data[:max_bytes]
+        return data
+
+    async def _read(self) -> None:
+        try:
+            chunk = await self._stream.receive_some()
+        except trio.ClosedResourceError:
+            if self._end is None:
+                raise
+            return  # cut while it was waited for
+        if chunk:
+            self._to_deliver += _through(self._receiving, self._received.feed(bytes(chunk)), b"\n")
+            return
+        self._to_deliver += _through(self._receiving, self._received.finish(), b"")
+        for index, fault in enumerate(self._receiving):
+            self._to_deliver += _onwards(self._receiving[index + 1 :], fault.finish())
+        self._input_ended = True
+
+    async def _obey(self, step: _Wait | _End) -> None:
+        if isinstance(step, _End):
+            self._end = step
+            self._gone.set()
+            await trio.aclose_forcefully(self._stream)
+            return
+        with trio.move_on_after(step.seconds):
+            await self._gone.wait()
+            if self._end is None:
+                raise trio.ClosedResourceError("this stream was closed")
+
+    async def aclose(self) -> None:
+        """Close the stream below, and end what stalls."""
+        self._gone.set()
+        await self._stream.aclose()
+
+
+def _through(faults: Sequence[Fault], lines: Iterable[object], newline: bytes) -> list[_Step]:
+    return _onwards(faults, [_Pass(line + newline) for line in lines if isinstance(line, bytes)])
+
+
+def _onwards(faults: Sequence[Fault], steps: Iterable[_Step]) -> list[_Step]:
+    for fault in faults:
+        steps = fault.feed(steps)
+    return list(steps)

@@ -1,0 +1,300 @@
+"""One end of a connection by hand, so that it may say what no program of ours would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any, TypeAlias, Unpack, cast
+
+import trio
+import trio.testing
+from attrs import define, field
+
+from .._util import owned_nursery
+from ..abc import Answerer, Serving
+from ..client import Client, ClientOptions, open_stream_client
+from ..server import serve_stream
+from ..types import METHODS, REVISIONS
+from ..wire import CAPABILITIES_KEY, REVISION_KEY, is_modern
+
+__all__ = ["Script", "ScriptedPeer", "open_scripted_client", "open_scripted_server"]
+
+Json: TypeAlias = dict[str, Any]
+Script: TypeAlias = "Callable[[ScriptedPeer], Awaitable[object]]"
+"""What a peer by hand does while the other side connects."""
+
+_INFO: Json = {"name": "scripted", "version": "0"}
+_EVERYTHING: Json = {"completions": {}, "logging": {}, "prompts": {}, "resources": {"subscribe": True}, "tools": {}}
+_DEFAULT: Json = {}
+"""Stands for the envelope a revision asks for."""
+
+
+@define(eq=False)
+class ScriptedPeer:
+    """Messages in and out of one end of a stream, as plain JSON values; nothing is checked unless the caller asks.
+
+    It knows just enough of the protocol to greet (as a client), to welcome (as a server) and to number its requests.
+    What does not come as expected is an `AssertionError` that names what was expected and shows what came. One task
+    at a time may receive.
+
+    Args:
+        stream: carries newline-delimited JSON. Whoever made it closes it.
+    """
+
+    INFO = _INFO
+    """How a scripted peer names itself."""
+    EVERYTHING = _EVERYTHING
+    """What a scripted server declares: all that a legacy or modern server can have."""
+
+    stream: trio.abc.Stream
+    revision: str | None = field(default=None, init=False)
+    """What `greet` or `welcome` agreed on; None before."""
+    _envelope: Json = field(factory=dict[str, Any], init=False)
+    _unread: bytearray = field(factory=bytearray, init=False)
+    _ids: count[int] = field(factory=lambda: count(1000), init=False)
+
+    async def send(self, *messages: Any) -> None:
+        """Send each message as a line of its own; `bytes` go as they are, newline or not."""
+        for message in messages:
+            await self.stream.send_all(message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n")
+
+    async def send_eof(self) -> None:
+        """Say that nothing more will be sent, and go on receiving. The stream is a `trio.abc.HalfCloseableStream`."""
+        assert isinstance(self.stream, trio.abc.HalfCloseableStream)
+        await self.stream.send_eof()
+
+    async def receive(self) -> Any:
+        """Return the next message, whatever it is; None at the end.
+
+        Raises:
+            AssertionError: what comes is not JSON, or ends in the middle of a line.
+        """
+        while (end := self._unread.find(b"\n")) < 0:
+            chunk = await self.stream.receive_some()
+            if not chunk:
+                if self._unread:
+                    raise AssertionError(f"the other side ended in the middle of a message: {bytes(self._unread)!r}")
+                return None
+            self._unread += chunk
+        line = bytes(self._unread[:end])
+        del self._unread[: end + 1]
+        try:
+            return json.loads(line)
+        except ValueError:
+            raise AssertionError(f"expected a line of JSON; received {line!r}") from None
+
+    async def rest(self) -> list[Any]:
+        """Return all messages until the end."""
+        messages: list[Any] = []
+        while (message := await self.receive()) is not None:
+            messages.append(message)
+        return messages
+
+    # Expectations.
+
+    async def expect_request(self, method: str | None = None) -> Json:
+        """Receive a request, for *method* if given, and return it."""
+        message = await self.receive()
+        what = "a request" if method is None else f"a request {method!r}"
+        named = _is_object(message) and "method" in message and method in (None, message["method"])
+        return _checked(message, what, fits=named and "id" in message)
+
+    async def expect_notification(self, method: str) -> Json:
+        """Receive the notification *method*, and return it."""
+        message = await self.receive()
+        named = _is_object(message) and message.get("method") == method
+        return _checked(message, f"a notification {method!r}", fits=named and "id" not in message)
+
+    async def expect_response(self, id: Any) -> Json:
+        """Receive the response to the request *id*, a result or an error, and return it. 1 and "1" are different."""
+        message = await self.receive()
+        responds = _is_object(message) and "method" not in message and "id" in message
+        fits = responds and message["id"] == id and type(message["id"]) is type(id)
+        return _checked(message, f"a response to {id!r}", fits=fits)
+
+    async def expect_end(self) -> None:
+        """Receive the end of the other side's output."""
+        message = await self.receive()
+        if message is not None:
+            raise AssertionError(_came("the end of the connection", message))
+
+    async def expect_silence(self, seconds: float = 1.0) -> None:
+        """Receive nothing for *seconds*. Meant for the autojump clock, where it takes no time."""
+        with trio.move_on_after(seconds):
+            message = await self.receive()
+            raise AssertionError(_came(f"silence for {seconds:g} s", message))
+
+    # Either role.
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification."""
+        await self.send({"jsonrpc": "2.0", "method": method} | ({} if params is None else {"params": params}))
+
+    async def request(
+        self, method: str, params: Mapping[str, Any] | None = None, *, envelope: Mapping[str, Any] | None = _DEFAULT
+    ) -> Json:
+        """Send a request, and return the next message, which must be its response.
+
+        Args:
+            envelope: becomes the `_meta` of the params. By default that is what the revision of `greet` asks of a
+                client, nothing in a legacy one. None adds nothing.
+        """
+        id = await self.begin(method, params, envelope=envelope)
+        return await self.expect_response(id)
+
+    async def begin(
+        self, method: str, params: Mapping[str, Any] | None = None, *, envelope: Mapping[str, Any] | None = _DEFAULT
+    ) -> int:
+        """Send a request as `request` does, and return its id without waiting for the response."""
+        id = next(self._ids)
+        meta = self._envelope if envelope is _DEFAULT else envelope
+        if meta:
+            params = {"_meta": meta, **(params or {})}
+        await self.send({"jsonrpc": "2.0", "id": id, "method": method} | ({} if params is None else {"params": params}))
+        return id
+
+    async def answer(self, result: Mapping[str, Any], *, method: str | None = None) -> Json:
+        """Receive a request, for *method* if given, and send its result; return the request."""
+        request = await self.expect_request(method)
+        await self.respond(request, result)
+        return request
+
+    async def refuse(self, code: int, data: Any = None, *, message: str = "no", method: str | None = None) -> Json:
+        """Receive a request, for *method* if given, and answer with an error; return the request."""
+        request = await self.expect_request(method)
+        error: Json = {"code": code, "message": message} | ({} if data is None else {"data": data})
+        await self.send({"jsonrpc": "2.0", "id": request["id"], "error": error})
+        return request
+
+    async def respond(self, request: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+        """Send the result of a request that was received before."""
+        await self.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
+
+    async def report(self, request: Mapping[str, Any], progress: Any, **members: Any) -> None:
+        """Send progress of a request that was received before and asked for it.
+
+        Args:
+            members: further members of the notification's params, such as `total` and `message`.
+        """
+        token = request.get("params", {}).get("_meta", {}).get("progressToken")
+        if token is None:
+            raise AssertionError(_came("a request that asks for progress", request))
+        await self.notify("notifications/progress", {"progressToken": token, "progress": progress, **members})
+
+    # As a client.
+
+    @staticmethod
+    def envelope(revision: str) -> Json:
+        """Return what *revision* wants in the `_meta` of each request of a client; empty in a legacy one."""
+        return {REVISION_KEY: revision, CAPABILITIES_KEY: {}} if is_modern(revision) else {}
+
+    async def greet(self, revision: str) -> None:
+        """Make the handshake of a legacy revision; a modern one has none."""
+        if "initialize" in METHODS[revision]:
+            params: Json = {"protocolVersion": revision, "capabilities": {}, "clientInfo": self.INFO}
+            answer = await self.request("initialize", params, envelope=None)
+            if answer.get("result", {}).get("protocolVersion") != revision:
+                raise AssertionError(_came(f"an agreement on {revision}", answer))
+            await self.notify("notifications/initialized")
+        self.revision, self._envelope = revision, self.envelope(revision)
+
+    # As a server.
+
+    async def answer_discover(self, *versions: str) -> Json:
+        """Answer the probe as a server of *versions*; return the request."""
+        result: Json = {"resultType": "complete", "supportedVersions": versions, "capabilities": self.EVERYTHING}
+        return await self.answer(result | {"ttlMs": 0, "cacheScope": "private"}, method="server/discover")
+
+    async def answer_initialize(self, revision: str) -> Json:
+        """Answer the handshake with *revision*, and take the client's last word in it; return the request."""
+        result: Json = {"protocolVersion": revision, "capabilities": self.EVERYTHING, "serverInfo": self.INFO}
+        request = await self.answer(result, method="initialize")
+        await self.expect_notification("notifications/initialized")
+        return request
+
+    async def welcome(self, revision: str) -> None:
+        """Agree on a revision that the client has pinned."""
+        if "initialize" in METHODS[revision]:
+            await self.answer_initialize(revision)
+        else:
+            await self.answer_discover(revision)
+        self.revision = revision
+
+
+@asynccontextmanager
+async def open_scripted_client(
+    server: Answerer | Serving, revision: str = REVISIONS[-1]
+) -> AsyncGenerator[ScriptedPeer]:
+    """Serve *server* over bytes in memory, and yield a client by hand that has greeted it in *revision*.
+
+    When the block ends, the client's side of the connection is closed, and the server is waited for.
+    """
+    ours, theirs = trio.testing.memory_stream_pair()
+    ended = trio.Event()
+
+    async def serve() -> None:
+        await serve_stream(server, theirs)
+        ended.set()
+
+    async with owned_nursery() as nursery:
+        nursery.start_soon(serve)
+        client = ScriptedPeer(ours)
+        await client.greet(revision)
+        yield client
+        await ours.aclose()
+        await ended.wait()
+
+
+@asynccontextmanager
+async def open_scripted_server(
+    script: Script | None = None, **options: Unpack[ClientOptions]
+) -> AsyncGenerator[tuple[Client, ScriptedPeer]]:
+    """Connect a client to a server by hand; yield both when the client is connected and *script* is through.
+
+    What the server does after that is up to the block, in tasks of its own where the client waits meanwhile::
+
+        async with open_scripted_server(revision="2025-11-25") as (client, server), trio.open_nursery() as nursery:
+            nursery.start_soon(server.refuse, -32603)
+            with pytest.raises(ErrorResponse):
+                await client.list_tools()
+
+    Args:
+        script: what the server does while the client connects; by default it welcomes the revision in *options*, or
+            the newest. What it raises comes out of the block as it is.
+        options: see `trio_mcp.ClientOptions`.
+    """
+    ours, theirs = trio.testing.memory_stream_pair()
+    server, followed, failed = ScriptedPeer(theirs), trio.Event(), list[Exception]()
+
+    async def follow(scope: trio.CancelScope) -> None:
+        try:
+            await (server.welcome(options.get("revision") or REVISIONS[-1]) if script is None else script(server))
+        except Exception as exc:  # noqa: BLE001 # raised again below, bare
+            failed.append(exc)
+            scope.cancel(reason="the script failed")
+        followed.set()
+
+    async with owned_nursery() as nursery:
+        nursery.start_soon(follow, nursery.cancel_scope)
+        async with open_stream_client(ours, **options) as client:
+            await followed.wait()
+            yield client, server
+    if failed:
+        raise failed[0]
+
+
+def _is_object(message: object) -> bool:
+    return isinstance(message, dict)
+
+
+def _checked(message: Any, expected: str, *, fits: bool) -> Json:
+    if not fits:
+        raise AssertionError(_came(expected, message))
+    return cast("Json", message)
+
+
+def _came(expected: str, message: object) -> str:
+    came = "the end of the connection" if message is None else json.dumps(message, indent=2)
+    return f"expected {expected}; received {came}"

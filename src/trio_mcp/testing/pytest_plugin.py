@@ -1,0 +1,86 @@
+"""A pytest plugin, found by pytest where this package is installed: connections to test with, and what they said.
+
+pytest loads it in every project that has the package, so it imports nothing but pytest until a fixture is used.
+The fixtures are plain functions, and work with pytest-trio, and without it inside `trio.run`. To be rid of it:
+``-p no:trio_mcp``. Example::
+
+    async def test_add(mcp_client, mcp_wire, autojump_clock):
+        async with mcp_client(server) as client:
+            await client.call_tool("add", {"a": 1, "b": 2})
+        mcp_wire.select(method="tools/call").assert_conversation(Path("add.wire"))
+
+A test that fails shows what was said on its connections.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from ..abc import Answerer
+    from ..client import Client
+    from . import WireRecorder
+
+_REVISION = "mcp_revision"
+_WIRE = "mcp_wire"
+
+
+@pytest.fixture
+def mcp_wire() -> WireRecorder:
+    """A recorder of what clients say and hear: those of `mcp_client`, and others that have it as their `tap`."""
+    from . import WireRecorder  # noqa: PLC0415 # see above
+
+    return WireRecorder()
+
+
+@pytest.fixture
+def mcp_client(
+    request: pytest.FixtureRequest, mcp_wire: WireRecorder
+) -> Callable[..., AbstractAsyncContextManager[Client]]:
+    """What opens a client of a server in memory, recorded by `mcp_wire`; see `trio_mcp.testing.open_memory_client`.
+
+    It speaks the revision of `mcp_revision`, in a test that has that. Whatever is given by keyword goes first.
+    """
+    from . import open_memory_client  # noqa: PLC0415 # see above
+
+    defaults: dict[str, Any] = {"tap": mcp_wire}
+    if _REVISION in request.fixturenames:
+        defaults["revision"] = request.getfixturevalue(_REVISION)
+
+    def opened(server: Answerer, **options: Any) -> AbstractAsyncContextManager[Client]:
+        return open_memory_client(server, **defaults | options)
+
+    return opened
+
+
+@pytest.fixture
+def mcp_revision(request: pytest.FixtureRequest) -> str:
+    """Each revision of the protocol in turn. To choose: ``@pytest.mark.parametrize("mcp_revision", [...])``."""
+    return str(request.param)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that asks for `mcp_revision` once for each revision, unless it says itself for which."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    named = " ".join(str(mark.kwargs.get("argnames", mark.args[:1])) for mark in marks)
+    chosen = _REVISION in re.findall(r"\w+", named)
+    if _REVISION in metafunc.fixturenames and not chosen:
+        from ..types import REVISIONS  # noqa: PLC0415 # see above
+
+        metafunc.parametrize(_REVISION, REVISIONS, indirect=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what was said on the connections of a test that failed."""
+    report = yield
+    wire: WireRecorder | None = getattr(item, "funcargs", {}).get(_WIRE)
+    if report.when == "call" and report.failed and wire:
+        report.sections.append(("MCP messages", wire.text(normalised=False)))
+    return report

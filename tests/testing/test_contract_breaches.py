@@ -1,0 +1,545 @@
+"""The contract can be broken: for each clause there is a transport that breaks it, and the clause says so."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Self, cast
+
+import pytest
+import trio
+import trio.testing
+from attrs import evolve
+
+from trio_mcp import ConnectionLost
+from trio_mcp.abc import Answerer, Client, Transport, TransportOpener
+from trio_mcp.lowlevel import Asked, ConnectionStatistics, Exchange
+from trio_mcp.testing import (
+    FaultyStream,
+    RemoteTransportContract,
+    StreamContract,
+    TransportContract,
+    broken_clauses,
+    check_contract,
+    delay,
+    reorder,
+    rewrite,
+)
+from trio_mcp.transports import memory_transport
+
+Wrap = Callable[[trio.abc.Stream], trio.abc.Stream]
+
+
+# Breaches of bytes: something happens to the stream of the client, or to that of the server.
+
+
+class Wrapped(StreamContract):
+    def __init__(self, client: Wrap | None = None, server: Wrap | None = None) -> None:
+        self.wrap_client, self.wrap_server = client, server
+
+    async def connected(self) -> tuple[trio.abc.Stream, trio.abc.Stream]:
+        ours: trio.abc.Stream
+        theirs: trio.abc.Stream
+        ours, theirs = trio.testing.memory_stream_pair()
+        return (
+            ours if self.wrap_client is None else self.wrap_client(ours),
+            theirs if self.wrap_server is None else self.wrap_server(theirs),
+        )
+
+
+def received(change: Callable[[bytes], bytes | None]) -> Wrapped:
+    return Wrapped(lambda stream: FaultyStream(stream, receiving=[rewrite(change)]))
+
+
+def sent(change: Callable[[bytes], bytes | None]) -> Wrapped:
+    return Wrapped(lambda stream: FaultyStream(stream, sending=[rewrite(change)]))
+
+
+def losing(where: bytes) -> Callable[[bytes], bytes | None]:
+    return lambda line: None if where in line else line
+
+
+def progress(value: int) -> Callable[[Any], bool]:
+    return lambda message: message.get("params", {}).get("progress") == value
+
+
+class Bent(trio.abc.Stream):
+    """A stream to break in its own way."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self.stream = stream
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self.stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self.stream.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await self.stream.receive_some(max_bytes)
+
+    async def aclose(self) -> None:
+        await self.stream.aclose()
+
+
+class NoEnd(Bent):
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await self.stream.receive_some(max_bytes) or await trio.sleep_forever()
+
+
+class ChunksAreMessages(Bent):
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        chunk = await self.stream.receive_some(max_bytes)
+        return chunk + b"\n" if chunk else chunk
+
+
+class DeafIsDumb(Bent):
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        super().__init__(stream)
+        self.deaf = trio.Event()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        chunk = await self.stream.receive_some(max_bytes)
+        if not chunk:
+            self.deaf.set()
+        return chunk
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self.deaf.wait()
+        raise trio.BrokenResourceError
+
+
+class StaysOpen(Bent):
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+def easily_upset(line: bytes) -> bytes:
+    if not line.startswith(b"{"):
+        raise trio.BrokenResourceError
+    return line
+
+
+class OneStream(StreamContract):
+    """Its opener has one connection, and that is it."""
+
+    @asynccontextmanager
+    async def served(self, server: Answerer) -> AsyncGenerator[TransportOpener]:
+        async with super().served(server) as opener:
+            used: list[Client] = []
+
+            @asynccontextmanager
+            async def connect(client: Client) -> AsyncGenerator[Transport]:
+                if used:
+                    raise trio.ClosedResourceError
+                used.append(client)
+                async with opener(client) as transport:
+                    yield transport
+
+            yield connect
+
+    async def connected(self) -> tuple[trio.abc.Stream, trio.abc.Stream]:
+        return trio.testing.memory_stream_pair()
+
+
+# Breaches of a transport's own: something is wrong between the caller and the engine.
+
+
+class Bad:
+    """A transport to break in its own way."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> Asked:
+        return self.transport.ask(method, params, wants_updates=wants_updates)
+
+    async def notify(self, method: str, params: Any) -> None:
+        await self.transport.notify(method, params)
+
+    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
+        self.transport.when_lost(tell)
+
+    def statistics(self) -> ConnectionStatistics:
+        return self.transport.statistics()
+
+
+class SaysAnything(Bad):
+    def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> Asked:
+        return super().ask(method, json.loads(json.dumps(params, default=str).replace("NaN", "0")))
+
+
+class AlwaysWantsUpdates(Bad):
+    def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> Asked:
+        return super().ask(method, params, wants_updates=True)
+
+
+class TellsNobody(Bad):
+    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
+        pass
+
+
+class CountsNothing(Bad):
+    def statistics(self) -> ConnectionStatistics:
+        return evolve(super().statistics(), asked=0)
+
+
+class AskedDifferently:
+    def __init__(self, asked: Asked, limit: trio.CapacityLimiter | None = None) -> None:
+        self.asked = asked
+        self.limit = limit
+
+    async def __aenter__(self) -> Self:
+        if self.limit is not None:
+            await self.limit.acquire_on_behalf_of(self)
+        await self.asked.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.limit is not None:  # one at a time
+            self.limit.release_on_behalf_of(self)
+            self.asked.leave()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.asked, name)
+
+
+class OneAtATime(Bad):
+    def __init__(self, transport: Transport) -> None:
+        super().__init__(transport)
+        self.limit = trio.CapacityLimiter(1)
+
+    def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> Asked:
+        asked = super().ask(method, params, wants_updates=wants_updates)
+        return cast("Asked", AskedDifferently(asked, self.limit))
+
+
+class NeverLeaves(Bad):
+    def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> Asked:
+        return cast("Asked", AskedDifferently(super().ask(method, params, wants_updates=wants_updates)))
+
+
+class Transported(TransportContract):
+    def __init__(self, transport: type[Bad]) -> None:
+        self.transport = transport
+
+    @asynccontextmanager
+    async def served(self, server: Answerer) -> AsyncGenerator[TransportOpener]:
+        opener = memory_transport(server)
+
+        @asynccontextmanager
+        async def connect(client: Client) -> AsyncGenerator[Transport]:
+            async with opener(client) as transport:
+                yield self.transport(transport)
+
+        yield connect
+
+
+# Breaches of an opener.
+
+
+class Opened(TransportContract):
+    def __init__(
+        self, door: Callable[[TransportOpener, Client, trio.Nursery], AbstractAsyncContextManager[Transport]]
+    ) -> None:
+        self.door = door
+
+    @asynccontextmanager
+    async def served(self, server: Answerer) -> AsyncGenerator[TransportOpener]:
+        async with trio.open_nursery() as nursery:
+            yield lambda client: self.door(memory_transport(server), client, nursery)
+            nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def never_closing(opener: TransportOpener, client: Client, nursery: trio.Nursery) -> AsyncGenerator[Transport]:
+    async def hold(task_status: trio.TaskStatus[Transport]) -> None:
+        async with opener(client) as transport:
+            task_status.started(transport)
+            await trio.sleep_forever()
+
+    yield cast("Transport", await nursery.start(hold))
+
+
+@asynccontextmanager
+async def grouping(opener: TransportOpener, client: Client, _: trio.Nursery) -> AsyncGenerator[Transport]:
+    async with trio.open_nursery(), opener(client) as transport:
+        yield transport
+
+
+@asynccontextmanager
+async def hanging(opener: TransportOpener, client: Client, _: trio.Nursery) -> AsyncGenerator[Transport]:
+    async with opener(client) as transport:
+        try:
+            yield transport
+        except Exception:
+            await trio.sleep_forever()
+            raise
+
+
+@asynccontextmanager
+async def leaking(opener: TransportOpener, client: Client, nursery: trio.Nursery) -> AsyncGenerator[Transport]:
+    nursery.start_soon(trio.sleep_forever)
+    async with opener(client) as transport:
+        yield transport
+
+
+@asynccontextmanager
+async def asking(opener: TransportOpener, client: Client, _: trio.Nursery) -> AsyncGenerator[Transport]:
+    async with opener(client) as transport:
+        client.answer(cast("Exchange", Question()))
+        yield transport
+
+
+class Question:
+    method = "roots/list"
+
+
+class Untapped:
+    tap = None
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.client, name)
+
+
+def untapped(opener: TransportOpener, client: Client, _: trio.Nursery) -> AbstractAsyncContextManager[Transport]:
+    return opener(cast("Client", Untapped(client)))
+
+
+BREACHES: dict[str, tuple[str, Callable[[], TransportContract]]] = {
+    "results are lost": (
+        "a_request_is_answered_with_its_result",
+        lambda: received(losing(b'"result"')),
+    ),
+    "a fraction becomes an integer": (
+        "values_cross_as_they_are",
+        lambda: received(lambda line: line.replace(b'"value":1.0', b'"value":1')),
+    ),
+    "a text becomes a number": (
+        "values_cross_as_they_are",
+        lambda: sent(lambda line: line.replace(b'"value":"1"', b'"value":1')),
+    ),
+    "large messages are lost": (
+        "a_large_message_crosses_both_ways",
+        lambda: sent(lambda line: None if len(line) > 100_000 else line),
+    ),
+    "the data of errors are lost": (
+        "an_error_is_raised_with_its_code_message_and_data",
+        lambda: received(lambda line: line.replace(b',"data":{"until":"tomorrow"}', b"")),
+    ),
+    "errors are broken": (
+        "an_error_is_raised_with_its_code_message_and_data",
+        lambda: received(lambda line: line.replace(b'"code":-5', b'"code":"-5"')),
+    ),
+    "everything can be said": (
+        "what_is_no_json_is_refused_before_it_is_sent",
+        lambda: Transported(SaysAnything),
+    ),
+    "updates overtake one another": (
+        "updates_come_in_order_and_before_the_result",
+        lambda: Wrapped(lambda stream: FaultyStream(stream, receiving=[reorder(progress(3))])),
+    ),
+    "the last update comes too late": (
+        "updates_come_in_order_and_before_the_result",
+        lambda: Wrapped(lambda stream: FaultyStream(stream, receiving=[reorder(progress(1))])),
+    ),
+    "updates go to the wrong request": (
+        "updates_reach_the_request_they_belong_to",
+        lambda: received(lambda line: re.sub(rb'"progressToken":\d+', b'"progressToken":1', line)),
+    ),
+    "everybody gets updates": (
+        "no_updates_come_where_none_are_wanted",
+        lambda: Transported(AlwaysWantsUpdates),
+    ),
+    "a notification is lost": (
+        "notifications_reach_the_server_in_order",
+        lambda: sent(losing(b'"notifications/3"')),
+    ),
+    "a notification overtakes another": (
+        "notifications_reach_the_server_in_order",
+        lambda: Wrapped(lambda stream: FaultyStream(stream, sending=[reorder("notifications/1")])),
+    ),
+    "notifications come after the result": (
+        "notifications_of_the_server_reach_the_client_in_order",
+        lambda: Wrapped(
+            lambda stream: FaultyStream(
+                stream, receiving=[reorder("notifications/message"), delay(1, "notifications/message")]
+            )
+        ),
+    ),
+    "one request at a time": (
+        "requests_run_side_by_side_and_answers_may_overtake",
+        lambda: Transported(OneAtATime),
+    ),
+    "one answer of many is lost": (
+        "many_requests_at_once_get_each_its_own_answer",
+        lambda: Wrapped(lambda stream: FaultyStream(stream, receiving=[rewrite(lambda _: None, when=150)])),
+    ),
+    "two answers of many are swapped": (
+        "many_requests_at_once_get_each_its_own_answer",
+        lambda: received(
+            lambda line: re.sub(
+                rb'"id":(7|8)\b',
+                lambda found: b'"id":7' if found[1] == b"8" else b'"id":8',
+                line,
+            )
+        ),
+    ),
+    "nothing is counted": (
+        "what_is_under_way_is_counted",
+        lambda: Transported(CountsNothing),
+    ),
+    "cancellations are lost": (
+        "leaving_a_request_stops_its_handler_and_nothing_comes_after",
+        lambda: sent(losing(b"notifications/cancelled")),
+    ),
+    "a result comes after the cancellation": (
+        "leaving_a_request_stops_its_handler_and_nothing_comes_after",
+        lambda: received(lambda line: line + b'\n{"jsonrpc":"2.0","id":1,"result":{}}' if b"stopped" in line else line),
+    ),
+    "cancellations of callers are lost": (
+        "a_cancelled_caller_stops_its_handler_and_no_other",
+        lambda: sent(losing(b"notifications/cancelled")),
+    ),
+    "leaving is forgotten": (
+        "a_call_may_be_cancelled_at_every_step",
+        lambda: Transported(NeverLeaves),
+    ),
+    "closing closes nothing, and those who wait wait on": (
+        "closing_tells_those_who_wait",
+        lambda: Opened(never_closing),
+    ),
+    "closing closes nothing": (
+        "after_closing_nothing_can_be_asked",
+        lambda: Opened(never_closing),
+    ),
+    "nobody is told": (
+        "whoever_wants_to_know_of_the_loss_is_told_once",
+        lambda: Transported(TellsNobody),
+    ),
+    "exceptions are wrapped": (
+        "the_exception_of_a_block_comes_out_as_it_is",
+        lambda: Opened(grouping),
+    ),
+    "a block that failed is never left": (
+        "the_exception_of_a_block_comes_out_as_it_is",
+        lambda: Opened(hanging),
+    ),
+    "an opener opens once": (
+        "an_opener_connects_anew_each_time",
+        OneStream,
+    ),
+    "a task is left": (
+        "no_task_outlives_its_connection",
+        lambda: Opened(leaking),
+    ),
+    "there is no tap": (
+        "the_tap_sees_what_passes",
+        lambda: Opened(untapped),
+    ),
+    "a modern client is asked": (
+        "a_request_is_answered_with_its_result",
+        lambda: Opened(asking),
+    ),
+    "old revisions are not understood": (
+        "a_client_works_over_it_in_every_revision",
+        lambda: sent(losing(b'"initialize"')),
+    ),
+    "the end goes unnoticed": (
+        "the_end_of_the_other_side_is_told_to_those_who_wait",
+        lambda: Wrapped(client=NoEnd),
+    ),
+    "the end goes unnoticed later": (
+        "after_the_end_of_the_other_side_nothing_can_be_asked",
+        lambda: Wrapped(client=NoEnd),
+    ),
+    "updates before the end are lost": (
+        "updates_that_came_before_the_end_are_still_read",
+        lambda: received(losing(b"notifications/progress")),
+    ),
+    "an opener opens once, and that has ended": (
+        "a_new_connection_works_after_the_end_of_another",
+        OneStream,
+    ),
+    "ids become texts": (
+        "a_response_has_the_id_of_its_request_as_it_came",
+        lambda: received(lambda line: line.replace(b'"id":7', b'"id":"7"')),
+    ),
+    "a chunk is a message": (
+        "bytes_may_come_in_any_pieces",
+        lambda: Wrapped(server=ChunksAreMessages),
+    ),
+    "bad input ends the connection": (
+        "what_is_no_message_harms_nothing",
+        lambda: Wrapped(server=lambda stream: FaultyStream(stream, receiving=[rewrite(easily_upset)])),
+    ),
+    "who hears no more says no more": (
+        "requests_are_answered_after_the_end_of_the_input",
+        lambda: Wrapped(server=DeafIsDumb),
+    ),
+    "a stopped server keeps its end open": (
+        "a_serving_that_is_cancelled_closes_its_end",
+        lambda: Wrapped(server=StaysOpen),
+    ),
+}
+
+
+@pytest.mark.parametrize("breach", BREACHES)
+async def test_a_transport_that_breaks_a_clause_is_found_out(breach: str, autojump_clock: object) -> None:
+    clause, contract = BREACHES[breach]
+
+    with pytest.raises(Exception) as caught:  # noqa: PT011 # of which kind is up to the clause
+        await getattr(contract(), f"test_{clause}")()
+    assert caught.type in (AssertionError, trio.TooSlowError, ExceptionGroup, trio.ClosedResourceError)
+
+
+@pytest.mark.parametrize("breach", BREACHES)
+async def test_the_clause_that_is_broken_is_kept_by_what_is_whole(breach: str, autojump_clock: object) -> None:
+    await getattr(Wrapped(), f"test_{BREACHES[breach][0]}")()
+
+
+def test_every_clause_is_broken_by_some_transport() -> None:
+    clauses = {name.removeprefix("test_") for name in dir(StreamContract) if name.startswith("test_")}
+
+    assert {clause for clause, _ in BREACHES.values()} == clauses
+
+
+def test_every_clause_says_what_it_is() -> None:
+    for name in dir(StreamContract):
+        assert not name.startswith("test_") or getattr(StreamContract, name).__doc__
+
+
+async def test_a_contract_that_is_kept_has_no_broken_clauses(autojump_clock: object) -> None:
+    assert await broken_clauses(Wrapped()) == {}
+    await check_contract(Wrapped())
+
+
+async def test_the_broken_clauses_are_raised_together_each_with_its_name(autojump_clock: object) -> None:
+    with pytest.raises(ExceptionGroup, match="Opened breaks 1 clauses") as caught:
+        await check_contract(Opened(untapped))
+    (broken,) = caught.value.exceptions
+    assert "messages: expected" in str(broken)
+    assert broken.__notes__ == ["clause the_tap_sees_what_passes"]
+
+
+class Incomplete(RemoteTransportContract):
+    pass
+
+
+async def test_a_contract_that_does_not_say_how_to_connect_says_so() -> None:
+    with pytest.raises(NotImplementedError, match="Incomplete does not say in `served` how to connect"):
+        await Incomplete().test_values_cross_as_they_are()
+    with pytest.raises(NotImplementedError, match="Incomplete does not say in `cut` how the other side ends"):
+        await Incomplete().cut(cast("Transport", None))
+
+
+async def test_a_failure_says_what_was_expected_and_what_was_found(autojump_clock: object) -> None:
+    contract = received(lambda line: line.replace(b"not today", b"never"))
+
+    with pytest.raises(AssertionError, match=r"the error: expected \(-5, 'not today', .* found \(-5, 'never', "):
+        await contract.test_an_error_is_raised_with_its_code_message_and_data()

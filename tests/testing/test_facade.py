@@ -1,0 +1,39 @@
+"""What `trio_mcp.testing` offers, and what importing it costs."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trio_mcp import testing
+
+
+def test_the_facade_shows_the_type_checkers_the_names_it_exports() -> None:
+    tree = ast.parse(Path(str(testing.__file__)).read_text(encoding="utf-8"))
+    (shown,) = (node for node in tree.body if isinstance(node, ast.If))
+    names = [alias.asname for node in shown.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+
+    assert sorted(map(str, names)) == sorted(testing.__all__)
+    assert dir(testing) == sorted(testing.__all__)
+
+
+def test_a_name_that_is_not_there_is_named() -> None:
+    with pytest.raises(AttributeError, match=r"module 'trio_mcp\.testing' has no attribute 'nothing'"):
+        assert testing.nothing
+
+
+def test_the_tools_need_no_pytest() -> None:
+    program = """
+import json, sys
+sys.modules["pytest"] = sys.modules["pytest_trio"] = None
+from trio_mcp import testing
+print(json.dumps([name for name in testing.__all__ if getattr(testing, name) is not None]))
+"""
+    child = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, encoding="utf-8")
+
+    assert json.loads(child.stdout) == testing.__all__

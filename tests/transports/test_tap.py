@@ -1,0 +1,190 @@
+"""A tap sees every message of a client, on every transport, and disturbs none."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.interaction.conversation_server import make_server
+from trio_mcp import Client, ErrorResponse, Limits, open_client, testing
+from trio_mcp.abc import Direction
+from trio_mcp.transports._tap import tapped
+
+Door = Callable[..., AbstractAsyncContextManager[Client]]
+PROGRAM = Path(__file__).parent.parent / "interaction" / "conversation_server.py"
+DOORS: dict[str, Callable[[], Door]] = {
+    "memory": lambda: partial(open_client, make_server()),
+    "bytes": lambda: partial(testing.open_memory_client, make_server()),
+    "lockstep": lambda: partial(testing.open_memory_client, make_server(), lockstep=True),
+    "stdio": lambda: partial(open_client, [sys.executable, str(PROGRAM)]),
+}
+
+
+class Seen:
+    """A tap that remembers."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[Direction, bytes]] = []
+
+    def __call__(self, direction: Direction, message: bytes) -> None:
+        self.lines.append((direction, message))
+
+    @property
+    def values(self) -> list[tuple[str, Any]]:
+        return [(direction, json.loads(line)) for direction, line in self.lines]
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+@pytest.fixture(params=DOORS)
+def door(request: pytest.FixtureRequest) -> Door:
+    return DOORS[request.param]()
+
+
+async def test_a_tap_sees_both_directions_in_the_order_of_the_wire(door: Door, seen: Seen) -> None:
+    async with door(tap=seen, revision="2025-11-25") as client:
+        async with client.open_call("count", {"steps": 2}) as call:
+            assert len([update async for update in call.updates]) == 2
+        with pytest.raises(ErrorResponse):
+            await client.call_tool("refuse")
+
+    assert all(b"\n" not in line for _, line in seen.lines)
+    told = [(direction, value.get("method"), value.get("id")) for direction, value in seen.values]
+    assert told == [
+        ("sent", "initialize", 1),
+        ("received", None, 1),
+        ("sent", "notifications/initialized", None),
+        ("sent", "tools/call", 2),
+        ("received", "notifications/progress", None),
+        ("received", "notifications/progress", None),
+        ("received", None, 2),
+        ("sent", "tools/call", 3),
+        ("received", None, 3),
+    ]
+    assert seen.values[3][1]["params"]["arguments"] == {"steps": 2}
+    assert [value["params"]["progress"] for _, value in seen.values[4:6]] == [1, 2]
+    assert seen.values[6][1]["result"]["content"] == [{"type": "text", "text": "counted"}]
+    assert seen.values[8][1]["error"] == {"code": -5, "message": "not today", "data": {"until": "tomorrow"}}
+
+
+async def test_a_tap_sees_a_cancellation(door: Door, seen: Seen) -> None:
+    async with door(tap=seen) as client:
+        async with client.open_call("hang", {"key": "a"}) as call:
+            assert (await anext(call.updates)).progress == 1
+        await client.call_tool("when_stopped", {"key": "a"})
+
+    told = [value for _, value in seen.values]
+    (request,) = (value for value in told if value.get("params", {}).get("name") == "hang")
+    assert {
+        "jsonrpc": "2.0",
+        "method": "notifications/cancelled",
+        "params": {"requestId": request["id"]},
+    } in told
+
+
+@pytest.mark.parametrize("target", ["memory", "bytes"])
+async def test_a_tap_that_raises_is_logged_once_and_disturbs_nothing(
+    target: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[bytes] = []
+
+    def tap(direction: Direction, message: bytes) -> None:
+        calls.append(message)
+        if len(calls) == 3:
+            raise ValueError("disk full")
+
+    async with DOORS[target]()(tap=tap) as client:
+        for _ in range(2):
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+
+    assert len(calls) == 3
+    (record,) = caplog.records
+    assert record.getMessage() == "the tap raised; it sees no more messages of this client"
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "disk full"
+
+
+async def test_messages_are_seen_whole_however_they_are_cut(seen: Seen) -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    stream = tapped(ours, seen, 100)
+
+    for part in (b'{"a":', b"1}\n{", memoryview(b'"b":2}\r\n[]\n')):
+        await stream.send_all(part)
+        await stream.wait_send_all_might_not_block()
+    await theirs.send_all(b"[1]\n\n[2]\n[")
+    assert await stream.receive_some(5) == b"[1]\n\n"
+    assert await stream.receive_some() == b"[2]\n["
+
+    assert seen.lines == [
+        ("sent", b'{"a":1}'),
+        ("sent", b'{"b":2}'),
+        ("sent", b"[]"),
+        ("received", b"[1]"),
+        ("received", b"[2]"),
+    ]
+    assert await theirs.receive_some() == b'{"a":1}\n{"b":2}\r\n[]\n'
+
+
+async def test_a_last_line_without_a_newline_is_seen_because_it_is_read(seen: Seen) -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    stream = tapped(ours, seen, 100)
+
+    await theirs.send_all(b"[1]\n[2]")
+    await theirs.aclose()
+    while await stream.receive_some():
+        pass
+
+    assert seen.lines == [("received", b"[1]"), ("received", b"[2]")]
+
+
+async def test_what_never_left_as_a_whole_is_not_seen(seen: Seen) -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    stream = tapped(ours, seen, 100)
+
+    await stream.send_all(b"[1")
+    await stream.aclose()
+
+    assert seen.lines == []
+    assert await theirs.receive_some() == b"[1"
+    assert await theirs.receive_some() == b""
+
+
+async def test_a_message_too_large_to_be_received_is_not_seen_and_the_next_one_is(seen: Seen) -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    stream = tapped(ours, seen, 5)
+
+    await theirs.send_all(b'["too long"]\n[1]\n')
+    await stream.receive_some()
+
+    assert seen.lines == [("received", b"[1]")]
+
+
+async def test_large_messages_in_parts_and_in_batches_are_seen_one_by_one(seen: Seen) -> None:
+    async with (
+        testing.open_memory_client(make_server(limits=Limits()), tap=seen, lockstep=True) as client,
+        trio.open_nursery() as nursery,
+    ):
+        for size in (3, 300_000, 5):
+            nursery.start_soon(client.call_tool, "shout", {"text": "x" * size})
+
+    asked = [value["params"]["arguments"]["text"] for way, value in seen.values[2:] if way == "sent"]
+    answered = [value["result"]["content"][0]["text"] for way, value in seen.values[2:] if way == "received"]
+    assert sorted(map(len, asked)) == sorted(map(len, answered)) == [3, 5, 300_000]
+
+
+def test_without_a_tap_there_is_nothing_between_the_stream_and_its_reader() -> None:
+    ours, _ = trio.testing.memory_stream_pair()
+
+    assert tapped(ours, None, 100) is ours
