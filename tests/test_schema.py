@@ -157,6 +157,7 @@ def test_a_long_value_is_cut_in_the_fault() -> None:
     assert len(faults({"enum": ["a"]}, "x" * 10_000)[0]) < 200
 
 
+@pytest.mark.requirement("B.20-J7")
 @pytest.mark.parametrize(
     "schema",
     [
@@ -198,6 +199,7 @@ def test_what_is_no_json_value_is_a_fault() -> None:
     assert faults({"type": "string"}, b"x") == ["$: not a JSON value: Unsupported type: 'bytes'"]
 
 
+@pytest.mark.requirement("B.20-J5", "B.20-J6")
 @pytest.mark.parametrize(
     "reference",
     [
@@ -225,6 +227,7 @@ def test_a_schema_may_refer_to_the_definition_of_its_own_dialect() -> None:
     assert faults({"$ref": "https://json-schema.org/draft/2020-12/schema"}, {"type": "string"}) == []
 
 
+@pytest.mark.requirement("B.20-J2")
 @pytest.mark.parametrize(
     "dialect",
     [
@@ -240,6 +243,7 @@ def test_known_dialects_are_checked_by(dialect: str) -> None:
     assert faults({"$schema": dialect, "type": "integer"}, "x") == ["$: expected integer, got string"]
 
 
+@pytest.mark.requirement("B.20-J1", "B.20-J2")
 def test_a_schema_is_read_by_its_own_dialect() -> None:
     schema: dict[str, Any] = {"items": [{"type": "integer"}]}
 
@@ -248,6 +252,7 @@ def test_a_schema_is_read_by_its_own_dialect() -> None:
         compile_schema(schema)
 
 
+@pytest.mark.requirement("B.20-J3")
 @pytest.mark.parametrize("dialect", ["http://example.org/dialect", "", 7, None])
 def test_an_unknown_dialect_is_refused_by_name(dialect: object) -> None:
     with pytest.raises(SchemaError, match="unknown JSON Schema dialect") as refusal:
@@ -269,6 +274,7 @@ def test_a_malformed_schema_is_refused_with_the_place(schema: dict[str, Any], pl
         compile_schema(schema)
 
 
+@pytest.mark.requirement("B.20-J7")
 def test_a_schema_nested_too_deeply_is_refused() -> None:
     schema: dict[str, Any] = {}
     for _ in range(100_000):

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from ._errors import ProtocolError as ProtocolError
     from ._errors import RemoteProtocolError as RemoteProtocolError
     from ._errors import RequestTimedOut as RequestTimedOut
+    from ._errors import ResourceNotFound as ResourceNotFound
     from ._errors import ServerExited as ServerExited
     from ._errors import StructureError as StructureError
     from ._errors import ToolError as ToolError
     from ._errors import ToolFailed as ToolFailed
     from ._errors import TrioMcpError as TrioMcpError
     from ._errors import UnsupportedRevision as UnsupportedRevision
+    from .client import Changes as Changes
     from .client import Client as Client
     from .client import ClientOptions as ClientOptions
     from .client import Clients as Clients
@@ -49,20 +51,25 @@ if TYPE_CHECKING:
     from .server import Server as Server
     from .server import serve_stdio as serve_stdio
     from .server import serve_stream as serve_stream
+    from .wire import Change as Change
+    from .wire import ChangeFilter as ChangeFilter
+    from .wire import ListChanged as ListChanged
+    from .wire import ResourceUpdated as ResourceUpdated
 
 _HOMES = {
     "_errors": (
         "ConnectionBroken", "ConnectionClosed", "ConnectionLost", "ErrorResponse", "LocalProtocolError", "McpError",
-        "MissingCapability", "ProtocolError", "RemoteProtocolError", "RequestTimedOut", "ServerExited",
+        "MissingCapability", "ProtocolError", "RemoteProtocolError", "RequestTimedOut", "ResourceNotFound", "ServerExited",
         "StructureError", "ToolError", "ToolFailed", "TrioMcpError", "UnsupportedRevision",
     ),
     "client": (
-        "Client", "ClientOptions", "Clients", "ServerTool", "TimeLimits", "open_client", "open_clients",
+        "Changes", "Client", "ClientOptions", "Clients", "ServerTool", "TimeLimits", "open_client", "open_clients",
         "open_memory_client", "open_stdio_client", "open_stream_client", "start_client", "start_clients",
         "start_memory_client", "start_stdio_client", "start_stream_client",
     ),
     "peer": ("Limits",),
     "server": ("Audio", "Context", "Image", "Server", "serve_stdio", "serve_stream"),
+    "wire": ("Change", "ChangeFilter", "ListChanged", "ResourceUpdated"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

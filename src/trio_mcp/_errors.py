@@ -4,6 +4,7 @@
 
     TrioMcpError
     ├── McpError                what a handler raises to answer with a protocol error of its choice
+    │   └── ResourceNotFound    what a resource's handler raises where there is nothing
     ├── ToolError               what a tool raises to answer `isError` with a text for the model
     ├── ToolFailed              a tool answered `isError`, and the caller asked for an exception
     ├── ErrorResponse           the peer answered a request with an error
@@ -39,6 +40,7 @@ __all__ = [
     "ProtocolError",
     "RemoteProtocolError",
     "RequestTimedOut",
+    "ResourceNotFound",
     "ServerExited",
     "StructureError",
     "ToolError",
@@ -77,6 +79,22 @@ class McpError(TrioMcpError):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.code})"
+
+
+class ResourceNotFound(McpError):
+    """Raise it in the handler of a resource: there is nothing at this URI.
+
+    Each client gets it with the code of its revision (-32602 from 2026-07-28 on, -32002 before), and the URI.
+
+    Args:
+        message: one sentence for whoever asked.
+        data: any JSON value with details, in place of ``{"uri": ...}``.
+
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources#error-handling
+    """
+
+    def __init__(self, message: str, data: Any = None) -> None:
+        super().__init__(-32002, message, data)
 
 
 class ToolError(TrioMcpError):

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
+    from ._errors import ConnectionLost
     from .peer import Asked, ConnectionStatistics, Exchange, Gate, Limits
     from .wire import JsonObject
 
-__all__ = ["Answerer", "Client", "Serving", "Transport", "TransportOpener"]
+__all__ = ["Answerer", "Client", "Direction", "Serving", "Tap", "Transport", "TransportOpener"]
+
+Direction: TypeAlias = Literal["sent", "received"]
+"""Which way a message went, seen from the client."""
+
+Tap: TypeAlias = "Callable[[Direction, bytes], None]"
+"""Sees each whole message without its newline, in the order of the wire, when it is handed over or has come in."""
 
 
 @runtime_checkable
@@ -60,6 +67,11 @@ class Client(Protocol):
         """What the connection may cost."""
         ...
 
+    @property
+    def tap(self) -> Tap | None:
+        """What wants to see each message that passes; synchronous, and never raises. None: nobody does."""
+        ...
+
     def answer(self, exchange: Exchange) -> None:
         """Begin to answer a request of the server; synchronous, and never raises."""
         ...
@@ -84,6 +96,13 @@ class Transport(Protocol):
 
         Raises:
             ConnectionLost: the connection is gone.
+        """
+        ...
+
+    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
+        """Call *tell* with the reason when nothing can be asked any more; now, if that is so already.
+
+        It is called once, synchronously, and does not raise. Those who wait for a response are told by that.
         """
         ...
 

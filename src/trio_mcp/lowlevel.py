@@ -15,6 +15,7 @@ from .peer import (
     ServerSession,
 )
 from .server import ServerStatistics, Serving
+from .transports import stream_transport
 
 __all__ = [
     "Answerer",
@@ -33,4 +34,5 @@ __all__ = [
     "Serving",
     "Transport",
     "TransportOpener",
+    "stream_transport",
 ]

@@ -56,24 +56,37 @@ def test_servers_that_look_alike_are_told_apart_by_a_digest() -> None:
     }
 
 
-def test_a_tool_keeps_its_name_though_it_looks_like_another_with_its_server_in_front() -> None:
-    offers = [("a", "get"), ("b", "get"), ("c", "a__get")]
+def test_no_server_gets_a_name_that_begins_with_another_server_s() -> None:
+    offers = [("a", "get"), ("b", "get"), ("c", "a__get"), ("c", "d__put"), ("c", "c__put"), ("c", "e__put")]
 
-    assert assign_names(offers, prefix="clashes") == {
-        ("a", "get"): f"a__get_{digest('a', 'get')}",
+    assert assign_names(offers, prefix="clashes", servers=["a", "b", "c", "d"]) == {
+        ("a", "get"): "a__get",
         ("b", "get"): "b__get",
-        ("c", "a__get"): "a__get",
+        ("c", "a__get"): "c__a__get",
+        ("c", "d__put"): "c__d__put",  # though d has not connected
+        ("c", "c__put"): "c__put",
+        ("c", "e__put"): "e__put",
+    }
+
+
+def test_no_server_gets_a_long_name_that_another_server_s_tool_would_have() -> None:
+    long = "n" * 60
+    name = qualified_name((long, "get"))
+
+    assert assign_names([(long, "get"), ("b", name)], prefix="clashes") == {
+        (long, "get"): "get",
+        ("b", name): qualified_name(("b", name)),
     }
 
 
 def test_a_digest_that_is_somebody_s_name_is_made_anew() -> None:
-    taken = f"a__get_{digest('a', 'get')}"
-    offers = [("a", "get"), ("b", "get"), ("c", "a__get"), ("c", taken)]
+    taken = f"get_{digest('a b', 'get')}"
+    offers = [("a b", "get"), ("a_b", "get"), ("a_b", taken)]
 
-    names = assign_names(offers, prefix="clashes")
+    names = assign_names(offers, prefix="always")
 
-    assert names["c", taken] == taken
-    assert names["a", "get"] == f"a__get_{digest('a', 'get', 1)}"
+    assert names["a_b", taken] == f"a_b__{taken}"
+    assert names["a b", "get"] == f"a_b__get_{digest('a b', 'get', 1)}"
 
 
 SERVERS = st.text("ab _-é", max_size=70)

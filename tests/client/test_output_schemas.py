@@ -26,6 +26,7 @@ def test_what_is_not_known_is_not_checked() -> None:
     OutputSchemas().check("t", result())
 
 
+@pytest.mark.requirement("B.20-C3")
 def test_content_is_compared_with_the_latest_schema() -> None:
     schemas = OutputSchemas()
     schemas.learn([tool(NUMBER)])
@@ -57,6 +58,7 @@ def test_a_result_that_says_it_failed_promised_nothing() -> None:
     schemas.check("t", result(is_error=True))
 
 
+@pytest.mark.requirement("B.20-J3", "B.20-J6")
 @pytest.mark.parametrize(
     ("schema", "why"),
     [

@@ -1,11 +1,15 @@
-"""Revisions times transports: `connect` opens a client of the conversation server over one of each."""
+"""Revisions times transports: `connect` opens a client of the conversation server over one of each.
+
+`surface` does the same with the surface server, and `connected` with any.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TypeAlias, Unpack
 
@@ -13,13 +17,17 @@ import pytest
 import trio
 
 from tests.interaction.conversation_server import SMALL, make_server
-from trio_mcp import Client, ClientOptions, open_client, serve_stream, types
+from tests.interaction.surface_server import make_server as make_surface_server
+from trio_mcp import Client, ClientOptions, Server, open_client, serve_stream, types
 from trio_mcp.testing import open_memory_client
 
 Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[Client]]
 
 IN_MEMORY = ("memory", "bytes", "lockstep")
 TRANSPORTS = (*IN_MEMORY, "stdio", "unix")
+
+numbers = count()
+"""So that one test may open several sockets."""
 
 
 @pytest.fixture(params=types.REVISIONS)
@@ -36,21 +44,31 @@ def transport(request: pytest.FixtureRequest) -> str:
 def connect(transport: str, revision: str, tmp_path: Path) -> Connect:
     """Return what opens a client of the conversation server, in its own serving, and bounds the time it may be open."""
 
-    @asynccontextmanager
-    async def opened(**options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
+    def opened(**options: Unpack[ClientOptions]) -> AbstractAsyncContextManager[Client]:
         options.setdefault("revision", revision)
-        doors: dict[str, Callable[[], AbstractAsyncContextManager[Client]]] = {
-            "memory": partial(open_client, make_server(limits=SMALL), **options),
-            "bytes": partial(open_memory_client, make_server(limits=SMALL), **options),
-            "lockstep": partial(open_memory_client, make_server(limits=SMALL), lockstep=True, **options),
-            "stdio": partial(open_client, [sys.executable, conversation_program()], **options),
-            "unix": partial(over_unix_socket, tmp_path / "socket", options),
-        }
-        with trio.fail_after(30):
-            async with doors[transport]() as client:
-                yield client
+        return connected(transport, partial(make_server, limits=SMALL), [conversation_program()], tmp_path, options)
 
     return opened
+
+
+@pytest.fixture(params=("memory", "bytes", "unix"))
+def surface(request: pytest.FixtureRequest, revision: str, tmp_path: Path) -> Connect:
+    """Return what opens a client of the surface server, whose lists have pages of `page_size` if that is given.
+
+    Child processes cost more, so that is one for many tests: see `Scenes`.
+    """
+    transport = str(request.param)
+
+    def opened(page_size: int | None = None, **options: Unpack[ClientOptions]) -> AbstractAsyncContextManager[Client]:
+        options.setdefault("revision", revision)
+        make = partial(make_surface_server, page_size=page_size)
+        return connected(transport, make, surface_program(page_size), tmp_path, options)
+
+    return opened
+
+
+def surface_program(page_size: int | None) -> list[str]:
+    return [str(Path(__file__).with_name("surface_server.py")), *([] if page_size is None else [str(page_size)])]
 
 
 def conversation_program() -> str:
@@ -58,12 +76,36 @@ def conversation_program() -> str:
 
 
 @asynccontextmanager
-async def over_unix_socket(path: Path, options: ClientOptions) -> AsyncGenerator[Client]:
-    listening = trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_STREAM)
-    await listening.bind(str(path))
-    listening.listen()
-    listener = trio.SocketListener(listening)
-    async with trio.open_nursery() as nursery, make_server(limits=SMALL).serving() as serving:
+async def connected(
+    transport: str, make: Callable[[], Server], program: Sequence[str], folder: Path, options: ClientOptions
+) -> AsyncGenerator[Client]:
+    """Open a client of a server over *transport*, and bound the time it may be open.
+
+    Args:
+        make: returns the server, for transports that end in this process.
+        program: the Python program that serves the same over stdio, and its arguments.
+        folder: where a socket may be made.
+    """
+    doors: dict[str, Callable[[], AbstractAsyncContextManager[Client]]] = {
+        "memory": lambda: open_client(make(), **options),
+        "bytes": lambda: open_memory_client(make(), **options),
+        "lockstep": lambda: open_memory_client(make(), lockstep=True, **options),
+        "stdio": lambda: open_client([sys.executable, *program], **options),
+        "unix": lambda: over_unix_socket(make(), folder, options),
+    }
+    with trio.fail_after(30):
+        async with doors[transport]() as client:
+            yield client
+
+
+@asynccontextmanager
+async def over_unix_socket(server: Server, folder: Path, options: ClientOptions) -> AsyncGenerator[Client]:
+    path = str(folder / f"socket-{next(numbers)}")
+    async with trio.open_nursery() as nursery, server.serving() as serving:
+        listening = trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_STREAM)
+        await listening.bind(path)
+        listening.listen()
+        listener = trio.SocketListener(listening)
         await nursery.start(trio.serve_listeners, partial(serve_stream, serving), [listener])
         async with open_client(await trio.open_unix_socket(path), **options) as client:
             yield client

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from typing import Literal, TypeAlias
 
 import trio
 from attrs import define, field, frozen
@@ -133,7 +134,48 @@ def make_server(  # noqa: C901 # a list of tools, not a decision
         """Ask for a review."""
         return f"A {style} review of {code}, please."
 
+    let_it_change(server)
     return server
+
+
+Kind: TypeAlias = Literal["tools", "prompts", "resources", "templates"]
+
+
+def let_it_change(server: Server) -> None:
+    """Add tools that change what the server has, and leave it as it was."""
+
+    @server.tool
+    async def change(kind: Kind) -> None:
+        come_and_go(server, kind)
+
+    @server.tool
+    def change_in_a_thread(kind: Kind) -> None:
+        come_and_go(server, kind)
+
+    @server.tool
+    async def touch(uris: list[str], ctx: Context) -> None:
+        for uri in uris:
+            ctx.resource_updated(uri)
+
+    @server.tool
+    def touch_in_a_thread(uris: list[str]) -> None:
+        for uri in uris:
+            server.resource_updated(uri)
+
+
+def come_and_go(server: Server, kind: Kind) -> None:
+    if kind == "tools":
+        server.tool(name="passing")(lambda: None)
+        server.tools.remove("passing")
+    elif kind == "prompts":
+        server.prompt(name="passing")(lambda: "")
+        server.prompts.remove("passing")
+    elif kind == "resources":
+        server.resources.add_static("passing:by", "", name="passing")
+        server.resources.remove("passing:by")
+    else:
+        server.resource("passing:{who}", name="passing")(lambda who: "")
+        server.resources.remove("passing:{who}")
 
 
 if __name__ == "__main__":

@@ -14,9 +14,10 @@ import pytest
 import trio
 import trio.testing
 
+from tests.interaction.by_hand import ENVELOPE, INFO, META, MODERN, Json
 from tests.interaction.conversation_server import make_server
-from tests.interaction.raw import ENVELOPE, INFO, META, MODERN, Json, Raw, raw_client
 from trio_mcp import Limits, serve_stream, types
+from trio_mcp.testing import ScriptedPeer, open_scripted_client
 from trio_mcp.types import METHODS
 
 LEGACY = [revision for revision in types.REVISIONS if revision != MODERN]
@@ -30,8 +31,8 @@ SCHEMAS = {
 }
 
 
-async def assert_alive(client: Raw, revision: str) -> None:
-    answer = await client.request(revision, "tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+async def assert_alive(client: ScriptedPeer, revision: str) -> None:
+    answer = await client.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
     assert answer["result"]["content"] == [{"type": "text", "text": "3"}]
 
 
@@ -94,10 +95,11 @@ SILENT: dict[str, bytes] = {
 """Lines that nobody may answer."""
 
 
+@pytest.mark.requirement("B.1-P2a", "B.1-P4c")
 @pytest.mark.parametrize("line", UNREADABLE)
 async def test_a_line_that_is_no_message_is_refused_without_id(line: str, revision: str) -> None:
     data, code = UNREADABLE[line]
-    async with raw_client(make_server(), revision) as client:
+    async with open_scripted_client(make_server(), revision) as client:
         await client.send(data)
         answer = await client.receive()
         assert answer["error"]["code"] == code
@@ -108,23 +110,26 @@ async def test_a_line_that_is_no_message_is_refused_without_id(line: str, revisi
         await assert_alive(client, revision)
 
 
+@pytest.mark.requirement("B.1-P1a", "B.1-P4c")
 @pytest.mark.parametrize("line", READABLE)
 async def test_a_request_that_breaks_a_rule_is_refused_by_its_id(line: str, revision: str) -> None:
     data, code = READABLE[line]
-    async with raw_client(make_server(), revision) as client:
+    async with open_scripted_client(make_server(), revision) as client:
         await client.send(data)
         answer = await client.receive()
         assert (answer["id"], answer["error"]["code"]) == ("x", code)
         await assert_alive(client, revision)
 
 
+@pytest.mark.requirement("B.1-P6b", "B.12-P2c")
 @pytest.mark.parametrize("line", SILENT)
 async def test_what_asks_for_no_answer_gets_none(line: str, revision: str) -> None:
-    async with raw_client(make_server(), revision) as client:
+    async with open_scripted_client(make_server(), revision) as client:
         await client.send(SILENT[line])
         await assert_alive(client, revision)  # whose answer is the first
 
 
+@pytest.mark.requirement("B.1-P7a", "B.1-P7b", "B.1-P8")
 async def test_a_batch_is_answered_where_the_revision_has_them_and_refused_as_one_elsewhere(revision: str) -> None:
     batch: list[Any] = [
         {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add", "arguments": {"a": 1, "b": 2}}},
@@ -133,7 +138,7 @@ async def test_a_batch_is_answered_where_the_revision_has_them_and_refused_as_on
         {"jsonrpc": "2.0", "method": "notifications/nothing"},
         {"jsonrpc": "2.0", "id": 3, "method": "nothing"},
     ]
-    async with raw_client(make_server(), revision) as client:
+    async with open_scripted_client(make_server(), revision) as client:
         await client.send(batch)
         answer = await client.receive()
         if revision == BATCHES:
@@ -148,17 +153,19 @@ async def test_a_batch_is_answered_where_the_revision_has_them_and_refused_as_on
         await assert_alive(client, revision)
 
 
+@pytest.mark.requirement("B.1-P7c")
 async def test_a_batch_of_notifications_is_not_answered() -> None:
-    async with raw_client(make_server(), BATCHES) as client:
+    async with open_scripted_client(make_server(), BATCHES) as client:
         await client.send([{"jsonrpc": "2.0", "method": "notifications/nothing"}] * 3)
         await assert_alive(client, BATCHES)
 
 
+@pytest.mark.requirement("B.1-P3b")
 async def test_an_id_that_is_in_use_is_refused_and_the_first_request_goes_on(revision: str) -> None:
     arguments: Json = {"name": "when_stopped", "arguments": {"key": "never"}}
     params = arguments | ({"_meta": ENVELOPE} if revision == MODERN else {})
     request: Json = {"jsonrpc": "2.0", "id": "twin", "method": "tools/call", "params": params}
-    async with raw_client(make_server(), revision) as client:
+    async with open_scripted_client(make_server(), revision) as client:
         await client.send(request, request)
         refused = await client.receive()
         assert refused.get("id") is None
@@ -172,65 +179,70 @@ async def test_an_id_that_is_in_use_is_refused_and_the_first_request_goes_on(rev
         assert (await client.receive())["id"] == "twin"
 
 
+@pytest.mark.requirement("B.1-P2b", "G.15")
 async def test_numbers_and_texts_are_different_ids(revision: str) -> None:
     params: Json = {"name": "when_stopped", "arguments": {"key": "k"}}
     params |= {"_meta": ENVELOPE} if revision == MODERN else {}
-    async with raw_client(make_server(), revision) as client:
+    async with open_scripted_client(make_server(), revision) as client:
         for id in (1, "1"):
             await client.send({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
         await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "1"}})
-        await client.request(revision, "tools/list", None)
+        await client.request("tools/list", None)
         stop = {"name": "hang", "arguments": {"key": "k"}} | ({"_meta": ENVELOPE} if revision == MODERN else {})
         await client.send({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": stop})
         await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}})
         assert (await client.receive())["id"] == 1
 
 
+@pytest.mark.requirement("B.1-S2")
 @pytest.mark.parametrize("method", ["nothing", "tools/nothing", "notifications/initialized", "sampling/createMessage"])
 async def test_a_method_that_no_client_may_ask_is_unknown(method: str, revision: str) -> None:
-    async with raw_client(make_server(), revision) as client:
-        answer = await client.request(revision, method, {})
+    async with open_scripted_client(make_server(), revision) as client:
+        answer = await client.request(method, {})
         assert answer["error"]["code"] == -32601
         await assert_alive(client, revision)
 
 
+@pytest.mark.requirement("B.1-S2", "B.2-P1c", "B.2-P1d", "B.15-P4")
 async def test_a_method_of_another_revision_is_unknown(revision: str) -> None:
     everywhere = {method for methods in METHODS.values() for method, row in methods.items() if row.kind == "request"}
-    async with raw_client(make_server(), revision) as client:
+    async with open_scripted_client(make_server(), revision) as client:
         for method in sorted(everywhere - METHODS[revision].keys() - {"initialize"}):
-            answer = await client.request(revision, method, {})
+            answer = await client.request(method, {})
             assert answer["error"]["code"] == -32601
         await assert_alive(client, revision)
 
 
+@pytest.mark.requirement("B.1-P10b", "B.16-S1b", "B.16-S1c", "B.20-S6a", "B.21-S3a", "B.21-S3b", "B.22-S2a")
 async def test_a_tool_resource_or_prompt_that_is_not_there_is_refused(revision: str) -> None:
-    async with raw_client(make_server(), revision) as client:
+    async with open_scripted_client(make_server(), revision) as client:
         for method, params, code in (
             ("tools/call", {"name": "nothing"}, -32602),
             ("prompts/get", {"name": "nothing"}, -32602),
             ("resources/read", {"uri": "memo://nothing"}, -32602 if revision == MODERN else -32002),
             ("tools/list", {"cursor": "made up"}, -32602),
         ):
-            answer = await client.request(revision, method, params)
+            answer = await client.request(method, params)
             assert answer["error"]["code"] == code
         await assert_alive(client, revision)
 
 
+@pytest.mark.requirement("B.3-S1a", "B.15-P1a")
 async def test_before_the_handshake_only_ping_is_answered() -> None:
-    async with raw_client(make_server(), MODERN) as client:
-        answer = await client.request("", "tools/list", {})
+    async with open_scripted_client(make_server(), MODERN) as client:
+        answer = await client.request("tools/list", {}, envelope=None)
         assert answer["error"]["code"] == -32602
         assert "initialize" in answer["error"]["message"]
-        assert (await client.request("", "ping", None))["result"] == {}
+        assert (await client.request("ping", None, envelope=None))["result"] == {}
         await client.greet("2025-11-25")
         await assert_alive(client, "2025-11-25")
 
 
 @pytest.mark.parametrize("revision", LEGACY)
 async def test_a_second_handshake_is_refused_and_the_first_one_stands(revision: str) -> None:
-    async with raw_client(make_server(), revision) as client:
+    async with open_scripted_client(make_server(), revision) as client:
         params: Json = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": INFO}
-        assert (await client.request(revision, "initialize", params))["error"]["code"] == -32600
+        assert (await client.request("initialize", params))["error"]["code"] == -32600
         await assert_alive(client, revision)
 
 
@@ -248,12 +260,13 @@ async def test_a_second_handshake_is_refused_and_the_first_one_stands(revision: 
 )
 async def test_a_handshake_that_does_not_fit_is_refused_and_may_be_tried_again(member: str, value: object) -> None:
     params: Json = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO, member: value}
-    async with raw_client(make_server(), MODERN) as client:
-        assert (await client.request("", "initialize", params))["error"]["code"] == -32602
+    async with open_scripted_client(make_server(), MODERN) as client:
+        assert (await client.request("initialize", params, envelope=None))["error"]["code"] == -32602
         await client.greet("2025-06-18")
         await assert_alive(client, "2025-06-18")
 
 
+@pytest.mark.requirement("B.3-S1a", "B.3-S4a", "B.14-P1a", "B.18-S3b")
 @pytest.mark.parametrize(
     ("envelope", "code"),
     [
@@ -270,8 +283,8 @@ async def test_a_handshake_that_does_not_fit_is_refused_and_may_be_tried_again(m
     ],
 )
 async def test_an_envelope_that_does_not_fit_is_refused(envelope: Json, code: int) -> None:
-    async with raw_client(make_server(), MODERN) as client:
-        answer = await client.request(MODERN, "tools/list", {}, envelope=ENVELOPE | envelope)
+    async with open_scripted_client(make_server(), MODERN) as client:
+        answer = await client.request("tools/list", {}, envelope=ENVELOPE | envelope)
         assert answer["error"]["code"] == code
         if code == -32022:
             assert answer["error"]["data"]["requested"] == envelope[META + "protocolVersion"]
@@ -326,11 +339,12 @@ def _members(revision: str, method: str) -> list[str]:
 
 
 @asynccontextmanager
-async def ungreeted(revision: str, method: str) -> AsyncGenerator[Raw]:
-    async with raw_client(make_server(), MODERN if method == "initialize" else revision) as client:
+async def ungreeted(revision: str, method: str) -> AsyncGenerator[ScriptedPeer]:
+    async with open_scripted_client(make_server(), MODERN if method == "initialize" else revision) as client:
         yield client
 
 
+@pytest.mark.requirement("B.18-S3a", "B.20-S6a")
 @pytest.mark.parametrize(
     ("revision", "method"),
     [
@@ -343,14 +357,12 @@ async def ungreeted(revision: str, method: str) -> AsyncGenerator[Raw]:
 async def test_no_param_of_the_wrong_type_is_accepted(revision: str, method: str) -> None:
     tried = 0
     async with ungreeted(revision, method) as client:
-        listed = await client.request(MODERN, "server/discover", {})
-        offered = method in ("initialize", "ping", "logging/setLevel", "server/discover") or (
-            method.partition("/")[0] in listed["result"]["capabilities"]
-            and method not in ("resources/subscribe", "resources/unsubscribe")
-        )
+        listed = await client.request("server/discover", {}, envelope=ENVELOPE)
+        always = ("initialize", "ping", "logging/setLevel", "server/discover", "subscriptions/listen")
+        offered = method in always or method.partition("/")[0] in listed["result"]["capabilities"]
         for params in bad_params(revision, method):
             envelope: Json = {} if "_meta" in params else ENVELOPE
-            answer = await client.request(revision, method, params, envelope=envelope)
+            answer = await client.request(method, params, envelope=envelope if revision == MODERN else None)
             assert answer["error"]["code"] == (-32602 if offered or "_meta" in params else -32601), params
             tried += 1
         await assert_alive(client, MODERN)
@@ -361,7 +373,7 @@ async def test_half_a_line_is_refused_when_the_input_ends(revision: str) -> None
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve_stream, make_server(), theirs)
-        client = Raw(ours)
+        client = ScriptedPeer(ours)
         await client.greet(revision)
         await client.send(b'{"jsonrpc":"2.0","id":1,"meth')
         await ours.send_eof()
@@ -373,7 +385,7 @@ async def test_a_last_request_without_newline_is_answered(revision: str) -> None
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve_stream, make_server(), theirs)
-        client = Raw(ours)
+        client = ScriptedPeer(ours)
         await client.greet(revision)
         params: Json = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": ENVELOPE if revision == MODERN else {}}
         await client.send(call(1, params=params).rstrip())
@@ -388,7 +400,7 @@ async def test_a_line_of_100_megabytes_costs_no_more_than_the_limit_and_is_skipp
     megabyte = b"x" * 1_000_000
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve_stream, make_server(limits=Limits(max_message_bytes=8 * 2**20)), theirs)
-        client = Raw(ours)
+        client = ScriptedPeer(ours)
         await client.greet(revision)
         tracemalloc.start()
         try:
@@ -405,7 +417,7 @@ async def test_a_line_of_100_megabytes_costs_no_more_than_the_limit_and_is_skipp
 
 
 async def test_the_default_limit_refuses_a_line_of_100_megabytes() -> None:
-    async with raw_client(make_server(), MODERN) as client:
+    async with open_scripted_client(make_server(), MODERN) as client:
         await client.send(*[b"x" * 10_000_000] * 10, b"\n")
         assert (await client.receive())["error"]["code"] == -32600
         await assert_alive(client, MODERN)
@@ -421,7 +433,7 @@ async def test_a_peer_that_floods_and_does_not_read_loses_the_link_before_it_cos
     limits = Limits() if revision == MODERN else Limits(outbox_urgent_bytes=2**19)  # one with the defaults is enough
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve_stream, make_server(limits=limits), theirs)
-        client = Raw(ours)
+        client = ScriptedPeer(ours)
         await client.greet(revision)
         tracemalloc.start()
         try:
@@ -442,7 +454,7 @@ async def test_a_handshake_in_a_modern_envelope_is_refused_and_harms_nothing(rev
     params: Json = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO, "_meta": ENVELOPE}
     message: Json = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
 
-    async with raw_client(make_server(), revision) as client:
+    async with open_scripted_client(make_server(), revision) as client:
         await client.send(message)
         assert (await client.receive())["error"]["code"] == -32601
         await assert_alive(client, revision)
@@ -452,7 +464,7 @@ async def test_a_batch_that_is_too_long_is_refused_as_a_whole() -> None:
     server = make_server()
     server.limits = Limits(max_queued=3)
 
-    async with raw_client(server, BATCHES) as client:
+    async with open_scripted_client(server, BATCHES) as client:
         await client.send([1, 1, 1, 1])
         assert (await client.receive())["error"]["message"] == "a batch may have at most 3 messages"
         await assert_alive(client, BATCHES)

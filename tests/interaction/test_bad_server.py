@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.interaction.raw import EVERYTHING, INFO, MODERN, Json, Raw, raw_server
+from tests.interaction.by_hand import EVERYTHING, INFO, MODERN, Json
 from trio_mcp import (
     Client,
     ClientOptions,
@@ -19,6 +19,7 @@ from trio_mcp import (
     RemoteProtocolError,
     types,
 )
+from trio_mcp.testing import ScriptedPeer, open_scripted_server
 
 LEGACY = [revision for revision in types.REVISIONS if revision != MODERN]
 ASKING = "2025-11-25"
@@ -26,10 +27,10 @@ ASKING = "2025-11-25"
 
 
 def welcoming(revision: str) -> Any:
-    return partial(Raw.welcome, revision=revision)
+    return partial(ScriptedPeer.welcome, revision=revision)
 
 
-async def assert_alive(client: Client, server: Raw) -> None:
+async def assert_alive(client: Client, server: ScriptedPeer) -> None:
     """The next request that the server gets is this one, and its answer arrives."""
     result: Json = {"tools": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
     async with trio.open_nursery() as nursery:
@@ -56,9 +57,10 @@ JUNK: dict[str, Any] = {
 }
 
 
+@pytest.mark.requirement("B.1-P6b", "B.12-P2c", "B.15-P1b")
 @pytest.mark.parametrize("line", JUNK)
 async def test_a_line_that_means_nothing_harms_nothing(line: str, revision: str) -> None:
-    async with raw_server(welcoming(revision), revision=revision) as (client, server):
+    async with open_scripted_server(welcoming(revision), revision=revision) as (client, server):
         await server.send(JUNK[line])
         await trio.testing.wait_all_tasks_blocked()
         if revision != MODERN:  # a legacy client tells what it could not read
@@ -94,7 +96,10 @@ async def test_a_broken_response_fails_its_call_alone(answer: str, revision: str
             await client.list_tools()
         failed.set()
 
-    async with raw_server(welcoming(revision), revision=revision) as (client, server), trio.open_nursery() as nursery:
+    async with (
+        open_scripted_server(welcoming(revision), revision=revision) as (client, server),
+        trio.open_nursery() as nursery,
+    ):
         nursery.start_soon(list_tools, client)
         broken = await server.receive()
         nursery.start_soon(client.list_prompts)
@@ -105,24 +110,35 @@ async def test_a_broken_response_fails_its_call_alone(answer: str, revision: str
         await server.send({"jsonrpc": "2.0", "id": other["id"], "result": result})
 
 
+@pytest.mark.requirement("B.1-C1b")
 @pytest.mark.parametrize("kind", ["input_required", "task", "", 7, None])
 async def test_a_result_of_an_unknown_type_is_refused_in_the_modern_era(kind: object) -> None:
-    async with raw_server(welcoming(MODERN), revision=MODERN) as (client, server), trio.open_nursery() as nursery:
+    async with (
+        open_scripted_server(welcoming(MODERN), revision=MODERN) as (client, server),
+        trio.open_nursery() as nursery,
+    ):
         result: Json = {"resultType": kind, "tools": [], "ttlMs": 0, "cacheScope": "private"}
         nursery.start_soon(server.answer, result)
         with pytest.raises(RemoteProtocolError, match="'tools/list'"):
             await client.list_tools()
 
 
+@pytest.mark.requirement("B.1-C1a")
 async def test_a_result_without_a_type_is_complete() -> None:
-    async with raw_server(welcoming(MODERN), revision=MODERN) as (client, server), trio.open_nursery() as nursery:
+    async with (
+        open_scripted_server(welcoming(MODERN), revision=MODERN) as (client, server),
+        trio.open_nursery() as nursery,
+    ):
         result: Json = {"content": []}
         nursery.start_soon(server.answer, result)
         assert (await client.call_tool("x")).content == []
 
 
 async def test_an_error_is_raised_as_the_server_sent_it(revision: str) -> None:
-    async with raw_server(welcoming(revision), revision=revision) as (client, server), trio.open_nursery() as nursery:
+    async with (
+        open_scripted_server(welcoming(revision), revision=revision) as (client, server),
+        trio.open_nursery() as nursery,
+    ):
         nursery.start_soon(server.refuse, 7, {"why": None})
         with pytest.raises(ErrorResponse) as refused:
             await client.list_tools()
@@ -132,7 +148,10 @@ async def test_an_error_is_raised_as_the_server_sent_it(revision: str) -> None:
 async def test_progress_with_bad_members_costs_that_update_only(
     revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with raw_server(welcoming(revision), revision=revision) as (client, server), client.open_call("x") as call:
+    async with (
+        open_scripted_server(welcoming(revision), revision=revision) as (client, server),
+        client.open_call("x") as call,
+    ):
         request = await server.receive()
         token = request["params"]["_meta"]["progressToken"]
         for progress in ({"progress": 1}, {"progress": "two"}, {"progress": None}, {}, {"progress": 3}):
@@ -145,8 +164,9 @@ async def test_progress_with_bad_members_costs_that_update_only(
     assert caplog.text.count("a progress update is none") == 1  # and no more, however many there are
 
 
+@pytest.mark.requirement("B.14-P5b")
 async def test_progress_after_the_result_is_dropped(revision: str) -> None:
-    async with raw_server(welcoming(revision), revision=revision) as (client, server):
+    async with open_scripted_server(welcoming(revision), revision=revision) as (client, server):
         async with client.open_call("x") as call:
             request = await server.answer({"content": [], "resultType": "complete"})
             params: Json = {"progressToken": request["params"]["_meta"]["progressToken"], "progress": 1}
@@ -157,12 +177,16 @@ async def test_progress_after_the_result_is_dropped(revision: str) -> None:
 
 
 async def test_no_progress_is_asked_for_where_nobody_wants_any(revision: str) -> None:
-    async with raw_server(welcoming(revision), revision=revision) as (client, server), trio.open_nursery() as nursery:
+    async with (
+        open_scripted_server(welcoming(revision), revision=revision) as (client, server),
+        trio.open_nursery() as nursery,
+    ):
         nursery.start_soon(client.call_tool, "x")
         request = await server.answer({"content": [], "resultType": "complete"})
     assert "progressToken" not in request["params"].get("_meta", {})
 
 
+@pytest.mark.requirement("B.12-P5a")
 async def test_an_update_callback_that_raises_ends_its_own_call(revision: str) -> None:
     async def on_progress(_: types.ProgressNotificationParams) -> None:
         await trio.lowlevel.checkpoint()
@@ -172,7 +196,7 @@ async def test_an_update_callback_that_raises_ends_its_own_call(revision: str) -
         with pytest.raises(KeyError, match="mine"):
             await client.call_tool("x", on_progress=on_progress)
 
-    async with raw_server(welcoming(revision), revision=revision) as (client, server):
+    async with open_scripted_server(welcoming(revision), revision=revision) as (client, server):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(call, client)
             request = await server.receive()
@@ -183,8 +207,9 @@ async def test_an_update_callback_that_raises_ends_its_own_call(revision: str) -
         await assert_alive(client, server)
 
 
+@pytest.mark.requirement("B.12-P3", "B.12-P4a")
 async def test_a_result_after_the_cancellation_is_dropped_and_counted(revision: str) -> None:
-    async with raw_server(welcoming(revision), revision=revision) as (client, server):
+    async with open_scripted_server(welcoming(revision), revision=revision) as (client, server):
         async with client.open_call("x"):
             request = await server.receive()
         assert (await server.receive())["method"] == "notifications/cancelled"
@@ -193,8 +218,9 @@ async def test_a_result_after_the_cancellation_is_dropped_and_counted(revision: 
         assert client.statistics().unmatched_responses == 1
 
 
+@pytest.mark.requirement("B.1-P9a", "B.5-C5b")
 async def test_a_request_in_the_modern_era_is_not_answered() -> None:
-    async with raw_server(welcoming(MODERN), revision=MODERN, roots=[]) as (client, server):
+    async with open_scripted_server(welcoming(MODERN), revision=MODERN, roots=[]) as (client, server):
         for method in ("ping", "roots/list", "elicitation/create", "nothing"):
             await server.send({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}})
         await server.send(b"junk\n", [])
@@ -212,11 +238,12 @@ ASKED: dict[str, Json] = {
 }
 
 
+@pytest.mark.requirement("B.10-C2", "B.25-C5")
 @pytest.mark.parametrize("method", ASKED)
 @pytest.mark.parametrize("revision", LEGACY)
 async def test_what_was_not_declared_is_an_unknown_method(method: str, revision: str) -> None:
-    async with raw_server(welcoming(revision), revision=revision) as (client, server):
-        answer = await server.request("", method, ASKED[method])
+    async with open_scripted_server(welcoming(revision), revision=revision) as (client, server):
+        answer = await server.request(method, ASKED[method])
         assert answer["error"]["code"] == -32601
         await assert_alive(client, server)
 
@@ -231,16 +258,17 @@ async def sample(_: Any) -> types.CreateMessageResult:
     return types.CreateMessageResult(role="assistant", model="m", content=types.TextContent(text="hi"))
 
 
+@pytest.mark.requirement("B.10-C1", "B.23-C1c")
 @pytest.mark.parametrize("revision", LEGACY)
 async def test_what_was_declared_is_answered_where_the_revision_has_it(revision: str) -> None:
     roots = [types.Root(uri="file:///home", name="home")]
     options = ClientOptions(revision=revision, on_elicit=elicit, on_sample=sample, roots=roots)
-    async with raw_server(welcoming(revision), **options) as (client, server):
-        listed = await server.request("", "roots/list", None)
+    async with open_scripted_server(welcoming(revision), **options) as (client, server):
+        listed = await server.request("roots/list", None)
         assert listed["result"] == {"roots": [{"uri": "file:///home", "name": "home"}]}
-        sampled = await server.request("", "sampling/createMessage", ASKED["sampling/createMessage"])
+        sampled = await server.request("sampling/createMessage", ASKED["sampling/createMessage"])
         assert sampled["result"] == {"role": "assistant", "model": "m", "content": {"type": "text", "text": "hi"}}
-        elicited = await server.request("", "elicitation/create", ASKED["elicitation/create"])
+        elicited = await server.request("elicitation/create", ASKED["elicitation/create"])
         if revision >= "2025-06-18":
             assert elicited["result"] == {"action": "accept", "content": {"count": 2}}
         else:
@@ -248,6 +276,7 @@ async def test_what_was_declared_is_answered_where_the_revision_has_it(revision:
         await assert_alive(client, server)
 
 
+@pytest.mark.requirement("B.23-C1d", "B.24-C2")
 @pytest.mark.parametrize(
     ("method", "params"),
     [
@@ -265,11 +294,13 @@ async def test_what_was_declared_is_answered_where_the_revision_has_it(revision:
     ],
 )
 async def test_a_question_that_does_not_fit_is_refused(method: str, params: Json) -> None:
-    async with raw_server(welcoming(ASKING), revision=ASKING, on_elicit=elicit, on_sample=sample, roots=[]) as (
+    async with open_scripted_server(
+        welcoming(ASKING), revision=ASKING, on_elicit=elicit, on_sample=sample, roots=[]
+    ) as (
         client,
         server,
     ):
-        answer = await server.request("", method, params)
+        answer = await server.request(method, params)
         assert answer["error"]["code"] == -32602
         await assert_alive(client, server)
 
@@ -281,25 +312,27 @@ async def test_a_callback_that_raises_is_an_error_for_the_server_and_harms_nobod
         await trio.lowlevel.checkpoint()
         raise KeyError("secret")
 
-    async with raw_server(welcoming(ASKING), revision=ASKING, on_elicit=fail) as (client, server):
-        answer = await server.request("", "elicitation/create", ASKED["elicitation/create"])
+    async with open_scripted_server(welcoming(ASKING), revision=ASKING, on_elicit=fail) as (client, server):
+        answer = await server.request("elicitation/create", ASKED["elicitation/create"])
         assert answer["error"]["code"] == -32603
         assert "secret" not in answer["error"]["message"]
         await assert_alive(client, server)
     assert "secret" in caplog.text
 
 
+@pytest.mark.requirement("B.24-C3")
 async def test_a_callback_may_answer_with_an_error_of_its_choice() -> None:
     async def refuse(_: Any) -> types.CreateMessageResult:
         await trio.lowlevel.checkpoint()
         raise McpError(-1, "the user said no")
 
-    async with raw_server(welcoming(ASKING), revision=ASKING, on_sample=refuse) as (client, server):
-        answer = await server.request("", "sampling/createMessage", ASKED["sampling/createMessage"])
+    async with open_scripted_server(welcoming(ASKING), revision=ASKING, on_sample=refuse) as (client, server):
+        answer = await server.request("sampling/createMessage", ASKED["sampling/createMessage"])
         assert answer["error"] == {"code": -1, "message": "the user said no"}
         await assert_alive(client, server)
 
 
+@pytest.mark.requirement("B.25-C4")
 async def test_roots_are_asked_for_anew_each_time_and_their_change_is_told() -> None:
     count = [0]
 
@@ -308,21 +341,22 @@ async def test_roots_are_asked_for_anew_each_time_and_their_change_is_told() -> 
         count[0] += 1
         return [types.Root(uri=f"file:///{count[0]}")]
 
-    async with raw_server(welcoming(ASKING), revision=ASKING, roots=roots) as (client, server):
+    async with open_scripted_server(welcoming(ASKING), revision=ASKING, roots=roots) as (client, server):
         for number in (1, 2):
-            answer = await server.request("", "roots/list", None)
+            answer = await server.request("roots/list", None)
             assert answer["result"] == {"roots": [{"uri": f"file:///{number}"}]}
         await client.roots_changed()
         assert (await server.receive())["method"] == "notifications/roots/list_changed"
 
 
 async def test_a_notification_that_the_revision_does_not_have_is_refused_before_it_is_sent() -> None:
-    async with raw_server(welcoming(MODERN), revision=MODERN) as (client, server):
+    async with open_scripted_server(welcoming(MODERN), revision=MODERN) as (client, server):
         with pytest.raises(LocalProtocolError, match="no notification 'notifications/roots/list_changed'"):
             await client.roots_changed()
         await assert_alive(client, server)
 
 
+@pytest.mark.requirement("B.12-P2a")
 async def test_a_question_that_the_server_takes_back_stops_the_callback() -> None:
     began, stopped = trio.Event(), trio.Event()
 
@@ -333,7 +367,7 @@ async def test_a_question_that_the_server_takes_back_stops_the_callback() -> Non
         finally:
             stopped.set()
 
-    async with raw_server(welcoming(ASKING), revision=ASKING, on_elicit=ask) as (client, server):
+    async with open_scripted_server(welcoming(ASKING), revision=ASKING, on_elicit=ask) as (client, server):
         params = ASKED["elicitation/create"]
         await server.send({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params})
         await began.wait()
@@ -342,17 +376,18 @@ async def test_a_question_that_the_server_takes_back_stops_the_callback() -> Non
         await assert_alive(client, server)
 
 
+@pytest.mark.requirement("B.15-P1b")
 async def test_before_the_handshake_is_done_a_server_may_only_ping() -> None:
-    async def ask_first(server: Raw) -> None:
+    async def ask_first(server: ScriptedPeer) -> None:
         request = await server.receive()
         assert request["method"] == "initialize"
-        assert (await server.request("", "roots/list", None))["error"]["code"] == -32601
-        assert (await server.request("", "ping", None))["result"] == {}
+        assert (await server.request("roots/list", None))["error"]["code"] == -32601
+        assert (await server.request("ping", None))["result"] == {}
         result: Json = {"protocolVersion": ASKING, "capabilities": EVERYTHING, "serverInfo": INFO}
         await server.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
         await server.receive()
 
-    async with raw_server(ask_first, revision=ASKING, roots=[]) as (client, server):
+    async with open_scripted_server(ask_first, revision=ASKING, roots=[]) as (client, server):
         await assert_alive(client, server)
 
 
@@ -373,7 +408,7 @@ async def test_logs_wait_for_a_slow_callback_up_to_a_bound_and_then_the_oldest_g
     def log(data: int) -> Json:
         return {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": data}}
 
-    async with raw_server(welcoming(ASKING), revision=ASKING, on_log=on_log) as (client, server):
+    async with open_scripted_server(welcoming(ASKING), revision=ASKING, on_log=on_log) as (client, server):
         await server.send(log(-1))
         await began.wait()
         await server.send(*(log(data) for data in range(2000)))
@@ -394,7 +429,7 @@ async def test_a_failing_log_callback_costs_one_message(caplog: pytest.LogCaptur
         got.append(message.data)
         last.set()
 
-    async with raw_server(welcoming(ASKING), revision=ASKING, on_log=on_log) as (_, server):
+    async with open_scripted_server(welcoming(ASKING), revision=ASKING, on_log=on_log) as (_, server):
         for params in ({"level": "info", "data": "bad"}, {"level": "info"}, {"level": "info", "data": "good"}):
             await server.send({"jsonrpc": "2.0", "method": "notifications/message", "params": params})
         await last.wait()
@@ -404,7 +439,7 @@ async def test_a_failing_log_callback_costs_one_message(caplog: pytest.LogCaptur
 
 
 async def test_a_list_of_tools_without_end_is_not_followed(revision: str) -> None:
-    async def go_round(server: Raw) -> None:
+    async def go_round(server: ScriptedPeer) -> None:
         for cursor in ("", "a", "b", ""):
             page: Json = {
                 "tools": [],
@@ -415,23 +450,27 @@ async def test_a_list_of_tools_without_end_is_not_followed(revision: str) -> Non
             }
             await server.answer(page, method="tools/list")
 
-    async with raw_server(welcoming(revision), revision=revision) as (client, server), trio.open_nursery() as nursery:
+    async with (
+        open_scripted_server(welcoming(revision), revision=revision) as (client, server),
+        trio.open_nursery() as nursery,
+    ):
         nursery.start_soon(go_round, server)
         with pytest.raises(RemoteProtocolError, match="no end"):
             assert [tool async for tool in client.tools()] == []
 
 
+@pytest.mark.requirement("B.20-C3")
 @pytest.mark.parametrize("revision", [each for each in types.REVISIONS if each >= "2025-06-18"])
 async def test_structured_content_that_breaks_the_promise_fails_its_call(revision: str) -> None:
     schema: Json = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     tool: Json = {"name": "t", "inputSchema": {"type": "object"}, "outputSchema": schema}
     page: Json = {"tools": [tool], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
-    async def answer(server: Raw, result: Json) -> None:
+    async def answer(server: ScriptedPeer, result: Json) -> None:
         complete: Json = {"resultType": "complete", "content": []}
         await server.answer(complete | result)
 
-    async with raw_server(welcoming(revision), revision=revision) as (client, server):
+    async with open_scripted_server(welcoming(revision), revision=revision) as (client, server):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.answer, page)
             await client.list_tools()
@@ -450,7 +489,7 @@ async def test_structured_content_that_breaks_the_promise_fails_its_call(revisio
 
 
 async def test_what_json_cannot_say_is_refused_before_it_is_sent(revision: str) -> None:
-    async with raw_server(welcoming(revision), revision=revision) as (client, server):
+    async with open_scripted_server(welcoming(revision), revision=revision) as (client, server):
         for value in (float("nan"), object(), "\ud800"):
             with pytest.raises(LocalProtocolError, match="cannot be sent"):
                 await client.call_tool("x", {"value": value})
@@ -458,10 +497,14 @@ async def test_what_json_cannot_say_is_refused_before_it_is_sent(revision: str) 
         assert client.statistics().asked == 0
 
 
+@pytest.mark.requirement("B.1-C1a", "B.17-C4c")
 @pytest.mark.parametrize("hints", [{}, {"ttlMs": -5, "cacheScope": "public"}])
 async def test_a_list_that_says_nothing_sensible_about_its_age_is_not_to_be_cached(hints: Json) -> None:
     result: Json = {"tools": [], **hints}
-    async with raw_server(welcoming(MODERN), revision=MODERN) as (client, server), trio.open_nursery() as nursery:
+    async with (
+        open_scripted_server(welcoming(MODERN), revision=MODERN) as (client, server),
+        trio.open_nursery() as nursery,
+    ):
         nursery.start_soon(server.answer, result)
         assert (await client.list_tools()).ttl_ms == 0
 
@@ -475,7 +518,7 @@ async def test_log_messages_that_are_none_do_not_fill_our_log(caplog: pytest.Log
     def message(level: str) -> Json:
         return {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": level, "data": 1}}
 
-    async with raw_server(welcoming(ASKING), revision=ASKING, on_log=on_log) as (_, server):
+    async with open_scripted_server(welcoming(ASKING), revision=ASKING, on_log=on_log) as (_, server):
         await server.send(*(message("loud") for _ in range(15)), message("info"))
         await last.wait()
 

@@ -15,8 +15,8 @@ import trio
 import trio.testing
 from attrs import define
 
+from tests.interaction.by_hand import ENVELOPE, MODERN
 from tests.interaction.conversation_server import Boaster, make_server
-from tests.interaction.raw import ENVELOPE, MODERN, Raw
 from trio_mcp import (
     Client,
     ConnectionClosed,
@@ -31,7 +31,7 @@ from trio_mcp import (
     types,
 )
 from trio_mcp.lowlevel import Link, Serving
-from trio_mcp.testing import cancel_everywhere, open_memory_client
+from trio_mcp.testing import ScriptedPeer, cancel_everywhere, open_memory_client
 from trio_mcp.transports import server_link
 
 ERAS = ("2025-11-25", MODERN)
@@ -192,6 +192,7 @@ async def test_a_cancelled_call_of_a_plain_function_leaves_its_thread_to_end() -
         await cancel_everywhere(lambda: pair.client.call_tool("shout", {"text": "x"}), check)
 
 
+@pytest.mark.requirement("B.12-P2a")
 async def test_a_thousand_calls_of_which_a_quarter_is_cancelled_leave_nothing(autojump_clock: object) -> None:
     chance = random.Random(1)
     outcomes: list[bool] = []
@@ -391,7 +392,7 @@ async def test_a_cancelled_serving_leaves_nothing_and_closes_the_stream(revision
     server, before = make_server(), tasks_alive()
     ends: list[trio.abc.Stream] = []
 
-    async def talk(client: Raw) -> None:
+    async def talk(client: ScriptedPeer) -> None:
         await client.greet(revision)
         envelope = {"_meta": ENVELOPE} if revision == MODERN else {}
         for id, tool, arguments in (
@@ -409,7 +410,7 @@ async def test_a_cancelled_serving_leaves_nothing_and_closes_the_stream(revision
         ours, theirs = trio.testing.memory_stream_pair()
         ends[:] = [ours, theirs]
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(talk, Raw(ours))
+            nursery.start_soon(talk, ScriptedPeer(ours))
             await serve_stream(server, theirs)
 
     async def check() -> None:

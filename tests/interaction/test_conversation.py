@@ -235,20 +235,13 @@ async def test_log_messages_of_the_wanted_levels_reach_the_callback(connect: Con
 
 
 @pytest.mark.requirement("B.19-S3a")
-async def test_a_feature_the_server_does_not_have_is_an_unknown_method(connect: Connect, revision: str) -> None:
+async def test_a_feature_the_server_does_not_have_is_an_unknown_method(connect: Connect) -> None:
     reference, argument = {"type": "ref/prompt", "name": "review"}, {"name": "style", "value": "k"}
-    attempts: list[tuple[str, dict[str, Any]]] = [("completion/complete", {"ref": reference, "argument": argument})]
-    if revision != MODERN:
-        attempts += [
-            ("resources/subscribe", {"uri": "memo://today"}),
-            ("resources/unsubscribe", {"uri": "memo://today"}),
-        ]
 
     async with connect() as client:
-        for method, params in attempts:
-            with pytest.raises(ErrorResponse, match="has no method") as refused:
-                await client.request(method, params, types.EmptyResult)
-            assert refused.value.code == -32601
+        with pytest.raises(ErrorResponse, match="has no method") as refused:
+            await client.request("completion/complete", {"ref": reference, "argument": argument}, types.EmptyResult)
+        assert refused.value.code == -32601
 
 
 async def test_after_a_whole_conversation_neither_side_holds_anything(connect: Connect, transport: str) -> None:

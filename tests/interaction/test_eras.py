@@ -13,8 +13,8 @@ import pytest
 import trio
 import trio.testing
 
+from tests.interaction.by_hand import INFO, META, MODERN, Json
 from tests.interaction.conversation_server import make_server
-from tests.interaction.raw import INFO, META, MODERN, Json, Raw, raw_server
 from trio_mcp import (
     Client,
     ConnectionBroken,
@@ -28,7 +28,7 @@ from trio_mcp import (
     open_stream_client,
     types,
 )
-from trio_mcp.testing import open_memory_client
+from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_server
 
 LEGACY = [revision for revision in types.REVISIONS if revision != MODERN]
 NEWEST_LEGACY = LEGACY[-1]
@@ -41,6 +41,7 @@ SERVERS: dict[str, Sequence[str]] = {
 Door: TypeAlias = Callable[..., AbstractAsyncContextManager[Client]]
 
 
+@pytest.mark.requirement("B.4-C2", "B.4-S2")
 @pytest.mark.parametrize("door", [open_client, open_memory_client])
 @pytest.mark.parametrize("spoken", SERVERS)
 @pytest.mark.parametrize("pinned", [None, *types.REVISIONS])
@@ -71,17 +72,18 @@ async def test_a_revision_nobody_knows_cannot_be_pinned() -> None:
 # Servers by hand.
 
 
-async def converse(script: Callable[[Raw], Awaitable[object]], **options: Any) -> Client:
+async def converse(script: Callable[[ScriptedPeer], Awaitable[object]], **options: Any) -> Client:
     """Connect and leave; return the client for what it has learned."""
     with trio.fail_after(1000):
-        async with raw_server(script, **options) as (client, _):
+        async with open_scripted_server(script, **options) as (client, _):
             return client
 
 
+@pytest.mark.requirement("B.3-C1a", "B.3-C1b", "B.4-C1")
 async def test_the_probe_is_a_whole_modern_request(autojump_clock: object) -> None:
     seen: list[Any] = []
 
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         seen.append(await server.answer_discover(MODERN))
 
     await converse(script)
@@ -94,9 +96,10 @@ async def test_the_probe_is_a_whole_modern_request(autojump_clock: object) -> No
     }
 
 
+@pytest.mark.requirement("B.1-P10d", "B.2-C1b", "B.4-C4a", "B.4-C4b", "G.4")
 @pytest.mark.parametrize("code", [-32601, -32602, -32600, -32000, -32002, -32603, -32700, -32001, -32004, 0, 404])
 async def test_any_error_to_the_probe_but_the_refusal_of_a_revision_means_legacy(code: int) -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         await server.refuse(code, {"supported": [MODERN]}, method="server/discover")
         initialize = await server.answer_initialize(NEWEST_LEGACY)
         assert initialize["params"]["protocolVersion"] == NEWEST_LEGACY
@@ -104,8 +107,9 @@ async def test_any_error_to_the_probe_but_the_refusal_of_a_revision_means_legacy
     assert (await converse(script)).revision == NEWEST_LEGACY
 
 
+@pytest.mark.requirement("B.4-C6")
 async def test_a_pinned_modern_client_does_not_fall_back() -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         await server.refuse(-32601, method="server/discover")
         assert await server.receive() is None
 
@@ -113,8 +117,9 @@ async def test_a_pinned_modern_client_does_not_fall_back() -> None:
         await alone(script, revision=MODERN)
 
 
+@pytest.mark.requirement("B.4-C4a")
 async def test_a_server_that_is_silent_to_the_probe_is_greeted_in_the_legacy_way(autojump_clock: object) -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         probe, began = await server.receive(), trio.current_time()
         await server.answer_initialize("2025-03-26")
         assert trio.current_time() - began == pytest.approx(5)
@@ -125,7 +130,7 @@ async def test_a_server_that_is_silent_to_the_probe_is_greeted_in_the_legacy_way
 
 
 async def test_the_silence_limit_can_be_set(autojump_clock: object) -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         await server.receive()
         began = trio.current_time()
         await server.answer_initialize(NEWEST_LEGACY)
@@ -136,7 +141,7 @@ async def test_the_silence_limit_can_be_set(autojump_clock: object) -> None:
 
 
 async def test_a_late_answer_to_the_probe_wins_while_the_handshake_is_pending(autojump_clock: object) -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         probe, initialize = await server.receive(), await server.receive()
         assert initialize["method"] == "initialize"
         assert initialize["id"] != probe["id"]
@@ -150,7 +155,7 @@ async def test_a_late_answer_to_the_probe_wins_while_the_handshake_is_pending(au
 
 
 async def test_a_late_error_to_the_probe_changes_nothing(autojump_clock: object) -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         probe, initialize = await server.receive(), await server.receive()
         await server.send({"jsonrpc": "2.0", "id": probe["id"], "error": {"code": -32601, "message": "no"}})
         await trio.testing.wait_all_tasks_blocked()
@@ -162,7 +167,7 @@ async def test_a_late_error_to_the_probe_changes_nothing(autojump_clock: object)
 
 
 async def test_an_answer_to_the_probe_after_the_handshake_is_dropped(autojump_clock: object) -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         probe = await server.receive()
         await server.answer_initialize(NEWEST_LEGACY)
         await server.receive()
@@ -174,8 +179,9 @@ async def test_an_answer_to_the_probe_after_the_handshake_is_dropped(autojump_cl
     assert client.statistics().unmatched_responses == 1
 
 
+@pytest.mark.requirement("B.3-C3")
 async def test_a_refusal_of_the_revision_that_names_legacy_ones_leads_to_a_handshake() -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         await server.refuse(-32022, {"supported": ["2025-03-26", "2024-11-05"], "requested": MODERN})
         initialize = await server.answer_initialize("2025-03-26")
         assert initialize["params"]["protocolVersion"] == "2025-03-26"
@@ -183,6 +189,7 @@ async def test_a_refusal_of_the_revision_that_names_legacy_ones_leads_to_a_hands
     assert (await converse(script)).revision == "2025-03-26"
 
 
+@pytest.mark.requirement("B.3-C3", "B.4-C3")
 @pytest.mark.parametrize(
     ("data", "named"),
     [
@@ -195,7 +202,7 @@ async def test_a_refusal_of_the_revision_that_names_legacy_ones_leads_to_a_hands
 async def test_a_refusal_of_the_revision_that_names_none_of_ours_is_no_reason_to_fall_back(
     data: object, named: tuple[str, ...]
 ) -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         await server.refuse(-32022, data)
         assert await server.receive() is None
 
@@ -204,12 +211,12 @@ async def test_a_refusal_of_the_revision_that_names_none_of_ours_is_no_reason_to
     assert (refused.value.requested, refused.value.supported) == (MODERN, named)
 
 
-async def alone(script: Callable[[Raw], Awaitable[object]], **options: Any) -> None:
+async def alone(script: Callable[[ScriptedPeer], Awaitable[object]], **options: Any) -> None:
     """Connect in vain: the failure comes bare."""
     ours, theirs = trio.testing.memory_stream_pair()
 
     async def follow() -> None:
-        await script(Raw(theirs))
+        await script(ScriptedPeer(theirs))
         await theirs.aclose()
 
     raised: list[Exception] = []
@@ -225,8 +232,9 @@ async def alone(script: Callable[[Raw], Awaitable[object]], **options: Any) -> N
     raise raised[0]
 
 
+@pytest.mark.requirement("B.4-C3")
 async def test_a_server_that_refuses_the_revision_it_offers_is_not_followed() -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         await server.refuse(-32022, {"supported": [MODERN]})
 
     with pytest.raises(RemoteProtocolError, match=f"both offers revision {MODERN} and refuses it"):
@@ -234,7 +242,7 @@ async def test_a_server_that_refuses_the_revision_it_offers_is_not_followed() ->
 
 
 async def test_a_server_that_sends_us_in_circles_is_not_followed() -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         everything: Json = {"supported": list(types.REVISIONS)}
         await server.refuse(-32601, method="server/discover")
         await server.refuse(-32022, everything, method="initialize")
@@ -244,7 +252,7 @@ async def test_a_server_that_sends_us_in_circles_is_not_followed() -> None:
 
 
 async def test_a_refusal_of_the_handshake_that_names_modern_revisions_switches_back(autojump_clock: object) -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         probe = await server.receive()
         await server.refuse(-32022, {"supported": [MODERN]}, method="initialize")
         again = await server.receive()
@@ -257,7 +265,7 @@ async def test_a_refusal_of_the_handshake_that_names_modern_revisions_switches_b
 
 
 async def test_a_refusal_of_the_handshake_that_names_an_older_legacy_revision_is_followed() -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         await server.refuse(-32601, method="server/discover")
         await server.refuse(-32022, {"supported": ["2024-11-05"]}, method="initialize")
         await server.answer_initialize("2024-11-05")
@@ -266,7 +274,7 @@ async def test_a_refusal_of_the_handshake_that_names_an_older_legacy_revision_is
 
 
 async def test_any_other_refusal_of_the_handshake_is_raised() -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         await server.refuse(-32601, method="server/discover")
         await server.refuse(-5, "paid customers only", method="initialize")
 
@@ -276,7 +284,7 @@ async def test_any_other_refusal_of_the_handshake_is_raised() -> None:
 
 
 async def test_a_refusal_of_the_handshake_is_not_taken_for_one_of_the_silent_probe(autojump_clock: object) -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         await server.receive()
         await server.refuse(-5, method="initialize")
         assert "initialize" not in [message["method"] for message in await server.rest()]
@@ -287,7 +295,7 @@ async def test_a_refusal_of_the_handshake_is_not_taken_for_one_of_the_silent_pro
 
 
 async def test_a_discovery_that_lists_only_legacy_revisions_leads_to_a_handshake() -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         await server.answer_discover("2024-11-05", "2025-06-18", "2099-01-01")
         await server.answer_initialize("2025-06-18")
 
@@ -295,34 +303,35 @@ async def test_a_discovery_that_lists_only_legacy_revisions_leads_to_a_handshake
 
 
 async def test_a_discovery_that_lists_nothing_of_ours_is_the_end() -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         await server.answer_discover("2099-01-01")
 
     with pytest.raises(UnsupportedRevision, match="2099-01-01"):
         await alone(script)
 
 
+@pytest.mark.requirement("G.8")
 @pytest.mark.parametrize("place", ["_meta", "body"])
 async def test_the_name_of_a_modern_server_is_found_in_either_place(place: str) -> None:
     named: Json = {"_meta": {META + "serverInfo": INFO}} if place == "_meta" else {"serverInfo": INFO}
 
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         result: Json = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "instructions": "be nice"}
         await server.answer(result | named)
 
     client = await converse(script)
-    assert client.server_info == types.Implementation(name="raw", version="0")
+    assert client.server_info == types.Implementation(**INFO)
     assert client.server_capabilities == types.ServerCapabilities(tools=types.ToolsCapability())
     assert client.instructions == "be nice"
 
 
 async def test_a_modern_server_need_not_name_itself() -> None:
-    assert (await converse(partial(Raw.welcome, revision=MODERN), revision=MODERN)).server_info is None
+    assert (await converse(partial(ScriptedPeer.welcome, revision=MODERN), revision=MODERN)).server_info is None
 
 
 @pytest.mark.parametrize("result", [{}, {"supportedVersions": [MODERN], "capabilities": 7}])
 async def test_a_discovery_that_does_not_fit_breaks_the_protocol(result: dict[str, Any]) -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         await server.answer(result)
 
     with pytest.raises(RemoteProtocolError, match="'server/discover' does not fit"):
@@ -330,16 +339,17 @@ async def test_a_discovery_that_does_not_fit_breaks_the_protocol(result: dict[st
 
 
 async def test_a_handshake_that_does_not_fit_breaks_the_protocol() -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         await server.answer({"protocolVersion": NEWEST_LEGACY})
 
     with pytest.raises(RemoteProtocolError, match="'initialize' does not fit"):
         await alone(script, revision=NEWEST_LEGACY)
 
 
+@pytest.mark.requirement("B.2-C4")
 @pytest.mark.parametrize("answered", ["2099-01-01", MODERN, "2024-11-05", None])
 async def test_a_handshake_answered_with_a_revision_that_was_not_pinned_is_the_end(answered: str | None) -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         await server.answer({"protocolVersion": answered, "capabilities": {}, "serverInfo": INFO}, method="initialize")
         assert await server.receive() is None  # no word of being initialized
 
@@ -349,16 +359,17 @@ async def test_a_handshake_answered_with_a_revision_that_was_not_pinned_is_the_e
 
 
 async def test_an_unpinned_client_goes_on_with_any_revision_it_knows() -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         await server.refuse(-32601)
         await server.answer_initialize("2024-11-05")
 
     assert (await converse(script)).revision == "2024-11-05"
 
 
+@pytest.mark.requirement("B.13-P1a")
 @pytest.mark.parametrize("limit", [60, 7])
 async def test_a_server_that_answers_nothing_is_given_up(limit: float, autojump_clock: object) -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         heard = [message["method"] for message in await server.rest()]
         assert heard == ["server/discover", "initialize", "notifications/cancelled"]
 
@@ -369,7 +380,7 @@ async def test_a_server_that_answers_nothing_is_given_up(limit: float, autojump_
 
 
 async def test_a_pinned_modern_client_waits_for_the_probe_alone(autojump_clock: object) -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         probe = await server.receive()
         await trio.sleep(30)
         result: Json = {"supportedVersions": [MODERN], "capabilities": {}}
@@ -378,10 +389,11 @@ async def test_a_pinned_modern_client_waits_for_the_probe_alone(autojump_clock: 
     assert (await converse(script, revision=MODERN)).revision == MODERN
 
 
+@pytest.mark.requirement("B.2-C5")
 async def test_a_handshake_is_never_cancelled(autojump_clock: object) -> None:
     heard: list[str] = []
 
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         heard.extend([message["method"] for message in await server.rest()])
 
     with pytest.raises(RequestTimedOut):
@@ -391,7 +403,7 @@ async def test_a_handshake_is_never_cancelled(autojump_clock: object) -> None:
 
 @pytest.mark.parametrize("revision", [None, *types.REVISIONS])
 async def test_a_connection_that_ends_while_connecting_is_broken(revision: str | None) -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         await server.receive()
 
     with pytest.raises(ConnectionBroken):
@@ -451,9 +463,8 @@ async def test_a_child_that_exits_on_the_pinned_revision_is_not_started_again(re
 
 
 async def test_revisions_that_are_no_text_are_nothing_in_common(autojump_clock: object) -> None:
-    async def script(server: Raw) -> None:
+    async def script(server: ScriptedPeer) -> None:
         await server.answer({"supportedVersions": [1, None], "capabilities": {}}, method="server/discover")
 
-    refused = pytest.RaisesExc(UnsupportedRevision, match="the other side offers 1, None")
-    with pytest.RaisesGroup(refused, flatten_subgroups=True):  # the nursery of the server by hand makes a group
+    with pytest.raises(UnsupportedRevision, match="the other side offers 1, None"):
         await converse(script)

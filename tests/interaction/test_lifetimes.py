@@ -13,9 +13,9 @@ import pytest
 import trio
 import trio.testing
 
+from tests.interaction.by_hand import ENVELOPE, MODERN
 from tests.interaction.conftest import conversation_program
 from tests.interaction.conversation_server import make_server
-from tests.interaction.raw import ENVELOPE, MODERN, Raw, raw_client, raw_server
 from trio_mcp import (
     Client,
     ConnectionBroken,
@@ -35,6 +35,7 @@ from trio_mcp import (
     start_stream_client,
     types,
 )
+from trio_mcp.testing import ScriptedPeer, open_scripted_client, open_scripted_server
 from trio_mcp.testing import open_memory_client as open_client_over_bytes
 
 Door: TypeAlias = Callable[[], AbstractAsyncContextManager[Client]]
@@ -245,6 +246,7 @@ async def test_a_lifespan_that_fails_fails_the_serving_bare() -> None:
 # Lost connections.
 
 
+@pytest.mark.requirement("B.2-P2")
 @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
 async def test_a_lost_connection_fails_the_calls_and_not_the_block(revision: str) -> None:
     lost: list[str] = []
@@ -254,8 +256,8 @@ async def test_a_lost_connection_fails_the_calls_and_not_the_block(revision: str
             await client.call_tool("x")
         lost.append(str(caught.value))
 
-    welcome = partial(Raw.welcome, revision=revision)
-    async with raw_server(welcome, revision=revision, roots=[]) as (client, server):
+    welcome = partial(ScriptedPeer.welcome, revision=revision)
+    async with open_scripted_server(welcome, revision=revision, roots=[]) as (client, server):
         async with trio.open_nursery() as nursery:
             for _ in range(3):
                 nursery.start_soon(call, client)
@@ -283,7 +285,7 @@ async def test_every_call_gets_an_exception_of_its_own() -> None:
         except ConnectionBroken as exc:
             caught.append(exc)
 
-    connected = raw_server(partial(Raw.welcome, revision=MODERN), revision=MODERN)
+    connected = open_scripted_server(partial(ScriptedPeer.welcome, revision=MODERN), revision=MODERN)
     async with connected as (client, server), trio.open_nursery() as nursery:
         for _ in range(2):
             nursery.start_soon(call, client)
@@ -293,7 +295,7 @@ async def test_every_call_gets_an_exception_of_its_own() -> None:
 
 
 async def test_updates_that_came_before_the_loss_are_still_read() -> None:
-    connected = raw_server(partial(Raw.welcome, revision=MODERN), revision=MODERN)
+    connected = open_scripted_server(partial(ScriptedPeer.welcome, revision=MODERN), revision=MODERN)
     async with connected as (client, server), client.open_call("x") as call:
         request = await server.receive()
         params = {"progressToken": request["params"]["_meta"]["progressToken"], "progress": 1}
@@ -305,7 +307,10 @@ async def test_updates_that_came_before_the_loss_are_still_read() -> None:
 
 
 async def test_a_cancelled_caller_is_cancelled_even_if_the_connection_is_gone_as_well() -> None:
-    async with raw_server(partial(Raw.welcome, revision=MODERN), revision=MODERN) as (client, server):
+    async with open_scripted_server(partial(ScriptedPeer.welcome, revision=MODERN), revision=MODERN) as (
+        client,
+        server,
+    ):
         with trio.CancelScope() as scope:
             async with client.open_call("x") as call:
                 await server.receive()
@@ -349,6 +354,7 @@ def call(revision: str, id: int, tool: str, **arguments: object) -> dict[str, An
     return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
 
 
+@pytest.mark.requirement("B.2-P2")
 async def test_accepted_calls_are_answered_after_the_end_of_the_input(revision: str, autojump_clock: object) -> None:
     server = make_server()
 
@@ -357,9 +363,9 @@ async def test_accepted_calls_are_answered_after_the_end_of_the_input(revision: 
         await trio.sleep(seconds)
         return f"{seconds:g}"
 
-    async with raw_client(server, revision) as client:
+    async with open_scripted_client(server, revision) as client:
         await client.send(call(revision, 1, "nap", seconds=4), call(revision, 2, "nap", seconds=2))
-        await client.stream.send_eof()
+        await client.send_eof()
         assert [message["id"] for message in await client.rest()] == [2, 1]
 
 
@@ -373,10 +379,10 @@ async def test_calls_that_outlast_the_draining_are_told_and_stopped(autojump_clo
         finally:
             stopped.set()
 
-    async with raw_client(server, MODERN) as client:
+    async with open_scripted_client(server, MODERN) as client:
         await client.send(call(MODERN, 1, "stay"))
         began = trio.current_time()
-        await client.stream.send_eof()
+        await client.send_eof()
         (message,) = await client.rest()
         assert message["error"]["message"] == "the server stopped before the request was done"
         assert trio.current_time() - began == pytest.approx(3)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.interaction.raw import ENVELOPE
+from tests.interaction.by_hand import ENVELOPE
 from trio_mcp import Client, ServerExited, open_client
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals are POSIX's")
@@ -89,6 +89,7 @@ async def test_a_killed_server_fails_its_own_calls_alone_and_takes_its_processes
     assert "last words" in str(failures[0])
 
 
+@pytest.mark.requirement("B.5-C3a")
 async def test_closing_the_client_lets_the_server_clean_up(cleaned_up: Path) -> None:
     async with child(cleaned_up) as client:
         assert await pid_of(client)
@@ -182,6 +183,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 
 
+@pytest.mark.requirement("B.5-S1")
 async def test_one_control_c_on_a_terminal_ends_a_server_silently_with_status_0(cleaned_up: Path) -> None:
     ours, theirs = pty.openpty()
     modes = termios.tcgetattr(theirs)
@@ -207,6 +209,7 @@ async def test_one_control_c_on_a_terminal_ends_a_server_silently_with_status_0(
     assert cleaned(cleaned_up)
 
 
+@pytest.mark.requirement("B.5-S2")
 async def test_files_may_be_input_and_output(tmp_path: Path, cleaned_up: Path) -> None:
     questions, answers = tmp_path / "questions", tmp_path / "answers"
     fill(questions, call_line(1, "pid") + call_line(2, "pid"))
@@ -226,6 +229,7 @@ def lines_of(path: Path) -> list[bytes]:
     return path.read_bytes().splitlines()
 
 
+@pytest.mark.requirement("B.5-S2")
 async def test_the_null_device_is_an_empty_input(cleaned_up: Path) -> None:
     with trio.fail_after(20):
         done = await trio.run_process(

@@ -21,8 +21,8 @@ TESTS = Path(__file__).parents[1]
 SESSIONS_OF_THEIR_OWN = {"build", "peers", "readme"}
 """Folders that an ordinary run leaves out: a requirement needs a test that always runs."""
 
-AREAS = {f"B.{number}" for number in range(1, 28)} | {"A.4", "A.5", "A.6", "A.7", "C.2", "C.3", "C.4"}
-AREAS |= {"D.1", "D.2", "D.3", "G"}
+AREAS = {f"B.{number}" for number in range(1, 28)} | {f"A.{number}" for number in range(4, 8)} | {"G"}
+AREAS_OF_LATER = {f"C.{number}" for number in range(2, 5)} | {f"D.{number}" for number in range(1, 4)}
 STRENGTHS = {"MUST", "MUST NOT", "SHOULD", "SHOULD NOT"}
 ALWAYS = {"strength", "who", "text", "spec", "category"}
 SOMETIMES = {"since", "until", "reason"}
@@ -63,9 +63,9 @@ def _marks_in(path: Path, tree: ast.Module) -> Iterator[Mark]:
             decorators |= {id(decorator): node.name for decorator in node.decorator_list}
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and is_marker(node.func)]
     called = {id(call.func) for call in calls}
-    for node in ast.walk(tree):
-        if is_marker(node) and id(node) not in called:
-            yield Mark(f"{place}:{node.lineno}", (), "names no requirement")  # type: ignore[attr-defined]  # an expression
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Attribute) and is_marker(each) and id(each) not in called:
+            yield Mark(f"{place}:{each.lineno}", (), "names no requirement")
     for call in calls:
         names = tuple(str(each.value) for each in call.args if isinstance(each, ast.Constant))
         fault = None
@@ -133,7 +133,7 @@ def test_every_requirement_holds_in_known_revisions_and_links_to_one_of_them() -
 
 
 def test_every_part_of_the_specification_has_requirements() -> None:
-    assert {name.rpartition("-")[0] or name.partition(".")[0] for name in load_manifest()} == AREAS
+    assert {name.rpartition("-")[0] or name.partition(".")[0] for name in load_manifest()} == AREAS | AREAS_OF_LATER
 
 
 def test_a_run_ends_with_the_number_of_requirements_of_each_category() -> None:

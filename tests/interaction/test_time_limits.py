@@ -11,9 +11,9 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.raw import MODERN, Json, Raw, raw_server
+from tests.interaction.by_hand import MODERN, Json
 from trio_mcp import Client, Context, Limits, RequestTimedOut, Server, TimeLimits, open_client, types
-from trio_mcp.testing import open_memory_client
+from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_server
 
 ASKING = "2025-11-25"
 QUESTION: Json = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
@@ -42,6 +42,7 @@ async def ignore(_: object) -> None:
     await trio.lowlevel.checkpoint()
 
 
+@pytest.mark.requirement("B.13-P1a", "B.13-P1b")
 @pytest.mark.parametrize("door", [open_client, open_memory_client])
 async def test_silence_beyond_the_idle_limit_ends_the_call_and_stops_the_handler(
     door: Callable[..., Any], autojump_clock: object
@@ -56,6 +57,7 @@ async def test_silence_beyond_the_idle_limit_ends_the_call_and_stops_the_handler
         assert watched.stopped_at - began == 10
 
 
+@pytest.mark.requirement("B.13-P3")
 @pytest.mark.parametrize("door", [open_client, open_memory_client])
 async def test_progress_begins_the_idle_limit_anew_where_it_was_asked_for(
     door: Callable[..., Any], autojump_clock: object
@@ -78,6 +80,7 @@ async def test_the_idle_limit_counts_from_the_last_update(autojump_clock: object
         assert trio.current_time() - began == 17
 
 
+@pytest.mark.requirement("B.13-P3")
 @pytest.mark.parametrize("door", [open_client, open_memory_client])
 async def test_the_total_limit_ends_a_call_that_keeps_reporting(
     door: Callable[..., Any], autojump_clock: object
@@ -148,6 +151,7 @@ async def test_without_limits_a_client_waits_for_ever(autojump_clock: object) ->
         await client.call_tool("work", {"naps": [10**9]})
 
 
+@pytest.mark.requirement("B.13-P2")
 async def test_the_callers_own_deadline_is_a_different_error(autojump_clock: object) -> None:
     async with open_client(Watched().server, time_limits=TimeLimits(idle=10)) as client:
         with pytest.raises(trio.TooSlowError), trio.fail_after(5):
@@ -155,14 +159,15 @@ async def test_the_callers_own_deadline_is_a_different_error(autojump_clock: obj
 
 
 async def asking_server(
-    test: Callable[[Client, Raw], Awaitable[None]], user: Callable[[Any], Awaitable[Any]], limits: TimeLimits
+    test: Callable[[Client, ScriptedPeer], Awaitable[None]], user: Callable[[Any], Awaitable[Any]], limits: TimeLimits
 ) -> None:
     """Run *test* against a server by hand that may ask for elicitation and sampling."""
     options = {"revision": ASKING, "on_elicit": user, "on_sample": user, "time_limits": limits}
-    async with raw_server(partial(Raw.welcome, revision=ASKING), **options) as (client, server):  # type: ignore[arg-type] # by name
+    async with open_scripted_server(partial(ScriptedPeer.welcome, revision=ASKING), **options) as (client, server):  # type: ignore[arg-type] # by name
         await test(client, server)
 
 
+@pytest.mark.requirement("B.10-P1")
 @pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage"])
 async def test_all_clocks_stand_still_while_a_person_is_asked(method: str, autojump_clock: object) -> None:
     params: Json = QUESTION if method == "elicitation/create" else {"messages": [], "maxTokens": 1}
@@ -173,7 +178,7 @@ async def test_all_clocks_stand_still_while_a_person_is_asked(method: str, autoj
             return types.ElicitResult(action="decline")
         return types.CreateMessageResult(role="assistant", model="m", content=types.TextContent(text="hi"))
 
-    async def test(client: Client, server: Raw) -> None:
+    async def test(client: Client, server: ScriptedPeer) -> None:
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(expect_time_out, client, "idle")  # of two calls, either may be the one that asks
@@ -181,7 +186,7 @@ async def test_all_clocks_stand_still_while_a_person_is_asked(method: str, autoj
             await server.receive()
             await server.receive()
             await trio.sleep(7)
-            await server.request("", method, params)
+            await server.request(method, params)
             assert trio.current_time() - began == 1007
         assert trio.current_time() - began == 1010
 
@@ -193,12 +198,13 @@ async def expect_time_out(client: Client, limit: str) -> None:
         await client.call_tool("x", on_progress=ignore)
 
 
+@pytest.mark.requirement("B.10-P1")
 async def test_the_total_limit_goes_on_where_it_stood_when_the_person_has_answered(autojump_clock: object) -> None:
     async def think(_: object) -> Any:
         await trio.sleep(1000)
         return types.ElicitResult(action="cancel")
 
-    async def test(client: Client, server: Raw) -> None:
+    async def test(client: Client, server: ScriptedPeer) -> None:
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(expect_time_out, client, "total")
@@ -221,7 +227,7 @@ async def test_a_call_that_begins_while_a_person_is_asked_has_its_whole_time(aut
         await trio.sleep(1000)
         return types.ElicitResult(action="cancel")
 
-    async def test(client: Client, server: Raw) -> None:
+    async def test(client: Client, server: ScriptedPeer) -> None:
         began = trio.current_time()
         await server.send({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": QUESTION})
         await trio.sleep(400)
@@ -236,10 +242,10 @@ async def test_a_call_that_is_not_waited_for_while_a_person_is_asked_loses_no_ti
         await trio.sleep(1000)
         return types.ElicitResult(action="cancel")
 
-    async def test(client: Client, server: Raw) -> None:
+    async def test(client: Client, server: ScriptedPeer) -> None:
         async with client.open_call("x") as call:
             request = await server.receive()
-            await server.request("", "elicitation/create", QUESTION)
+            await server.request("elicitation/create", QUESTION)
             await server.send({"jsonrpc": "2.0", "id": request["id"], "result": {"content": []}})
             assert (await call.result()).content == []
 
@@ -251,7 +257,7 @@ async def test_an_update_that_nobody_has_read_counts_when_the_clocks_go_on(autoj
         await trio.sleep(1000)
         return types.ElicitResult(action="cancel")
 
-    async def test(client: Client, server: Raw) -> None:
+    async def test(client: Client, server: ScriptedPeer) -> None:
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait_unread, client)
@@ -260,7 +266,7 @@ async def test_an_update_that_nobody_has_read_counts_when_the_clocks_go_on(autoj
             progress = {"progressToken": token, "progress": 1}
             await server.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
             await trio.sleep(2)
-            await server.request("", "elicitation/create", QUESTION)
+            await server.request("elicitation/create", QUESTION)
         assert trio.current_time() - began == 1015
 
     async def wait_unread(client: Client) -> None:
@@ -271,8 +277,11 @@ async def test_an_update_that_nobody_has_read_counts_when_the_clocks_go_on(autoj
     await asking_server(test, think, TimeLimits(idle=10, total=100))
 
 
+@pytest.mark.requirement("B.5-C5a", "B.12-P5a", "B.13-P1b")
 async def test_a_timed_out_call_is_cancelled_on_the_wire() -> None:
-    connected = raw_server(partial(Raw.welcome, revision=MODERN), revision=MODERN, time_limits=TimeLimits(idle=0.01))
+    connected = open_scripted_server(
+        partial(ScriptedPeer.welcome, revision=MODERN), revision=MODERN, time_limits=TimeLimits(idle=0.01)
+    )
     async with connected as (client, server):
         with pytest.raises(RequestTimedOut):
             await client.call_tool("x")
@@ -283,7 +292,7 @@ async def test_a_timed_out_call_is_cancelled_on_the_wire() -> None:
 
 async def test_the_total_limit_covers_the_wait_for_a_server_that_does_not_read(autojump_clock: object) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
-    server, limits, times = Raw(theirs), Limits(outbox_bytes=1), TimeLimits(idle=5, total=10)
+    server, limits, times = ScriptedPeer(theirs), Limits(outbox_bytes=1), TimeLimits(idle=5, total=10)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(server.welcome, revision="2025-11-25"))
@@ -298,7 +307,7 @@ async def test_the_total_limit_covers_the_wait_for_a_server_that_does_not_read(a
 
 async def test_a_call_that_waited_for_the_server_to_read_goes_on_when_it_does(autojump_clock: object) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
-    server = Raw(theirs)
+    server = ScriptedPeer(theirs)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(server.welcome, revision="2025-11-25"))

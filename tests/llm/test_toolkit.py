@@ -271,6 +271,15 @@ async def test_a_failure_nobody_has_foreseen_is_logged_and_told_without_its_text
     assert record.exc_info is not None
 
 
+@pytest.mark.parametrize(("error", "told"), [(KeyError(), "there is no such tool"), (KeyError("gone", 1), "gone 1")])
+async def test_a_source_that_finds_a_tool_no_more_says_so_as_it_can(error: KeyError, told: str) -> None:
+    class Forgetful(Odd):
+        async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> types.CallToolResult:
+            raise error
+
+    assert await answers(await load_toolkit(Forgetful()), call("odd")) == [f"Error: {told}"]
+
+
 async def test_a_name_that_is_listed_twice_means_the_first() -> None:
     (function,) = (await load_toolkit(Odd())).functions
 

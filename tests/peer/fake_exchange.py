@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 from attrs import define, field
 
-from trio_mcp import McpError
-from trio_mcp.peer import NO_HEADERS, Exchange, ExchangeContext, Slots
+from trio_mcp import ConnectionLost, McpError
+from trio_mcp.peer import NO_HEADERS, Exchange, ExchangeContext, ServerSession, Slots
 from trio_mcp.types import REVISIONS
 from trio_mcp.wire import JsonObject
 
@@ -18,6 +20,25 @@ CONTEXT = ExchangeContext(
     progress_token=None,
     log_level=None,
 )
+
+
+@define(eq=False)
+class FakePeer:
+    slots: Slots = field(factory=lambda: Slots(10, 10))
+    listens: Slots = field(factory=lambda: Slots(10, 0))
+    gate: ServerSession = field(factory=lambda: ServerSession(REVISIONS))
+
+    def has_room(self) -> bool:
+        raise NotImplementedError
+
+    async def room(self) -> None:
+        raise NotImplementedError
+
+    def tell(self, method: str, params: JsonObject) -> None:
+        raise NotImplementedError
+
+    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
+        raise NotImplementedError
 
 
 @define(eq=False)
@@ -48,4 +69,4 @@ class FakeExchange(Exchange):
 
 
 def exchange(slots: Slots | None = None, method: str = "m") -> FakeExchange:
-    return FakeExchange(method, None, CONTEXT, slots or Slots(10, 10))
+    return FakeExchange(method, None, CONTEXT, 1, FakePeer() if slots is None else FakePeer(slots))

@@ -59,7 +59,7 @@ async def settled(work: Work) -> None:
     """Wait until the handler has ended, and check that nothing of it is left."""
     await wait_all_tasks_blocked()
     assert work.hall.running == 0
-    assert work.asked.slots.running == 0
+    assert work.asked.peer.slots.running == 0
     assert work.asked.run is None
 
 
@@ -112,6 +112,7 @@ async def test_cancelled_before_its_first_step_a_handler_sends_nothing(work: Wor
     assert (asked.sent, asked.endings) == ([], 1)
 
 
+@pytest.mark.requirement("B.12-P2b")
 async def test_cancelled_in_its_middle_a_handler_stops_and_nothing_is_sent(work: Work) -> None:
     asked = work.begin(work.forever)
     await wait_all_tasks_blocked()
@@ -208,6 +209,7 @@ async def test_an_exchange_without_a_handler_ends_in_any_way() -> None:
     assert (dropped.endings, lost.endings) == (1, 1)
 
 
+@pytest.mark.requirement("B.1-P4b")
 async def test_there_is_one_response() -> None:
     asked = exchange()
     asked.respond({})
@@ -376,7 +378,7 @@ async def test_when_the_hall_stops_every_exchange_is_told_and_every_handler_stop
         assert isinstance(error, McpError)
         assert error.message == "the server stopped before the request was done"
         assert work.log == ["started", "stopped"]
-        assert (work.hall.running, work.asked.slots.running) == (0, 0)
+        assert (work.hall.running, work.asked.peer.slots.running) == (0, 0)
 
 
 async def test_when_the_hall_stops_handlers_that_wait_for_a_slot_end_as_well() -> None:

@@ -69,6 +69,7 @@ def shape(message: Any) -> Any:
     return message
 
 
+@pytest.mark.requirement("G.15")
 @both_pairs
 async def test_a_request_is_answered_and_nothing_stays(pair: Pair) -> None:
     async with linked(HANDLERS, pair=pair) as bench:
@@ -77,6 +78,7 @@ async def test_a_request_is_answered_and_nothing_stays(pair: Pair) -> None:
         assert bench.holds_nothing()
 
 
+@pytest.mark.requirement("B.1-P4a")
 @both_pairs
 async def test_requests_are_answered_as_they_are_done(pair: Pair) -> None:
     go = trio.Event()
@@ -121,6 +123,7 @@ async def test_updates_of_an_exchange_leave_before_its_response(pair: Pair) -> N
         assert await bench.peer.receive() == result(1, {})
 
 
+@pytest.mark.requirement("B.5-S3c", "B.12-P2b", "G.2")
 @both_pairs
 async def test_a_cancelled_request_is_never_answered(pair: Pair, autojump_clock: MockClock) -> None:
     stopped = trio.Event()
@@ -145,6 +148,19 @@ async def test_a_cancelled_request_is_never_answered(pair: Pair, autojump_clock:
         assert bench.holds_nothing()
 
 
+@pytest.mark.requirement("B.12-P4b")
+async def test_the_reason_of_a_cancellation_is_logged_up_to_a_length(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "trio_mcp.peer")
+
+    async with linked(HANDLERS) as bench:
+        await bench.peer.send(modern(1, "forever"), cancelled(1, reason="changed my mind" + "!" * 1000))
+        await wait_all_tasks_blocked()
+
+    assert "forever 1: the other side cancelled the request: changed my mind!!!" in caplog.text
+    assert "!" * 300 not in caplog.text
+
+
+@pytest.mark.requirement("B.12-P2c")
 @pytest.mark.parametrize("id", [99, "1", True, 1.0, None, [1], {}])
 async def test_a_cancellation_of_anything_else_means_nothing(id: Any, autojump_clock: MockClock) -> None:
     async with linked(HANDLERS) as bench:
@@ -155,6 +171,7 @@ async def test_a_cancellation_of_anything_else_means_nothing(id: Any, autojump_c
         assert bench.link.statistics().malformed == 0
 
 
+@pytest.mark.requirement("B.12-P4a")
 async def test_a_cancellation_that_comes_too_late_means_nothing(autojump_clock: MockClock) -> None:
     async with linked(HANDLERS) as bench:
         assert await bench.peer.exchange(modern(1, "echo")) == result(1, {"echo": {}})
@@ -321,6 +338,7 @@ async def test_broken_responses_are_counted_logged_and_not_answered(
     ]
 
 
+@pytest.mark.requirement("B.1-P6b")
 async def test_notifications_reach_the_owner_and_are_never_answered(autojump_clock: MockClock) -> None:
     async with linked(HANDLERS) as bench:
         await bench.peer.send(notification("a"), notification("b", {"c": 1}), notification("notifications/progress"))
@@ -413,6 +431,7 @@ def batch(*messages: Any) -> bytes:
     return encode(list(messages)) + b"\n"
 
 
+@pytest.mark.requirement("B.1-P8")
 @pytest.mark.parametrize("revision", [None, *[revision for revision in LEGACY if revision != "2025-03-26"]])
 async def test_a_batch_is_refused_where_there_are_none(revision: str | None) -> None:
     async with linked(HANDLERS) as bench:
@@ -425,6 +444,7 @@ async def test_a_batch_is_refused_where_there_are_none(revision: str | None) -> 
         assert bench.link.statistics().malformed == 1
 
 
+@pytest.mark.requirement("B.1-P7a", "G.16")
 @both_pairs
 async def test_a_batch_is_answered_as_one_array_when_its_last_request_is_done(pair: Pair) -> None:
     go = trio.Event()
@@ -449,6 +469,7 @@ async def test_a_batch_is_answered_as_one_array_when_its_last_request_is_done(pa
         assert bench.holds_nothing()
 
 
+@pytest.mark.requirement("B.1-P7b")
 @both_pairs
 async def test_bad_members_of_a_batch_are_refused_in_the_array(pair: Pair) -> None:
     async with linked(HANDLERS, pair=pair) as bench:
@@ -483,6 +504,7 @@ async def test_bad_members_of_a_batch_are_refused_in_the_array(pair: Pair) -> No
         assert answers[-1] == result(5, {"echo": {}})
 
 
+@pytest.mark.requirement("B.1-P7c")
 async def test_an_empty_batch_is_refused() -> None:
     async with linked(HANDLERS) as bench:
         await shaken(bench, "2025-03-26")
@@ -490,6 +512,7 @@ async def test_an_empty_batch_is_refused() -> None:
         assert await bench.peer.exchange(b"[]\n") == error(None, INVALID_REQUEST, "an empty batch")
 
 
+@pytest.mark.requirement("B.1-P7c")
 @pytest.mark.parametrize(
     "line",
     [
@@ -698,6 +721,7 @@ async def test_a_notification_of_ours_is_sent_or_its_cancellation_is_all_that_ha
         assert await bench.peer.receive() == notification("third")
 
 
+@pytest.mark.requirement("B.1-P9a")
 async def test_a_client_of_a_modern_server_answers_nothing_it_sends(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:

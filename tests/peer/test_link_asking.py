@@ -47,6 +47,7 @@ async def call(bench: Bench, method: str = "m") -> JsonObject:
         return await asked.result()
 
 
+@pytest.mark.requirement("B.1-P2a")
 @both_pairs
 async def test_a_request_gets_its_result(pair: Pair) -> None:
     async with linked(gate=client_gate(None), pair=pair) as bench, bench.link.ask("m", {"a": 1}) as asked:
@@ -59,6 +60,7 @@ async def test_a_request_gets_its_result(pair: Pair) -> None:
         assert bench.holds_nothing()
 
 
+@pytest.mark.requirement("B.12-P1a")
 async def test_leaving_after_the_result_says_nothing(autojump_clock: MockClock) -> None:
     async with linked(gate=client_gate(None)) as bench:
         async with bench.link.ask("m", None) as asked:
@@ -69,6 +71,7 @@ async def test_leaving_after_the_result_says_nothing(autojump_clock: MockClock) 
         assert await bench.peer.hears_nothing()
 
 
+@pytest.mark.requirement("B.14-P1a")
 @both_pairs
 async def test_updates_arrive_in_order_before_the_result(pair: Pair) -> None:
     async with linked(gate=client_gate(None), pair=pair) as bench:
@@ -94,6 +97,7 @@ async def test_the_size_of_an_update_is_that_of_its_line() -> None:
         assert bench.link.statistics().update_bytes == 0
 
 
+@pytest.mark.requirement("B.1-P7a")
 async def test_updates_in_a_batch_are_counted_by_their_share_of_it() -> None:
     limits = Limits(max_update_bytes=10_000)
     async with (
@@ -115,6 +119,7 @@ async def test_without_interest_no_progress_is_asked_for_or_kept() -> None:
         assert asked.waiting == 0
 
 
+@pytest.mark.requirement("B.14-P5b")
 @pytest.mark.parametrize("token", ["1", True, 1.0, None, 2])
 async def test_progress_with_another_token_is_not_ours(token: Any) -> None:
     async with linked(gate=client_gate(None)) as bench, bench.link.ask("m", None, wants_updates=True) as asked:
@@ -155,6 +160,7 @@ async def test_a_broken_response_fails_its_call_alone(broken: JsonObject) -> Non
         assert bench.holds_nothing()
 
 
+@pytest.mark.requirement("B.12-P1a", "B.12-P4a", "B.12-P5a")
 @both_pairs
 async def test_leaving_early_sends_exactly_one_notice_and_nothing_after_it(
     pair: Pair, autojump_clock: MockClock
@@ -201,6 +207,7 @@ async def test_a_cancelled_scope_and_an_exception_cancel_as_well(pair: Pair, aut
         assert bench.holds_nothing()
 
 
+@pytest.mark.requirement("B.2-C5")
 async def test_initialize_is_never_cancelled(autojump_clock: MockClock) -> None:
     async with linked(gate=client_gate(None)) as bench:
         async with bench.link.ask("initialize", None):
@@ -210,6 +217,7 @@ async def test_initialize_is_never_cancelled(autojump_clock: MockClock) -> None:
         assert bench.holds_nothing()
 
 
+@pytest.mark.requirement("B.12-P1a")
 async def test_a_request_that_has_not_left_is_withdrawn_without_a_trace(autojump_clock: MockClock) -> None:
     async with linked(gate=client_gate(None), pair=lockstep_stream_pair) as bench:
         async with bench.link.ask("first", None):

@@ -154,6 +154,7 @@ async def test_requests_beyond_what_may_run_and_wait_are_refused_as_busy() -> No
         assert (facts.answering, facts.running, facts.queued) == (7, 3, 4)
 
 
+@pytest.mark.requirement("B.14-P5a")
 async def test_updates_for_a_caller_that_never_reads_are_bounded_and_delay_no_one() -> None:
     limits = Limits(max_updates=100)
     async with (

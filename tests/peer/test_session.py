@@ -78,6 +78,7 @@ def test_a_handshake_sets_the_terms_of_what_follows(revision: str) -> None:
     assert session.admit("tools/list", None) is session.admit("tools/list", {})
 
 
+@pytest.mark.requirement("B.2-S1b", "B.2-S1c")
 @pytest.mark.parametrize("requested", ["1999-01-01", "2099-01-01", NEWEST, ""])
 def test_an_unknown_or_modern_revision_is_answered_with_the_newest_legacy_one(requested: str) -> None:
     session = ServerSession(REVISIONS)
@@ -200,6 +201,7 @@ def test_before_the_handshake_only_ping_is_answered() -> None:
     assert REVISION_KEY in error.message
 
 
+@pytest.mark.requirement("B.3-S2")
 def test_a_modern_request_needs_no_handshake_and_leaves_no_trace() -> None:
     session = ServerSession(REVISIONS)
     meta = {**MODERN_META, LOG_LEVEL_KEY: "error", "progressToken": 3}
@@ -216,6 +218,7 @@ def test_a_modern_request_without_log_level_wants_no_log() -> None:
     assert ServerSession(REVISIONS).admit("m", {"_meta": MODERN_META}).log_level is None
 
 
+@pytest.mark.requirement("B.3-S3a", "B.4-S1")
 def test_a_modern_request_between_those_of_a_handshaken_client_is_modern() -> None:
     session = shaken(LEGACY_REVISIONS[0])
 
@@ -231,6 +234,7 @@ def test_initialize_in_a_modern_envelope_is_a_modern_request() -> None:
     assert session.state.name == "NOT_BEGUN"
 
 
+@pytest.mark.requirement("B.3-S4a")
 @pytest.mark.parametrize("revision", [*LEGACY_REVISIONS, "1999-01-01"])
 def test_an_envelope_for_a_revision_without_envelope_is_refused_with_those_that_have_one(revision: str) -> None:
     error = refusal(ServerSession(REVISIONS), "m", {"_meta": {**MODERN_META, REVISION_KEY: revision}})
@@ -254,6 +258,7 @@ def test_meta_is_an_object(meta: object) -> None:
         assert (error.code, error.message) == (INVALID_PARAMS, "$._meta: expected object in the params of 'm'")
 
 
+@pytest.mark.requirement("B.3-S7")
 def test_a_modern_only_server_refuses_the_handshake_with_what_it_speaks() -> None:
     session = ServerSession(MODERN_REVISIONS)
 

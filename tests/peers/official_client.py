@@ -16,12 +16,28 @@ from typing import Any
 # By name, because the checkers of this file run where the official SDK is not installed.
 mcp = importlib.import_module("mcp")
 
+LISTS = {
+    "tools": "list_tools",
+    "resources": "list_resources",
+    "resource_templates": "list_resource_templates",
+    "prompts": "list_prompts",
+}
+LOG_LEVEL = "io.modelcontextprotocol/logLevel"
+
 
 class Player:
     """Plays steps on an open client; `step["do"]` names a method of this class, the rest are its arguments."""
 
-    def __init__(self, client: Any) -> None:
-        self.client = client
+    def __init__(self) -> None:
+        self.client: Any = None
+        self.meta: dict[str, Any] | None = None
+        self.messages: list[Any] = []
+        self.message_came = asyncio.Event()
+
+    async def on_log(self, message: Any) -> None:
+        """Keep a log message of the server."""
+        self.messages.append(plain(message))
+        self.message_came.set()
 
     async def play(self, step: dict[str, Any]) -> Any:
         """The outcome of one step."""
@@ -40,6 +56,47 @@ class Player:
         """The names of the prompts."""
         return [prompt.name for prompt in (await self.client.list_prompts()).prompts]
 
+    async def pages(self, kind: str) -> list[Any]:
+        """The pages of a list, from the first to the last."""
+        pages: list[Any] = []
+        cursor: str | None = None
+        while cursor is not None or not pages:
+            page = await getattr(self.client, LISTS[kind])(cursor=cursor)
+            pages.append(plain(page)[to_camel_case(kind)])
+            cursor = page.next_cursor
+        return pages
+
+    async def page(self, kind: str, cursor: str) -> Any:
+        """The page of a list at a cursor."""
+        return plain(await getattr(self.client, LISTS[kind])(cursor=cursor))
+
+    async def complete(self, ref: dict[str, str], name: str, value: str, settled: dict[str, str] | None = None) -> Any:
+        """What is suggested for an argument."""
+        kinds = {"ref/prompt": mcp.types.PromptReference, "ref/resource": mcp.types.ResourceTemplateReference}
+        result = await self.client.complete(kinds[ref["type"]](**ref), {"name": name, "value": value}, settled)
+        return plain(result)["completion"]
+
+    async def log_level(self, level: str) -> None:
+        """Ask for log messages: once for the whole connection, or, in a modern revision, with each later call."""
+        if self.client.protocol_version >= "2026":
+            self.meta = {LOG_LEVEL: level}
+        else:
+            await self.client.set_logging_level(level)
+
+    async def logged(self, count: int) -> list[Any]:
+        """So many log messages; waits for them."""
+        while len(self.messages) < count:
+            self.message_came.clear()
+            await self.message_came.wait()
+        return self.messages
+
+    async def attempt(self, step: dict[str, Any]) -> Any:
+        """The error that answers another step."""
+        try:
+            return {"answered": await self.play(step)}
+        except mcp.MCPError as refused:
+            return plain(refused.error)
+
     async def read(self, uri: str) -> Any:
         """The contents of one resource."""
         return plain(await self.client.read_resource(uri))["contents"]
@@ -57,10 +114,18 @@ class Player:
             if len(reports) == cancel_after:
                 calling.cancel()
 
-        calling = asyncio.ensure_future(self.client.call_tool(tool, arguments, progress_callback=listen))
+        calling = asyncio.ensure_future(
+            self.client.call_tool(tool, arguments, progress_callback=listen, meta=self.meta)
+        )
         await asyncio.wait([calling])
         cancelled = calling.cancelled()
         return {"result": None if cancelled else plain(calling.result()), "progress": reports, "cancelled": cancelled}
+
+
+def to_camel_case(name: str) -> str:
+    """The name of a member as it is on the wire."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 def plain(model: Any) -> Any:
@@ -71,8 +136,9 @@ def plain(model: Any) -> Any:
 async def main(mode: str, plan: list[dict[str, Any]], command: list[str]) -> dict[str, Any]:
     """Connect, play the whole plan, close, and tell."""
     server = mcp.StdioServerParameters(command=command[0], args=command[1:])
-    async with mcp.Client(server, mode=mode) as client:
-        player = Player(client)
+    player = Player()
+    async with mcp.Client(server, mode=mode, logging_callback=player.on_log) as player.client:
+        client = player.client
         outcomes = [await player.play(step) for step in plan]
         # A pinned modern client has asked the server nothing yet, and may not know its name.
         server_name = client.server_info.name if client.server_info else None

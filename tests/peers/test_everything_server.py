@@ -1,154 +1,259 @@
-"""Our client with npm's reference server, which has something of everything and asks the client back."""
+"""Our client with npm's reference server, which has something of everything and asks the client back.
+
+All that the server offers is used, and a test fails when a release of it offers more. What it offers only to clients
+with abilities that ours does not declare is named here, too.
+"""
 
 from __future__ import annotations
 
+import base64
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Unpack
+
+import pytest
 import trio
 
-from trio_mcp import Client, open_client, types
+from tests.peers.everything_tools import MARK, USES, Host, text_of, words_of
+from trio_mcp import Client, ClientOptions, ErrorResponse, ResourceUpdated, open_client, types
 
 PATIENCE = 60  # seconds for a whole conversation
 
+ONLY_TO_CALLBACKS = {"trigger-sampling-request", "trigger-elicitation-request", "get-roots-list"}
+"""Tools that are offered to a client that can be asked."""
 
-async def text_of(client: Client, tool: str, **arguments: object) -> str:
-    """The text that a tool answered with, its blocks joined by line ends."""
-    result = await client.call_tool(tool, arguments)
-    assert not result.is_error
-    return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
+DOCUMENTS = ["architecture", "extension", "features", "how-it-works", "instructions", "startup", "structure"]
+TEXT, BLOB = (f"demo://resource/dynamic/{kind}/{{resourceId}}" for kind in ("text", "blob"))
 
 
-async def test_tools_answer_with_text_and_with_structure(everything_server: list[str]) -> None:
+@asynccontextmanager
+async def conversation(command: list[str], **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
+    """Open a client, and bound the time it may be open."""
+    server = {"command": command[0], "args": command[1:], "env": {"MARK": MARK}}
     with trio.fail_after(PATIENCE):
-        async with open_client(everything_server) as client:
-            tools = {tool.name: tool async for tool in client.tools()}
-            total = await text_of(client, "get-sum", a=1, b=2)
-            weather = await client.call_tool("get-structured-content", {"location": "New York"})
+        async with open_client(server, **options) as client:
+            yield client
+
+
+def asking(host: Host) -> ClientOptions:
+    """Return the options of a client that the server may ask everything."""
+    return {
+        "on_sample": host.on_sample,
+        "on_elicit": host.on_elicit,
+        "roots": host.list_roots,
+        "on_log": host.on_log,
+    }
+
+
+async def test_every_tool_it_offers_does_its_work_all_of_them_at_once(everything_server: list[str]) -> None:
+    host = Host()
+
+    async with conversation(everything_server, **asking(host)) as client:
+        offered = {tool.name async for tool in client.tools()}
+        async with trio.open_nursery() as nursery:
+            for use in USES.values():
+                nursery.start_soon(use, client, host)
 
     assert client.revision == "2025-11-25"
-    assert {"echo", "get-sum", "get-structured-content", "trigger-long-running-operation"} <= tools.keys()
-    assert tools["get-structured-content"].output_schema is not None
-    assert total == "The sum of 1 and 2 is 3."
-    assert weather.structured_content == {"temperature": 33, "conditions": "Cloudy", "humidity": 82}
+    assert offered == set(USES)
 
 
-async def test_bad_arguments_come_back_as_a_result_that_says_so(everything_server: list[str]) -> None:
-    with trio.fail_after(PATIENCE):
-        async with open_client(everything_server) as client:
-            result = await client.call_tool("get-sum", {"a": "one", "b": 2})
+async def test_tools_come_with_titles_hints_and_schemas(everything_server: list[str]) -> None:
+    async with conversation(everything_server, **asking(Host())) as client:
+        tools = {tool.name: tool async for tool in client.tools()}
 
-    assert result.is_error
-
-
-async def test_resources_are_listed_and_read(everything_server: list[str]) -> None:
-    with trio.fail_after(PATIENCE):
-        async with open_client(everything_server) as client:
-            resources = {resource.uri: resource async for resource in client.resources()}
-            templates = [template.uri_template async for template in client.resource_templates()]
-            static = (await client.read_resource("demo://resource/static/document/features.md")).contents
-            dynamic = (await client.read_resource("demo://resource/dynamic/text/1")).contents
-
-    assert "demo://resource/static/document/features.md" in resources
-    assert "demo://resource/dynamic/text/{resourceId}" in templates
-    for contents in (*static, *dynamic):
-        assert isinstance(contents, types.TextResourceContents)
-        assert contents.text
-
-
-async def test_prompts_are_listed_and_filled_in(everything_server: list[str]) -> None:
-    with trio.fail_after(PATIENCE):
-        async with open_client(everything_server) as client:
-            names = {prompt.name async for prompt in client.prompts()}
-            prompt = await client.get_prompt("args-prompt", {"city": "Rome", "state": "Lazio"})
-
-    assert {"simple-prompt", "args-prompt"} <= names
-    (message,) = prompt.messages
-    assert isinstance(message.content, types.TextContent)
-    assert message.content.text == "What's weather in Rome, Lazio?"
-
-
-async def test_progress_arrives_in_order_and_before_the_result(everything_server: list[str]) -> None:
-    with trio.fail_after(PATIENCE):
-        async with open_client(everything_server) as client:
-            work = {"duration": 0.5, "steps": 5}
-            async with client.open_call("trigger-long-running-operation", work) as call:
-                reports = [(update.progress, update.total) async for update in call.updates]
-                result = await call.result()
-
-    assert reports == [(step, 5) for step in range(1, 6)]
-    assert not result.is_error
-
-
-async def test_a_call_left_early_leaves_the_connection_in_order(everything_server: list[str]) -> None:
-    with trio.fail_after(PATIENCE):
-        async with open_client(everything_server) as client:
-            with trio.move_on_after(0.2) as scope:
-                await client.call_tool("trigger-long-running-operation", {"duration": 3, "steps": 3})
-            total = await text_of(client, "get-sum", a=20, b=22)
-
-    assert scope.cancelled_caught
-    assert total == "The sum of 20 and 22 is 42."
-
-
-async def test_the_server_samples_from_our_callback(everything_server: list[str]) -> None:
-    asked: list[types.CreateMessageRequestParams] = []
-
-    async def sample(request: types.CreateMessageRequestParams) -> types.CreateMessageResult:
-        asked.append(request)
-        content = types.TextContent(text="a sonnet about nurseries")
-        return types.CreateMessageResult(role="assistant", content=content, model="a model of ours")
-
-    with trio.fail_after(PATIENCE):
-        async with open_client(everything_server, on_sample=sample) as client:
-            answer = await text_of(client, "trigger-sampling-request", prompt="Write a sonnet.", maxTokens=50)
-
-    (request,) = asked
-    assert request.max_tokens == 50
-    assert request.system_prompt == "You are a helpful test server."
-    assert "a sonnet about nurseries" in answer
-    assert "a model of ours" in answer
-
-
-async def test_the_server_elicits_from_our_callback(everything_server: list[str]) -> None:
-    asked: list[types.ElicitRequestParams] = []
-
-    async def ask(request: types.ElicitRequestParams) -> types.ElicitResult:
-        asked.append(request)
-        return types.ElicitResult(action="accept", content={"name": "Ada", "check": True, "integer": 7})
-
-    with trio.fail_after(PATIENCE):
-        async with open_client(everything_server, on_elicit=ask) as client:
-            answer = await text_of(client, "trigger-elicitation-request")
-
-    assert [request.message for request in asked] == ["Please provide inputs for the following fields:"]
-    assert "- Name: Ada" in answer
-    assert "- Favorite Integer: 7" in answer
-
-
-async def test_a_declined_question_is_an_answer_too(everything_server: list[str]) -> None:
-    async def decline(_request: types.ElicitRequestParams) -> types.ElicitResult:
-        return types.ElicitResult(action="decline")
-
-    with trio.fail_after(PATIENCE):
-        async with open_client(everything_server, on_elicit=decline) as client:
-            answer = await text_of(client, "trigger-elicitation-request")
-
-    assert "User declined" in answer
-
-
-async def test_the_server_is_told_our_roots(everything_server: list[str]) -> None:
-    roots = [types.Root(uri="file:///srv/data", name="data"), types.Root(uri="file:///srv/more")]
-
-    with trio.fail_after(PATIENCE):
-        async with open_client(everything_server, roots=roots) as client:
-            answer = await text_of(client, "get-roots-list")
-
-    assert "Current MCP Roots (2 total)" in answer
-    assert "data\n   URI: file:///srv/data" in answer
-    assert "URI: file:///srv/more" in answer
+    assert all(tool.title and tool.description and tool.annotations for tool in tools.values())
+    assert tools["echo"].title == "Echo Tool"
+    assert tools["echo"].annotations == types.ToolAnnotations(
+        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+    )
+    assert tools["get-sum"].input_schema["properties"]["a"] == {"type": "number", "description": "First number"}
+    assert [name for name, tool in tools.items() if tool.output_schema is not None] == ["get-structured-content"]
+    supports = {name: tool.execution and tool.execution.task_support for name, tool in tools.items()}
+    assert [name for name, support in supports.items() if support == "required"] == ["simulate-research-query"]
 
 
 async def test_tools_that_ask_are_offered_only_to_a_client_with_callbacks(everything_server: list[str]) -> None:
-    with trio.fail_after(PATIENCE):
-        async with open_client(everything_server) as client:
-            offered = {tool.name async for tool in client.tools()}
+    async with conversation(everything_server) as client:
+        offered = {tool.name async for tool in client.tools()}
 
-    assert not offered & {"trigger-sampling-request", "trigger-elicitation-request", "get-roots-list"}
+    assert offered == set(USES) - ONLY_TO_CALLBACKS
+
+
+async def test_every_resource_it_lists_is_read(everything_server: list[str]) -> None:
+    async with conversation(everything_server) as client:
+        resources = [resource async for resource in client.resources()]
+        read = [(await client.read_resource(resource.uri)).contents for resource in resources]
+
+    uris = [f"demo://resource/static/document/{name}.md" for name in DOCUMENTS]
+    assert [resource.uri for resource in resources] == uris
+    for resource, (contents,) in zip(resources, read, strict=True):
+        assert isinstance(contents, types.TextResourceContents)
+        assert (contents.uri, contents.mime_type) == (resource.uri, resource.mime_type)
+        assert contents.text.startswith("# ")
+
+
+async def test_every_template_it_lists_is_filled_in_and_completed(everything_server: list[str]) -> None:
+    async with conversation(everything_server) as client:
+        templates = [template.uri_template async for template in client.resource_templates()]
+        (text,) = (await client.read_resource(TEXT.replace("{resourceId}", "7"))).contents
+        (blob,) = (await client.read_resource(BLOB.replace("{resourceId}", "7"))).contents
+        suggested = [
+            (await client.complete(types.ResourceTemplateReference(uri=template), "resourceId", typed)).values
+            for template in templates
+            for typed in ("7", "seven")
+        ]
+        with pytest.raises(ErrorResponse, match="Unknown resource"):
+            await client.read_resource(TEXT.replace("{resourceId}", "seven"))
+        with pytest.raises(ErrorResponse) as missing:
+            await client.read_resource("demo://resource/nowhere")
+
+    assert templates == [TEXT, BLOB]
+    assert isinstance(text, types.TextResourceContents)
+    assert isinstance(blob, types.BlobResourceContents)
+    assert "Resource 7: This is a plaintext resource" in text.text
+    assert b"Resource 7: This is a base64 blob" in base64.b64decode(blob.blob)
+    assert suggested == [["7"], [], ["7"], []]
+    assert missing.value.code == -32602
+
+
+async def test_every_prompt_it_lists_is_filled_in(everything_server: list[str]) -> None:
+    arguments: dict[str, dict[str, str] | None] = {
+        "simple-prompt": None,
+        "args-prompt": {"city": "Rome", "state": "Lazio"},
+        "completable-prompt": {"department": "Sales", "name": "Eve"},
+        "resource-prompt": {"resourceType": "Blob", "resourceId": "5"},
+    }
+
+    async with conversation(everything_server) as client:
+        prompts = {prompt.name: prompt async for prompt in client.prompts()}
+        messages = {name: (await client.get_prompt(name, arguments[name])).messages for name in prompts}
+        with pytest.raises(ErrorResponse) as incomplete:
+            await client.get_prompt("args-prompt", {"state": "Lazio"})
+
+    taken = {name: [(each.name, each.required) for each in prompt.arguments or ()] for name, prompt in prompts.items()}
+    assert taken == {
+        "simple-prompt": [],
+        "args-prompt": [("city", True), ("state", False)],
+        "completable-prompt": [("department", True), ("name", True)],
+        "resource-prompt": [("resourceType", True), ("resourceId", True)],
+    }
+    embedded = messages["resource-prompt"][1].content
+    assert isinstance(embedded, types.EmbeddedResource)
+    assert "Resource 5: This is a base64 blob" in words_of(embedded.resource)
+    assert {name: first.content for name, (first, *_) in messages.items()} == {
+        "simple-prompt": types.TextContent(text="This is a simple prompt without arguments."),
+        "args-prompt": types.TextContent(text="What's weather in Rome, Lazio?"),
+        "completable-prompt": types.TextContent(text="Please promote Eve to the head of the Sales team."),
+        "resource-prompt": types.TextContent(
+            text="This prompt includes the Blob resource with id: 5. Please analyze the following resource:"
+        ),
+    }
+    assert incomplete.value.code == -32602
+
+
+async def test_arguments_of_prompts_are_completed(everything_server: list[str]) -> None:
+    team, resource = (types.PromptReference(name=f"{name}-prompt") for name in ("completable", "resource"))
+
+    async with conversation(everything_server) as client:
+        departments = await client.complete(team, "department", "")
+        narrowed = await client.complete(team, "department", "S")
+        names = [
+            (await client.complete(team, "name", "", context={"department": department})).values
+            for department in departments.values
+        ]
+        kinds = await client.complete(resource, "resourceType", "B")
+        numbers = await client.complete(resource, "resourceId", "12")
+
+    assert departments.values == ["Engineering", "Sales", "Marketing", "Support"]
+    assert narrowed == types.Completion(values=["Sales", "Support"], total=2, has_more=False)
+    assert names == [
+        ["Alice", "Bob", "Charlie"],
+        ["David", "Eve", "Frank"],
+        ["Grace", "Henry", "Iris"],
+        ["John", "Kim", "Lee"],
+    ]
+    assert (kinds.values, numbers.values) == (["Blob"], ["12"])
+
+
+async def test_log_messages_come_at_the_level_that_was_set_and_above(everything_server: list[str]) -> None:
+    host, uris = Host(), [f"demo://resource/dynamic/text/{number}" for number in (1, 2, 3)]
+    levels: tuple[types.LoggingLevel, ...] = ("info", "error", "debug")
+
+    async with conversation(everything_server, on_log=host.on_log) as client:
+        for level, uri in zip(levels, uris, strict=True):
+            await client.set_log_level(level)
+            await client.subscribe_resource(uri)  # it logs that, at the level "info"
+        await host.hears(uris[2])
+
+    told = [str(message.data) for message in host.logged if "Subscribe" in str(message.data)]
+    assert [uri in words for uri, words in zip((uris[0], uris[2]), told, strict=True)] == [True, True]
+
+
+async def test_updates_of_a_resource_come_while_it_is_listened_to(everything_server: list[str]) -> None:
+    heard, unheard = (f"demo://resource/dynamic/text/{number}" for number in (1, 2))
+
+    async with conversation(everything_server) as client:
+        async with client.listen(tools=True, prompts=True, resource_list=True, resources=[heard, unheard]) as changes:
+            honored = changes.honored
+        async with client.listen(resources=[heard]) as changes:
+            await text_of(client, "toggle-subscriber-updates")
+            first = await anext(aiter(changes))
+
+    assert (honored.tools, honored.prompts, honored.resource_list) == (True, True, True)
+    assert set(honored.resources) == {heard, unheard}
+    assert first == ResourceUpdated(uri=heard)
+
+
+async def test_a_call_left_early_leaves_the_connection_in_order(everything_server: list[str]) -> None:
+    async with conversation(everything_server) as client:
+        async with client.open_call("trigger-long-running-operation", {"duration": 30, "steps": 300}) as call:
+            async for _ in call.updates:
+                break
+        total = await text_of(client, "get-sum", a=20, b=22)
+        held = client.statistics()
+
+    assert total == "The sum of 20 and 22 is 42."
+    assert (held.asked, held.update_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize(("action", "words"), [("decline", "User declined"), ("cancel", "User cancelled")])
+async def test_an_answer_may_be_none(everything_server: list[str], action: str, words: str) -> None:
+    async def refuse(_request: types.ElicitRequestFormParams | types.ElicitRequestURLParams) -> types.ElicitResult:
+        await trio.lowlevel.checkpoint()
+        return types.structure({"action": action}, types.ElicitResult)
+
+    async with conversation(everything_server, on_elicit=refuse) as client:
+        assert words in await text_of(client, "trigger-elicitation-request")
+
+
+async def test_the_questions_it_asks_arrive_whole(everything_server: list[str]) -> None:
+    asked: list[types.ElicitRequestFormParams] = []
+
+    async def ask(request: types.ElicitRequestFormParams | types.ElicitRequestURLParams) -> types.ElicitResult:
+        await trio.lowlevel.checkpoint()
+        assert isinstance(request, types.ElicitRequestFormParams)
+        asked.append(request)
+        return types.ElicitResult(action="decline")
+
+    async with conversation(everything_server, on_elicit=ask) as client:
+        await text_of(client, "trigger-elicitation-request")
+
+    (request,) = asked
+    assert request.message == "Please provide inputs for the following fields:"
+    kinds = {name: type(schema).__name__ for name, schema in request.requested_schema.properties.items()}
+    assert kinds == {
+        "name": "StringSchema",
+        "check": "BooleanSchema",
+        "firstLine": "StringSchema",
+        "email": "StringSchema",
+        "homepage": "StringSchema",
+        "birthdate": "StringSchema",
+        "integer": "NumberSchema",
+        "number": "NumberSchema",
+        "untitledSingleSelectEnum": "UntitledSingleSelectEnumSchema",
+        "untitledMultipleSelectEnum": "UntitledMultiSelectEnumSchema",
+        "titledSingleSelectEnum": "TitledSingleSelectEnumSchema",
+        "titledMultipleSelectEnum": "TitledMultiSelectEnumSchema",
+        "legacyTitledEnum": "LegacyTitledEnumSchema",
+    }

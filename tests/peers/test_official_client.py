@@ -6,6 +6,7 @@ them is judged. Whether a handler stopped is in our server's own words: a later 
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-SERVER = Path(__file__).parents[2] / "examples" / "sqlite_server.py"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 PLAYER = Path(__file__).with_name("official_client.py")
 PATIENCE = 120  # seconds for a whole plan
 
@@ -36,27 +37,42 @@ def value(outcome: Any) -> Any:
 
 
 @pytest.fixture(params=[("legacy", "2025-11-25"), ("auto", "2026-07-28")], ids=lambda era: era[1])
-def play(request: pytest.FixtureRequest, official_python: str, tmp_path: Path) -> Play:
-    """Play steps against our server, on a database of the test's own; the outcome of each."""
+def play_with(request: pytest.FixtureRequest, official_python: str) -> Callable[..., Play]:
+    """Return what plays steps against a server: its name, its program and the arguments of that are given."""
     mode, revision = request.param
 
-    def play_steps(*steps: Step) -> list[Any]:
-        ours = [sys.executable, "-W", "error", str(SERVER), str(tmp_path / "test.db")]
-        done = subprocess.run(
-            [official_python, str(PLAYER), mode, json.dumps(steps), *ours],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        report = json.loads(done.stdout)
-        assert (report["server"], report["revision"]) == ("trio-mcp-sqlite", revision)
-        outcomes: list[Any] = report["steps"]
-        return outcomes
+    def make(name: str, *program: str) -> Play:
+        def play_steps(*steps: Step) -> list[Any]:
+            ours = [sys.executable, "-W", "error", *program]
+            done = subprocess.run(
+                [official_python, str(PLAYER), mode, json.dumps(steps), *ours],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                timeout=PATIENCE,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+            report = json.loads(done.stdout)
+            assert (report["server"], report["revision"]) == (name, revision)
+            outcomes: list[Any] = report["steps"]
+            return outcomes
 
-    return play_steps
+        return play_steps
+
+    return make
+
+
+@pytest.fixture
+def play(play_with: Callable[..., Play], tmp_path: Path) -> Play:
+    """Play steps against the SQLite server, on a database of the test's own; the outcome of each."""
+    return play_with("trio-mcp-sqlite", str(EXAMPLES / "sqlite_server.py"), str(tmp_path / "test.db"))
+
+
+@pytest.fixture
+def play_library(play_with: Callable[..., Play]) -> Play:
+    """The same with the library server."""
+    return play_with("library", str(EXAMPLES / "library_server.py"))
 
 
 def test_it_lists_what_our_server_offers(play: Play) -> None:
@@ -117,3 +133,104 @@ def test_a_call_it_cancels_stops_our_handler(play: Play) -> None:
     assert cancelled["cancelled"]
     assert value(outcome)["cancelled"]
     assert value(outcome)["counted"] < value(outcome)["total"]
+
+
+def test_it_reads_every_list_page_by_page(play_library: Play) -> None:
+    kinds = ["tools", "resources", "resource_templates", "prompts"]
+    *lists, refused = play_library(
+        *({"do": "pages", "kind": kind} for kind in kinds),
+        {"do": "attempt", "step": {"do": "page", "kind": "tools", "cursor": "made up"}},
+    )
+
+    names = [[[entry["name"] for entry in page] for page in pages] for pages in lists]
+    assert names == [
+        [["search", "lend"], ["take_stock", "show_cover"]],
+        [["rules", "stamp"], ["loans"]],
+        [["about", "cover"], ["shelf"]],
+        [["recommend", "compare"], ["remind"]],
+    ]
+    assert refused["code"] == -32602
+
+
+def test_it_reads_resources_of_every_kind(play_library: Play, request: pytest.FixtureRequest) -> None:
+    uris = ["rules", "stamp", "books/candle", "covers/candle", "shelf?genre=adventure&author=Jules%20Verne"]
+    *read, missing = play_library(
+        *({"do": "read", "uri": f"library://{uri}"} for uri in uris),
+        {"do": "attempt", "step": {"do": "read", "uri": "library://books/none"}},
+    )
+
+    (rules,), (stamp,), (book,), (cover,), (shelf,) = read
+    assert (rules["mimeType"], rules["text"][:7]) == ("text/markdown", "# Rules")
+    assert base64.b64decode(stamp["blob"]).startswith(b"\x89PNG")
+    assert json.loads(book["text"])["title"] == "The Chemical History of a Candle"
+    assert cover["mimeType"] == "image/svg+xml"
+    assert base64.b64decode(cover["blob"]).startswith(b"<svg")
+    assert shelf["text"] == "Twenty Thousand Leagues Under the Seas"
+    modern = "2026-07-28" in request.node.name
+    assert missing == {
+        "code": -32602 if modern else -32002,
+        "message": "there is no book 'none'",
+        "data": {"uri": "library://books/none"},
+    }
+
+
+def test_it_gets_prompts_with_typed_arguments_and_embedded_resources(play_library: Play) -> None:
+    (recommendation,), comparison, refused = play_library(
+        {"do": "prompt", "name": "recommend", "arguments": {"genre": "science", "age": "9", "short": "true"}},
+        {"do": "prompt", "name": "compare", "arguments": {"first": "candle", "second": "origin"}},
+        {"do": "attempt", "step": {"do": "prompt", "name": "recommend", "arguments": {"genre": "science", "age": "x"}}},
+    )
+
+    question = "Which short science book should a reader of 9 years take home?"
+    assert recommendation == {"role": "user", "content": {"type": "text", "text": question}}
+    assert [(message["role"], message["content"]["type"]) for message in comparison] == [
+        ("user", "resource"),
+        ("user", "resource"),
+        ("user", "text"),
+        ("assistant", "text"),
+    ]
+    assert comparison[0]["content"]["resource"]["uri"] == "library://books/candle"
+    assert refused["code"] == -32602
+    assert "$.age" in refused["message"]
+
+
+def test_it_completes_arguments_of_prompts_and_templates(play_library: Play) -> None:
+    compare = {"type": "ref/prompt", "name": "compare"}
+    shelf = {"type": "ref/resource", "uri": "library://shelf{?genre,author}"}
+    genres, first, second, author, refused = play_library(
+        {"do": "complete", "ref": {"type": "ref/prompt", "name": "recommend"}, "name": "genre", "value": ""},
+        {"do": "complete", "ref": compare, "name": "first", "value": "k"},
+        {"do": "complete", "ref": compare, "name": "second", "value": "", "settled": {"first": "candle"}},
+        {"do": "complete", "ref": shelf, "name": "author", "value": "M", "settled": {"genre": "science"}},
+        {"do": "attempt", "step": {"do": "complete", "ref": compare, "name": "third", "value": ""}},
+    )
+
+    assert genres == {"values": ["adventure", "crime", "science"], "total": 3, "hasMore": False}
+    assert [each["values"] for each in (first, second, author)] == [["kidnapped"], ["origin"], ["Michael Faraday"]]
+    assert refused["code"] == -32602
+
+
+def test_it_gets_log_messages_of_the_level_it_asks_for(play_library: Play) -> None:
+    _, lent, _, stock, logged = play_library(
+        {"do": "log_level", "level": "notice"},
+        call("lend", book="candle", reader="Ada"),  # logs at "info", which is below
+        call("lend", book="candles", reader="Bo"),
+        call("take_stock", seconds_per_book=0),
+        {"do": "logged", "count": 2},
+    )
+
+    assert value(lent) == {"book": "candle", "reader": "Ada", "weeks": 3}
+    assert value(stock) == ["The Chemical History of a Candle"]
+    assert [progress for progress, _, _ in stock["progress"]] == [1, 2, 3, 4, 5, 6, 7]
+    assert [{name: each[name] for name in ("level", "logger", "data")} for each in logged] == [
+        {"level": "warning", "logger": "desk", "data": {"asked_for": "candles"}},
+        {"level": "notice", "logger": "stock", "data": "The Chemical History of a Candle is not on its shelf"},
+    ]
+
+
+def test_it_sees_a_picture_that_a_tool_returns(play_library: Play) -> None:
+    (shown,) = play_library(call("show_cover", book="origin"))
+
+    (picture,) = shown["result"]["content"]
+    assert (picture["type"], picture["mimeType"]) == ("image", "image/svg+xml")
+    assert b"Origin of Species" in base64.b64decode(picture["data"])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+import itertools
+import threading
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 
@@ -25,6 +27,10 @@ def of_x(x: str) -> str:
 
 def none(typed: str) -> list[str]:
     return []
+
+
+def itself(typed: str) -> list[str]:
+    return [typed]
 
 
 def of_nothing() -> list[str]:
@@ -83,6 +89,7 @@ async def test_a_plain_function_completes_too() -> None:
         assert (await client.complete(PROMPT, "code", "x")).values == ["x!"]
 
 
+@pytest.mark.requirement("B.19-S2")
 async def test_a_hundred_values_are_sent_and_the_rest_is_counted() -> None:
     server = make_server()
 
@@ -128,6 +135,7 @@ async def test_arguments_with_fixed_values_complete_by_themselves() -> None:
         assert (await client.complete(order_ref, "kind", "c")).values == ["cake"]
 
 
+@pytest.mark.requirement("B.19-S1")
 async def test_the_capability_is_declared_when_there_is_something_to_suggest() -> None:
     server = Server("s")
     server.prompt(name="p")(of_x)
@@ -143,6 +151,7 @@ async def test_the_capability_is_declared_when_there_is_something_to_suggest() -
         assert client.server_capabilities.completions == {}
 
 
+@pytest.mark.requirement("B.19-S3b", "B.19-S4c")
 @pytest.mark.parametrize(
     ("ref", "argument", "fault"),
     [
@@ -194,3 +203,87 @@ def test_a_completion_that_cannot_be_is_refused_where_it_is_registered() -> None
         server.completion(prompt="review", argument="deep")(of_nothing)
     with pytest.raises(TypeError, match=r"parameter 'style: .*' is none of the other arguments \(code, language\)"):
         server.completion(prompt="review", argument="deep")(of_typed_and_style)
+
+
+async def test_a_prompt_that_is_registered_anew_has_completions_of_its_own() -> None:
+    server = make_server()
+    server.completion(prompt="review", argument="code")(none)
+    server.prompts.remove("review")
+
+    @server.prompt
+    def review(code: str) -> str:
+        return code
+
+    server.completion(template="repo://{owner}/{name}", argument="name")(none)
+    async with open_client(server) as client:
+        assert (await client.complete(PROMPT, "code", "x")).values == []
+        server.completion(prompt="review", argument="code")(itself)
+        assert (await client.complete(PROMPT, "code", "x")).values == ["x"]
+
+
+async def test_a_prompt_and_a_template_of_one_name_are_completed_apart() -> None:
+    server = Server("s")
+    server.prompt(name="a:{x}")(of_x)
+    server.resource("a:{x}")(of_x)
+    server.completion(prompt="a:{x}", argument="x")(itself)
+    server.completion(template="a:{x}", argument="x")(none)
+
+    async with open_client(server) as client:
+        of_prompt = await client.complete(types.PromptReference(name="a:{x}"), "x", "a")
+        of_template = await client.complete(types.ResourceTemplateReference(uri="a:{x}"), "x", "a")
+
+    assert (of_prompt.values, of_template.values) == (["a"], [])
+
+
+async def test_what_was_declared_is_answered_when_nothing_is_left_to_suggest() -> None:
+    server = make_server()
+
+    async with open_client(server) as client:
+        server.prompts.remove("review")
+        with pytest.raises(ErrorResponse, match="there is nothing to complete for 'review'"):
+            await client.complete(PROMPT, "language", "")
+    assert server.capabilities.completions == {}
+
+
+async def test_suggestions_of_a_plain_function_are_made_in_its_thread() -> None:
+    server, threads = make_server(), list[threading.Thread]()
+
+    @server.completion(prompt="review", argument="code")
+    def lazily(typed: str) -> Iterator[str]:
+        def rows() -> Iterator[str]:
+            threads.append(threading.current_thread())
+            yield typed
+
+        return rows()
+
+    async with open_client(server) as client:
+        assert (await client.complete(PROMPT, "code", "x")).values == ["x"]
+    assert len(threads) == 1
+    assert threading.current_thread() not in threads
+
+
+async def test_suggestions_without_end_are_counted_no_further_than_makes_sense() -> None:
+    server = make_server()
+
+    @server.completion(prompt="review", argument="code")
+    def numbers(typed: str) -> Iterator[str]:
+        return map(str, itertools.count())
+
+    async with open_client(server) as client:
+        answer = await client.complete(PROMPT, "code", "")
+
+    assert answer == types.Completion(values=[str(n) for n in range(100)], total=None, has_more=True)
+
+
+@pytest.mark.parametrize("suggested", ["abc", None, types.Completion(values=[cast("str", 1)])])
+async def test_what_is_no_list_of_texts_is_no_suggestion(suggested: Any, caplog: pytest.LogCaptureFixture) -> None:
+    server = make_server()
+
+    @server.completion(prompt="review", argument="code")
+    def wrong(typed: str) -> Any:
+        return suggested
+
+    async with open_client(server) as client:
+        with pytest.raises(ErrorResponse, match="the server's log says why"):
+            await client.complete(PROMPT, "code", "")
+    assert "a completion suggested" in caplog.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -34,12 +35,14 @@ def test_a_cursor_with_a_changed_bit_is_refused(data: st.DataObject) -> None:
     assert caught.value.code == -32602
 
 
+@pytest.mark.requirement("B.16-S1c")
 @given(st.text())
 def test_no_text_but_a_cursor_is_one(text: str) -> None:
     with pytest.raises(McpError):
         Cursors((OLD,)).read("tools/list", text)
 
 
+@pytest.mark.requirement("B.16-S1b")
 def test_a_cursor_of_another_list_is_refused() -> None:
     cursors = Cursors((OLD,))
 
@@ -61,3 +64,9 @@ def test_a_server_makes_a_key_of_its_own_and_refuses_short_ones() -> None:
     assert check_keys([OLD, NEW]) == (OLD, NEW)
     with pytest.raises(ValueError, match="at least 16 bytes"):
         Server("s", keys=[os.urandom(15)])
+
+
+@pytest.mark.parametrize("keys", [OLD, "o" * 32, ["o" * 32], [1]])
+def test_keys_that_are_no_list_of_bytes_are_refused_where_they_are_given(keys: Any) -> None:
+    with pytest.raises(TypeError, match="keys: a list of bytes"):
+        Server("s", keys=keys)

@@ -40,6 +40,7 @@ WALKS: dict[str, Callable[[Client], Any]] = {
 }
 
 
+@pytest.mark.requirement("B.16-S2")
 @pytest.mark.parametrize("walk", WALKS.values(), ids=WALKS)
 @pytest.mark.parametrize("page_size", [None, 1, 3, 4, 7, 8])
 async def test_a_walk_finds_every_entry_once_whatever_the_size_of_a_page(
@@ -65,6 +66,7 @@ async def test_the_last_page_has_no_cursor() -> None:
     assert second.next_cursor is None
 
 
+@pytest.mark.requirement("B.16-S1a")
 @pytest.mark.parametrize("walk", WALKS.values(), ids=WALKS)
 async def test_a_walk_neither_misses_nor_repeats_what_stays_while_others_come_and_go(
     walk: Callable[[Client], Any],
@@ -87,6 +89,7 @@ async def test_a_walk_neither_misses_nor_repeats_what_stays_while_others_come_an
     assert seen == ["n1", "n2", *names(4, 7)]
 
 
+@pytest.mark.requirement("B.16-S1b")
 @pytest.mark.parametrize("method", WALKS)
 @pytest.mark.parametrize("cursor", ["", "0", "AAAA"])
 async def test_a_cursor_that_the_server_has_not_made_is_refused(cursor: str, method: str) -> None:
@@ -100,6 +103,7 @@ async def test_a_cursor_that_the_server_has_not_made_is_refused(cursor: str, met
     assert caught.value.code == -32602
 
 
+@pytest.mark.requirement("B.16-S1a")
 async def test_a_cursor_holds_in_the_next_process_if_the_key_does() -> None:
     def make(keys: list[bytes]) -> Server:
         server = Server("s", page_size=2, keys=keys)
@@ -117,7 +121,7 @@ async def test_a_cursor_holds_in_the_next_process_if_the_key_does() -> None:
 
 
 def test_a_page_has_at_least_one_entry() -> None:
-    with pytest.raises(ValueError, match="page_size=0 must be at least 1"):
+    with pytest.raises(ValueError, match="page_size=0 must be a whole number, and at least 1"):
         Server("s", page_size=0)
 
 
@@ -144,6 +148,7 @@ async def test_an_entry_is_put_into_json_once_for_each_revision(monkeypatch: pyt
     assert len(made) == 3 + 2  # the new one's alone, at registration and for the older revision
 
 
+@pytest.mark.requirement("A.6-P1")
 async def test_lists_show_what_the_revision_knows() -> None:
     server = Server("s")
     icon = types.Icon(src="https://example.com/i.png", mime_type="image/png", sizes=["48x48"])
@@ -189,3 +194,43 @@ def test_what_json_cannot_say_is_refused_where_it_is_registered() -> None:
         server.tool(name="t", meta={"a": float("nan")})(lambda: None)
     assert server.capabilities.tools is None
     assert json.dumps(types.unstructure(server.capabilities)) == '{"logging": {}}'
+
+
+def test_a_page_has_a_whole_number_of_entries() -> None:
+    half: Any = 2.5
+
+    with pytest.raises(ValueError, match=r"page_size=2\.5 must be a whole number"):
+        Server("s", page_size=half)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "fault"),
+    [
+        ({"description": 3}, ValueError, r"tool 't': .*\$\.description: expected string, got integer"),
+        ({"icons": ["i.png"]}, TypeError, r"tool 't': \$\.icons\[0\]: expected Icon, got str"),
+        ({"meta": {"a": object()}}, ValueError, "tool 't': .*object"),
+    ],
+)
+def test_what_would_make_the_whole_list_unreadable_is_refused_where_it_is_registered(
+    options: dict[str, Any], kind: type[Exception], fault: str
+) -> None:
+    server = Server("s")
+
+    with pytest.raises(kind, match=fault):
+        server.tool(name="t", **options)(lambda: None)
+    assert not server.offers("tools")
+
+
+def test_cursors_that_a_peer_has_gathered_make_no_more_than_so_many_pages_stay() -> None:
+    server = Server("s", page_size=1)
+    catalog, gathered = server.tools.catalog, list[str]()
+    server.tool(name="n0")(lambda: None)
+    for n in range(300):
+        server.tool(name=f"n{n + 1}")(lambda: None)
+        gathered.append(catalog.page("2026-07-28", None, 1, server.cursors)["nextCursor"])
+        server.tools.remove(f"n{n}")
+
+    pages = [bytes(catalog.page("2026-07-28", cursor, 1, server.cursors)["tools"]) for cursor in gathered]
+
+    assert all(json.loads(page)[0]["name"] == "n300" for page in pages)
+    assert len(catalog._pages) == 256

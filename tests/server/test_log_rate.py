@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -34,6 +35,7 @@ def test_an_infinite_rate_admits_everything() -> None:
     assert [rate.admit(0.0) for _ in range(1000)] == [0] * 1000
 
 
+@pytest.mark.requirement("B.18-P2")
 async def test_what_is_too_much_is_dropped_and_counted(autojump_clock: trio.testing.MockClock) -> None:
     server = Server("s", limits=Limits(max_logs_per_second=3))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -52,6 +53,7 @@ async def test_a_schema_given_as_text_is_published_byte_for_byte(revision: str, 
     assert INPUT.replace("\n", " ").encode() in lines[0]
 
 
+@pytest.mark.requirement("B.20-C6")
 async def test_a_schema_given_as_an_object_keeps_its_order_and_unknown_keywords() -> None:
     schema = {"type": "object", "x-b": {"q": None}, "x-a": 1.0, "properties": {"z": True, "a": {"type": "string"}}}
     server = Server("s")
@@ -64,6 +66,7 @@ async def test_a_schema_given_as_an_object_keeps_its_order_and_unknown_keywords(
     )
 
 
+@pytest.mark.requirement("A.6-P1", "B.20-S5b", "B.20-S5c")
 @pytest.mark.parametrize("revision", types.REVISIONS)
 async def test_structured_content_that_is_no_object_goes_where_the_revision_knows_it(revision: str) -> None:
     server = Server("s")
@@ -92,6 +95,7 @@ async def test_null_is_structured_content_and_not_its_absence() -> None:
         assert (await client.call_tool("none")).structured_content is types.UNSET
 
 
+@pytest.mark.requirement("B.20-S5a")
 async def test_what_a_tool_returns_is_checked_against_its_own_output_schema() -> None:
     server = Server("s")
     server.tool(name="t", output_schema=OUTPUT)(lambda: ["a"])
@@ -105,6 +109,7 @@ async def test_what_a_tool_returns_is_checked_against_its_own_output_schema() ->
     assert "$[0]: expected integer, got string" in block.text
 
 
+@pytest.mark.requirement("B.20-S4a")
 @pytest.mark.parametrize(
     ("text", "fault"),
     [("{", "tool 't': inputSchema is not JSON"), ("[]", "inputSchema is not a JSON object"), (b"\xff", "not JSON")],
@@ -112,3 +117,42 @@ async def test_what_a_tool_returns_is_checked_against_its_own_output_schema() ->
 def test_a_text_that_is_no_schema_is_refused_where_it_is_registered(text: str | bytes, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         Server("s").tool(name="t", input_schema=text)(lambda: None)
+
+
+@pytest.mark.requirement("B.20-S4c")
+@pytest.mark.parametrize("option", ["input_schema", "output_schema"])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": {"type": "nope"}}},
+        {"type": "object", "$schema": "https://example.com/mine"},
+        {"type": "object", "$ref": "https://example.com/remote"},
+    ],
+)
+def test_what_is_no_usable_schema_is_refused_where_it_is_registered(option: str, schema: dict[str, Any]) -> None:
+    options: dict[str, Any] = {option: schema}
+
+    with pytest.raises(ValueError, match=r"tool 't': (in|out)putSchema cannot be used: .*(nope|example\.com)"):
+        Server("s").tool(name="t", **options)(lambda: None)
+
+
+@pytest.mark.parametrize("revision", types.REVISIONS)
+@pytest.mark.parametrize("as_text", [False, True])
+async def test_a_property_that_may_be_anything_is_said_in_the_way_of_the_revision(revision: str, as_text: bool) -> None:
+    server = Server("s")
+    schema = {"type": "object", "properties": {"any": True, "never": False, "text": {"type": "string"}}}
+    given: Any = json.dumps(schema) if as_text else schema
+
+    @server.tool(input_schema=given, output_schema=given)
+    def take(**arguments: Any) -> dict[str, Any]:
+        return arguments
+
+    async with open_client(server, revision=revision) as client:
+        (tool,) = [tool async for tool in client.tools()]
+
+    older: dict[str, Any] = {
+        "type": "object",
+        "properties": {"any": {}, "never": {"not": {}}, "text": {"type": "string"}},
+    }
+    assert tool.input_schema == (schema if revision == "2026-07-28" else older)
+    assert tool.output_schema in ([None] if revision < "2025-06-18" else [tool.input_schema])

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from trio_mcp import Context, ErrorResponse, Image, McpError, Server, open_client, types
+from trio_mcp import Context, ErrorResponse, Image, McpError, ResourceNotFound, Server, open_client, types
 
 
 def of_x(x: str) -> str:
@@ -51,6 +51,7 @@ async def test_a_static_resource_is_listed_and_read() -> None:
         ]
 
 
+@pytest.mark.requirement("B.21-S2c")
 async def test_a_template_is_listed_apart_and_its_variables_reach_the_function() -> None:
     server = Server("s")
 
@@ -80,6 +81,7 @@ async def test_a_resource_may_return_the_whole_result() -> None:
         assert await client.read_resource("a:b") == whole
 
 
+@pytest.mark.requirement("B.21-S3a", "B.21-S3b")
 @pytest.mark.parametrize(("revision", "code"), [("2025-11-25", -32002), ("2026-07-28", -32602)])
 async def test_a_resource_that_does_not_exist_is_answered_as_the_revision_wants_it(revision: str, code: int) -> None:
     server = Server("s")
@@ -92,6 +94,33 @@ async def test_a_resource_that_does_not_exist_is_answered_as_the_revision_wants_
     assert (caught.value.code, caught.value.data) == (code, {"uri": "b://c"})
 
 
+@pytest.mark.requirement("B.21-S3a", "B.21-S3b")
+@pytest.mark.parametrize(("revision", "code"), [("2025-11-25", -32002), ("2026-07-28", -32602)])
+async def test_a_handler_that_finds_nothing_says_so_in_the_way_of_every_revision(revision: str, code: int) -> None:
+    server = Server("s")
+
+    @server.resource("book://{name}")
+    def book(name: str) -> str:
+        raise ResourceNotFound(f"no book {name!r}")
+
+    @server.resource("book:lost")
+    async def lost() -> str:
+        raise McpError(-32002, "it is lost", {"uri": "book:lost", "since": 2020})
+
+    told: list[Any] = []
+    async with open_client(server, revision=revision) as client:
+        for uri in ("book://emma", "book:lost"):
+            with pytest.raises(ErrorResponse) as caught:
+                await client.read_resource(uri)
+            told.append((caught.value.code, caught.value.message, caught.value.data))
+
+    assert told == [
+        (code, "no book 'emma'", {"uri": "book://emma"}),
+        (code, "it is lost", {"uri": "book:lost", "since": 2020}),
+    ]
+
+
+@pytest.mark.requirement("B.21-S3d")
 async def test_a_failing_resource_is_an_internal_error_without_details(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
 
@@ -116,6 +145,7 @@ async def test_a_failing_resource_is_an_internal_error_without_details(caplog: p
     assert "the password is 123" in caplog.text
 
 
+@pytest.mark.requirement("B.21-S2a", "B.21-S5b")
 def test_a_resource_that_cannot_be_is_refused_where_it_is_registered() -> None:
     server = Server("s")
     server.resource("a:b", name="a")(lambda: "")
@@ -187,6 +217,7 @@ async def test_a_prompt_may_return_messages_content_or_the_whole_result() -> Non
         assert await client.get_prompt("whole") == whole
 
 
+@pytest.mark.requirement("B.22-S2b")
 async def test_every_fault_of_a_prompts_arguments_is_named() -> None:
     server = Server("s")
     server.prompt(name="p")(of_a_and_b)
@@ -251,6 +282,7 @@ async def test_a_removed_prompt_is_gone() -> None:
         assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["q"]
 
 
+@pytest.mark.requirement("A.5-P1")
 async def test_a_prompt_shows_older_revisions_only_what_they_know() -> None:
     server = Server("s")
     link = types.ResourceLink(name="doc", uri="file:///doc")
@@ -293,6 +325,7 @@ async def test_contents_that_do_not_change_need_no_function() -> None:
         server.resources.add_static("a:3", wrong, name="three")
 
 
+@pytest.mark.requirement("B.21-S2a")
 async def test_variables_become_what_their_parameters_are_annotated_as() -> None:
     server = Server("s")
 
@@ -312,8 +345,7 @@ async def test_variables_become_what_their_parameters_are_annotated_as() -> None
         with pytest.raises(ErrorResponse, match=r"no resource 'users://x/a': \$\.id: expected integer") as caught:
             await read("users://x/a")
         assert caught.value.code == -32002
-        with pytest.raises(ErrorResponse, match=r"\$\.parts: required, but missing"):
-            await read("users://7")
+        assert await read("users://7") == "7 [] 1.5 ()"
 
 
 async def test_a_template_that_takes_the_texts_goes_before_the_fault_of_another() -> None:
@@ -333,6 +365,7 @@ async def test_a_template_that_takes_the_texts_goes_before_the_fault_of_another(
             assert contents == types.TextResourceContents(uri=uri, mime_type="text/plain", text=text)
 
 
+@pytest.mark.requirement("B.21-S2b")
 async def test_values_that_lead_out_of_their_place_are_not_found_unless_the_author_allows_them() -> None:
     server = Server("s")
     server.resource("kept://{+path}", name="kept")(of_path)
@@ -346,6 +379,7 @@ async def test_values_that_lead_out_of_their_place_are_not_found_unless_the_auth
         assert contents.text == "a/../../b"
 
 
+@pytest.mark.requirement("B.22-S2b")
 async def test_arguments_of_a_prompt_become_what_their_parameters_are_annotated_as() -> None:
     server = Server("s")
 
@@ -372,3 +406,29 @@ async def test_arguments_of_a_prompt_become_what_their_parameters_are_annotated_
         with pytest.raises(ErrorResponse, match=r"\$\.days: .*\$\.pace: ") as bad:
             await client.get_prompt("plan", {"days": "0", "pace": "breakneck"})
         assert bad.value.code == -32602
+
+
+@pytest.mark.parametrize("template", ["a://b{/path*}", "a://b{?path*}"])
+def test_a_list_in_a_template_needs_a_parameter_that_takes_one(template: str) -> None:
+    server = Server("s")
+
+    def of_paths(path: list[str] | None = None) -> str:
+        return str(path)
+
+    with pytest.raises(
+        ValueError, match=r"of_path: path\* in 'a://b.*' is a list, which parameter 'path' does not take"
+    ):
+        server.resource(template)(of_path)
+    server.resource(template)(of_paths)
+
+
+async def test_how_long_a_result_may_be_cached_is_no_negative_time(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s")
+    server.resource("a:b", name="a")(lambda: types.ReadResourceResult(contents=[], ttl_ms=-1))
+    server.resource("a:c", name="c")(lambda: types.ReadResourceResult(contents=[], ttl_ms=0))
+
+    async with open_client(server) as client:
+        with pytest.raises(ErrorResponse, match="the server's log says why"):
+            await client.read_resource("a:b")
+        assert (await client.read_resource("a:c")).ttl_ms == 0
+    assert "ttl_ms=-1; it must be at least 0" in caplog.text

@@ -44,7 +44,8 @@ async def test_what_a_server_says_about_itself_reaches_the_client() -> None:
         async with open_client(server, revision=revision) as client:
             assert client.server_info == server.info
             assert client.instructions == "use it"
-            assert client.server_capabilities == types.ServerCapabilities(logging={}, tools=types.ToolsCapability())
+            declared = types.ServerCapabilities(logging={}, tools=types.ToolsCapability(list_changed=True))
+            assert client.server_capabilities == declared
 
 
 @pytest.mark.requirement("B.1-S2", "B.3-S9")
@@ -87,10 +88,12 @@ async def test_completion_needs_a_declaration_since_there_is_one(revision: str) 
 
 @pytest.mark.requirement("B.2-P1b")
 async def test_a_resource_is_subscribed_to_where_the_server_says_that_it_can_be() -> None:
-    server = Server("s")
-    server.resource("a:b", name="a")(lambda: "")
+    class Reticent(Server):
+        @property
+        def capabilities(self) -> types.ServerCapabilities:
+            return types.ServerCapabilities(resources=types.ResourcesCapability())
 
-    async with open_client(server, revision="2025-11-25") as client:
+    async with open_client(Reticent("s"), revision="2025-11-25") as client:
         with pytest.raises(MissingCapability) as caught:
             await client.subscribe_resource("a:b")
 

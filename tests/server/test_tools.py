@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any, TypedDict
 
 import pytest
@@ -73,6 +74,7 @@ async def test_a_tool_is_listed_with_everything_it_was_registered_with() -> None
         ({"timeout": 0}, "timeout=0"),
         ({"timeout": float("nan")}, "timeout=nan"),
         ({"max_concurrency": 0}, "max_concurrency=0"),
+        ({"max_concurrency": 1.5}, r"max_concurrency=1\.5 must be a whole number"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused_at_registration(options: dict[str, Any], fault: str) -> None:
@@ -434,3 +436,103 @@ async def test_a_thread_that_was_left_behind_counts_as_a_call_that_works() -> No
         release.set()
         assert not (await client.call_tool("work")).is_error
         assert working == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("result", "fault"),
+    [
+        (types.CallToolResult(content=[]), r"$: required, but missing: the tool has an output schema"),
+        (types.CallToolResult(content=[], structured_content={"b": 1}), "$.a: required, but missing"),
+        (types.CallToolResult(content=[], structured_content={"a": 1}), ""),
+        (types.CallToolResult(content=[types.TextContent(text="no")], is_error=True), "no"),
+    ],
+)
+async def test_a_whole_result_holds_what_the_output_schema_promises(result: types.CallToolResult, fault: str) -> None:
+    server = Server("s")
+    server.tool(name="t", output_schema={"type": "object", "required": ["a"]})(lambda: result)
+
+    async with open_client(server) as client:
+        answer = await client.call_tool("t")
+
+    assert (answer.is_error or False) == bool(fault)
+    assert answer.content == result.content or fault in text(answer)
+
+
+async def test_content_where_the_annotation_promises_data_is_a_mistake_that_is_named() -> None:
+    server = Server("s")
+
+    @server.tool
+    def pictures() -> list[Any]:
+        return ["a picture", Image(b"...", "image/png")]
+
+    async with open_client(server) as client:
+        answer = await client.call_tool("pictures")
+
+    assert answer.is_error
+    assert "$: content, where the return annotation promises data: annotate" in text(answer)
+
+
+@pytest.mark.parametrize("revision", types.REVISIONS[:-1])
+@pytest.mark.parametrize(("structured", "words"), [([1], "[1]"), (None, "null"), ({"a": 1}, '{"a":1}')])
+async def test_structured_content_that_a_revision_does_not_know_becomes_text(
+    revision: str, structured: Any, words: str
+) -> None:
+    server = Server("s")
+    silent = types.CallToolResult(content=[], structured_content=structured)
+    server.tool(name="silent")(lambda: silent)
+    spoken = types.CallToolResult(content=[types.TextContent(text="x")], structured_content=structured)
+    server.tool(name="spoken")(lambda: spoken)
+
+    async with open_client(server, revision=revision) as client:
+        answer, told = await client.call_tool("silent"), await client.call_tool("spoken")
+
+    kept = revision >= "2025-06-18" and isinstance(structured, dict)
+    assert (answer.structured_content, told.structured_content) == (
+        (structured, structured) if kept else (types.UNSET,) * 2
+    )
+    assert text(told) == "x"
+    assert answer.content == [] if kept else text(answer) == words
+
+
+async def test_faults_of_arguments_are_told_at_a_length_that_somebody_reads() -> None:
+    server = Server("s")
+
+    @server.tool
+    def take(a: int) -> None: ...
+
+    async with open_client(server) as client:
+        answer = await client.call_tool("take", {"a": 1, "x" * 1_000_000: 2})
+
+    assert answer.is_error
+    assert text(answer).startswith("take: the arguments do not fit its schema\n$.xxx")
+    assert len(text(answer)) < 11_000
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_calls_take_turns_in_each_trio_run_by_itself(plain: bool) -> None:
+    server = Server("s")
+    both = threading.Barrier(2)
+
+    def wait_for_the_other() -> str:
+        both.wait(30)
+        return "both work"
+
+    if plain:
+        server.tool(name="meet", max_concurrency=1)(wait_for_the_other)
+    else:
+
+        async def meet() -> str:
+            await trio.lowlevel.checkpoint()
+            return wait_for_the_other()
+
+        server.tool(max_concurrency=1)(meet)
+
+    async def run() -> None:
+        async with open_client(server) as client, trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(partial(client.call_tool, "meet", raise_on_error=True))
+
+    other = threading.Thread(target=trio.run, args=[run])
+    other.start()
+    trio.run(run)
+    other.join()

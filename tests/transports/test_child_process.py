@@ -101,6 +101,7 @@ async def test_what_is_sent_reaches_the_child_and_what_it_writes_is_received() -
             assert child.returncode is None
 
 
+@pytest.mark.requirement("B.5-C3a")
 async def test_a_polite_child_leaves_when_its_input_ends_and_nobody_waits_longer() -> None:
     with trio.fail_after(SURELY):
         async with open_child_process(["cat"], leave_seconds=1000) as child:
@@ -109,6 +110,7 @@ async def test_a_polite_child_leaves_when_its_input_ends_and_nobody_waits_longer
     assert child.returncode == 0
 
 
+@pytest.mark.requirement("B.5-C3b")
 async def test_a_child_that_ignores_the_end_of_its_input_is_asked_to_leave() -> None:
     with trio.fail_after(SURELY):
         async with open_child_process(shell(ENDLESS), leave_seconds=0.05, terminate_seconds=1000) as child:
@@ -117,6 +119,7 @@ async def test_a_child_that_ignores_the_end_of_its_input_is_asked_to_leave() -> 
     assert child.returncode == -signal.SIGTERM
 
 
+@pytest.mark.requirement("B.5-C3c")
 async def test_a_child_that_ignores_sigterm_is_killed() -> None:
     with trio.fail_after(SURELY):
         script = f"trap '' TERM; echo ready; {ENDLESS}"
@@ -126,6 +129,7 @@ async def test_a_child_that_ignores_sigterm_is_killed() -> None:
     assert child.returncode == -signal.SIGKILL
 
 
+@pytest.mark.requirement("B.5-C3c")
 async def test_a_stopped_child_is_killed() -> None:
     with trio.fail_after(SURELY):
         async with open_child_process(["cat"], leave_seconds=0.05, terminate_seconds=0.05) as child:
@@ -485,6 +489,7 @@ async def test_standard_error_is_shown_on_ours_as_it_comes(capsys: pytest.Captur
             assert capsys.readouterr().err == "café \N{REPLACEMENT CHARACTER}"
 
 
+@pytest.mark.requirement("B.5-C2")
 async def test_a_flood_on_standard_error_stops_nobody(capfd: pytest.CaptureFixture[str]) -> None:
     with trio.fail_after(SURELY):
         async with open_child_process(shell("yes | head -c 10000000 >&2; echo done")) as child:

@@ -75,6 +75,7 @@ async def test_progress_and_logs_share_nothing_either(server: Server) -> None:
     assert data == {"list": [1]}
 
 
+@pytest.mark.requirement("B.5-P3a")
 async def test_what_json_cannot_say_is_refused_as_on_a_wire(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     @server.tool
     async def result() -> types.CallToolResult:
@@ -189,6 +190,7 @@ class Silent:
         raise NotImplementedError
 
 
+@pytest.mark.requirement("B.2-C5", "B.5-P3a")
 @pytest.mark.parametrize(("revision", "is_cancelled"), [("2025-11-25", False), ("2026-07-28", True)])
 async def test_a_handshake_is_never_cancelled(revision: str, is_cancelled: bool, autojump_clock: object) -> None:
     silent = Silent()

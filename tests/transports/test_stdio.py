@@ -32,6 +32,7 @@ def test_a_command_is_a_list_of_at_least_the_program(command: list[str]) -> None
         StdioServer(command)
 
 
+@pytest.mark.requirement("B.5-C7b")
 async def test_the_child_gets_the_environment_and_the_directory(tmp_path: Path) -> None:
     with trio.fail_after(20):
         command, env = [sys.executable, "-c", TELL], {"TOLD": "something"}

@@ -82,6 +82,7 @@ def test_a_large_message_passes_whole() -> None:
     assert run(ECHO, b"x" * 3_000_000)[0] == b"X" * 3_000_000
 
 
+@pytest.mark.requirement("B.5-S1")
 def test_prints_of_every_kind_go_to_standard_error() -> None:
     output, errors = run(
         program("""

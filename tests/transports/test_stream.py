@@ -22,6 +22,7 @@ def server() -> Server:
     return server
 
 
+@pytest.mark.requirement("B.5-P2")
 async def test_a_server_listens_on_tcp_for_many_clients(server: Server) -> None:
     with trio.fail_after(10):
         async with server.serving() as serving, trio.open_nursery() as nursery:
@@ -66,6 +67,7 @@ class OneByte(trio.abc.Stream):
         return await self._stream.receive_some(1)
 
 
+@pytest.mark.requirement("B.5-P1b")
 async def test_any_size_of_chunks_will_do(server: Server) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:

@@ -183,6 +183,7 @@ def test_a_tool_schema_must_be_an_object() -> None:
     assert faults({"name": "x", "inputSchema": True}, types.Tool) == ("$.inputSchema: expected object, got boolean",)
 
 
+@pytest.mark.requirement("B.21-S6")
 @pytest.mark.parametrize(
     ("value", "fault"),
     [

@@ -27,6 +27,7 @@ def test_a_null_that_means_something_is_sent() -> None:
     }
 
 
+@pytest.mark.requirement("A.7-P1")
 def test_unknown_members_are_sent_back_in_every_revision() -> None:
     value = {"type": "text", "text": "a", "x/y": [1]}
 
@@ -35,6 +36,7 @@ def test_unknown_members_are_sent_back_in_every_revision() -> None:
         assert types.unstructure(message, revision=revision) == value
 
 
+@pytest.mark.requirement("A.6-P1")
 def test_named_members_that_the_revision_lacks_are_dropped() -> None:
     tool = types.Tool(name="x", title="X", input_schema={}, annotations=types.ToolAnnotations(title="T"))
 
@@ -47,6 +49,7 @@ def test_named_members_that_the_revision_lacks_are_dropped() -> None:
     assert types.unstructure(tool) == {"name": "x", "title": "X", "inputSchema": {}, "annotations": {"title": "T"}}
 
 
+@pytest.mark.requirement("A.7-P1")
 def test_a_request_keeps_its_metadata_in_every_revision() -> None:
     params = types.CallToolRequestParams(name="x", meta={"progressToken": 1})
 

@@ -7,6 +7,7 @@ from ._callbacks import Roots as Roots
 from ._calls import Call as Call
 from ._calls import OnProgress as OnProgress
 from ._calls import Updates as Updates
+from ._changes import Changes as Changes
 from ._client import Client as Client
 from ._client import OpenCall as OpenCall
 from ._many import Clients as Clients

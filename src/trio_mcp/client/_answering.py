@@ -1,6 +1,6 @@
 """A client's answers: the requests a legacy server may make of it, each in a task of the client's own hall.
 
-Specification: https://modelcontextprotocol.io/specification/2025-11-25/client
+Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
 """
 
 from __future__ import annotations
@@ -81,7 +81,10 @@ class Answering:
             raise McpError(INVALID_PARAMS, f"the params of {method!r} do not fit: {'; '.join(exc.faults)}") from None
         if isinstance(params, types.ElicitRequestURLParams):
             raise McpError(INVALID_PARAMS, "$.mode: this client has declared no elicitation by URL")
-        if isinstance(params, types.CreateMessageRequestParams) and (params.tools or params.tool_choice):
+        with_tools = isinstance(params, types.CreateMessageRequestParams) and (
+            params.tools is not None or params.tool_choice is not None  # an empty list is there, too
+        )
+        if with_tools:
             raise McpError(INVALID_PARAMS, "$.tools: this client has declared no sampling with tools")
         return params
 

@@ -2,7 +2,7 @@
 
 A capability is declared when its callback is given, not otherwise.
 
-Specification: https://modelcontextprotocol.io/specification/2025-11-25/client
+Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
 from .. import types
 
@@ -25,7 +25,18 @@ OnSample: TypeAlias = Callable[[types.CreateMessageRequestParams], Awaitable[typ
 OnLog: TypeAlias = Callable[[types.LoggingMessageNotificationParams], Awaitable[None]]
 """Takes one log message of the server."""
 Roots: TypeAlias = "Sequence[types.Root] | Callable[[], Awaitable[Sequence[types.Root]]]"
-"""The folders and files a server may care about; a function is asked each time."""
+"""The folders and files a server may care about, as ``file://`` URIs; a function is asked each time."""
+
+
+def _check_files(roots: Sequence[types.Root]) -> None:
+    for root in roots:
+        if not root.uri.startswith("file://"):
+            raise ValueError(f"root {root.uri!r} is no file: its URI must begin with 'file://'")
+
+
+def _check_given(_: object, __: object, roots: Roots | None) -> None:
+    if roots is not None and not callable(roots):
+        _check_files(roots)
 
 
 @frozen(kw_only=True)
@@ -34,7 +45,7 @@ class Callbacks:
 
     on_elicit: OnElicit | None = None
     on_sample: OnSample | None = None
-    roots: Roots | None = None
+    roots: Roots | None = field(default=None, validator=_check_given)
     on_log: OnLog | None = None
 
     def capabilities(self) -> types.ClientCapabilities:
@@ -46,6 +57,14 @@ class Callbacks:
         )
 
     async def listed_roots(self) -> Sequence[types.Root]:
-        """Return the roots as they are now."""
+        """Return the roots as they are now.
+
+        Raises:
+            ValueError: the application's function named one that is no file.
+        """
         assert self.roots is not None
-        return await self.roots() if callable(self.roots) else self.roots
+        if not callable(self.roots):
+            return self.roots
+        roots = await self.roots()
+        _check_files(roots)
+        return roots

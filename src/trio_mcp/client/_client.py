@@ -5,7 +5,8 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
 import trio
@@ -13,11 +14,13 @@ from attrs import define, field
 
 from .. import types
 from ..peer import ConnectionStatistics
-from ..wire import JsonObject
+from ..wire import ChangeFilter, JsonObject
 from ._calls import Call, OnProgress
+from ._changes import Changes
 from ._connection import Connection, OpenExchange
+from ._listen import Listen
 from ._output_schemas import OutputSchemas
-from ._pages import Walk
+from ._pages import MAX_PAGES, Walk
 
 __all__ = ["Client"]
 
@@ -80,25 +83,31 @@ class Client:
         self._closing.set()
         self._closed.set()
 
-    def tools(self) -> AsyncIterator[types.Tool]:
+    def tools(self, *, max_pages: int = MAX_PAGES) -> AsyncIterator[types.Tool]:
         """Iterate over all tools of the server, page by page.
 
+        Args:
+            max_pages: how many pages to ask for before the list is taken to be endless, 1000 by default.
+
         Raises:
-            RemoteProtocolError: the server gives out a cursor twice, or more than 1000 pages.
+            RemoteProtocolError: the server gives out a cursor twice, or has more than *max_pages* pages.
+            ValueError: *max_pages* is less than 1.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
         """
-        return Walk(self.list_tools, lambda page: page.tools)
+        return Walk(self.list_tools, lambda page: page.tools, max_pages)
 
-    def resources(self) -> AsyncIterator[types.Resource]:
+    def resources(self, *, max_pages: int = MAX_PAGES) -> AsyncIterator[types.Resource]:
         """Iterate over all resources of the server; see `tools`."""
-        return Walk(self.list_resources, lambda page: page.resources)
+        return Walk(self.list_resources, lambda page: page.resources, max_pages)
 
-    def resource_templates(self) -> AsyncIterator[types.ResourceTemplate]:
+    def resource_templates(self, *, max_pages: int = MAX_PAGES) -> AsyncIterator[types.ResourceTemplate]:
         """Iterate over all resource templates of the server; see `tools`."""
-        return Walk(self.list_resource_templates, lambda page: page.resource_templates)
+        return Walk(self.list_resource_templates, lambda page: page.resource_templates, max_pages)
 
-    def prompts(self) -> AsyncIterator[types.Prompt]:
+    def prompts(self, *, max_pages: int = MAX_PAGES) -> AsyncIterator[types.Prompt]:
         """Iterate over all prompts of the server; see `tools`."""
-        return Walk(self.list_prompts, lambda page: page.prompts)
+        return Walk(self.list_prompts, lambda page: page.prompts, max_pages)
 
     async def list_tools(self, cursor: str | None = None) -> types.ListToolsResult:
         """Return one page of the tools; *cursor* is the `next_cursor` of the page before."""
@@ -168,12 +177,61 @@ class Client:
         )
 
     async def subscribe_resource(self, uri: str) -> None:
-        """Ask a legacy server to tell when a resource changes."""
-        await self._connection.request("resources/subscribe", {"uri": uri}, types.EmptyResult)
+        """Ask a legacy server to tell when a resource changes; `listen` does this by itself, and hears of it."""
+        await self._connection.news.subscribe_by_hand(uri)
 
     async def unsubscribe_resource(self, uri: str) -> None:
-        """End what `subscribe_resource` began."""
-        await self._connection.request("resources/unsubscribe", {"uri": uri}, types.EmptyResult)
+        """End what `subscribe_resource` began; blocks of `listen` that want the same go on being told."""
+        await self._connection.news.unsubscribe_by_hand(uri)
+
+    def listen(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resource_list: bool = False,
+        resources: Sequence[str] = (),
+    ) -> AbstractAsyncContextManager[Changes]:
+        """Hear of changes on the server, of whatever revision, for as long as the block lasts.
+
+        Use it with `async with`::
+
+            async with client.listen(tools=True, resources=["file:///config.json"]) as changes:
+                async for change in changes:
+                    match change:
+                        case ListChanged(kind=kind):  # "tools", "prompts" or "resources"
+                            ...
+                        case ResourceUpdated(uri=uri):
+                            ...
+
+        From the moment the block begins no change is missed, and each is there once until it is read. What the server
+        does not tell of is left out: see `Changes.honored`. Any number of blocks may listen at once. No time limit
+        applies to them.
+
+        Leaving the block ends what it asked for, without waiting for the server to take note.
+
+        Args:
+            tools: hear that the list of tools has changed.
+            prompts: hear that the list of prompts has.
+            resource_list: hear that the list of resources, or of resource templates, has.
+            resources: the URIs of resources: hear that one of them was updated.
+
+        Raises:
+            ValueError: nothing at all is asked for.
+            TypeError: *resources* is a single text.
+            MissingCapability: the server has not declared that it tells of any of this. Raised by entering the block,
+                as is whatever else a request may raise.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
+        """
+        if isinstance(resources, str):
+            raise TypeError(f"resources={resources!r}: expected a list of URIs")
+        wanted = ChangeFilter(
+            tools=tools, prompts=prompts, resource_list=resource_list, resources=dict.fromkeys(resources)
+        )
+        if not wanted:
+            raise ValueError("listen() was asked to listen for nothing")
+        return Listen(self._connection, wanted)
 
     async def list_prompts(self, cursor: str | None = None) -> types.ListPromptsResult:
         """Return one page of the prompts; *cursor* is the `next_cursor` of the page before."""

@@ -11,11 +11,12 @@ from attrs import define, field
 
 from .. import types
 from .._errors import LocalProtocolError, RemoteProtocolError, StructureError
-from ..abc import Transport
+from ..abc import Tap, Transport
 from ..peer import Asked, ClientSession, Exchange, Limits
 from ..wire import CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, REVISION_KEY, JsonObject, is_modern, stamp
 from ._answering import Answering
 from ._declared import check_declared
+from ._listen_session import SessionNews
 from ._timing import RequestClock, Stopwatch
 
 __all__ = ["Connection", "OpenExchange"]
@@ -68,6 +69,10 @@ class Connection:
     limits: Limits
     stopwatch: Stopwatch
     answering: Answering
+    tap: Tap | None
+    """Sees each message that passes; never raises."""
+    news: SessionNews = field(init=False)
+    """What the server tells unasked."""
     gate: ClientSession = field(factory=ClientSession, init=False)
     server_info: types.Implementation | None = field(default=None, init=False)
     server_capabilities: types.ServerCapabilities = field(factory=types.ServerCapabilities, init=False)
@@ -80,6 +85,7 @@ class Connection:
     """The server's capabilities, as they go over the wire."""
 
     def __attrs_post_init__(self) -> None:
+        self.news = SessionNews(self)
         self.answering.hall.nursery.start_soon(self.stopwatch.run)
 
     @property
@@ -91,6 +97,7 @@ class Connection:
     @transport.setter
     def transport(self, transport: Transport) -> None:
         self._transport = transport
+        transport.when_lost(self.news.lost)
 
     @property
     def revision(self) -> str:
@@ -106,6 +113,8 @@ class Connection:
         """Take a notification of the server's."""
         if method == "notifications/message":
             self.answering.log(params)
+        elif not self._envelope:  # a modern server tells nothing unasked
+            self.news.heard(method, params)
 
     def agree(
         self,
@@ -137,7 +146,14 @@ class Connection:
     def open(
         self, method: str, params: JsonObject | None, *, wants_updates: bool = False, undeclared: bool = False
     ) -> OpenExchange:
-        """Return a request to enter; leaving it before the outcome has arrived cancels it.
+        """Return a request to enter; leaving it before the outcome has arrived cancels it. See `ask`."""
+        asked = self.ask(method, params, wants_updates=wants_updates, undeclared=undeclared)
+        return OpenExchange(asked, RequestClock(self.stopwatch, asked))
+
+    def ask(
+        self, method: str, params: JsonObject | None, *, wants_updates: bool = False, undeclared: bool = False
+    ) -> Asked:
+        """Return a request to enter, without time limits; leaving it before the outcome has arrived cancels it.
 
         Args:
             undeclared: ask even what the server has not declared.
@@ -153,8 +169,7 @@ class Connection:
         if self._envelope:
             level = {} if self.log_level is None else {LOG_LEVEL_KEY: self.log_level}
             params = stamp(params, self._envelope | level)
-        asked = self.transport.ask(method, params, wants_updates=wants_updates)
-        return OpenExchange(asked, RequestClock(self.stopwatch, asked))
+        return self.transport.ask(method, params, wants_updates=wants_updates)
 
     async def request(self, method: str, params: JsonObject | None, result: type[R], *, undeclared: bool = False) -> R:
         """Send a request and return its typed result.

@@ -20,7 +20,7 @@ import trio
 from attrs import define, field
 
 from .. import types
-from .._errors import ConnectionClosed, TrioMcpError
+from .._errors import ConnectionClosed, ServerExited, TrioMcpError
 from .._util import owned_nursery
 from ..transports import stdio_transport
 from ._calls import OnProgress
@@ -28,11 +28,14 @@ from ._client import Client
 from ._many_names import Prefix
 from ._many_tools import ServerTool, Toolbox
 from ._server_table import ServerTable, TableSource, read_server_table
-from ._supervisor import ClientOptions, run_client
+from ._supervisor import ClientOptions, check_options, run_client
 
 __all__ = ["Clients", "open_clients", "start_clients"]
 
 _log = logging.getLogger("trio_mcp.client")
+
+_LOGGED_CHARACTERS = 1000
+"""How much of what a server has said is logged."""
 
 
 @define(eq=False, repr=False)
@@ -54,7 +57,7 @@ class Clients(Mapping[str, Client]):
     _closed: trio.Event = field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._toolbox = Toolbox(self, self._prefix, self._heard_of)
+        self._toolbox = Toolbox(self, self._prefix, (*self.names, *self.disabled), self._heard_of)
 
     def __getitem__(self, name: str) -> Client:
         if name in self._clients:
@@ -106,7 +109,7 @@ class Clients(Mapping[str, Client]):
         return self._toolbox.walk()
 
     async def find_tool(self, name: str) -> ServerTool:
-        """Return the tool that `tools` calls *name*; ``server__name`` is understood also where it has no such clash.
+        """Return the tool that `tools` calls *name*; ``server__name`` is understood also where there is no clash.
 
         The servers are asked for their tools if they have not been yet, and again if none of what they said is called
         *name*.
@@ -187,7 +190,8 @@ class Clients(Mapping[str, Client]):
             return  # it did not fail: this side closes
         self._failed[name] = failure
         expected = isinstance(failure, TrioMcpError | OSError | ValueError)
-        _log.warning("server %r of %s: %s", name, self._table.where, failure, exc_info=None if expected else failure)
+        told = _for_the_log(failure)
+        _log.warning("server %r of %s: %s", name, self._table.where, told, exc_info=None if expected else failure)
 
     def _check_open(self) -> None:
         if self._closing.is_set():
@@ -223,8 +227,9 @@ async def open_clients(
     strict, use `start_clients`.
 
     Names of tools: a name that one server offers stays as it is. One that several offer becomes ``server__name`` for
-    each of them, whichever was quicker; in the server's part, characters other than ``A-Z a-z 0-9 _ -`` become ``_``.
-    Where that makes more than 64 characters, or the name of another tool, the name ends in a digest of both names.
+    each of them, whichever was quicker, and so does one that begins with the name of another server of the file and
+    ``__``; in the server's part, characters other than ``A-Z a-z 0-9 _ -`` become ``_``. Where that makes more than 64
+    characters, or the name of another tool, the name ends in a digest of both names.
 
     Args:
         source: the path of the file, or what such a file holds: an object with the member ``mcpServers``. Where there
@@ -239,7 +244,8 @@ async def open_clients(
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file is no JSON, or has no table of servers; or *prefix* is something else.
+        ValueError: the file is no JSON, or has no table of servers; or *prefix* or an option is something else.
+        TypeError: there is no option of this name.
     """
     clients: Clients | None = None
 
@@ -268,8 +274,19 @@ async def start_clients(
         raise ValueError(f"prefix={prefix!r}: must be one of {', '.join(map(repr, get_args(Prefix)))}")
     clients = Clients(await read_server_table(source), prefix)
     all_options = {name: _merged(options, options_for(name) if options_for else {}) for name in clients.names}
+    for each in [options, *all_options.values()]:
+        check_options(each)
     started: Clients = await nursery.start(partial(clients.run, all_options), name="trio-mcp clients")
     return started
+
+
+def _for_the_log(failure: Exception) -> str:
+    """Return the text of *failure*; a server that has written it cannot make lines of the log with it."""
+    text = str(failure)
+    if isinstance(failure, ServerExited):  # each of the lines from standard error is indented
+        return "".join(each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in text)
+    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text[:_LOGGED_CHARACTERS])
+    return shown if len(text) <= _LOGGED_CHARACTERS else f"{shown} [...]"
 
 
 def _merged(options: ClientOptions, more: ClientOptions) -> ClientOptions:

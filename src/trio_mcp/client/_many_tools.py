@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 
 import trio
 from attrs import define, field, frozen
@@ -35,11 +35,13 @@ class Toolbox:
     Args:
         clients: the servers by name.
         prefix: which names get their server's in front.
+        servers: all servers of the file, those included that are not there.
         report: told the name of each server that was asked, and why it could not be listed (None: it could).
     """
 
     _clients: Mapping[str, Client]
     _prefix: Prefix
+    _servers: Collection[str]
     _report: Callable[[str, Exception | None], None]
     _listed: Sequence[ServerTool] | None = field(default=None, init=False)
     _found: Mapping[str, ServerTool] = field(factory=dict[str, ServerTool], init=False)
@@ -56,7 +58,7 @@ class Toolbox:
         for server in self._clients:  # in the file's order, whoever answered first
             for tool in offered.get(server, ()):
                 tools.setdefault((server, tool.name), tool)  # a server that lists a name twice means the first
-        names = assign_names(tools, prefix=self._prefix)
+        names = assign_names(tools, prefix=self._prefix, servers=self._servers)
         listed = {offer: ServerTool(names[offer], offer[0], tool) for offer, tool in tools.items()}
         qualified = Counter(map(qualified_name, listed))
         self._found = {
@@ -97,10 +99,14 @@ class Toolbox:
 
     def _missing(self, name: str) -> str:
         assert self._listed is not None
-        meant = [each.name for each in self._listed if each.tool.name == name]
-        return (
-            f"several servers have a tool {name!r}: {', '.join(meant)}" if meant else f"no server has a tool {name!r}"
-        )
+        meant = [each for each in self._listed if each.tool.name == name]
+        match meant:
+            case []:
+                return f"no server has a tool {name!r}"
+            case [one]:
+                return f"the tool {name!r} of server {one.server!r} is called {one.name!r} here"
+            case _:
+                return f"several servers have a tool {name!r}: {', '.join(each.name for each in meant)}"
 
 
 @define(eq=False)

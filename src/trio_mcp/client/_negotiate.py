@@ -10,7 +10,7 @@ Rules of this file:
 4. The newest revision both sides speak is agreed on. A modern server may name legacy revisions too; they are
    spoken after a handshake.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/lifecycle#era-interoperability
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 """
 
 from __future__ import annotations

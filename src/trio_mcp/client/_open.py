@@ -33,9 +33,11 @@ __all__ = [
     "start_stream_client",
 ]
 
-Target: TypeAlias = "Sequence[str | os.PathLike[str]] | Mapping[str, Any] | trio.abc.Stream | Answerer"
-"""What `open_client` connects to: a command, one entry of an ``mcpServers`` table, a byte stream, or a server in this
-process."""
+Target: TypeAlias = (
+    "Sequence[str | os.PathLike[str]] | Mapping[str, Any] | trio.abc.Stream | Answerer | TransportOpener"
+)
+"""What `open_client` connects to: a command, one entry of an ``mcpServers`` table, a byte stream, a server in this
+process, or whatever an `abc.TransportOpener` of the caller's own connects to."""
 
 
 @asynccontextmanager
@@ -47,7 +49,7 @@ async def open_client(target: Target, **options: Unpack[ClientOptions]) -> Async
 
     Args:
         target: a list is a command to run, a mapping is one entry of an ``mcpServers`` table, a `trio.abc.Stream` is a
-            link, a `Server` is in memory.
+            link, a `Server` is in memory, and a function is an `abc.TransportOpener`: the door for your own transport.
         options: see `ClientOptions`.
 
     Raises:
@@ -156,5 +158,7 @@ def _opener_for(target: Any) -> TransportOpener:
         return stdio_transport(StdioServer(cast("Sequence[str]", target)))
     if isinstance(target, Answerer):
         return memory_transport(target)
+    if callable(target):
+        return cast("TransportOpener", target)
     hint = "; a command is a list, and HTTP is not supported yet" if isinstance(target, str) else ""
     raise TypeError(f"cannot connect to {target!r}: expected a command, a mapping, a stream or a server{hint}")

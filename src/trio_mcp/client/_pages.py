@@ -29,7 +29,7 @@ Page = TypeVar(
 )
 
 MAX_PAGES = 1000
-"""Pages of a list that are walked before the server is taken to be going round in circles."""
+"""Pages of a list that are walked, if the caller does not say otherwise; a server that has more has no end."""
 
 
 @define(eq=False)
@@ -39,15 +39,21 @@ class Walk(AsyncIterator[Item], Generic[Page, Item]):
     Args:
         fetch: returns the page of a cursor; the first page for None.
         read: returns a page's items.
+        max_pages: how many pages are walked; 1 or more.
     """
 
     _fetch: Callable[[str | None], Awaitable[Page]]
     _read: Callable[[Page], Iterable[Item]]
+    _max_pages: int = MAX_PAGES
     _items: deque[Item] = field(factory=deque[Item], init=False)
     _cursor: str | None = field(default=None, init=False)
     _seen: set[str | None] = field(factory=set[str | None], init=False)
     """The cursors of the pages so far."""
     _ended: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if self._max_pages < 1:
+            raise ValueError(f"max_pages={self._max_pages!r}: must be 1 or more")
 
     async def __anext__(self) -> Item:
         while not self._items:
@@ -57,8 +63,10 @@ class Walk(AsyncIterator[Item], Generic[Page, Item]):
         return self._items.popleft()
 
     async def _turn(self) -> None:
-        if self._cursor in self._seen or len(self._seen) == MAX_PAGES:
-            raise RemoteProtocolError("the server's list has no end")
+        if self._cursor in self._seen:
+            raise RemoteProtocolError(f"the server's list has no end: cursor {self._cursor!r:.100} came twice")
+        if len(self._seen) == self._max_pages:
+            raise RemoteProtocolError(f"the server's list has no end within {self._max_pages} pages (max_pages)")
         page = await self._fetch(self._cursor)
         self._seen.add(self._cursor)
         self._items.extend(self._read(page))

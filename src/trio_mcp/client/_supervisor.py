@@ -13,8 +13,9 @@ import trio
 from .. import types
 from .._errors import RequestTimedOut, ServerExited
 from .._util import owned_nursery
-from ..abc import TransportOpener
+from ..abc import Tap, TransportOpener
 from ..peer import Hall, Limits
+from ..transports import guarded_tap
 from ..wire import is_modern
 from ._answering import Answering
 from ._callbacks import Callbacks, OnElicit, OnLog, OnSample, Roots
@@ -23,7 +24,7 @@ from ._connection import Connection
 from ._negotiate import negotiate
 from ._timing import Stopwatch, TimeLimits
 
-__all__ = ["ClientOptions", "run_client"]
+__all__ = ["ClientOptions", "check_options", "run_client"]
 
 
 class ClientOptions(TypedDict, total=False):
@@ -45,18 +46,37 @@ class ClientOptions(TypedDict, total=False):
     """The folders and files the server may care about; declares the capability."""
     on_log: OnLog | None
     """Takes the server's log messages, one after the other, in a task of the connection."""
+    tap: Tap | None
+    """Called with ``"sent"`` or ``"received"`` and each message as bytes, without its newline, when it passes.
+
+    Synchronous: everything waits for it. What it raises is logged once, and it is called no more. A message that is
+    too large to be received, or does not leave as a whole, is not seen. Between a client and a server in one process
+    there are no bytes; it sees what they would be. Messages may hold secrets."""
 
 
 _THIS_CLIENT = types.Implementation(name="trio-mcp", version="0.1.0")
+
+
+def check_options(options: ClientOptions) -> None:
+    """Refuse options that no server could make right.
+
+    Raises:
+        TypeError: there is no option of this name: a callback under a misspelt one would never be asked.
+        ValueError: the revision is none.
+    """
+    unknown = sorted(options.keys() - ClientOptions.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"there is no client option {', '.join(map(repr, unknown))}; ClientOptions lists them")
+    pinned = options.get("revision")
+    if pinned is not None and pinned not in types.REVISIONS:
+        raise ValueError(f"revision={pinned!r}: this package speaks {', '.join(types.REVISIONS)}")
 
 
 async def run_client(
     opener: TransportOpener, options: ClientOptions, *, task_status: trio.TaskStatus[Client] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """Connect, agree on a revision, report the client as started, and keep it until it is closed or cancelled."""
-    pinned = options.get("revision")
-    if pinned is not None and pinned not in types.REVISIONS:
-        raise ValueError(f"revision={pinned!r}: this package speaks {', '.join(types.REVISIONS)}")
+    check_options(options)
     try:
         await _connect_and_hold(opener, options, task_status, probe=True)
     except _ExitedOnProbeError:
@@ -88,6 +108,7 @@ async def _connect_and_hold(
                 options.get("limits") or Limits(),
                 stopwatch,
                 Answering(callbacks, stopwatch, Hall(nursery)),
+                guarded_tap(options.get("tap")),
             )
             client = Client(connection)
             when_all_tasks_have_ended.callback(client.ended)

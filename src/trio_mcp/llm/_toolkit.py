@@ -137,8 +137,8 @@ class Toolkit:
             texts[index] = error_text(str(ServerExited(exc.status)))
         except TrioMcpError as exc:
             texts[index] = error_text(str(exc))
-        except KeyError as exc:  # `Clients` found the tool no more
-            texts[index] = error_text(str(exc.args[0]))
+        except KeyError as exc:  # `Clients` found the tool no more; its text would be quoted by str
+            texts[index] = error_text(" ".join(map(str, exc.args)) or "there is no such tool")
         except Exception as exc:  # noqa: BLE001 # logged, and told to the model
             _log.warning("the call of %r failed", offer.name, exc_info=exc)
             texts[index] = error_text(f"the call failed ({type(exc).__name__})")

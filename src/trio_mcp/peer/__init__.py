@@ -1,6 +1,7 @@
 """ENGINE: exchanges, runs, the hall and links made of messages. Trio, but no transport."""
 
 from ._asked import Asked as Asked
+from ._asked import Listener as Listener
 from ._asked import Update as Update
 from ._asked import UpdateBudget as UpdateBudget
 from ._context import NO_HEADERS as NO_HEADERS
@@ -14,6 +15,7 @@ from ._hall import OutOfTimeError as OutOfTimeError
 from ._hall import Run as Run
 from ._limits import Limits as Limits
 from ._link import Link as Link
+from ._peer import Peer as Peer
 from ._session import ClientSession as ClientSession
 from ._session import ServerSession as ServerSession
 from ._slots import BUSY as BUSY

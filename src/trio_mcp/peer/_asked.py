@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import abc
 from collections import deque
-from typing import Any, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 import trio
 from attrs import define, field
@@ -22,10 +22,22 @@ from attrs import define, field
 from .._errors import ConnectionLost
 from ..wire import ASKING, ExchangeEvent, ExchangeState, JsonObject, advance
 
-__all__ = ["Asked", "Update", "UpdateBudget"]
+__all__ = ["Asked", "Listener", "Update", "UpdateBudget"]
 
 Update: TypeAlias = tuple[str, JsonObject]
 """The method and the params of a notification that belongs to an exchange."""
+
+
+class Listener(Protocol):
+    """Takes what arrives for a request that asks for news, in the task of whoever brings it."""
+
+    def heard(self, method: str, params: JsonObject) -> None:
+        """Take a notification of the subscription; synchronous, must not raise, and bounds what it keeps itself."""
+        ...
+
+    def ended(self, outcome: JsonObject | Exception) -> None:
+        """Take the outcome; likewise."""
+        ...
 
 
 @define(eq=False)
@@ -69,6 +81,8 @@ class Asked(abc.ABC):
     state: ExchangeState = field(default=ExchangeState.OPEN, init=False)
     last_heard: float = field(default=0.0, init=False)
     """When the latest update arrived, on Trio's clock."""
+    listener: Listener | None = field(default=None, init=False)
+    """Whoever set it is told of what arrives, at once and as long as the exchange is open."""
     _updates: deque[tuple[Update, int]] = field(factory=deque[tuple[Update, int]], init=False)
     _outcome: JsonObject | Exception | None = field(default=None, init=False)
     _receiver: trio.lowlevel.Task | None = field(default=None, init=False)
@@ -130,7 +144,16 @@ class Asked(abc.ABC):
         event = ExchangeEvent.LOSS if isinstance(outcome, ConnectionLost) else ExchangeEvent.RESPONSE
         self.state = advance(ASKING, self.state, event)
         self._outcome = outcome
+        if self.listener is not None:
+            self.listener.ended(outcome)
         self._wake()
+
+    def hear(self, method: str, params: JsonObject) -> bool:
+        """Take a notification that names this request as its subscription; False where that is none, or is over."""
+        if self.listener is None or self.state is not ExchangeState.OPEN:
+            return False
+        self.listener.heard(method, params)
+        return True
 
     @property
     def receiving(self) -> bool:

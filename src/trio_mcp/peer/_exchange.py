@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from .._errors import McpError
-from ..wire import ANSWERING, INTERNAL_ERROR, ExchangeEvent, ExchangeState, JsonObject, advance
+from ..wire import ANSWERING, INTERNAL_ERROR, ExchangeEvent, ExchangeState, JsonObject, RequestId, advance
 from ._context import ExchangeContext
 
 if TYPE_CHECKING:
     from ._hall import Run
-    from ._slots import Slots
+    from ._peer import Peer
 
 __all__ = ["Exchange"]
 
@@ -32,8 +32,10 @@ class Exchange(abc.ABC):
     method: str
     params: JsonObject | None
     context: ExchangeContext
-    slots: Slots
-    """The room for running handlers that this exchange's connection has."""
+    id: RequestId
+    """What the other side calls it."""
+    peer: Peer
+    """The other end of the connection that it came by."""
     run: Run | None = field(default=None, init=False)
     """The handler that works for this exchange now."""
     state: ExchangeState = field(default=ExchangeState.OPEN, init=False)
@@ -70,10 +72,18 @@ class Exchange(abc.ABC):
         """Stop the run tied to this exchange: there is nobody left to answer."""
         self._stop(ExchangeEvent.LOSS, "the connection is gone")
 
+    @property
+    def endless(self) -> bool:
+        """Whether it is answered only when somebody ends it: nothing is gained by waiting for that."""
+        return self.run is not None and self.run.last_words is not None
+
     def abandon(self) -> None:
-        """Answer that the server stops, and stop the run."""
+        """Answer that the server stops, or what its run wants to have answered then, and stop the run."""
         run = self.run
-        self.respond(McpError(INTERNAL_ERROR, "the server stopped before the request was done"))
+        if run is not None and run.last_words is not None:
+            self._conclude(run.last_words())
+        else:
+            self.respond(McpError(INTERNAL_ERROR, "the server stopped before the request was done"))
         if run is not None:
             run.scope.cancel(reason="the server stops")
 
@@ -88,9 +98,13 @@ class Exchange(abc.ABC):
 
     def _untie(self) -> None:
         if self.run is not None:
-            self.slots.forget(self.run)
+            self.run.slots.forget(self.run)
             self.run.exchange = None
             self.run = None
+
+    def _conclude(self, result: JsonObject) -> None:
+        """Respond to an endless exchange, because this side ends it."""
+        self.respond(result)
 
     @abc.abstractmethod
     def has_room(self) -> bool:

@@ -37,6 +37,11 @@ class Gate(Protocol):
         """Whether an error for a request whose id could not be read goes without id, instead of with null."""
         ...
 
+    @property
+    def operating(self) -> bool:
+        """Whether the other side takes what belongs to no exchange: unasked news, questions of ours."""
+        ...
+
     def admit(self, method: str, params: JsonObject | None) -> ExchangeContext:
         """Return the terms on which a request is answered.
 

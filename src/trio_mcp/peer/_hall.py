@@ -29,6 +29,7 @@ from ..wire import INTERNAL_ERROR, JsonObject
 
 if TYPE_CHECKING:
     from ._exchange import Exchange
+    from ._slots import Slots
 
 __all__ = ["Explain", "Hall", "Handler", "OutOfTimeError", "Run"]
 
@@ -53,10 +54,14 @@ class Run:
     """The exchange it works for now; None when that was answered, cancelled or lost."""
     _handler: Handler
     _explain: Explain
+    slots: Slots
+    """Where it has its slot, or waits for one."""
     _origin: Exchange = field(init=False)
     _context: Context = field(factory=copy_context, init=False)
     """The context variables of whoever made the request; the run may be started by somebody else, later."""
     scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    last_words: Callable[[], JsonObject] | None = field(default=None, init=False)
+    """Makes the answer of a handler that does not end by itself, when the server stops; None for all others."""
 
     def __attrs_post_init__(self) -> None:
         assert self.exchange is not None
@@ -81,7 +86,7 @@ class Run:
                 self.exchange.respond(outcome)
         finally:
             self.hall.running -= 1
-            self._origin.slots.release()
+            self.slots.release()
             if self.exchange is not None:
                 self.exchange.abandon()
 
@@ -133,12 +138,14 @@ class Hall:
     running: int = field(default=0, init=False)
     """Handlers that have started and not ended, cleaning up included."""
 
-    def begin(self, exchange: Exchange, handler: Handler, explain: Explain) -> None:
+    def begin(self, exchange: Exchange, handler: Handler, explain: Explain, slots: Slots | None = None) -> None:
         """Answer *exchange* with what *handler* returns, in a task of the hall, as soon as a slot is free.
 
         Args:
             explain: turns an exception of the handler into the answer. `OutOfTimeError` is the one for a handler that
                 used up what `Run.allow` gave it.
+            slots: where the handler takes its slot; by default where all requests of the connection do.
         """
-        exchange.run = run = Run(self, exchange, handler, explain)
-        exchange.slots.take(run)
+        slots = slots or exchange.peer.slots
+        exchange.run = run = Run(self, exchange, handler, explain, slots)
+        slots.take(run)

@@ -26,6 +26,12 @@ class Limits:
     """Requests of one connection whose handlers run at once; more wait."""
     max_queued: int = field(default=4096, validator=_positive)
     """Requests of one connection that wait for a handler; more are refused as busy. Also the longest batch read."""
+    max_listens: int = field(default=64, validator=_positive)
+    """Requests of one connection that listen for changes (`subscriptions/listen`) at once; more are refused as busy.
+    They count for none of the limits above, because they last."""
+    max_subscriptions: int = field(default=1024, validator=_positive)
+    """Resources about whose changes one listening request, or one handshaken connection, may ask to be told; more are
+    refused."""
     max_updates: int = field(default=16_384, validator=_positive)
     """Updates of one exchange that may wait unread; beyond it the oldest goes, and is counted."""
     max_update_bytes: int = field(default=4 * 2**20, validator=_positive)

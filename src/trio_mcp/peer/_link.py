@@ -3,7 +3,7 @@
 A link owns two tasks: its reader and its outbox's writer. The reader waits for bytes and for nothing else;
 everything it does with a message is synchronous.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from attrs import define, field
 from .._errors import ConnectionBroken, ConnectionClosed, ConnectionLost, ErrorResponse, McpError, RemoteProtocolError
 from ..wire import (
     INVALID_REQUEST,
+    LISTEN,
     BrokenResponse,
     ErrorReply,
     JsonObject,
@@ -36,6 +37,7 @@ from ..wire import (
     is_id,
     parse_line,
     parse_message,
+    subscription_id,
 )
 from ._asked import UpdateBudget
 from ._gate import Gate
@@ -53,6 +55,8 @@ _READ_BYTES = 64 * 1024
 _MAX_READ_BYTES = 1024 * 1024
 _MAX_COMPLAINTS = 10
 """Breaches of the protocol that are logged, of each connection."""
+_MAX_REASON = 300
+"""Characters of the other side's reason for a cancellation that are kept."""
 _LINES_AT_ONCE = 16
 """After so many lines of one read, what they have begun may go out: else the two processes work in turns."""
 _FLUSH_SECONDS = 1.0
@@ -83,11 +87,16 @@ class Link:
     outbox: Outbox = field(init=False)
     budget: UpdateBudget = field(init=False)
     slots: Slots = field(init=False)
+    listens: Slots = field(init=False)
+    """The room for requests that listen for changes."""
     lost: ConnectionLost | None = field(default=None, init=False)
     """Why nothing can be asked any more; None while the link is up."""
     _stopped: bool = field(default=False, init=False)
     _reading: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _losing: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _when_lost: list[Callable[[ConnectionLost], None]] = field(
+        factory=list["Callable[[ConnectionLost], None]"], init=False
+    )
     _settled: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _malformed: int = field(default=0, init=False)
 
@@ -96,6 +105,7 @@ class Link:
         self.outbox = Outbox(limits.outbox_bytes, limits.outbox_urgent_bytes, self._on_outbox_failure)
         self.budget = UpdateBudget(limits.max_updates, limits.max_update_bytes, limits.max_link_update_bytes)
         self.slots = Slots(limits.max_in_flight, limits.max_queued)
+        self.listens = Slots(limits.max_listens, 0)
 
     def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> AskedOverLink:
         """Return an exchange to enter; entering sends the request, leaving ends it."""
@@ -111,6 +121,21 @@ class Link:
         line = encode_notification(method, params)
         await self.room()
         self.outbox.put(line)
+
+    def has_room(self) -> bool:
+        """Whether `room` would return at once."""
+        return self.outbox.has_room()
+
+    def tell(self, method: str, params: JsonObject) -> None:
+        """Queue a notification that belongs to no exchange; there must be room."""
+        self.outbox.put(encode_notification(method, params))
+
+    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
+        """Call *tell* with the reason when nothing can be asked any more; now, if that is so already."""
+        if self.lost is None:
+            self._when_lost.append(tell)
+        else:
+            tell(copy(self.lost))
 
     async def room(self) -> None:
         """Wait until a message may be queued. If cancelled, nothing was queued.
@@ -170,19 +195,23 @@ class Link:
         return why_lost() if why_lost else ConnectionBroken("the other side ended the connection")
 
     async def _drain(self) -> None:
-        """Wait until every accepted request is answered, for a bounded time."""
+        """Wait until every accepted request is answered, for a bounded time; those without an end are ended."""
+        self._abandon(lambda exchange: exchange.endless)
         with trio.move_on_after(self.limits.drain_seconds):
             while self.ledger.answering:
                 await self._settled.park()
 
     async def _wind_down(self, flush_seconds: float) -> None:
-        for exchange in list(self.ledger.answering.values()):
-            if exchange.open:  # abandoning one may break the link, which loses the others
-                exchange.abandon()
+        self._abandon(lambda exchange: exchange.open)
         with trio.move_on_after(flush_seconds, shield=True):
             await self.outbox.flush()
         assert self.lost is not None
         self.outbox.fail(self.lost)
+
+    def _abandon(self, is_meant: Callable[[ExchangeOverLink], bool]) -> None:
+        for exchange in list(self.ledger.answering.values()):
+            if is_meant(exchange):  # asked of each in its turn: abandoning one may break the link, which loses the rest
+                exchange.abandon()
 
     def _lose(self, reason: ConnectionLost) -> None:
         """Tell all who wait for a response, or will ask for one, that there is none. The first reason stands."""
@@ -195,6 +224,8 @@ class Link:
                 asked.withdraw()
             asked.finish(copy(reason))
         self.ledger.asked.clear()
+        for tell in self._when_lost:
+            tell(copy(reason))
 
     def _on_outbox_failure(self, failure: ConnectionLost) -> None:
         for exchange in list(self.ledger.answering.values()):
@@ -295,7 +326,7 @@ class Link:
         except McpError as error:
             self._refuse(request.id, error, batch)
             return
-        exchange = ExchangeOverLink(request.method, request.params, context, self.slots, request.id, self, batch)
+        exchange = ExchangeOverLink(request.method, request.params, context, request.id, self, self, batch)
         if not self.ledger.begin(request.id, exchange):
             self.gate.responded(request.method, success=False)
             running = f"a request with the id {request.id!r} is running already"
@@ -319,15 +350,27 @@ class Link:
     def _on_notification(self, method: str, params: JsonObject, size: int) -> None:
         if method == "notifications/cancelled":
             id = params.get("requestId")
-            if is_id(id) and (exchange := self.ledger.answering.get(id)) is not None:
-                exchange.cancel(f"the other side cancelled the request: {params.get('reason', 'no reason given')}")
+            if is_id(id):
+                self._on_cancelled(id, params)
         elif method == "notifications/progress":
             token = params.get("progressToken")
             if is_id(token) and (asked := self.ledger.asked.get(token)) is not None:
                 asked.put((method, params), size)
         else:
-            self.gate.notified(method)
-            self._notified(method, params)
+            subscription = subscription_id(params)
+            asked = None if subscription is None else self.ledger.asked.get(subscription)
+            if asked is None or not asked.hear(method, params):
+                self.gate.notified(method)
+                self._notified(method, params)
+
+    def _on_cancelled(self, id: RequestId, params: JsonObject) -> None:
+        exchange, asked = self.ledger.answering.get(id), self.ledger.asked.get(id)
+        if exchange is not None:
+            reason = f"the other side cancelled the request: {params.get('reason', 'no reason given')}"[:_MAX_REASON]
+            _log.debug("%s %r: %s", exchange.method, id, reason)
+            exchange.cancel(reason)
+        elif asked is not None and asked.method == LISTEN:  # the one request of ours that the other side may end so
+            self._on_outcome(id, {})
 
     def ended(self, exchange: ExchangeOverLink) -> None:
         """Called by an exchange of this link at its end, answered or not."""
@@ -340,7 +383,7 @@ class Link:
         return ConnectionStatistics(
             asked=len(self.ledger.asked),
             answering=len(self.ledger.answering),
-            running=self.slots.running,
+            running=self.slots.running + self.listens.running,
             queued=self.slots.waiting,
             outbox_bytes=self.outbox.size,
             update_bytes=self.budget.total,

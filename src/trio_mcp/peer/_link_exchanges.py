@@ -13,9 +13,9 @@ from .._errors import LocalProtocolError, McpError
 from ..wire import (
     INTERNAL_ERROR,
     PROGRESS_TOKEN_KEY,
+    SUBSCRIPTION_ID_KEY,
     JsonObject,
     NotJsonError,
-    RequestId,
     encode_error,
     encode_notification,
     encode_request,
@@ -78,7 +78,6 @@ class AskedOverLink(Asked):
 class ExchangeOverLink(Exchange):
     """A request of the other side on a link."""
 
-    id: RequestId
     _link: Link
     _batch: Batch | None = None
 
@@ -89,6 +88,13 @@ class ExchangeOverLink(Exchange):
     async def room(self) -> None:
         """Wait for room in the link's outbox."""
         await self._link.outbox.room()
+
+    def _conclude(self, result: JsonObject) -> None:
+        # Both pages are obeyed: that on cancellation demands this notice, that on subscriptions wants the result.
+        params = {"requestId": self.id, "reason": "the server stops", "_meta": {SUBSCRIPTION_ID_KEY: self.id}}
+        self._link.outbox.put_urgent(encode_notification("notifications/cancelled", params))
+        if self.open:  # saying so may have broken the link
+            self.respond(result)
 
     def _send(self, outcome: JsonObject | McpError) -> None:
         self._link.ended(self)

@@ -4,7 +4,7 @@ Modern requests pass a `ServerSession` without leaving a trace, also between the
 is a property of each request.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle and
-https://modelcontextprotocol.io/specification/2026-07-28/basic/lifecycle
+https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 """
 
 from __future__ import annotations
@@ -187,6 +187,11 @@ class ClientSession:
     def omits_unknown_id(self) -> bool:
         """Unless a handshake agreed on a revision that cannot omit it."""
         return self.revision not in _NULL_ID_REVISIONS
+
+    @property
+    def operating(self) -> bool:
+        """Once it is known what the server speaks."""
+        return self.revision is not None
 
     def admit(self, method: str, params: JsonObject | None) -> ExchangeContext:
         """Return the terms of a server's request; before the handshake is done only `ping` is answered."""

@@ -8,17 +8,23 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from attrs import define, field
 
 from .. import types
-from ..wire import JsonObject, JsonText, encode, json_text
+from .._errors import StructureError
+from ..wire import JsonObject, JsonText, NotJsonError, encode, json_text
 from ._cursors import Cursors
 
 __all__ = ["Catalog", "Listable", "with_texts"]
+
+
+_MOST_PAGES = 256
+"""Pages kept of one list. There may be a cursor for every entry that ever was, and a peer may have gathered them."""
 
 
 class Listable:
@@ -40,8 +46,8 @@ class _Listed(Generic[Entry]):
     """An entry, its place, and its JSON by revision."""
 
     entry: Entry
-    place: int
-    """Grows from one registration to the next, so that a cursor holds when others come and go."""
+    place: int = field(default=0, init=False)
+    """Grows from one registration to the next, so that a cursor holds when others come and go; 0 before that."""
     json: dict[str, bytes] = field(factory=dict[str, bytes], init=False)
 
     def encoded(self, revision: str) -> bytes:
@@ -51,9 +57,13 @@ class _Listed(Generic[Entry]):
         return self.json[revision]
 
 
+def _nobody() -> None:
+    """Tell nobody."""
+
+
 @define(eq=False)
 class Catalog(Generic[Entry]):
-    """The entries of one list.
+    """The entries of one list. Any thread may register and remove some while others are asked for.
 
     Args:
         kind: what an entry is called in errors, such as ``"tool"``.
@@ -64,6 +74,9 @@ class Catalog(Generic[Entry]):
     kind: str
     method: str
     member: str
+    changed: Callable[[], None] = field(default=_nobody, init=False)
+    """Called after each change, in the thread that made it."""
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _listed: dict[str, _Listed[Entry]] = field(factory=dict[str, _Listed[Entry]], init=False)
     _places: int = field(default=0, init=False)
     _pages: dict[tuple[str, int], tuple[JsonText, int | None]] = field(
@@ -77,7 +90,7 @@ class Catalog(Generic[Entry]):
         return self._places > 0
 
     def __iter__(self) -> Iterator[Entry]:
-        return (listed.entry for listed in self._listed.values())
+        return (listed.entry for listed in list(self._listed.values()))
 
     def get(self, name: str) -> Entry | None:
         """Return the entry of this name, None where there is none."""
@@ -93,19 +106,31 @@ class Catalog(Generic[Entry]):
         """Register an entry.
 
         Raises:
-            ValueError: the name is taken, or something about the entry cannot be said in JSON.
+            ValueError: the name is taken, or what is said about the entry is nothing that a list can hold.
+            TypeError: likewise.
         """
-        self.check_free(name)
-        listed = _Listed(entry, self._places + 1)
-        listed.encoded(types.REVISIONS[-1])
-        self._places = listed.place
-        self._listed[name] = listed
-        self._pages.clear()
+        listed = _Listed(entry)
+        try:  # one wrong entry would make the whole list unreadable
+            kind: Any = entry.definition.__class__
+            types.structure(types.unstructure(entry.definition), kind)
+            listed.encoded(types.REVISIONS[-1])
+        except (StructureError, NotJsonError) as error:
+            raise ValueError(f"{self.kind} {name!r}: {error}") from error
+        except TypeError as error:
+            raise TypeError(f"{self.kind} {name!r}: {error}") from error
+        with self._lock:
+            self.check_free(name)
+            self._places = listed.place = self._places + 1
+            self._listed[name] = listed
+            self._pages.clear()
+        self.changed()
 
     def remove(self, name: str) -> None:
         """Take an entry out; what it does for requests under way goes on. Raises KeyError where there is none."""
-        del self._listed[name]
-        self._pages.clear()
+        with self._lock:
+            del self._listed[name]
+            self._pages.clear()
+        self.changed()
 
     def page(self, revision: str, cursor: str | None, size: int | None, cursors: Cursors) -> JsonObject:
         """Return the result of the list's request.
@@ -121,9 +146,13 @@ class Catalog(Generic[Entry]):
             McpError: the cursor is none of this list.
         """
         after = 0 if cursor is None else cursors.read(self.method, cursor)
-        if (revision, after) not in self._pages:
-            self._pages[revision, after] = self._put_together(revision, after, size)
-        entries, last = self._pages[revision, after]
+        with self._lock:
+            page = self._pages.get((revision, after))
+            if page is None:
+                page = self._put_together(revision, after, size)
+                if len(self._pages) < _MOST_PAGES:
+                    self._pages[revision, after] = page
+        entries, last = page
         result: JsonObject = {self.member: entries}
         if last is not None:
             result["nextCursor"] = cursors.seal(self.method, last)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
 
 from attrs import define, evolve, field, frozen
 
@@ -31,6 +32,8 @@ __all__ = ["Completions"]
 
 MAX_VALUES = 100
 """Values that one answer may carry."""
+MAX_COUNTED = 10_000
+"""How many of the others are counted: suggestions may be made when they are asked for, and have no end."""
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -53,12 +56,9 @@ class _Completer:
         keywords: dict[str, Any] = {name: settled.get(name) for name in self.settled}
         keywords |= dict.fromkeys(self.callee.injected, context)
         work = partial(self.function, **{self.typed: value}, **keywords)
-        values = await work() if self.callee.is_async else await serving.threads.run(work)
-        if not isinstance(values, types.Completion):
-            return _completion(values)
-        if len(values.values) <= MAX_VALUES:
-            return values
-        return evolve(values, values=values.values[:MAX_VALUES], has_more=True)
+        if self.callee.is_async:
+            return _completion(await work())
+        return await serving.threads.run(lambda: _completion(work()))  # what is made when it is asked for, there too
 
 
 @define(eq=False)
@@ -67,12 +67,19 @@ class Completions:
 
     _prompts: Prompts
     _resources: Resources
-    _completers: dict[tuple[str, str], _Completer] = field(factory=dict[tuple[str, str], _Completer], init=False)
-    """By the name of the prompt, or the text of the template, and the argument."""
+    _completers: WeakKeyDictionary[TextFunction, dict[str, _Completer]] = field(
+        factory=WeakKeyDictionary[TextFunction, "dict[str, _Completer]"], init=False
+    )
+    """By whose argument, and the argument. A prompt or template that is removed takes its own along."""
+    _declared: bool = field(default=False, init=False)
 
     @property
     def offered(self) -> bool:
-        """Whether there is anything to suggest."""
+        """Whether there is anything to suggest, or was when this was asked before: a declaration holds."""
+        self._declared = self._declared or self._can_suggest()
+        return self._declared
+
+    def _can_suggest(self) -> bool:
         return bool(self._completers) or any(
             _choices(function, argument)
             for function in (
@@ -106,9 +113,11 @@ class Completions:
         others = set(entry.function.parameters) - {argument}
         if len(others) == len(entry.function.parameters):
             raise ValueError(f"{owner!r} has no argument {argument!r}; it has {', '.join(sorted(others)) or 'none'}")
-        if (owner, argument) in self._completers:
+        completers = self._completers.get(entry.function, {})
+        if argument in completers:
             raise ValueError(f"a completion for argument {argument!r} of {owner!r} is registered already")
-        self._completers[owner, argument] = _completer(function, others, namespace or {})
+        completer = _completer(function, others, namespace or {})
+        self._completers[entry.function] = {**completers, argument: completer}
 
     async def complete(
         self, serving: Serving, context: Context, params: types.CompleteRequestParams
@@ -129,7 +138,7 @@ class Completions:
             raise McpError(INVALID_PARAMS, f"$.ref: there is nothing to complete for {owner!r}")
         if argument.name not in function.parameters:
             raise McpError(INVALID_PARAMS, f"$.argument.name: {owner!r} has no argument {argument.name!r}")
-        completer = self._completers.get((owner, argument.name))
+        completer = self._completers.get(function, {}).get(argument.name)
         if completer is None:
             typed = argument.value.casefold()
             known = [each for each in _choices(function, argument.name) if each.casefold().startswith(typed)]
@@ -152,15 +161,19 @@ def _completer(function: Callable[..., Any], others: set[str], namespace: Mappin
     return _Completer(function, callee, parameters[0].name, tuple(parameter.name for parameter in parameters[1:]))
 
 
-def _completion(values: Iterable[str]) -> types.Completion:
-    """Return the first hundred of *values*, and how many there are."""
-    every = iter(values)
+def _completion(values: Iterable[str] | types.Completion) -> types.Completion:
+    """Return the first hundred of *values*, and how many there are, if that does not take too long."""
+    if isinstance(values, str) or not isinstance(values, Iterable | types.Completion):  # pyright: ignore[reportUnnecessaryIsInstance] # a user's value
+        raise TypeError(f"a completion suggested {values!r:.200}; it suggests a list of texts")
+    every = iter(values.values if isinstance(values, types.Completion) else values)
     shown = list(islice(every, MAX_VALUES))
     for value in shown:
         if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] # a user's value
-            raise TypeError(f"a completion suggested {value!r}; suggestions are texts")
-    left = sum(1 for _ in every)
-    return types.Completion(values=shown, total=len(shown) + left, has_more=left > 0)
+            raise TypeError(f"a completion suggested {value!r:.200}; suggestions are texts")
+    left = sum(1 for _ in islice(every, MAX_COUNTED))
+    if isinstance(values, types.Completion):
+        return values if not left else evolve(values, values=shown, has_more=True)
+    return types.Completion(values=shown, total=len(shown) + left if left < MAX_COUNTED else None, has_more=left > 0)
 
 
 def _choices(function: TextFunction, argument: str) -> list[str]:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 from attrs import evolve, frozen
 
 from .. import types
 from ..wire import encode
 
-__all__ = ["RESULT_CLASSES", "Audio", "Content", "Image", "content_blocks", "for_revision", "text_of"]
+__all__ = [
+    "RESULT_CLASSES",
+    "Audio",
+    "Content",
+    "Image",
+    "content_blocks",
+    "for_revision",
+    "holds_content",
+    "older_result",
+    "text_of",
+]
 
 CONTENT_CLASSES = (
     types.TextContent,
@@ -20,6 +30,8 @@ CONTENT_CLASSES = (
     types.ResourceLink,
     types.EmbeddedResource,
 )
+_LINKS = types.REVISIONS.index("2025-06-18")
+"""The first revision with links to resources, `_meta` of blocks, and structured content."""
 Content: TypeAlias = (
     "types.TextContent | types.ImageContent | types.AudioContent | types.ResourceLink | types.EmbeddedResource"
 )
@@ -73,13 +85,15 @@ def content_blocks(value: Any) -> list[Content]:
     """
     if value is None:
         return []
-    if isinstance(value, list | tuple) and any(_is_content(item) for item in value):  # pyright: ignore[reportUnknownVariableType] # any user value
+    if isinstance(value, list | tuple) and holds_content(value):  # pyright: ignore[reportUnknownArgumentType] # any user value
         return [_block(item) for item in value]  # pyright: ignore[reportUnknownVariableType] # likewise
     return [_block(value)]
 
 
-def _is_content(value: Any) -> bool:
-    return isinstance(value, (*CONTENT_CLASSES, Image, Audio))
+def holds_content(value: Any) -> bool:
+    """Tell whether *value* is content, or a list with some in it."""
+    classes = set(map(type, cast("Sequence[Any]", value))) if isinstance(value, list | tuple) else {type(value)}
+    return any(issubclass(each, (*CONTENT_CLASSES, Image, Audio)) for each in classes)
 
 
 def _block(value: Any) -> Content:
@@ -101,12 +115,30 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else encode(value).decode()
 
 
+def older_result(result: types.CallToolResult, revision: str) -> types.CallToolResult:
+    """Return *result* as a peer of the legacy *revision* can read it.
+
+    Structured content is there from 2025-06-18 on, and is an object. Where it has to go, its JSON takes its place, if
+    the result has no text of its own.
+    """
+    content = for_revision(result.content, revision)
+    structured = result.structured_content
+    if structured is types.UNSET or (_knows_links(revision) and isinstance(structured, Mapping)):
+        return result if content == result.content else evolve(result, content=content)
+    if not any(isinstance(block, types.TextContent) for block in content):
+        content.append(types.TextContent(text=text_of(structured)))
+    return evolve(result, content=content, structured_content=types.UNSET)
+
+
 def for_revision(blocks: Sequence[Any], revision: str) -> list[Any]:
     """Return *blocks* as a peer of *revision* can read them: a kind it does not know becomes a text about it."""
-    place = types.REVISIONS.index(revision)
-    if place >= types.REVISIONS.index("2025-06-18"):
+    if _knows_links(revision):
         return list(blocks)
-    return [_older(block, audio=place >= types.REVISIONS.index("2025-03-26")) for block in blocks]
+    return [_older(block, audio=revision != types.REVISIONS[0]) for block in blocks]
+
+
+def _knows_links(revision: str) -> bool:
+    return types.REVISIONS.index(revision) >= _LINKS
 
 
 def _older(block: Any, *, audio: bool) -> Any:

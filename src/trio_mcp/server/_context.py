@@ -13,6 +13,7 @@ from .. import types
 from .._errors import StructureError
 from ..peer import ExchangeContext, Limits, Run
 from ..wire import LOG_LEVELS
+from ._changes import ChangeSource
 from ._log_rate import LogRate
 
 __all__ = ["Context"]
@@ -29,14 +30,19 @@ class Context:
     _state: Any
     _facts: ExchangeContext
     _reported: float
-    _log_rate: LogRate
+    _limits: Limits
+    _log_rate: LogRate | None
+    """Made by the first log message: most handlers send none."""
+    _changes: ChangeSource
 
-    def __init__(self, run: Run, facts: ExchangeContext, state: Any, limits: Limits) -> None:
+    def __init__(self, run: Run, facts: ExchangeContext, state: Any, limits: Limits, changes: ChangeSource) -> None:
         self._run = run
         self._facts = facts
         self._state = state
         self._reported = -math.inf
-        self._log_rate = LogRate(limits.max_logs_per_second)
+        self._limits = limits
+        self._log_rate = None
+        self._changes = changes
 
     @property
     def state(self) -> Any:
@@ -98,7 +104,7 @@ class Context:
         Raises:
             ValueError: *progress* or *total* is NaN or infinite.
 
-        Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/utilities/progress
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress
         """
         if not math.isfinite(progress) or (total is not None and not math.isfinite(total)):
             raise ValueError(f"progress and total must be finite numbers, not {progress!r} and {total!r}")
@@ -120,7 +126,8 @@ class Context:
         """Send the client a log message, if it wants messages of this level. Put no secret in it.
 
         Always a cancel point; waits only when too much is queued for the client already. A handler that logs more
-        than `Limits.max_logs_per_second` loses what is too much, and the client is told how much that was.
+        than `Limits.max_logs_per_second` loses what is too much; the next message that passes is preceded by one that
+        says how much that was.
 
         Args:
             level: from ``"debug"`` to ``"emergency"``, as RFC 5424 names them.
@@ -141,6 +148,8 @@ class Context:
             return
         params = {"level": level, "data": data} | ({} if logger is None else {"logger": logger})
         await self._make_room()
+        if self._log_rate is None:
+            self._log_rate = LogRate(self._limits.max_logs_per_second)
         lost = self._log_rate.admit(trio.current_time())
         if lost is None:
             return
@@ -148,6 +157,20 @@ class Context:
             notice = f"{lost} log messages were dropped: more than {self._log_rate.per_second:g} in a second"
             self._tell("notifications/message", {"level": level, "logger": "trio_mcp", "data": notice})
         self._tell("notifications/message", params)
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell every client that asked for it, not only this one, that a resource is not what it was.
+
+        Never waits, works in plain `def` handlers as well, and costs next to nothing where nobody listens. A client
+        that has not been told yet is told once, however often this is said. Outside of handlers there is
+        `Server.resource_updated`.
+
+        Args:
+            uri: the resource's own URI, just as clients name it.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions
+        """
+        self._changes.resource_updated(uri)
 
     async def _make_room(self) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()

@@ -10,6 +10,7 @@ import binascii
 import hmac
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from attrs import field, frozen
 
@@ -28,8 +29,12 @@ def check_keys(keys: Sequence[bytes]) -> tuple[bytes, ...]:
     """Return *keys*, or a new one where there are none.
 
     Raises:
+        TypeError: they are no list of bytes.
         ValueError: a key is shorter than 16 bytes.
     """
+    given: Any = keys
+    if isinstance(given, bytes | str) or not all(isinstance(key, bytes) for key in given):
+        raise TypeError("keys: a list of bytes, such as [os.urandom(32)]")
     if any(len(key) < _MIN_KEY_BYTES for key in keys):
         raise ValueError(f"keys: each must have at least {_MIN_KEY_BYTES} bytes; os.urandom(32) makes a good one")
     return tuple(keys) or (os.urandom(32),)

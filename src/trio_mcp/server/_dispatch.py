@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import types
 from .._errors import McpError, StructureError
-from ..peer import Exchange, ExchangeContext, Run
-from ..wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject
+from ..peer import Exchange, Run
+from ..wire import INTERNAL_ERROR, INVALID_PARAMS, LISTEN, METHOD_NOT_FOUND, JsonObject
 from ._context import Context
 from ._results import finish_result
+from ._subscriptions import listen
 
 if TYPE_CHECKING:
     from ._catalog import Catalog
@@ -26,31 +27,38 @@ __all__ = ["dispatch"]
 
 _log = logging.getLogger("trio_mcp.server")
 
-AtOnce: TypeAlias = "Callable[[Serving, ExchangeContext], Any]"
-"""Answers without waiting: returns a typed result."""
+AtOnce: TypeAlias = "Callable[[Serving, Exchange, Any], Any]"
+"""Answers without waiting: takes typed params, returns a typed result, or raises `McpError`."""
 InHall: TypeAlias = "Callable[[Serving, Run, Context, Any], Awaitable[Any]]"
 """Answers in a task: takes typed params, returns a typed result, or a list in its JSON form, or raises."""
 
 
 def dispatch(serving: Serving, exchange: Exchange) -> None:
     """Answer *exchange*, now or from a task of the hall."""
+    context = exchange.context
     try:
         params = _read_params(serving, exchange)
+        at_once = _AT_ONCE.get(exchange.method)
+        if at_once is not None:
+            result = at_once(serving, exchange, params)
+            exchange.respond(finish_result(result, context, serving.server.info_json))
+            return
     except McpError as error:
         exchange.respond(error)
         return
-    context = exchange.context
-    at_once = _AT_ONCE.get(exchange.method)
-    if at_once is not None:
-        exchange.respond(finish_result(at_once(serving, context), context, serving.server.info_json))
+    if exchange.method == LISTEN:
+        listen(serving, exchange, params)
         return
     in_hall = _IN_HALL[exchange.method]
 
     async def handle(run: Run) -> JsonObject:
-        view = Context(run, context, serving.state, serving.limits)
-        return finish_result(await in_hall(serving, run, view, params), context, serving.server.info_json)
+        view = Context(run, context, serving.state, serving.limits, serving.server.changes)
+        result = finish_result(await in_hall(serving, run, view, params), context, serving.server.info_json)
+        serving.changes.tell_now()
+        return result
 
     def explain(failure: Exception) -> JsonObject | McpError:
+        serving.changes.tell_now()
         answer = _explain(serving, exchange, params, failure)
         return answer if isinstance(answer, McpError) else finish_result(answer, context, serving.server.info_json)
 
@@ -70,7 +78,8 @@ def _read_params(serving: Serving, exchange: Exchange) -> Any:
 
 
 def _offered(serving: Serving, method: str) -> bool:
-    return (method in _AT_ONCE or method in _IN_HALL) and serving.server.offers(method.partition("/")[0])
+    answered = method in _AT_ONCE or method in _IN_HALL or method == LISTEN
+    return answered and serving.server.offers(method.partition("/")[0])
 
 
 def _explain(serving: Serving, exchange: Exchange, params: Any, failure: Exception) -> Any:
@@ -84,17 +93,18 @@ def _explain(serving: Serving, exchange: Exchange, params: Any, failure: Excepti
     return McpError(INTERNAL_ERROR, f"{method!r} failed; the server's log says why")
 
 
-def _initialize(serving: Serving, context: ExchangeContext) -> types.InitializeResult:
-    server = serving.server
+def _initialize(serving: Serving, exchange: Exchange, _: Any) -> types.InitializeResult:
+    server, declared = serving.server, serving.server.capabilities
+    serving.subscribers.begin(exchange.peer, declared)
     return types.InitializeResult(
-        protocol_version=context.revision,
-        capabilities=server.capabilities,
+        protocol_version=exchange.context.revision,
+        capabilities=declared,
         server_info=server.info,
         instructions=server.instructions,
     )
 
 
-def _discover(serving: Serving, _: ExchangeContext) -> types.DiscoverResult:
+def _discover(serving: Serving, _: Exchange, __: Any) -> types.DiscoverResult:
     server = serving.server
     return types.DiscoverResult(
         result_type="complete",
@@ -106,7 +116,17 @@ def _discover(serving: Serving, _: ExchangeContext) -> types.DiscoverResult:
     )
 
 
-def _empty(_: Serving, __: ExchangeContext) -> types.EmptyResult:
+def _empty(_: Serving, __: Exchange, ___: Any) -> types.EmptyResult:
+    return types.EmptyResult()
+
+
+def _subscribe(serving: Serving, exchange: Exchange, params: Any) -> types.EmptyResult:
+    serving.subscribers.subscribe(exchange.peer, params.uri)
+    return types.EmptyResult()
+
+
+def _unsubscribe(serving: Serving, exchange: Exchange, params: Any) -> types.EmptyResult:
+    serving.subscribers.unsubscribe(exchange.peer, params.uri)
     return types.EmptyResult()
 
 
@@ -140,6 +160,8 @@ _AT_ONCE: Mapping[str, AtOnce] = {
     "initialize": _initialize,
     "logging/setLevel": _empty,  # the connection's gate remembers the level
     "ping": _empty,
+    "resources/subscribe": _subscribe,
+    "resources/unsubscribe": _unsubscribe,
     "server/discover": _discover,
 }
 _IN_HALL: Mapping[str, InHall] = {

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["TextFunction", "look_at", "name_of"]
 
 
-@frozen
+@frozen(eq=False)
 class TextFunction:
-    """A function whose arguments come as texts, and perhaps a `Context`."""
+    """A function whose arguments come as texts, and perhaps a `Context`. One for each registration."""
 
     _signature: Signature = field(alias="signature")
 
@@ -47,6 +47,10 @@ class TextFunction:
     def requires(self, parameter: str) -> bool:
         """Tell whether an argument for this parameter must be given."""
         return parameter in self._signature.input_schema.get("required", ())
+
+    def takes_list(self, parameter: str) -> bool:
+        """Tell whether this parameter may be given a list."""
+        return "array" in kinds_of(self.parameters[parameter], self.schema)
 
     def bind(self, texts: Mapping[str, str | Sequence[str]]) -> dict[str, Any]:
         """Return the values that *texts* stand for.

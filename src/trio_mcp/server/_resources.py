@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from attrs import define, field, frozen
 
 from .. import types
-from .._errors import McpError
+from .._errors import McpError, ResourceNotFound
 from ..wire import INVALID_PARAMS, UriTemplate, escapes, is_modern
 from ._catalog import Catalog, Listable
 from ._context import Context
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Contents", "Resources"]
 
 RESOURCE_NOT_FOUND = -32002
-"""What the legacy revisions answer; from 2026-07-28 on it is -32602."""
+"""What the legacy revisions answer, and what a handler raises in any; from 2026-07-28 on it leaves as -32602."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.+", re.DOTALL)
 
@@ -64,9 +64,10 @@ class _Template(Listable):
     def match(self, uri: str) -> dict[str, str | list[str]] | None:
         """Return the values of the variables in *uri*, None where it is no URI of this template (rule 2)."""
         values = self.template.match(uri)
-        if values is None or self.allow_traversal:
-            return values
-        return None if any(escapes(value) for value in values.values()) else values
+        if values is None or (not self.allow_traversal and any(escapes(value) for value in values.values())):
+            return None
+        left_out = self.template.exploded - values.keys()
+        return values | {name: [] for name in left_out if self.function.requires(name)}
 
 
 @define(eq=False)
@@ -113,6 +114,9 @@ class Resources:
         if set(looked_at.parameters) != set(template.variables):
             theirs, ours = (", ".join(names) or "none" for names in (looked_at.parameters, template.variables))
             raise ValueError(f"{name}: the parameters ({theirs}) are not the variables of {uri!r} ({ours})")
+        for each in template.exploded:
+            if not looked_at.takes_list(each):
+                raise ValueError(f"{name}: {each}* in {uri!r} is a list, which parameter {each!r} does not take")
         facts: dict[str, Any] = {
             "name": name,
             "title": title,
@@ -188,18 +192,23 @@ class Resources:
         """Answer `resources/read`.
 
         Raises:
-            McpError: no resource has this URI.
+            McpError: no resource has this URI, or its handler says that there is none.
         """
-        found = self.catalog.get(uri)
-        if found is not None:
-            value = found.contents if found.function is None else await found.function.call(serving, {}, context)
-            return _result(value, uri, found.definition.mime_type)
-        template, bound = self._find(uri, context.revision)
-        return _result(
-            await template.function.call(serving, bound, context), uri, template.definition.mime_type
-        )  # fmt: skip
+        try:
+            found = self.catalog.get(uri)
+            if found is not None:
+                value = found.contents if found.function is None else await found.function.call(serving, {}, context)
+                return _result(value, uri, found.definition.mime_type)
+            template, bound = self._find(uri)
+            value = await template.function.call(serving, bound, context)
+            return _result(value, uri, template.definition.mime_type)
+        except McpError as error:
+            if error.code != RESOURCE_NOT_FOUND:
+                raise
+            code = INVALID_PARAMS if is_modern(context.revision) else RESOURCE_NOT_FOUND
+            raise McpError(code, error.message, {"uri": uri} if error.data is None else error.data) from error
 
-    def _find(self, uri: str, revision: str) -> tuple[_Template, dict[str, Any]]:
+    def _find(self, uri: str) -> tuple[_Template, dict[str, Any]]:
         """Return the template that *uri* follows, and the arguments in it (rules 1 and 3)."""
         faults = ""
         for template in self.templates:
@@ -209,8 +218,7 @@ class Resources:
                     return template, template.function.bind(values)
                 except ArgumentFaults as error:
                     faults = faults or f": {'; '.join(error.faults)}"
-        code = INVALID_PARAMS if is_modern(revision) else RESOURCE_NOT_FOUND
-        raise McpError(code, f"no resource {uri!r}{faults}", {"uri": uri})
+        raise ResourceNotFound(f"no resource {uri!r}{faults}")
 
 
 def _check_uri(uri: str) -> None:
@@ -220,6 +228,8 @@ def _check_uri(uri: str) -> None:
 
 def _result(value: Any, uri: str, mime_type: str | None) -> types.ReadResourceResult:
     if isinstance(value, types.ReadResourceResult):
+        if value.ttl_ms is not None and value.ttl_ms < 0:
+            raise ValueError(f"resource {uri!r} returned ttl_ms={value.ttl_ms}; it must be at least 0")
         return value
     values = value if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownVariableType] # a user's value
     return types.ReadResourceResult(contents=[_as_contents(each, uri, mime_type) for each in values])  # pyright: ignore[reportUnknownVariableType] # likewise

@@ -1,6 +1,6 @@
 """A typed result as the JSON object of its revision, with what the revision adds to every result.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic#results
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic#result-responses
 """
 
 from __future__ import annotations

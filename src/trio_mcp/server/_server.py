@@ -12,6 +12,8 @@ from attrs import define
 
 from .. import types
 from ..peer import Limits
+from ..wire import ListChanged
+from ._changes import ChangeSource
 from ._completion import Completions
 from ._cursors import Cursors, check_keys
 from ._prompts import Prompts
@@ -56,6 +58,7 @@ class Server:
 
     Raises:
         ValueError: *revisions* is empty or names an unknown one, *page_size* is below 1, or a key is too short.
+        TypeError: *keys* is no list of bytes.
     """
 
     info: types.Implementation
@@ -79,6 +82,8 @@ class Server:
     """Likewise its prompts."""
     completions: Completions
     """Likewise its completions."""
+    changes: ChangeSource
+    """Where what is registered, removed and updated is told to those who listen."""
 
     def __init__(
         self,
@@ -104,12 +109,17 @@ class Server:
         self.lifespan = lifespan
         self.limits = Limits() if limits is None else limits
         self.revisions = _in_order(revisions)
-        if page_size is not None and page_size < 1:
-            raise ValueError(f"page_size={page_size!r} must be at least 1")
+        if page_size is not None and (type(page_size) is not int or page_size < 1):
+            raise ValueError(f"page_size={page_size!r} must be a whole number, and at least 1")
         self.page_size = page_size
         self.cursors = Cursors(check_keys(keys))
         self.tools, self.resources, self.prompts = Tools(), Resources(), Prompts()
         self.completions = Completions(self.prompts, self.resources)
+        self.changes = ChangeSource()
+        self.tools.catalog.changed = partial(self.changes.tell, ListChanged("tools"))
+        self.prompts.catalog.changed = partial(self.changes.tell, ListChanged("prompts"))
+        for catalog in (self.resources.catalog, self.resources.templates):
+            catalog.changed = partial(self.changes.tell, ListChanged("resources"))
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
@@ -117,9 +127,11 @@ class Server:
         return types.ServerCapabilities(
             completions={} if self.offers("completion") else None,
             logging={},
-            tools=types.ToolsCapability() if self.offers("tools") else None,
-            resources=types.ResourcesCapability() if self.offers("resources") else None,
-            prompts=types.PromptsCapability() if self.offers("prompts") else None,
+            tools=types.ToolsCapability(list_changed=True) if self.offers("tools") else None,
+            resources=types.ResourcesCapability(subscribe=True, list_changed=True)
+            if self.offers("resources")
+            else None,
+            prompts=types.PromptsCapability(list_changed=True) if self.offers("prompts") else None,
         )
 
     def offers(self, feature: str) -> bool:
@@ -135,6 +147,18 @@ class Server:
                 return self.tools.catalog.offered
             case _:
                 return True
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell every client that asked for it that a resource is not what it was; in handlers, see `Context`.
+
+        Never waits, and may be called from any thread, whether the server is being served or not.
+
+        Args:
+            uri: the resource's own URI, just as clients name it.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions
+        """
+        self.changes.resource_updated(uri)
 
     def serving(self) -> AbstractAsyncContextManager[Serving]:
         """Open a serving: enters the lifespan, and the nursery in which handlers run. `serve_*` do this for you."""
@@ -205,6 +229,7 @@ class Server:
         what its parameter's annotation makes of the text, or a list for an exploded one (``{/path*}``). It returns
         text, bytes, contents (`types.TextResourceContents`, `types.BlobResourceContents`), a list of them, or a
         whole `types.ReadResourceResult`. For contents that do not change there is `Resources.add_static`.
+        Where it finds nothing it raises `ResourceNotFound`, which each client gets with the code of its revision.
 
         Args:
             uri: where clients find it: a URI, or a template by RFC 6570, levels 1 to 3 and exploded variables.

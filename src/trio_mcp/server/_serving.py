@@ -12,7 +12,9 @@ from attrs import define, field, frozen
 from .._util import owned_nursery
 from ..peer import Exchange, Gate, Hall, Limits, ServerSession
 from ..wire import JsonObject
+from ._changes import ChangeHub
 from ._dispatch import dispatch
+from ._session_changes import SessionListeners
 from ._threads import Threads
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ class ServerStatistics:
     """Handlers that have started and not ended, those cleaning up after a cancellation included."""
     threads: int
     """Worker threads at work, those abandoned by a cancellation included."""
+    listening: int
+    """Who is told of changes: open subscriptions, and connections that have made a handshake."""
 
 
 @define(eq=False)
@@ -41,9 +45,14 @@ class Serving:
     hall: Hall
     state: Any
     """What the server's lifespan yielded."""
+    changes: ChangeHub
+    """Who is told of changes."""
+    subscribers: SessionListeners = field(init=False)
+    """Those of them that have made a handshake."""
     threads: Threads = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.subscribers = SessionListeners(self)
         self.threads = Threads(self.limits.max_threads)
 
     @property
@@ -65,11 +74,14 @@ class Serving:
 
     def statistics(self) -> ServerStatistics:
         """Return what the serving holds now."""
-        return ServerStatistics(running=self.hall.running, threads=self.threads.working)
+        return ServerStatistics(
+            running=self.hall.running, threads=self.threads.working, listening=self.changes.listening
+        )
 
 
 @asynccontextmanager
 async def open_serving(server: Server) -> AsyncGenerator[Serving]:
     """Enter the server's lifespan and open its hall; at the end, handlers that still run are cancelled."""
     async with server.lifespan(server) as state, owned_nursery() as nursery:
-        yield Serving(server, Hall(nursery), state)
+        with server.changes.serving() as hub:
+            yield Serving(server, Hall(nursery), state, hub)

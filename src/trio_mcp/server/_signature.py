@@ -156,9 +156,17 @@ class Signature:
         except RecursionError:
             raise ResultFaults(self.name, [_TOO_DEEP]) from None
         structured: Any = {"result": content} if self.wraps_result else content
+        self.check(structured)
+        return structured
+
+    def check(self, structured: Any) -> None:
+        """Check structured content that somebody else has made. Only with an `output_schema`.
+
+        Raises:
+            ResultFaults: it does not fit the output schema; with the faults.
+        """
         if wrong := self._result_judge.faults(structured):
             raise ResultFaults(self.name, wrong)
-        return structured
 
 
 def describe(

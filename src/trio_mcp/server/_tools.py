@@ -12,19 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
 
 import trio
-from attrs import define, evolve, field
+from attrs import define, field
 
 from .. import types
 from .._errors import McpError, ToolError
 from ..peer import OutOfTimeError, Run
 from ..wire import INVALID_PARAMS, JsonObject, JsonText, is_modern
 from ._catalog import Catalog, Listable, with_texts
-from ._content import RESULT_CLASSES, content_blocks, for_revision, text_of
+from ._content import RESULT_CLASSES, content_blocks, holds_content, older_result, text_of
 from ._context import Context
 from ._functions import name_of
-from ._raw_schema import RawSchema, read_raw_schema, written_schemas
+from ._raw_schema import RawSchema, older_schema, read_raw_schema, written_schemas
 from ._signature import ArgumentFaults, ResultFaults, Signature, describe
 
 if TYPE_CHECKING:
@@ -33,6 +34,14 @@ if TYPE_CHECKING:
 __all__ = ["Tools"]
 
 _log = logging.getLogger("trio_mcp.server")
+
+_MOST_CHARACTERS = 10_000
+"""How much of what is wrong with arguments is told."""
+_SCHEMAS: Sequence[str] = ("inputSchema", "outputSchema")
+_CONTENT_FOR_DATA = (
+    "$: content, where the return annotation promises data: annotate what it returns as Image, types.TextContent and "
+    "so on (list[Image | str], say), or as types.CallToolResult"
+)
 
 _COMMON_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
@@ -51,15 +60,32 @@ class _Tool(Listable):
     """Schemas that were given as JSON text, by the member of the definition."""
     timeout: float
     """Seconds the handler may work; infinite without a limit."""
-    turns: trio.Semaphore | None
-    """Bounds how many calls work at once; None without a bound."""
+    max_concurrency: int | None
+    """How many calls work at once; None without a bound."""
+    _turns: WeakKeyDictionary[trio.lowlevel.TrioToken, trio.Semaphore] = field(
+        factory=WeakKeyDictionary[trio.lowlevel.TrioToken, trio.Semaphore], init=False
+    )
+    """Bounds that, by Trio run: a server may be served in several, and none can wake the tasks of another."""
 
     def published(self, revision: str) -> JsonObject:
         """Return the definition in the form of *revision*."""
-        json = with_texts(Listable.published(self, revision), self.texts)
-        if not is_modern(revision) and not _is_object_schema(self.definition.output_schema):
+        json = Listable.published(self, revision)
+        if is_modern(revision):
+            return with_texts(json, self.texts)
+        if not _is_object_schema(self.definition.output_schema):
             json.pop("outputSchema", None)  # older peers take structured content to be an object
-        return json
+        older = {member: older_schema(json[member]) for member in _SCHEMAS if member in json}
+        as_written = {member: text for member, text in self.texts.items() if older.get(member) is json.get(member)}
+        return with_texts(json | older, as_written)
+
+    def turns(self) -> trio.Semaphore | None:
+        """Return what calls in this Trio run take turns by."""
+        if self.max_concurrency is None:
+            return None
+        token = trio.lowlevel.current_trio_token()
+        if token not in self._turns:
+            self._turns[token] = trio.Semaphore(self.max_concurrency)
+        return self._turns[token]
 
     async def call(
         self, serving: Serving, run: Run, context: Context, arguments: Mapping[str, Any]
@@ -73,19 +99,30 @@ class _Tool(Listable):
 
         if not self.signature.is_async:
             work = partial(self.signature.call, bound, injected)
-            return self._result(await serving.threads.run(work, turns=self.turns, on_begin=begin))
-        async with self.turns or nullcontext():
+            return self._result(await serving.threads.run(work, turns=self.turns(), on_begin=begin))
+        async with self.turns() or nullcontext():
             begin()
             return self._result(await self.signature.call(bound, injected))
 
     def _result(self, value: Any) -> types.CallToolResult:
+        promised = self.signature.output_schema is not None
         if isinstance(value, types.CallToolResult):
+            if promised and not value.is_error:
+                self._check(value.structured_content)
             return value
-        if self.signature.output_schema is None:
+        if not promised:
             return types.CallToolResult(content=content_blocks(value))
+        if holds_content(value):
+            raise ResultFaults(self.definition.name, [_CONTENT_FOR_DATA])
         structured = self.signature.dump(value)
         plain = structured["result"] if self.signature.wraps_result else structured
         return types.CallToolResult(content=[types.TextContent(text=text_of(plain))], structured_content=structured)
+
+    def _check(self, structured: Any) -> None:
+        """Check what a handler has put into a whole result of its own: what the list promises must be there."""
+        if structured is types.UNSET:
+            raise ResultFaults(self.definition.name, ["$: required, but missing: the tool has an output schema"])
+        self.signature.check(structured)
 
 
 @define(eq=False)
@@ -121,8 +158,8 @@ class Tools:
             _log.warning("tool name %r: clients may refuse all but 1 to 128 letters, digits, '_', '-' and '.'", name)
         if timeout is not None and not timeout > 0:
             raise ValueError(f"tool {name!r}: timeout={timeout!r} must be a number of seconds above 0")
-        if max_concurrency is not None and max_concurrency < 1:
-            raise ValueError(f"tool {name!r}: max_concurrency={max_concurrency!r} must be at least 1")
+        if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):
+            raise ValueError(f"tool {name!r}: max_concurrency={max_concurrency!r} must be a whole number of at least 1")
         given = {"inputSchema": input_schema, "outputSchema": output_schema}
         raw = {member: read_raw_schema(schema, f"tool {name!r}: {member}") for member, schema in given.items()}
         signature = describe(
@@ -144,9 +181,8 @@ class Tools:
             icons=icons,
             meta=None if meta is None else dict(meta),
         )
-        turns = None if max_concurrency is None else trio.Semaphore(max_concurrency)
         limit = math.inf if timeout is None else timeout
-        self.catalog.add(name, _Tool(definition, signature, written_schemas(given), limit, turns))
+        self.catalog.add(name, _Tool(definition, signature, written_schemas(given), limit, max_concurrency))
 
     def remove(self, name: str) -> None:
         """Take a tool out; calls under way go on. Raises KeyError where there is none of this name."""
@@ -165,18 +201,18 @@ class Tools:
         if tool is None:
             raise McpError(INVALID_PARAMS, f"no tool {params.name!r}")
         result = await tool.call(serving, run, context, params.arguments or {})
-        if is_modern(context.revision):
-            return result
-        if not isinstance(result.structured_content, Mapping):  # older peers take it to be an object
-            result = evolve(result, structured_content=types.UNSET)
-        return evolve(result, content=for_revision(result.content, context.revision))
+        return result if is_modern(context.revision) else older_result(result, context.revision)
 
     def explain(self, name: str, failure: Exception) -> types.CallToolResult:
         """Return the tool error that stands for what a tool raised; a bug of the tool's goes to the log as well."""
         if isinstance(failure, OutOfTimeError):
             tool = self.catalog.get(name)  # it may have been removed meanwhile
             text = f"{name} took longer than it may" + (f" ({tool.timeout:g} s)" if tool else "")
-        elif isinstance(failure, ToolError | ArgumentFaults | ResultFaults):
+        elif isinstance(failure, ArgumentFaults):  # it repeats what the peer has sent, which may be megabytes
+            text = str(failure)
+            if len(text) > _MOST_CHARACTERS:
+                text = f"{text[:_MOST_CHARACTERS]} [...]"
+        elif isinstance(failure, ToolError | ResultFaults):
             text = str(failure)
         else:
             _log.error("tool %r failed", name, exc_info=failure)

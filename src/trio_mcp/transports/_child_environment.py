@@ -1,6 +1,6 @@
 """Which environment variables a child server gets: few of ours, because the rest may hold secrets it has no use for.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
 """
 
 from __future__ import annotations

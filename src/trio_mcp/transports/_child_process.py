@@ -10,7 +10,7 @@ The rules of this file:
   and an empty group is never signalled.
 - Standard output is read to its end, closed stream or not: a child that still writes while it leaves is not punished.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
 """
 
 from __future__ import annotations

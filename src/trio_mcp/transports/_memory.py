@@ -7,17 +7,31 @@ changes its arguments changes nothing of its caller's, and what JSON cannot say 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from copy import copy
+from typing import Any
 
 import trio
 from attrs import define, field
 
 from .._errors import ConnectionClosed, ConnectionLost, ErrorResponse, LocalProtocolError, McpError
-from ..abc import Answerer, Client, Serving, Transport, TransportOpener
-from ..peer import Asked, ConnectionStatistics, Exchange, Gate, Slots, UpdateBudget
-from ..wire import INTERNAL_ERROR, PROGRESS_TOKEN_KEY, JsonObject, NotJsonError, copy_json, decode, encode, stamp
+from ..abc import Answerer, Client, Direction, Serving, Transport, TransportOpener
+from ..peer import Asked, ConnectionStatistics, Exchange, Gate, Limits, Slots, UpdateBudget
+from ..wire import (
+    INTERNAL_ERROR,
+    PROGRESS_TOKEN_KEY,
+    JsonObject,
+    NotJsonError,
+    copy_json,
+    decode,
+    encode,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+    stamp,
+)
 
 __all__ = ["memory_transport"]
 
@@ -43,39 +57,91 @@ def memory_transport(answerer: Answerer) -> TransportOpener:
 
 
 @define(eq=False)
+class _ClientInMemory:
+    """The client's end, as the server sees it."""
+
+    client: Client
+    gate: Gate
+    limits: Limits
+    slots: Slots = field(init=False)
+    listens: Slots = field(init=False)
+    lost: ConnectionLost | None = field(default=None, init=False)
+    """Why nothing comes or goes any more; None while the connection is up."""
+    _when_lost: list[Callable[[ConnectionLost], None]] = field(
+        factory=list["Callable[[ConnectionLost], None]"], init=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        self.slots = Slots(self.limits.max_in_flight, self.limits.max_queued)
+        self.listens = Slots(self.limits.max_listens, 0)
+
+    def has_room(self) -> bool:
+        return self.lost is None
+
+    async def room(self) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.lost is not None:
+            raise copy(self.lost)
+
+    def tell(self, method: str, params: JsonObject) -> None:
+        copied = copy_json(params)
+        self.tell_tap("received", encode_notification, method, copied)
+        self.client.notified(method, copied)
+
+    def tell_tap(self, direction: Direction, encode: Callable[..., bytes], *message: Any) -> None:
+        """Show whoever wants to see it what would have passed here as bytes."""
+        if self.client.tap is not None:
+            self.client.tap(direction, encode(*message)[:-1])
+
+    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
+        if self.lost is None:
+            self._when_lost.append(tell)
+        else:
+            tell(copy(self.lost))
+
+    def lose(self, reason: ConnectionLost) -> None:
+        """The connection is closed."""
+        self.lost = reason
+        for tell in self._when_lost:
+            tell(copy(reason))
+
+
+@define(eq=False)
 class _MemoryTransport:
     """One direct connection."""
 
     client: Client
     serving: Serving
     gate: Gate
+    peer: _ClientInMemory = field(init=False)
     budget: UpdateBudget = field(init=False)
-    slots: Slots = field(init=False)
     asked: dict[int, _AskedInMemory] = field(factory=dict[int, "_AskedInMemory"], init=False)
-    lost: ConnectionLost | None = field(default=None, init=False)
     _issued: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        ours, theirs = self.client.limits, self.serving.limits  # each side bounds what it holds
+        ours = self.client.limits  # each side bounds what it holds
         self.budget = UpdateBudget(ours.max_updates, ours.max_update_bytes, ours.max_link_update_bytes)
-        self.slots = Slots(theirs.max_in_flight, theirs.max_queued)
+        self.peer = _ClientInMemory(self.client, self.gate, self.serving.limits)
 
     def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> Asked:
         return _AskedInMemory(method, params, wants_updates, self.budget, self)
 
     async def notify(self, method: str, params: JsonObject | None) -> None:
-        await trio.lowlevel.checkpoint()
-        if self.lost is not None:
-            raise copy(self.lost)
+        await self.peer.room()
         self.gate.notified(method)
-        self.serving.notified(method, copy_json(params or {}))
+        copied = copy_json(params or {})
+        self.peer.tell_tap("sent", encode_notification, method, copied)
+        self.serving.notified(method, copied)
+
+    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
+        self.peer.when_lost(tell)
 
     def statistics(self) -> ConnectionStatistics:
         return ConnectionStatistics(
             asked=len(self.asked),
             answering=len(self.asked),
-            running=self.slots.running,
-            queued=self.slots.waiting,
+            running=self.peer.slots.running + self.peer.listens.running,
+            queued=self.peer.slots.waiting,
             outbox_bytes=0,
             update_bytes=self.budget.total,
             unmatched_responses=0,
@@ -88,9 +154,10 @@ class _MemoryTransport:
         return self._issued
 
     def close(self) -> None:
-        self.lost = ConnectionClosed("this side closed the connection")
+        lost = ConnectionClosed("this side closed the connection")
+        self.peer.lose(lost)
         for asked in list(self.asked.values()):
-            asked.lose(self.lost)
+            asked.lose(lost)
 
 
 @define(eq=False)
@@ -107,8 +174,8 @@ class _AskedInMemory(Asked):
     async def _begin(self) -> None:
         transport, params = self.transport, self.params
         await trio.lowlevel.checkpoint_if_cancelled()
-        if transport.lost is not None:
-            raise copy(transport.lost)
+        if transport.peer.lost is not None:
+            raise copy(transport.peer.lost)
         self.id = transport.issue(self)
         if self.wants_updates:
             params = stamp(params, {PROGRESS_TOKEN_KEY: self.id})
@@ -117,18 +184,20 @@ class _AskedInMemory(Asked):
         except NotJsonError as exc:
             self.ended()
             raise LocalProtocolError(f"the params of {self.method!r} cannot be sent: {exc}") from None
+        transport.peer.tell_tap("sent", encode_request, self.id, self.method, params)
         try:
             context = transport.gate.admit(self.method, params)
         except McpError as error:
             self.settle(error)
             return
-        self._exchange = _ExchangeInMemory(self.method, params, context, transport.slots, self)
+        self._exchange = _ExchangeInMemory(self.method, params, context, self.id, transport.peer, self)
         transport.serving.answer(self._exchange)
 
     def _cancel(self) -> None:
         self.ended()
         if self.method != "initialize":  # which is never cancelled
             assert self._exchange is not None
+            self.transport.peer.tell_tap("sent", encode_notification, "notifications/cancelled", {"requestId": self.id})
             self._exchange.cancel("the caller left")
 
     def lose(self, reason: ConnectionLost) -> None:
@@ -142,8 +211,10 @@ class _AskedInMemory(Asked):
         """Take the answer."""
         self.ended()
         if isinstance(outcome, McpError):
+            self.transport.peer.tell_tap("received", encode_error, self.id, outcome.code, outcome.message, outcome.data)
             self.finish(ErrorResponse(outcome.code, outcome.message, outcome.data))
         else:
+            self.transport.peer.tell_tap("received", encode_result, self.id, outcome)
             self.finish(outcome)
 
     def ended(self) -> None:
@@ -174,10 +245,12 @@ class _ExchangeInMemory(Exchange):
 
     def _tell(self, method: str, params: JsonObject) -> None:
         data = encode(params)
-        if method != "notifications/progress":  # nothing else names its request on a connection
-            self._asked.transport.client.notified(method, decode(data))
-        else:
-            self._asked.put((method, decode(data)), len(data))
+        copied: JsonObject = decode(data)
+        self._asked.transport.peer.tell_tap("received", encode_notification, method, copied)
+        if method == "notifications/progress":
+            self._asked.put((method, copied), len(data))
+        elif not self._asked.hear(method, copied):  # nothing else names its request on a connection
+            self._asked.transport.client.notified(method, copied)
 
     def _end(self) -> None:
         """There is nothing to forget: the asking end keeps the record."""

@@ -1,6 +1,6 @@
 """A server as a child process, spoken to over its standard input and output.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ The rules of this file:
 3. A regular file is never opened anew: it would start at its beginning again.
 4. No descriptor of ours is numbered 0, 1 or 2, even where one of these is free: others would take it for their own.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ else:
 
         Cancellation: entering is a checkpoint, and has changed nothing if it is cancelled; leaving never waits.
 
-        Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
         """
         await trio.lowlevel.checkpoint()
         if not _claim.acquire(blocking=False):

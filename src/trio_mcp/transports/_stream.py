@@ -14,6 +14,7 @@ from .._errors import ConnectionLost
 from .._util import owned_nursery
 from ..abc import Client, Serving, Transport, TransportOpener
 from ..peer import Link
+from ._tap import tapped
 
 __all__ = ["connect_link", "server_link", "stream_transport"]
 
@@ -38,6 +39,7 @@ async def connect_link(
     Args:
         why_lost: names the reason when the other side's output has ended.
     """
+    stream = tapped(stream, client.tap, client.limits.max_message_bytes)
     link = Link(stream, client.gate, client.answer, client.notified, client.limits)
     async with owned_nursery() as nursery:
         nursery.start_soon(lambda: link.run(drain=False, why_lost=why_lost), name="link")

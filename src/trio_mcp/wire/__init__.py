@@ -1,5 +1,15 @@
 """GRAMMAR: what may follow what. Sans-IO JSON-RPC, framing, handshake and envelope; no Trio."""
 
+from ._changes import ACKNOWLEDGED as ACKNOWLEDGED
+from ._changes import LISTEN as LISTEN
+from ._changes import SUBSCRIPTION_ID_KEY as SUBSCRIPTION_ID_KEY
+from ._changes import Change as Change
+from ._changes import ChangeFilter as ChangeFilter
+from ._changes import ListChanged as ListChanged
+from ._changes import ResourceUpdated as ResourceUpdated
+from ._changes import notification_of as notification_of
+from ._changes import read_change as read_change
+from ._changes import subscription_id as subscription_id
 from ._envelope import CAPABILITIES_KEY as CAPABILITIES_KEY
 from ._envelope import CLIENT_INFO_KEY as CLIENT_INFO_KEY
 from ._envelope import LOG_LEVEL_KEY as LOG_LEVEL_KEY
@@ -60,5 +70,5 @@ from ._ledger import Ledger as Ledger
 from ._revisions import LEGACY_REVISIONS as LEGACY_REVISIONS
 from ._revisions import MODERN_REVISIONS as MODERN_REVISIONS
 from ._revisions import is_modern as is_modern
-from ._uri_template import UriTemplate as UriTemplate
 from ._uri_safety import escapes as escapes
+from ._uri_template import UriTemplate as UriTemplate

@@ -9,7 +9,7 @@ Rules of this file:
    the wrong moment (a response nobody waits for, a cancellation too late) never reaches the table: the
    ledger does not find it.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/utilities/cancellation
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Rules of this file:
 3. A line over the limit costs no memory beyond the limit. It is reported once, skipped to its newline, and the
    lines after it are read as ever.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
 """
 
 from __future__ import annotations

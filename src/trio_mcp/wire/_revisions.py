@@ -3,7 +3,7 @@
 A revision is *legacy* if it has a handshake (`initialize`), and *modern* otherwise. Revisions are compared by
 their place in the list; a string that is not in it is not "newer", it is unknown.
 
-Specification: https://modelcontextprotocol.io/specification/versioning
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ left of it when it is percent-decoded again or normalised (NFKC), holds
 2. a separator (``/`` or ``\``) at its beginning, which makes it absolute, or a network path of Windows;
 3. a segment of nothing but dots and spaces: ``..``, and what Windows reads as that or as nothing. A ``;`` or ``:`` ends
    a segment, since some servers and NTFS cut the rest off;
-4. a segment that begins with a drive letter, ``C:``;
+4. a segment that begins with a drive of Windows, ``C:``, which may be any character before a colon;
 5. a URI of its own at its beginning: ``file:``, or any scheme before a separator;
 6. an overlong encoding of UTF-8, or more layers of percent-encoding than anyone means.
 
@@ -34,9 +34,10 @@ __all__ = ["escapes"]
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SEPARATOR: Final = re.compile(r"[/\\]")
-_DRIVE: Final = re.compile(r"[A-Za-z]:")
+_DRIVE: Final = re.compile(r".:", re.DOTALL)
+"""Windows takes any character before a colon for a drive, not letters alone."""
 _END_OF_SEGMENT: Final = re.compile(r"[;:]")
-_URI: Final = re.compile(r"(?:(?!file:)[a-z][a-z0-9+.-]*+:)*+(?:file:|(?<=:)[/\\])", re.IGNORECASE | re.ASCII)
+_URI: Final = re.compile(r"(?:(?!file:)[a-z][a-z0-9+.-]*:)*(?:file:|(?<=:)[/\\])", re.IGNORECASE | re.ASCII)
 _OVERLONG: Final = re.compile(r"%c[01]%|%e0%[89][0-9a-f]|%f0%8[0-9a-f]", re.IGNORECASE)
 _CODE_UNIT: Final = re.compile(r"%u([0-9A-Fa-f]{4})", re.IGNORECASE)
 _LAYERS: Final = 4

@@ -40,7 +40,7 @@ from attrs import define, field
 
 from ._uri_template_expression import Expression
 from ._uri_template_parts import Literal, Part, Slot, cut
-from ._uri_template_spelling import encoded_except_reserved, spelled
+from ._uri_template_spelling import RESERVED, encoded_except_reserved, spelled, spelled_uri
 
 __all__ = ["UriTemplate"]
 
@@ -69,14 +69,14 @@ class UriTemplate:
     """
 
     template: str
-    variables: tuple[str, ...] = field(init=False)
+    variables: tuple[str, ...] = field(init=False, repr=False)
     """Names of the variables, in order; empty for a plain URI."""
-    exploded: frozenset[str] = field(init=False)
+    exploded: frozenset[str] = field(init=False, repr=False)
     """Names of those with ``*``: their values are lists, all others text."""
-    optional: frozenset[str] = field(init=False)
+    optional: frozenset[str] = field(init=False, repr=False)
     """Names of those that a URI may leave out."""
-    _pieces: tuple[_Piece, ...] = field(init=False)
-    _parts: tuple[Part, ...] = field(init=False)
+    _pieces: tuple[_Piece, ...] = field(init=False, repr=False)
+    _parts: tuple[Part, ...] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         self._pieces = tuple(parsed(self.template))
@@ -108,7 +108,7 @@ class UriTemplate:
 
         The values are what was sent, percent-decoded once: before one is used in a path, see `escapes`.
         """
-        text = spelled(uri) if len(uri) <= _LONGEST_URI else None
+        text = spelled_uri(uri) if len(uri) <= _LONGEST_URI else None
         pieces = None if text is None else cut(self._parts, text)
         if pieces is None:
             return None
@@ -145,7 +145,8 @@ def parsed(template: str) -> list[_Piece]:
             try:
                 pieces.append(Expression.parse(piece))
             except ValueError as error:
-                raise ValueError(f"{{{piece}}} in {template!r}: {error}") from None
+                name = repr(f"{{{piece}}}")[1:-1]  # a line break in a template is none in the message
+                raise ValueError(f"{name} in {template!r}: {error}") from None
         elif "{" in piece or "}" in piece:
             raise ValueError(f"{template!r}: a brace without its partner")
         elif spelled(piece) is None:
@@ -191,26 +192,28 @@ def _check_neighbour(expression: Expression, neighbour: Expression) -> str:
     if first in {ours.first, ours.separator}:
         names = ",".join(expression.text[1:-1].split(",") + neighbour.text[2:-1].split(","))
         raise ValueError(f"which of the two a value is for is open when {neighbour.text} follows: write {{{names}}}")
-    if ours.reserved and first not in {"?", "#"}:
+    if (ours.reserved and first not in {"?", "#"}) or (ours.named and first not in RESERVED):
         raise ValueError(
-            f"its values may hold the {first!r} that {neighbour.text} after it begins with: put text between them"
+            f"it may hold the {first!r} that {neighbour.text} after it begins with: put text between, such as '/'"
         )
     return first
 
 
 def _check_text(expression: Expression, text: str, after: Sequence[_Piece]) -> None:
-    """Check that *text* after an expression that may be left out does not look like the expression."""
-    first = expression.operator.first
-    if not first or not text.startswith(first):
+    """Check that *text* after an expression does not look like a part of the expression."""
+    ours, mark = expression.operator, text[0]
+    if ours.named and (mark not in RESERVED or mark == "="):
+        raise ValueError(f"a name or value may go on as {text!r} after it: put text between, such as '/'")
+    if mark != ours.first and mark not in expression.structure:
         return
-    bounds = expression.excluded - {first}  # what comes after one of these is out of reach
+    bounds = expression.excluded - {mark}  # what comes after one of these is out of reach
     for piece in (text, *after):
         if isinstance(piece, str):
             if bounds & set(piece):
                 return
-            continue
-        theirs = piece.operator
-        if theirs.first not in bounds and (theirs.first == first or theirs.reserved or first == "."):
-            raise ValueError(
-                f"it may be left out, and the {first!r} of the text after it begin {piece.text}: put text between"
-            )
+        elif piece.operator.first not in bounds and _may_hold(piece, mark):
+            raise ValueError(f"the {mark!r} after it may be its own, or begin {piece.text}: put other text between")
+
+
+def _may_hold(expression: Expression, mark: str) -> bool:
+    return mark in {".", expression.operator.first, *expression.structure} or expression.operator.reserved

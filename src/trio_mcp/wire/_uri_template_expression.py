@@ -198,5 +198,4 @@ class Expression:
                 items.append(decoded(value))
             else:
                 found[variable.name] = decoded(value)
-                awaited.pop()
         return found

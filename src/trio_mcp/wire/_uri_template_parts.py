@@ -84,6 +84,8 @@ Part = Literal | Slot
 def cut(parts: Iterable[Part], text: str) -> list[tuple[Expression, str]] | None:
     """Return each expression with its piece of *text*, None where the parts do not fit."""
     parts = tuple(parts)
+    if parts and isinstance(parts[0], Literal) and not text.startswith(parts[0].spelling):
+        return None  # most URIs are for other templates
     after = bytearray(len(text) + 1)
     after[-1] = 1
     fitting = [after]

@@ -21,16 +21,17 @@ from __future__ import annotations
 
 import re
 import string
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
-__all__ = ["ENCODED_RESERVED", "RESERVED", "decoded", "encoded", "encoded_except_reserved", "spelled"]
+__all__ = ["ENCODED_RESERVED", "RESERVED", "decoded", "encoded", "encoded_except_reserved", "spelled", "spelled_uri"]
 
 RESERVED: Final = ":/?#[]@!$&'()*+,;="
 _UNRESERVED: Final = string.ascii_letters + string.digits + "-._~"
 
 _NO_URI: Final = re.compile(r"""%(?![0-9A-Fa-f]{2})|[\x00-\x20"<>\\^`{|}\x7f\ud800-\udfff]""")
-_OCTETS: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})++")
+_OCTETS: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _LONE_PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 _APART: Final = {code: 0xDC00 + code for code in range(0x80) if chr(code) not in _UNRESERVED}
@@ -38,6 +39,12 @@ _TOGETHER: Final = {apart: code for code, apart in _APART.items()}
 
 ENCODED_RESERVED: Final = RESERVED.translate(_APART)
 """The reserved characters as a spelling has them where they were percent-encoded."""
+
+
+@lru_cache(maxsize=1)  # a URI is compared with one template after the other
+def spelled_uri(uri: str) -> str | None:
+    """Return what `spelled` does; the last answer is remembered."""
+    return spelled(uri)
 
 
 def spelled(uri: str) -> str | None:

@@ -1,7 +1,7 @@
 """A server that lists its tools in an odd way: `python odd_lister.py HOW`. It speaks revision 2025-11-25.
 
 HOW is `exits` (after the first page), `lists once` (and exits when asked again), `recovers` (refuses once), `hangs`,
-`repeats` (a name), or `toolless`.
+`repeats` (a name), `shouts` (refuses with a text that is to be logged), or `toolless`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ def answers() -> dict[str, list[dict[str, Any]]]:
         "lists once": [{"result": {"tools": [tool("first")]}}],
         "recovers": [refusal, {"result": {"tools": [tool("first")]}}],
         "repeats": [{"result": {"tools": [tool("twice", "the first"), tool("twice", "the second")]}}],
+        "shouts": [{"error": {"code": -32603, "message": "no\nERROR all is lost \x1b[2J" + "!" * 2000}}],
         "toolless": [],
         "hangs": [],
     }

@@ -1,0 +1,173 @@
+"""Listening on a connection with a handshake: lists are told of unasked, resources are subscribed to.
+
+All listeners of a connection hear all that its server tells, and each keeps what it asked for. What several of them
+want the server is asked for once, and told to stop when the last one has left.
+
+Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
+"""
+
+from __future__ import annotations
+
+import logging
+from copy import copy
+from typing import TYPE_CHECKING
+
+import trio
+from attrs import define, evolve, field
+
+from .. import types
+from .._errors import ConnectionLost, ErrorResponse, TrioMcpError
+from ..wire import ChangeFilter, JsonObject, read_change
+from ._changes import ChangeInbox
+
+if TYPE_CHECKING:
+    from ._connection import Connection
+
+__all__ = ["ListenInSession", "SessionNews"]
+
+_log = logging.getLogger("trio_mcp.client")
+
+
+@define(eq=False)
+class _Subscription:
+    """The one subscription of a connection to a resource, while somebody wants it or it is being ended."""
+
+    holders: int = field(default=0, init=False)
+    """Blocks that want it."""
+    is_told: bool = field(default=False, init=False)
+    """Whether the server may know of it."""
+    lock: trio.Lock = field(factory=trio.Lock, init=False)
+    """Held while the server is being asked: what it is asked in what order is what counts."""
+
+
+@define(eq=False)
+class SessionNews:
+    """What the server of one connection tells unasked, and what it is subscribed to."""
+
+    _connection: Connection
+    _inboxes: dict[ChangeInbox, None] = field(factory=dict[ChangeInbox, None], init=False)
+    """A set in order: who listens."""
+    _subscriptions: dict[str, _Subscription] = field(factory=dict[str, _Subscription], init=False)
+    _by_hand: set[str] = field(factory=set[str], init=False)
+    """The resources that `Client.subscribe_resource` was used for: they are not for blocks to end."""
+    _lost: ConnectionLost | None = field(default=None, init=False)
+
+    def heard(self, method: str, params: JsonObject) -> None:
+        """Take a notification; those that are no news mean nothing."""
+        change = read_change(method, params)
+        if change is not None:
+            for inbox in self._inboxes:
+                inbox.put(change)
+
+    def lost(self, reason: ConnectionLost) -> None:
+        """The connection is gone."""
+        self._lost = reason
+        for inbox in self._inboxes:
+            inbox.end(copy(reason))
+
+    def add(self, inbox: ChangeInbox) -> None:
+        """Tell *inbox* what is heard from now on.
+
+        Raises:
+            ConnectionLost: nothing will be.
+        """
+        if self._lost is not None:
+            raise copy(self._lost)
+        self._inboxes[inbox] = None
+
+    def discard(self, inbox: ChangeInbox) -> None:
+        """Tell it no more."""
+        del self._inboxes[inbox]
+
+    async def subscribe(self, uri: str) -> None:
+        """Want a resource to be told of, until `release`. If it fails or is cancelled, nothing is left.
+
+        Raises:
+            TrioMcpError: the server does not agree, or cannot be asked.
+        """
+        subscription = self._subscriptions.setdefault(uri, _Subscription())
+        subscription.holders += 1
+        try:
+            async with subscription.lock:
+                if not subscription.is_told:
+                    subscription.is_told = True  # also if the answer never comes: then it has to be told to stop
+                    await self._ask("resources/subscribe", uri)
+        except BaseException as exc:
+            subscription.is_told &= not isinstance(exc, ErrorResponse)
+            self.release(uri)
+            raise
+
+    def release(self, uri: str) -> None:
+        """Want it no more. The server is told if nobody does, in a task of the connection; this does not wait."""
+        subscription = self._subscriptions[uri]
+        subscription.holders -= 1
+        if subscription.holders == 0 and self._lost is None:
+            self._connection.answering.hall.nursery.start_soon(self._end, uri, subscription)
+
+    async def subscribe_by_hand(self, uri: str) -> None:
+        """Ask the server to tell of a resource, until `unsubscribe_by_hand`."""
+        await self._ask("resources/subscribe", uri)
+        self._by_hand.add(uri)
+
+    async def unsubscribe_by_hand(self, uri: str) -> None:
+        """Ask it to tell no more, unless a block wants that it does."""
+        self._by_hand.discard(uri)
+        if uri in self._subscriptions:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self._ask("resources/unsubscribe", uri)
+
+    async def _end(self, uri: str, subscription: _Subscription) -> None:
+        async with subscription.lock:
+            if subscription.holders > 0:
+                return  # somebody has come meanwhile
+            is_told, subscription.is_told = subscription.is_told, False
+            if is_told and uri not in self._by_hand:
+                try:
+                    await self._ask("resources/unsubscribe", uri)
+                except TrioMcpError as exc:
+                    _log.debug("the subscription to %r could not be ended: %s", uri, exc)
+        if subscription.holders == 0 and self._subscriptions.get(uri) is subscription:
+            del self._subscriptions[uri]
+
+    async def _ask(self, method: str, uri: str) -> None:
+        await self._connection.request(method, {"uri": uri}, types.EmptyResult)
+
+
+@define(eq=False)
+class ListenInSession:
+    """One block that listens."""
+
+    _connection: Connection
+    _wanted: ChangeFilter
+    _inbox: ChangeInbox
+    _subscribed: list[str] = field(factory=list[str], init=False)
+
+    async def begin(self) -> ChangeFilter:
+        """Subscribe to the resources; return what the server does not refuse.
+
+        Raises:
+            RequestTimedOut: the server does not answer.
+            RemoteProtocolError: what it says breaks the protocol.
+            ConnectionLost: the connection is gone.
+        """
+        news = self._connection.news
+        await trio.lowlevel.checkpoint()
+        news.add(self._inbox)
+        try:
+            for uri in self._wanted.resources:
+                try:
+                    await news.subscribe(uri)
+                    self._subscribed.append(uri)
+                except ErrorResponse as exc:
+                    _log.debug("the server does not tell of %r: %s", uri, exc)
+        except BaseException:
+            self.leave()
+            raise
+        return evolve(self._wanted, resources=self._subscribed)
+
+    def leave(self) -> None:
+        """End what this block has begun."""
+        self._connection.news.discard(self._inbox)
+        for uri in self._subscribed:
+            self._connection.news.release(uri)

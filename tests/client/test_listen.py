@@ -1,0 +1,583 @@
+"""`client.listen`, with servers by hand: what it asks for, what it makes of the answers, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp import (
+    Change,
+    ChangeFilter,
+    Changes,
+    Client,
+    ConnectionBroken,
+    ConnectionClosed,
+    ErrorResponse,
+    Limits,
+    ListChanged,
+    MissingCapability,
+    RemoteProtocolError,
+    RequestTimedOut,
+    ResourceUpdated,
+    Server,
+    TimeLimits,
+    open_client,
+    types,
+)
+from trio_mcp.testing import ScriptedPeer, open_scripted_server
+
+MODERN, LEGACY = types.REVISIONS[-1], types.REVISIONS[-2]
+ERAS = (LEGACY, MODERN)
+ACK = "notifications/subscriptions/acknowledged"
+ID = "io.modelcontextprotocol/subscriptionId"
+TOOLS, PROMPTS = "notifications/tools/list_changed", "notifications/prompts/list_changed"
+UPDATED = "notifications/resources/updated"
+CONFIG = "file:///config.json"
+CAPABILITIES = {
+    "tools": {"listChanged": True},
+    "prompts": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
+}
+MANY = {"tools": True, "resources": [CONFIG]}
+MANY_ON_THE_WIRE = {"toolsListChanged": True, "resourceSubscriptions": [CONFIG]}
+
+
+async def welcome(server: ScriptedPeer, revision: str, capabilities: Any = CAPABILITIES) -> None:
+    """Agree on a revision as a server that has declared these capabilities."""
+    if revision == MODERN:
+        result = {"resultType": "complete", "supportedVersions": [MODERN], "ttlMs": 0, "cacheScope": "private"}
+        await server.answer({**result, "capabilities": capabilities}, method="server/discover")
+    else:
+        result = {"protocolVersion": revision, "serverInfo": {"name": "s", "version": "0"}}
+        await server.answer({**result, "capabilities": capabilities}, method="initialize")
+        await server.expect_notification("notifications/initialized")
+
+
+@asynccontextmanager
+async def connected(
+    revision: str, capabilities: Any = CAPABILITIES, **options: Any
+) -> AsyncGenerator[tuple[Client, ScriptedPeer]]:
+    script = partial(welcome, revision=revision, capabilities=capabilities)
+    async with open_scripted_server(script, revision=revision, **options) as (client, server):
+        yield client, server
+
+
+async def agree(server: ScriptedPeer, honored: Any = MANY_ON_THE_WIRE) -> Any:
+    """Receive a request to listen, acknowledge it, and return its id."""
+    request = await server.expect_request("subscriptions/listen")
+    await server.notify(ACK, {"notifications": honored, "_meta": {ID: request["id"]}})
+    return request["id"]
+
+
+@asynccontextmanager
+async def listening(
+    revision: str, capabilities: Any = CAPABILITIES, options: Any = None, **wanted: Any
+) -> AsyncGenerator[tuple[Changes, ScriptedPeer, Callable[..., Awaitable[None]]]]:
+    """Listen to a server by hand; yield that, too, and what tells in its name."""
+    async with connected(revision, capabilities, **(options or {})) as (client, server):
+        ids: list[Any] = []
+
+        async def answer() -> None:
+            if revision == MODERN:
+                ids.append(await agree(server))
+            else:
+                for _ in wanted.get("resources", ()):
+                    await server.answer({}, method="resources/subscribe")
+
+        async def tell(method: str, **params: Any) -> None:
+            await server.notify(method, {**params, "_meta": {ID: ids[0]}} if ids else params)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer)
+            block = client.listen(**wanted)
+            changes = await block.__aenter__()
+        yield changes, server, tell
+        await block.__aexit__(None, None, None)
+
+
+async def rest_of(changes: Changes) -> list[Change]:
+    return [change async for change in changes]
+
+
+# What is asked for.
+
+
+@pytest.mark.requirement("B.3-C1", "B.11-C5")
+async def test_a_modern_server_is_asked_by_one_request_for_just_what_is_wanted() -> None:
+    async with connected(MODERN) as (client, server), trio.open_nursery() as nursery:
+        for wanted, asked in {
+            "tools": {"toolsListChanged": True},
+            "prompts": {"promptsListChanged": True},
+            "resource_list": {"resourcesListChanged": True},
+        }.items():
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as listeners:
+                    listeners.start_soon(client.listen(**{wanted: True}).__aenter__)  # pyright: ignore[reportArgumentType] # one flag
+                    request = await server.expect_request("subscriptions/listen")
+                    scope.cancel()
+            await server.expect_notification("notifications/cancelled")
+            assert request["params"]["notifications"] == asked
+            assert request["params"]["_meta"].items() >= ScriptedPeer.envelope(MODERN).items()
+            assert "progressToken" not in request["params"]["_meta"]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("revision", ERAS)
+async def test_what_the_server_has_not_declared_is_not_asked_for(revision: str) -> None:
+    declared: Any = {"tools": {"listChanged": True}, "prompts": {}, "resources": {"listChanged": True}}
+    async with connected(revision, declared) as (client, server):
+        everything: Any = {"tools": True, "prompts": True, "resource_list": True, "resources": [CONFIG]}
+        honored: list[ChangeFilter] = []
+
+        async def listen() -> None:
+            async with client.listen(**everything) as changes:
+                honored.append(changes.honored)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listen)
+            if revision == MODERN:
+                request = await server.expect_request("subscriptions/listen")
+                asked = {"toolsListChanged": True, "resourcesListChanged": True}
+                assert request["params"]["notifications"] == asked
+                await server.notify(ACK, {"notifications": asked, "_meta": {ID: request["id"]}})
+                await server.expect_notification("notifications/cancelled")
+        assert honored == [ChangeFilter(tools=True, resource_list=True)]
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@pytest.mark.parametrize("declared", [{}, {"tools": {}, "prompts": {"listChanged": False}, "resources": {}}])
+async def test_where_nothing_of_it_was_declared_a_capability_is_missing(revision: str, declared: Any) -> None:
+    async with connected(revision, declared) as (client, _):
+        with pytest.raises(MissingCapability, match="has not declared that it tells") as missing:
+            async with client.listen(tools=True, resource_list=True, resources=[CONFIG]):
+                pass
+
+    assert missing.value.required == {
+        "tools": {"listChanged": True},
+        "resources": {"listChanged": True, "subscribe": True},
+    }
+
+
+async def test_what_makes_no_sense_is_refused_before_anything_is_asked() -> None:
+    async with open_client(Server("s")) as client:
+        with pytest.raises(ValueError, match="listen for nothing"):
+            client.listen()
+        with pytest.raises(TypeError, match=r"'file:///config.json': expected a list of URIs"):
+            client.listen(resources=CONFIG)
+
+
+@pytest.mark.requirement("B.11-L1")
+async def test_a_legacy_server_is_subscribed_to_once_for_all_who_listen() -> None:
+    async with connected(LEGACY) as (client, server):
+        order: list[str] = []
+
+        async def listen(go_on: trio.Event, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+            async with client.listen(resources=[CONFIG]) as changes:
+                assert changes.honored == ChangeFilter(resources=[CONFIG])
+                task_status.started()
+                assert await anext(changes) == ResourceUpdated(CONFIG)
+                order.append("heard")
+                await go_on.wait()
+
+        events = [trio.Event() for _ in range(3)]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.answer, {})
+            await nursery.start(listen, events[0])
+            await nursery.start(listen, events[1])  # asks for nothing
+            await server.notify(UPDATED, {"uri": CONFIG})
+            events[0].set()
+            await wait_all_tasks_blocked()
+            events[1].set()
+            request = await server.expect_request("resources/unsubscribe")
+            assert request["params"] == {"uri": CONFIG}
+            nursery.start_soon(listen, events[2])  # before the answer, but asks after it
+            await wait_all_tasks_blocked()
+            await server.respond(request, {})
+            await server.answer({}, method="resources/subscribe")
+            await server.notify(UPDATED, {"uri": CONFIG})
+            events[2].set()
+            await server.answer({}, method="resources/unsubscribe")
+        await wait_all_tasks_blocked()
+        assert order == ["heard"] * 3
+        assert client.statistics().asked == 0
+
+
+# What the server agrees to.
+
+
+@pytest.mark.requirement("B.11-C1")
+async def test_what_is_honored_is_what_a_modern_server_acknowledges() -> None:
+    async with connected(MODERN) as (client, server), trio.open_nursery() as nursery:
+        nursery.start_soon(agree, server, {"toolsListChanged": True})
+        async with client.listen(**MANY) as changes:
+            assert changes.honored == ChangeFilter(tools=True)
+
+
+async def test_what_a_legacy_server_refuses_is_not_honored() -> None:
+    async with connected(LEGACY) as (client, server), trio.open_nursery() as nursery:
+        nursery.start_soon(server.refuse, -32002)
+        async with client.listen(**MANY) as changes:
+            assert changes.honored == ChangeFilter(tools=True)
+            await wait_all_tasks_blocked()
+            nursery.start_soon(partial(server.answer, {}, method="resources/subscribe"))  # asked for once more
+            async with client.listen(**MANY) as others:
+                assert others.honored == ChangeFilter(**MANY)
+            await server.answer({}, method="resources/unsubscribe")
+
+
+async def test_a_modern_server_that_refuses_is_an_error_of_the_block() -> None:
+    async with connected(MODERN) as (client, server), trio.open_nursery() as nursery:
+        nursery.start_soon(server.refuse, -31000)
+        with pytest.raises(ErrorResponse):
+            async with client.listen(tools=True):
+                pass
+        assert client.statistics().asked == 0
+
+
+@pytest.mark.requirement("B.13-P1")
+async def test_a_modern_server_that_acknowledges_nothing_is_given_up(autojump_clock: object) -> None:
+    async with connected(MODERN, time_limits=TimeLimits(idle=7)) as (client, server):
+        with pytest.raises(RequestTimedOut, match=r"'subscriptions/listen': nothing was heard for 7 s"):
+            async with client.listen(tools=True):
+                pass
+        assert trio.current_time() == 7
+        request = await server.expect_request()
+        cancelled = await server.expect_notification("notifications/cancelled")
+        assert cancelled["params"]["requestId"] == request["id"]
+
+
+async def test_the_same_limit_holds_where_the_request_cannot_even_leave(autojump_clock: object) -> None:
+    options: Any = {"time_limits": TimeLimits(idle=7, connect=100), "limits": Limits(outbox_bytes=1)}
+    async with connected(MODERN, **options) as (client, _):
+        client._connection.transport.outbox.size += 1  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage] # full
+        with pytest.raises(RequestTimedOut):
+            async with client.listen(tools=True):
+                pass
+        client._connection.transport.outbox.size -= 1  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage] # full
+        assert client.statistics().asked == 0
+
+
+@pytest.mark.parametrize(
+    "params", [{}, {"notifications": 7}, {"notifications": {"toolsListChanged": "yes"}}], ids=["none", "no", "odd"]
+)
+async def test_an_acknowledgement_that_is_none_fails_the_block_and_ends_the_request(params: Any) -> None:
+    async with connected(MODERN) as (client, server):
+
+        async def acknowledge() -> None:
+            id = (await server.expect_request())["id"]
+            await server.notify(ACK, {**params, "_meta": {ID: id}})
+            await server.expect_notification("notifications/cancelled")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(acknowledge)
+            with pytest.raises(RemoteProtocolError, match=r"acknowledgement .* does not fit: \$\.notifications"):
+                async with client.listen(tools=True):
+                    pass
+
+
+@pytest.mark.parametrize("how", ["result", "cancelled"])
+async def test_an_end_without_acknowledgement_breaks_the_protocol(how: str) -> None:
+    async with connected(MODERN) as (client, server):
+
+        async def end() -> None:
+            id = (await server.expect_request())["id"]
+            if how == "result":
+                await server.send({"jsonrpc": "2.0", "id": id, "result": {"_meta": {ID: id}}})
+            else:
+                await server.notify("notifications/cancelled", {"requestId": id})
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end)
+            with pytest.raises(RemoteProtocolError, match="without having acknowledged"):
+                async with client.listen(tools=True):
+                    pass
+
+
+# What is heard.
+
+
+@pytest.mark.requirement("B.11-C2", "B.5-C6")
+async def test_news_reach_the_subscription_they_name_and_no_other() -> None:
+    async with connected(MODERN) as (client, server), trio.open_nursery() as nursery:
+        ids: list[int] = []
+
+        async def agree_twice() -> None:
+            for _ in range(2):
+                ids.append(await agree(server))
+
+        nursery.start_soon(agree_twice)
+        async with client.listen(tools=True, prompts=True) as first, client.listen(tools=True, prompts=True) as second:
+            one, two = ids
+            for odd in (str(one), float(one), [one], None, 99, True):
+                await server.notify(PROMPTS, {"_meta": {ID: odd}})
+            await server.notify(PROMPTS, {"_meta": {}})
+            await server.notify(PROMPTS)
+            await server.notify(TOOLS, {"_meta": {ID: two}})
+            assert await anext(second) == ListChanged("tools")
+            await server.notify(TOOLS, {"_meta": {ID: one}})
+            assert await anext(first) == ListChanged("tools")
+            await server.notify(PROMPTS, {"_meta": {ID: two}})
+            assert await anext(second) == ListChanged("prompts")
+
+
+@pytest.mark.parametrize("revision", ERAS)
+async def test_what_was_not_asked_for_or_says_nothing_is_not_heard(revision: str) -> None:
+    async with listening(revision, **MANY) as (changes, _, tell):  # type: ignore[arg-type]  # flags and a list
+        await tell(PROMPTS)
+        await tell(UPDATED, uri="file:///config.jsonx")
+        await tell(UPDATED, uri="file:///")
+        await tell(UPDATED, uri=7)
+        await tell(UPDATED)
+        await tell("notifications/other")
+        await tell(ACK, notifications={})
+        await tell(TOOLS)
+        assert await anext(changes) == ListChanged("tools")
+
+
+@pytest.mark.parametrize("revision", ERAS)
+async def test_a_part_of_a_resource_is_heard_of_as_well(revision: str) -> None:
+    async with listening(revision, **MANY) as (changes, _, tell):  # type: ignore[arg-type]  # flags and a list
+        for part in ("/a", "?b", "#c"):
+            await tell(UPDATED, uri=CONFIG + part)
+            assert await anext(changes) == ResourceUpdated(CONFIG + part)
+
+
+@pytest.mark.parametrize("revision", ERAS)
+async def test_what_was_not_read_yet_is_there_once_in_the_order_it_was_first_heard_of(revision: str) -> None:
+    async with listening(revision, **MANY) as (changes, _, tell):  # type: ignore[arg-type]  # flags and a list
+        for method, params in ((UPDATED, {"uri": CONFIG}), (TOOLS, {}), (UPDATED, {"uri": CONFIG})) * 50:
+            await tell(method, **params)
+        await wait_all_tasks_blocked()
+        assert [await anext(changes), await anext(changes)] == [ResourceUpdated(CONFIG), ListChanged("tools")]
+        await tell(TOOLS)
+        assert await anext(changes) == ListChanged("tools")
+        assert changes.skipped == 0
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@pytest.mark.parametrize(
+    ("limits", "kept"),
+    [(Limits(max_updates=3), 3), (Limits(max_update_bytes=2 * (len(CONFIG) + 2)), 2), (Limits(max_update_bytes=1), 1)],
+)
+async def test_of_too_many_parts_the_oldest_go_and_are_counted(revision: str, limits: Limits, kept: int) -> None:
+    async with listening(revision, options={"limits": limits}, **MANY) as (changes, _, tell):  # type: ignore[arg-type]  # flags and a list
+        for part in range(9):
+            await tell(UPDATED, uri=f"{CONFIG}/{part}")
+        await wait_all_tasks_blocked()
+        assert changes.skipped == 9 - kept
+        assert [await anext(changes) for _ in range(kept)] == [
+            ResourceUpdated(f"{CONFIG}/{part}") for part in range(9 - kept, 9)
+        ]
+
+
+async def test_no_time_limit_applies_to_a_block_that_listens(autojump_clock: object) -> None:
+    for revision in ERAS:
+        options = {"time_limits": TimeLimits(idle=5, total=10)}
+        async with listening(revision, options=options, **MANY) as (changes, _, tell):  # type: ignore[arg-type]  # flags and a list
+            with trio.move_on_after(100_000) as scope:
+                await anext(changes)
+            assert scope.cancelled_caught
+            await tell(TOOLS)
+            assert await anext(changes) == ListChanged("tools")
+
+
+@pytest.mark.parametrize("revision", ERAS)
+async def test_one_task_reads_at_a_time(revision: str) -> None:
+    async with listening(revision, **MANY) as (changes, _, tell), trio.open_nursery() as nursery:  # type: ignore[arg-type]  # flags and a list
+        nursery.start_soon(anext, changes)
+        await wait_all_tasks_blocked()
+        with pytest.raises(trio.BusyResourceError):
+            await anext(changes)
+        await tell(TOOLS)
+
+
+# How it ends.
+
+
+@pytest.mark.requirement("B.11-S5a", "B.11-S5b")
+@pytest.mark.parametrize("how", ["result", "bare result", "cancelled", "both"])
+async def test_a_server_that_ends_a_subscription_ends_the_iteration_after_what_was_heard(how: str) -> None:
+    async with connected(MODERN) as (client, server), trio.open_nursery() as nursery:
+        ids: list[int] = []
+
+        async def agree_and_tell() -> None:
+            ids.append(await agree(server))
+
+        nursery.start_soon(agree_and_tell)
+        async with client.listen(**MANY) as changes:
+            meta = {ID: ids[0]}
+            await server.notify(TOOLS, {"_meta": meta})
+            if how in ("cancelled", "both"):
+                await server.notify("notifications/cancelled", {"requestId": ids[0], "_meta": meta})
+            if how in ("result", "both"):
+                result = {"resultType": "complete", "_meta": meta}
+                await server.send({"jsonrpc": "2.0", "id": ids[0], "result": result})
+            if how == "bare result":
+                await server.send({"jsonrpc": "2.0", "id": ids[0], "result": {}})
+            assert await rest_of(changes) == [ListChanged("tools")]
+            assert await rest_of(changes) == []
+        assert client.statistics().asked == 0
+
+
+async def test_a_server_ends_no_other_request_by_cancelling_it() -> None:
+    async with connected(MODERN) as (client, server), trio.open_nursery() as nursery:
+
+        async def cancel_and_answer() -> None:
+            request = await server.expect_request("tools/list")
+            await server.notify("notifications/cancelled", {"requestId": request["id"]})
+            await server.notify("notifications/cancelled", {"requestId": 99})
+            await server.respond(request, {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"})
+
+        nursery.start_soon(cancel_and_answer)
+        assert (await client.list_tools()).tools == []
+
+
+async def test_a_server_that_ends_a_subscription_by_an_error_raises_it_from_the_iteration() -> None:
+    async with connected(MODERN) as (client, server), trio.open_nursery() as nursery:
+
+        async def agree_and_fail() -> None:
+            id = await agree(server)
+            await server.send({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": "broken"}})
+
+        nursery.start_soon(agree_and_fail)
+        async with client.listen(**MANY) as changes:
+            with pytest.raises(ErrorResponse, match="broken"):
+                await anext(changes)
+
+
+@pytest.mark.requirement("B.11-C4")
+@pytest.mark.parametrize("revision", ERAS)
+async def test_a_lost_connection_is_raised_from_the_iteration_after_what_was_heard(revision: str) -> None:
+    async with connected(revision) as (client, server), trio.open_nursery() as nursery:
+        nursery.start_soon(
+            agree if revision == MODERN else partial(server.answer, {}), server
+        ) if revision == MODERN else nursery.start_soon(server.answer, {})
+        async with client.listen(**MANY) as changes:
+            await server.notify(TOOLS, {"_meta": {ID: 2}})
+            await server.stream.aclose()
+            assert await anext(changes) == ListChanged("tools")
+            for _ in range(2):
+                with pytest.raises(ConnectionBroken):
+                    await anext(changes)
+        with pytest.raises(ConnectionBroken):
+            async with client.listen(tools=True):
+                pass
+
+
+@pytest.mark.parametrize("revision", ERAS)
+async def test_a_client_that_is_closed_says_so_to_those_who_listen(revision: str) -> None:
+    async with open_client(Server("s"), revision=revision) as client:
+        client._connection.server_capabilities = types.structure(CAPABILITIES, types.ServerCapabilities)  # pyright: ignore[reportPrivateUsage] # it has no tool
+        async with client.listen(tools=True) as changes:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.aclose)
+                with pytest.raises(ConnectionClosed):
+                    await anext(changes)
+        with pytest.raises(ConnectionClosed):
+            async with client.listen(tools=True):
+                pass
+
+
+@pytest.mark.requirement("B.11-C3", "B.12-P5")
+@pytest.mark.parametrize("how", ["left", "cancelled", "failed"])
+@pytest.mark.parametrize("revision", ERAS)
+async def test_leaving_the_block_tells_the_server_however_it_is_left(revision: str, how: str) -> None:
+    async with connected(revision) as (client, server), trio.open_nursery() as nursery:
+        ids: list[int] = []
+
+        async def agree_to_it() -> None:
+            if revision == MODERN:
+                ids.append(await agree(server))
+            else:
+                await server.answer({}, method="resources/subscribe")
+
+        nursery.start_soon(agree_to_it)
+        with trio.CancelScope() as scope:
+            try:
+                async with client.listen(**MANY) as changes:
+                    if how == "cancelled":
+                        scope.cancel()
+                        await anext(changes)
+                    if how == "failed":
+                        raise KeyError
+            except KeyError:
+                assert how == "failed"
+        if revision == MODERN:
+            cancelled = await server.expect_notification("notifications/cancelled")
+            assert cancelled["params"]["requestId"] == ids[0]
+        else:
+            await server.answer({}, method="resources/unsubscribe")
+            await wait_all_tasks_blocked()
+        with pytest.raises(trio.ClosedResourceError):
+            await anext(changes)
+        assert client.statistics().asked == 0
+
+
+@pytest.mark.parametrize("revision", ERAS)
+async def test_a_reader_is_told_when_another_task_leaves_the_block(revision: str) -> None:
+    async with trio.open_nursery() as nursery:
+
+        async def read(changes: Changes) -> None:
+            with pytest.raises(trio.ClosedResourceError):
+                await anext(changes)
+
+        async with listening(revision, **MANY) as (changes, server, _):  # type: ignore[arg-type]  # flags and a list
+            nursery.start_soon(read, changes)
+            await wait_all_tasks_blocked()
+            if revision == LEGACY:
+                nursery.start_soon(server.answer, {})
+
+
+@pytest.mark.parametrize("answered", [False, True])
+async def test_a_legacy_subscription_whose_answer_is_not_awaited_is_ended_all_the_same(answered: bool) -> None:
+    async with connected(LEGACY) as (client, server):
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.listen(**MANY).__aenter__)
+                request = await server.expect_request("resources/subscribe")
+                scope.cancel()
+        await server.expect_notification("notifications/cancelled")
+        if answered:
+            await server.respond(request, {})
+        await server.answer({}, method="resources/unsubscribe")
+        await wait_all_tasks_blocked()
+        assert client.statistics().asked == 0
+
+
+async def test_a_subscription_that_cannot_be_ended_harms_nobody() -> None:
+    async with listening(LEGACY, **MANY) as (_, server, __), trio.open_nursery() as nursery:  # type: ignore[arg-type]  # flags and a list
+        nursery.start_soon(partial(server.refuse, -32603, method="resources/unsubscribe"))
+
+
+# Subscriptions by hand.
+
+
+async def test_a_subscription_by_hand_is_not_for_blocks_to_end(autojump_clock: object) -> None:
+    async with connected(LEGACY) as (client, server), trio.open_nursery() as nursery:
+        nursery.start_soon(partial(server.answer, {}, method="resources/subscribe"))
+        await client.subscribe_resource(CONFIG)
+        nursery.start_soon(partial(server.answer, {}, method="resources/subscribe"))
+        async with client.listen(resources=[CONFIG]):
+            pass
+        await server.expect_silence()
+        nursery.start_soon(partial(server.answer, {}, method="resources/unsubscribe"))
+        await client.unsubscribe_resource(CONFIG)
+
+
+async def test_unsubscribing_by_hand_leaves_blocks_what_they_want(autojump_clock: object) -> None:
+    async with connected(LEGACY) as (client, server), trio.open_nursery() as nursery:
+        nursery.start_soon(partial(server.answer, {}, method="resources/subscribe"))
+        async with client.listen(resources=[CONFIG]) as changes:
+            nursery.start_soon(partial(server.answer, {}, method="resources/subscribe"))
+            await client.subscribe_resource(CONFIG)
+            await client.unsubscribe_resource(CONFIG)
+            await server.expect_silence()
+            await server.notify(UPDATED, {"uri": CONFIG})
+            assert await anext(changes) == ResourceUpdated(CONFIG)
+        await server.answer({}, method="resources/unsubscribe")

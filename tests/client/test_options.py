@@ -1,0 +1,50 @@
+"""Options that no server could make right are refused at every door, before anything is started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from trio_mcp import Server, open_client, open_clients, open_stdio_client, open_stream_client, start_client
+from trio_mcp import testing as kit
+
+Door = Callable[[Any], AbstractAsyncContextManager[object]]
+NEVER = ["never-started"]
+TABLE = {"mcpServers": {"a": {"command": NEVER[0]}}}
+
+DOORS: dict[str, Door] = {
+    "command": lambda options: open_client(NEVER, **options),
+    "stdio": lambda options: open_stdio_client(NEVER, **options),
+    "memory": lambda options: open_client(Server("s"), **options),
+    "stream": lambda options: open_stream_client(trio.testing.memory_stream_pair()[0], **options),
+    "testing": lambda options: kit.open_memory_client(Server("s"), **options),
+    "many": lambda options: open_clients(TABLE, **options),
+    "one of many": lambda options: open_clients(TABLE, options_for=lambda _: options),
+}
+
+
+@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+async def test_a_misspelt_option_is_named(door: Door) -> None:
+    with pytest.raises(TypeError, match="no client option 'on_elicitation', 'on_smaple'; ClientOptions lists them"):
+        async with door({"on_smaple": None, "on_elicitation": None}):
+            raise AssertionError
+
+
+@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+async def test_a_revision_that_is_none_is_named(door: Door) -> None:
+    with pytest.raises(ValueError, match="revision='1999-01-01': this package speaks 2024-11-05"):
+        async with door({"revision": "1999-01-01"}):
+            raise AssertionError
+
+
+async def test_a_nursery_of_the_callers_gets_the_refusal_like_any_failure_to_connect() -> None:
+    misspelt: Any = {"on_smaple": None}
+
+    with pytest.RaisesGroup(TypeError):
+        async with trio.open_nursery() as nursery:
+            await start_client(nursery, NEVER, **misspelt)

@@ -1,0 +1,132 @@
+"""What the tests of a server's surface share: what each revision knows, and many tests over one child process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from typing import Any, TypeAlias, TypeVar, Unpack
+
+import trio
+from attrs import define, field
+
+from tests.interaction.conftest import Connect, surface_program
+from trio_mcp import Client, ClientOptions, open_client, types
+from trio_mcp.wire import is_array, is_object
+
+MODERN = "2026-07-28"
+FIRST_STRUCTURED = "2025-06-18"
+FIRST_WITH_LINKS = "2025-06-18"
+FIRST_WITH_SOUND = "2025-03-26"
+
+SINCE = {
+    "title": "2025-06-18",
+    "_meta": "2025-06-18",
+    "lastModified": "2025-06-18",
+    "outputSchema": "2025-06-18",
+    "icons": "2025-11-25",
+}
+"""Members of what servers list and send that came after the first revision."""
+
+ICON = {"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48", "any"], "theme": "dark"}
+NOTES = {"audience": ["user", "assistant"], "priority": 0.5, "lastModified": "2026-11-20T12:00:00Z"}
+META = {"example.com/colour": "red"}
+ABOUT = {"title": "A title", "description": "A description.", "icons": [ICON], "_meta": META}
+INFO = {
+    "name": "surface",
+    "version": "1.0",
+    "title": "Surface",
+    "description": "One of everything.",
+    "websiteUrl": "https://example.com",
+    "icons": [ICON],
+}
+
+Scene: TypeAlias = Callable[[Connect, str], Awaitable[None]]
+Test = TypeVar("Test", bound=Scene)
+Json = TypeVar("Json")
+
+
+def known(revision: str, value: Json) -> Json:
+    """Return a JSON value of the newest revision without the members that *revision* lacks."""
+    known_value: Any = _known(revision, value)
+    return known_value  # type: ignore[no-any-return] # of the same type as the value
+
+
+def _known(revision: str, value: Any) -> Any:
+    if is_object(value):
+        return {name: _known(revision, each) for name, each in value.items() if SINCE.get(name, "") <= revision}
+    return [_known(revision, each) for each in value] if is_array(value) else value
+
+
+def result(
+    revision: str,
+    members: dict[str, Any],
+    *,
+    meta: dict[str, Any] | None = None,
+    kept: tuple[int, str] | None = None,
+) -> dict[str, Any]:
+    """Return a whole result: *members*, and what *revision* adds to each.
+
+    Args:
+        meta: what the handler has put into its `_meta`; every revision carries that.
+        kept: for how many milliseconds, and by whom, it may be cached, if it is of a kind that may.
+    """
+    if revision != MODERN:
+        return members | ({} if meta is None else {"_meta": meta})
+    added: dict[str, Any] = {
+        "resultType": "complete",
+        "_meta": {"io.modelcontextprotocol/serverInfo": INFO, **(meta or {})},
+    }
+    return members | added | ({} if kept is None else {"ttlMs": kept[0], "cacheScope": kept[1]})
+
+
+PRIVATE = (0, "private")
+
+
+@define
+class Scenes:
+    """Tests of one file that run over stdio as well, all of them with the same child process."""
+
+    _tests: list[Scene] = field(factory=list[Scene], init=False)
+
+    def add(self, test: Test) -> Test:
+        """Take a test in; it is what it was."""
+        self._tests.append(test)
+        return test
+
+    async def play_over_stdio(self, revision: str) -> None:
+        with trio.fail_after(60):
+            async with _child_processes(revision) as surface:
+                for test in self._tests:
+                    await test(surface, revision)
+
+
+@asynccontextmanager
+async def _child_processes(revision: str) -> AsyncGenerator[Connect]:
+    """Yield what opens a client: one that is open already, unless there are options that this one lacks."""
+    shared: dict[int | None, Client] = {}
+    async with AsyncExitStack() as stack:
+
+        async def opened(page_size: int | None) -> Client:
+            if page_size not in shared:
+                door = open_client([sys.executable, *surface_program(page_size)], revision=revision)
+                shared[page_size] = await stack.enter_async_context(door)
+            return shared[page_size]
+
+        @asynccontextmanager
+        async def connect(page_size: int | None = None, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
+            door: AbstractAsyncContextManager[Client]
+            if options:
+                options.setdefault("revision", revision)
+                door = open_client([sys.executable, *surface_program(page_size)], **options)
+            else:
+                door = nullcontext(await opened(page_size))
+            async with door as client:
+                yield client
+
+        yield connect
+
+
+def plain(value: Any) -> Any:
+    """Return what *value* looks like on the wire, with everything the peer has sent."""
+    return types.unstructure(value)

@@ -1,0 +1,126 @@
+"""Whoever listens hears what changes, in every revision, over every transport."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+import trio
+
+from tests.interaction.conftest import Connect
+from trio_mcp import Change, ChangeFilter, ListChanged, ResourceUpdated
+
+MEMO, PICTURE = "memo://today", "picture://cat"
+EVERYTHING: dict[str, Any] = {"tools": True, "prompts": True, "resource_list": True, "resources": [MEMO, PICTURE]}
+
+
+@pytest.mark.requirement("B.11-L1", "B.11-L2", "B.11-S6", "B.5-C6")
+async def test_who_listens_hears_of_every_kind_of_change(connect: Connect) -> None:
+    told: dict[str, tuple[str, dict[str, Any], Change]] = {
+        "a tool": ("change", {"kind": "tools"}, ListChanged("tools")),
+        "a prompt": ("change", {"kind": "prompts"}, ListChanged("prompts")),
+        "a resource": ("change", {"kind": "resources"}, ListChanged("resources")),
+        "a template": ("change", {"kind": "templates"}, ListChanged("resources")),
+        "a tool, in a thread": ("change_in_a_thread", {"kind": "tools"}, ListChanged("tools")),
+        "what a resource holds": ("touch", {"uris": [MEMO]}, ResourceUpdated(MEMO)),
+        "what a resource of a template holds": ("touch", {"uris": [PICTURE]}, ResourceUpdated(PICTURE)),
+        "the same, in a thread": ("touch_in_a_thread", {"uris": [PICTURE]}, ResourceUpdated(PICTURE)),
+    }
+
+    async with connect() as client, client.listen(**EVERYTHING) as changes:
+        for what, (tool, arguments, change) in told.items():
+            await client.call_tool(tool, arguments, raise_on_error=True)
+            assert await anext(changes) == change, what
+
+
+@pytest.mark.requirement("B.11-S2")
+async def test_only_what_was_asked_for_is_heard(connect: Connect) -> None:
+    async with connect() as client, client.listen(prompts=True, resources=[MEMO]) as changes:
+        for kind in ("tools", "resources", "templates"):
+            await client.call_tool("change", {"kind": kind})
+        await client.call_tool("touch", {"uris": [PICTURE, MEMO]})
+        assert await anext(changes) == ResourceUpdated(MEMO)
+        await client.call_tool("change", {"kind": "prompts"})
+        assert await anext(changes) == ListChanged("prompts")
+
+
+@pytest.mark.requirement("B.11-S1", "B.11-C1")
+async def test_the_server_agrees_to_what_it_can_tell_of(connect: Connect) -> None:
+    async with connect() as client:
+        async with client.listen(**EVERYTHING) as changes:
+            assert changes.honored == ChangeFilter(**EVERYTHING)
+        async with client.listen(tools=True, resources=["memo://never", MEMO]) as changes:
+            assert changes.honored == ChangeFilter(tools=True, resources=[MEMO])
+
+
+async def test_a_change_that_was_not_read_yet_is_there_once(connect: Connect) -> None:
+    async with connect() as client, client.listen(**EVERYTHING) as changes:
+        for _ in range(20):
+            await client.call_tool("touch", {"uris": [MEMO, PICTURE]})
+        await client.call_tool("change", {"kind": "prompts"})
+        await client.call_tool("touch", {"uris": [MEMO]})
+
+        assert [await anext(changes) for _ in range(3)] == [
+            ResourceUpdated(MEMO),
+            ResourceUpdated(PICTURE),
+            ListChanged("prompts"),
+        ]
+
+
+async def test_those_who_listen_do_not_get_in_each_others_way(connect: Connect) -> None:
+    async with connect() as client, client.listen(tools=True, resources=[MEMO]) as first:
+        async with client.listen(prompts=True, resources=[MEMO]) as second:
+            await client.call_tool("touch", {"uris": [MEMO]})
+            await client.call_tool("change", {"kind": "tools"})
+            await client.call_tool("change", {"kind": "prompts"})
+            assert [await anext(second), await anext(second)] == [ResourceUpdated(MEMO), ListChanged("prompts")]
+        assert [await anext(first), await anext(first)] == [ResourceUpdated(MEMO), ListChanged("tools")]
+
+        await client.call_tool("touch", {"uris": [MEMO]})
+        assert await anext(first) == ResourceUpdated(MEMO)
+
+
+async def test_listening_again_hears_what_changes_from_then_on(connect: Connect) -> None:
+    async with connect() as client:
+        for _ in range(2):
+            async with client.listen(tools=True, resources=[MEMO]) as changes:
+                await client.call_tool("touch", {"uris": [MEMO]})
+                assert await anext(changes) == ResourceUpdated(MEMO)
+            await client.call_tool("touch", {"uris": [MEMO]})
+            await client.call_tool("change", {"kind": "tools"})
+
+
+async def test_who_listens_takes_no_room_from_calls(connect: Connect) -> None:
+    async with connect() as client, AsyncExitStack() as stack:  # whose server runs four handlers at once
+        listening = [await stack.enter_async_context(client.listen(**EVERYTHING)) for _ in range(6)]
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(client.call_tool, "meet", {"party": 4})
+
+        await client.call_tool("change", {"kind": "tools"})
+        for changes in listening:
+            assert await anext(changes) == ListChanged("tools")
+
+
+async def test_a_reader_that_is_cancelled_loses_nothing(connect: Connect) -> None:
+    async with connect() as client, client.listen(tools=True) as changes:
+        with trio.move_on_after(0) as scope:
+            await anext(changes)
+        assert scope.cancelled_caught
+        await client.call_tool("change", {"kind": "tools"})
+        assert await anext(changes) == ListChanged("tools")
+
+
+async def test_when_the_block_is_left_nothing_is_held(connect: Connect) -> None:
+    async with connect() as client:
+        async with client.listen(**EVERYTHING):
+            pass
+        with trio.CancelScope() as scope:
+            async with client.listen(**EVERYTHING) as changes:
+                scope.cancel()
+                await anext(changes)
+        assert scope.cancelled_caught
+        with trio.fail_after(10):
+            while (held := client.statistics()).asked or held.running or held.outbox_bytes:
+                await trio.lowlevel.checkpoint()  # the server takes note in its own time

@@ -1,0 +1,150 @@
+"""Content of every kind, from tools and from prompts, in every revision and over every transport.
+
+What is expected stands here as the newest revision has it; `known` and `shown` say what the older ones get instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.interaction.conftest import Connect
+from tests.interaction.surface import (
+    ABOUT,
+    FIRST_STRUCTURED,
+    FIRST_WITH_LINKS,
+    FIRST_WITH_SOUND,
+    META,
+    MODERN,
+    NOTES,
+    Scenes,
+    known,
+    plain,
+    result,
+)
+
+scenes = Scenes()
+
+SOUND = {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"}
+PICTURE = {"type": "image", "data": "iVBORw==", "mimeType": "image/png"}
+NOTED = {"annotations": NOTES, "_meta": META}
+LINK = {"type": "resource_link", "uri": "notes://text", "name": "link", "mimeType": "text/plain", "size": 3}
+TEXT_RESOURCE = {"uri": "notes://text", "mimeType": "text/plain", "text": "abc", "_meta": META}
+BLOB_RESOURCE = {"uri": "notes://bytes", "mimeType": "image/png", "blob": "iVBORw==", "_meta": META}
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def sound(revision: str, **more: Any) -> dict[str, Any]:
+    if revision < FIRST_WITH_SOUND:
+        return text("[a sound of type audio/wav, which this revision cannot carry]")
+    return known(revision, SOUND | more)
+
+
+def link(revision: str) -> dict[str, Any]:
+    if revision < FIRST_WITH_LINKS:
+        return text("A title: A description. <notes://text>")
+    return known(revision, LINK | NOTED | ABOUT)
+
+
+def every_block(revision: str) -> list[dict[str, Any]]:
+    return [
+        known(revision, text("words") | NOTED),
+        known(revision, PICTURE | NOTED),
+        sound(revision, **NOTED),
+        link(revision),
+        known(revision, {"type": "resource", "resource": TEXT_RESOURCE} | NOTED),
+        known(revision, {"type": "resource", "resource": BLOB_RESOURCE}),
+    ]
+
+
+@scenes.add
+@pytest.mark.requirement("A.5-P1", "A.6-P1")
+async def test_a_tool_returns_every_kind_of_content(surface: Connect, revision: str) -> None:
+    async with surface() as client:
+        returned = await client.call_tool("blocks")
+
+    assert plain(returned) == result(revision, {"content": every_block(revision)})
+
+
+@scenes.add
+async def test_a_tool_returns_texts_pictures_sounds_and_data_in_one_list(surface: Connect, revision: str) -> None:
+    async with surface() as client:
+        returned = await client.call_tool("mixed")
+
+    content = [text("before"), PICTURE, sound(revision), text('{"a":1}'), text("x")]
+    assert plain(returned) == result(revision, {"content": content})
+
+
+@scenes.add
+@pytest.mark.requirement("A.6-P1")
+async def test_a_tool_returns_a_result_of_its_own_making(surface: Connect, revision: str) -> None:
+    async with surface() as client:
+        good = await client.call_tool("whole", {"failed": False})
+        failed = await client.call_tool("whole", {"failed": True})
+
+    members: dict[str, Any] = {"content": [text("said")]}
+    if revision >= FIRST_STRUCTURED:
+        members["structuredContent"] = {"a": [1]}
+    assert plain(good) == result(revision, {**members, "isError": False}, meta=META)
+    assert plain(failed) == result(revision, {**members, "isError": True}, meta=META)
+
+
+@scenes.add
+@pytest.mark.requirement("B.20-S5a", "B.20-S5b")
+async def test_a_tool_returns_structure_where_the_revision_has_it_and_text_everywhere(
+    surface: Connect, revision: str
+) -> None:
+    async with surface() as client:
+        await client.list_tools()  # so that the client checks each against its schema
+        returned = {name: plain(await client.call_tool(name)) for name in ("names", "array", "null", "scalar")}
+        returned["point"] = plain(await client.call_tool("point", {"x": 1, "y": 2}))
+
+    texts = {"point": '{"x":1,"y":2}', "names": '["Ada","Bo"]', "array": "[1,2]", "null": "null", "scalar": "2.5"}
+    objects = {"point": {"x": 1, "y": 2}, "names": {"result": ["Ada", "Bo"]}}
+    others = {"array": [1, 2], "null": None, "scalar": 2.5}  # older revisions carry nothing but objects
+    structured = (objects if revision >= FIRST_STRUCTURED else {}) | (others if revision == MODERN else {})
+    assert returned == {
+        name: result(
+            revision,
+            {"content": [text(words)]} | ({"structuredContent": structured[name]} if name in structured else {}),
+        )
+        for name, words in texts.items()
+    }
+
+
+@scenes.add
+async def test_a_prompt_has_every_kind_of_content_in_both_roles(surface: Connect, revision: str) -> None:
+    async with surface() as client:
+        got = await client.get_prompt("blocks")
+
+    messages = [{"role": role, "content": block} for role in ("user", "assistant") for block in every_block(revision)]
+    members = {"description": "Every kind of content, of both roles.", "messages": messages}
+    assert plain(got) == result(revision, members)
+
+
+@scenes.add
+async def test_a_prompt_returns_texts_pictures_sounds_and_messages_in_one_list(surface: Connect, revision: str) -> None:
+    async with surface() as client:
+        got = await client.get_prompt("mixed")
+
+    users = [text("before"), PICTURE, sound(revision)]
+    messages = [{"role": "user", "content": block} for block in users]
+    messages.append({"role": "assistant", "content": text("said")})
+    assert plain(got) == result(revision, {"messages": messages})
+
+
+@scenes.add
+async def test_a_prompt_returns_a_result_of_its_own_making(surface: Connect, revision: str) -> None:
+    async with surface() as client:
+        got = await client.get_prompt("whole")
+
+    messages = [{"role": "assistant", "content": text("said")}]
+    assert plain(got) == result(revision, {"description": "Made now.", "messages": messages}, meta=META)
+
+
+async def test_all_of_this_over_stdio(revision: str) -> None:
+    await scenes.play_over_stdio(revision)

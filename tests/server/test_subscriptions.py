@@ -1,0 +1,359 @@
+"""`subscriptions/listen` on the wire: what comes, in what order, under which name, and when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from attrs import define
+
+from trio_mcp import Context, Limits, Server, serve_stream, types
+from trio_mcp._util import owned_nursery
+from trio_mcp.lowlevel import Link, Serving
+from trio_mcp.peer import BUSY
+from trio_mcp.server._changes import ChangeHub
+from trio_mcp.testing import ScriptedPeer
+from trio_mcp.transports import server_link
+from trio_mcp.wire import encode
+
+MODERN = types.REVISIONS[-1]
+ACK = "notifications/subscriptions/acknowledged"
+ID = "io.modelcontextprotocol/subscriptionId"
+TOOLS, UPDATED = "notifications/tools/list_changed", "notifications/resources/updated"
+CONFIG, NOTE = "file:///config.json", "note:7"
+
+
+def make_server(limits: Limits | None = None) -> Server:
+    server = Server("s", version="1", limits=limits)
+
+    @server.tool
+    async def touch(uri: str, ctx: Context) -> None:
+        ctx.resource_updated(uri)
+
+    @server.tool
+    async def report(ctx: Context) -> None:
+        await ctx.report_progress(1)
+        await ctx.log("error", "told")
+
+    @server.tool
+    async def add(name: str) -> None:
+        server.tool(name=name)(lambda: None)
+
+    @server.tool
+    async def fail_to_add(name: str) -> None:
+        server.tool(name=name)(lambda: None)
+        raise ValueError("half done")
+
+    server.resource(CONFIG, name="config")(lambda: "{}")
+    server.resource("note:{number}", name="note")(lambda number: "")
+    return server
+
+
+@define
+class Bench:
+    """A server's link, and a client by hand at its other end."""
+
+    server: Server
+    serving: Serving
+    link: Link
+    client: ScriptedPeer
+    ended: trio.Event
+
+    async def listen(self, id: Any = 1, **wanted: Any) -> Any:
+        """Ask to listen, and return what is acknowledged."""
+        await self.client.send(listen(id, **wanted))
+        acknowledged = await self.client.expect_notification(ACK)
+        assert acknowledged["params"]["_meta"] == {ID: id}
+        assert type(acknowledged["params"]["_meta"][ID]) is type(id)
+        return acknowledged["params"]["notifications"]
+
+    def holds_nothing(self) -> bool:
+        held = self.link.statistics()
+        counts = (held.answering, held.running, held.queued, held.outbox_bytes)
+        statistics = self.serving.statistics()
+        return counts == (0, 0, 0, 0) and (statistics.running, statistics.listening) == (0, 0)
+
+
+def listen(id: Any, **wanted: Any) -> dict[str, Any]:
+    params = {"_meta": ScriptedPeer.envelope(MODERN), "notifications": wanted}
+    return {"jsonrpc": "2.0", "id": id, "method": "subscriptions/listen", "params": params}
+
+
+def told(method: str, id: Any, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": method, "params": {**params, "_meta": {ID: id}}}
+
+
+def ending(id: Any) -> list[dict[str, Any]]:
+    """How a server ends a subscription."""
+    cancelled = {"requestId": id, "reason": "the server stops"}
+    meta = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}, ID: id}
+    result = {"resultType": "complete", "_meta": meta}
+    return [told("notifications/cancelled", id, **cancelled), {"jsonrpc": "2.0", "id": id, "result": result}]
+
+
+@asynccontextmanager
+async def bench(limits: Limits | None = None) -> AsyncGenerator[Bench]:
+    ours, theirs = trio.testing.memory_stream_pair()
+    server, ended = make_server(limits), trio.Event()
+    async with server.serving() as serving, owned_nursery() as nursery:
+        link, client = server_link(theirs, serving), ScriptedPeer(ours)
+        await client.greet(MODERN)
+
+        async def run() -> None:
+            await link.run(drain=True)
+            ended.set()
+
+        nursery.start_soon(run)
+        yield Bench(server, serving, link, client, ended)
+
+
+@pytest.mark.requirement("B.11-S1", "B.11-S3")
+@pytest.mark.parametrize("id", [7, "7", "listen-1", 0, -1, ""])
+async def test_the_acknowledgement_comes_first_and_everything_carries_the_id_as_it_came(id: int | str) -> None:
+    async with bench() as b:
+        assert await b.listen(id, toolsListChanged=True, resourceSubscriptions=[CONFIG]) == {
+            "toolsListChanged": True,
+            "resourceSubscriptions": [CONFIG],
+        }
+        b.server.resource_updated(CONFIG)
+        b.server.tools.remove("report")
+        messages = [await b.client.receive() for _ in range(2)]
+        b.link.stop()
+        messages += await b.client.rest()
+
+    assert encode(messages) == encode(  # 1 and "1" are different, and so are their texts
+        [told(UPDATED, id, uri=CONFIG), told(TOOLS, id), *ending(id)]
+    )
+
+
+@pytest.mark.requirement("B.11-S1")
+async def test_only_what_the_server_has_is_honoured() -> None:
+    async with bench() as b:
+        assert await b.listen(
+            toolsListChanged=True,
+            promptsListChanged=True,  # there are none
+            resourcesListChanged=False,
+            resourceSubscriptions=["file:///other", NOTE, CONFIG, NOTE],
+        ) == {"toolsListChanged": True, "resourceSubscriptions": [NOTE, CONFIG]}
+        assert await b.listen(2, promptsListChanged=True) == {}
+        assert await b.listen(3) == {}
+
+
+@pytest.mark.requirement("B.11-S2")
+async def test_nothing_is_told_that_was_not_asked_for(autojump_clock: object) -> None:
+    async with bench() as b:
+        b.server.tools.remove("report")
+        b.server.resource_updated(CONFIG)
+        await b.client.expect_silence()  # nobody listens
+        await b.listen(resourceSubscriptions=[CONFIG])
+        b.server.tools.remove("add")
+        b.server.resources.remove("note:{number}")
+        b.server.resource_updated(NOTE)
+        await b.client.expect_silence()
+
+
+@pytest.mark.requirement("B.11-S4")
+async def test_progress_and_log_messages_do_not_travel_in_a_subscription(autojump_clock: object) -> None:
+    async with bench() as b:
+        request = listen(1, toolsListChanged=True)
+        request["params"]["_meta"] |= {"progressToken": "p", "io.modelcontextprotocol/logLevel": "debug"}
+        await b.client.send(request)
+        await b.client.expect_notification(ACK)
+        await b.client.request("tools/call", {"name": "report"})  # whose request asks for neither
+        b.server.tools.remove("report")
+        assert await b.client.receive() == told(TOOLS, 1)
+        await b.client.expect_silence()
+
+
+async def test_what_changes_in_one_go_is_told_once() -> None:
+    async with bench() as b:
+        await b.listen(toolsListChanged=True, resourceSubscriptions=[CONFIG, NOTE])
+        for number in range(100):
+            b.server.tool(name=f"t{number}")(lambda: None)
+            b.server.resource_updated(CONFIG)
+        b.server.resource_updated(NOTE)
+        b.link.stop()
+        assert await b.client.rest() == [
+            told(TOOLS, 1), told(UPDATED, 1, uri=CONFIG), told(UPDATED, 1, uri=NOTE), *ending(1)
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("tool", ["add", "fail_to_add"])
+async def test_what_a_handler_changes_is_told_before_its_result(tool: str) -> None:
+    async with bench() as b:
+        await b.listen(toolsListChanged=True)
+        for number in range(10):
+            id = await b.client.begin("tools/call", {"name": tool, "arguments": {"name": f"t{number}"}})
+            assert await b.client.receive() == told(TOOLS, 1)
+            await b.client.expect_response(id)
+
+
+@pytest.mark.requirement("B.11-S1")
+async def test_nothing_that_changes_after_the_request_is_lost(autojump_clock: object) -> None:
+    async with bench(Limits(outbox_bytes=1)) as b:
+        await b.client.send(listen(1, toolsListChanged=True))
+        b.server.tools.remove("report")
+        await trio.testing.wait_all_tasks_blocked()  # whenever the server has begun to listen
+        b.server.tools.remove("add")
+        await b.client.expect_notification(ACK)
+        assert await b.client.receive() == told(TOOLS, 1)
+
+
+@pytest.mark.requirement("B.12-P2a")
+async def test_a_cancelled_subscription_is_told_nothing_more_and_not_answered(autojump_clock: object) -> None:
+    async with bench() as b:
+        await b.listen(1, toolsListChanged=True)
+        await b.client.notify("notifications/cancelled", {"requestId": 1})
+        await trio.testing.wait_all_tasks_blocked()
+        assert b.holds_nothing()
+        b.server.tools.remove("report")
+        await b.client.expect_silence()
+        assert await b.listen(1, toolsListChanged=True) == {"toolsListChanged": True}  # the id is free again
+
+
+async def test_a_subscription_that_is_cancelled_at_once_is_not_even_acknowledged(autojump_clock: object) -> None:
+    async with bench() as b:
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+        await b.client.send(encode(listen(1)) + b"\n" + encode(cancelled) + b"\n")
+        await b.client.expect_silence()
+        assert b.holds_nothing()
+
+
+@pytest.mark.requirement("B.11-S5a", "B.11-S5b")
+async def test_a_server_that_stops_ends_subscriptions_at_once_and_drains_the_rest(autojump_clock: object) -> None:
+    async with bench() as b:
+        go_on = trio.Event()
+
+        @b.server.tool
+        async def slow() -> None:
+            await go_on.wait()
+
+        await b.listen("a", toolsListChanged=True)
+        await b.listen("b", resourceSubscriptions=[CONFIG])
+        call = await b.client.begin("tools/call", {"name": "slow"})
+        await trio.testing.wait_all_tasks_blocked()
+        b.link.stop()
+        await trio.testing.wait_all_tasks_blocked()
+        assert [await b.client.receive() for _ in range(4)] == [*ending("a"), *ending("b")]
+        assert not b.ended.is_set()
+        go_on.set()
+        await b.client.expect_response(call)
+        await b.client.expect_end()
+
+
+@pytest.mark.requirement("B.11-S1", "B.11-S5a")
+async def test_a_server_that_stops_acknowledges_what_it_has_not_yet() -> None:
+    async with bench() as b:
+        await b.client.send(listen(1, toolsListChanged=True))
+        while not b.link.ledger.answering:
+            await trio.lowlevel.checkpoint()
+        b.server.tools.remove("report")
+        b.link.stop()
+        messages = await b.client.rest()
+
+    acknowledged = told(ACK, 1, notifications={"toolsListChanged": True})
+    changed = [told(TOOLS, 1)] if len(messages) == 4 else []  # if it had begun to listen before that
+    assert messages == [acknowledged, *changed, *ending(1)]
+
+
+async def test_subscriptions_do_not_hold_a_server_up_whose_client_has_said_its_last(autojump_clock: object) -> None:
+    async with bench() as b:
+        await b.listen()
+        began = trio.current_time()
+        await b.client.send_eof()
+        assert await b.client.rest() == ending(1)
+        assert trio.current_time() == began
+
+
+async def test_a_serving_that_ends_ends_its_subscriptions_in_peace() -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    client = ScriptedPeer(ours)
+    async with trio.open_nursery() as nursery:
+        async with make_server().serving() as serving:
+            nursery.start_soon(serve_stream, serving, theirs)
+            await client.send(listen(1, toolsListChanged=True))
+            await client.expect_notification(ACK)
+        assert [await client.receive() for _ in range(2)] == ending(1)
+        await ours.aclose()
+
+
+async def test_a_connection_that_ends_takes_its_subscriptions_with_it() -> None:
+    async with bench() as b:
+        await b.listen(toolsListChanged=True)
+        await b.client.stream.aclose()
+        await b.ended.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert b.serving.statistics().listening == 0
+
+
+async def test_subscriptions_take_no_room_from_other_requests() -> None:
+    async with bench(Limits(max_in_flight=1, max_queued=1, max_listens=3)) as b:
+        for id in range(3):
+            await b.listen(id, toolsListChanged=True)
+        answer = await b.client.request("tools/call", {"name": "report"})
+        assert not answer["result"].get("isError")
+
+
+async def test_more_subscriptions_than_allowed_are_refused_as_busy() -> None:
+    async with bench(Limits(max_listens=2)) as b:
+        await b.listen(1)
+        await b.listen(2)
+        await b.client.send(listen(3))
+        assert (await b.client.expect_response(3))["error"]["code"] == BUSY
+        await b.client.notify("notifications/cancelled", {"requestId": 1})
+        await trio.testing.wait_all_tasks_blocked()
+        await b.listen(4)
+
+
+async def test_a_subscription_to_more_resources_than_allowed_is_refused() -> None:
+    async with bench(Limits(max_subscriptions=2)) as b:
+        await b.client.send(listen(1, resourceSubscriptions=["note:1", "note:2", "note:3"]))
+        error = (await b.client.expect_response(1))["error"]
+        assert error["code"] == -32602
+        assert "$.notifications.resourceSubscriptions: at most 2 resources, not 3" in error["message"]
+        assert await b.listen(2, resourceSubscriptions=["note:1", "note:1", "note:2"]) == {
+            "resourceSubscriptions": ["note:1", "note:2"]
+        }
+
+
+async def test_a_client_that_reads_nothing_costs_no_more_than_a_note_of_each_change(autojump_clock: object) -> None:
+    ours, theirs = trio.testing.lockstep_stream_pair()
+    server = make_server(Limits(outbox_bytes=500))
+    async with server.serving() as serving, owned_nursery() as nursery:
+        link, client = server_link(theirs, serving), ScriptedPeer(ours)
+        nursery.start_soon(partial(link.run, drain=True))
+        await client.send(listen(1, toolsListChanged=True, resourceSubscriptions=[CONFIG, NOTE]))
+        await client.expect_notification(ACK)
+        for number in range(2000):
+            server.resource_updated((CONFIG, NOTE)[number % 2])
+            server.tool(name=f"t{number}")(lambda: None)
+            await trio.testing.wait_all_tasks_blocked()
+        assert link.statistics().outbox_bytes < 1000
+
+        heard: list[str] = []
+        with trio.move_on_after(1):
+            while True:
+                message = await client.receive()
+                heard.append(message["params"].get("uri", "tools"))
+        assert len(heard) < 10
+        assert {"tools", CONFIG, NOTE} == set(heard[-3:])
+
+
+async def test_a_subscription_that_fails_is_answered_so_and_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench() as b:
+
+        def broken(*_: object) -> None:
+            raise KeyError("a bug")
+
+        monkeypatch.setattr(ChangeHub, "add", broken)
+        await b.client.send(listen(1))
+        error = (await b.client.expect_response(1))["error"]
+        assert (error["code"], "a bug" in error["message"]) == (-32603, False)
+    assert "a bug" in caplog.text

@@ -1,0 +1,223 @@
+"""What `nox -s spec` judges the messages of the tests with: it sees all of them, and it can fail.
+
+The normal forms in `schema/` stand in for the upstream files here, which lie outside the project. What is found valid
+and what is not is in test_wire_validity_verdicts.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import trio
+import trio.testing
+
+from tests.interaction.conversation_server import make_server
+from tests.wire_validity.plugin import hear_child
+from tests.wire_validity.stand_in import ROOT, judge
+from tests.wire_validity.tap import RECORDS, TEST, Role, install
+from trio_mcp import Client, ErrorResponse, Limits, open_client, serve_stream, types
+from trio_mcp.lowlevel import Exchange, Gate, ServerSession
+from trio_mcp.testing import open_memory_client
+
+PROGRAM = ROOT / "tests" / "interaction" / "conversation_server.py"
+MODERN = "2026-07-28"
+BATCHES = "2025-03-26"
+
+Json: TypeAlias = dict[str, Any]
+ENVELOPE: Json = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+# -- Real connections.
+
+
+async def converse(client: Client) -> None:
+    """Do something of every kind: ask, be refused, be told of progress, cancel, be told that a tool has failed."""
+    assert len((await client.list_tools()).tools) > 5
+    await client.read_resource("memo://today")
+    await client.get_prompt("review", {"code": "x"})
+    assert (await client.call_tool("fail")).is_error
+    with pytest.raises(ErrorResponse):
+        await client.call_tool("refuse")
+    async with client.open_call("count", {"steps": 3}) as call:
+        assert (await call.result()).content
+    async with client.open_call("hang", {"key": "k"}) as call:
+        await anext(call.updates)  # and leave
+    await client.call_tool("when_stopped", {"key": "k"})
+
+
+KINDS: list[tuple[Role, str]] = [
+    ("client", "request"),
+    ("client", "notification"),
+    ("server", "notification"),
+    ("server", "result"),
+    ("server", "error"),
+]
+
+
+@pytest.mark.parametrize("revision", types.REVISIONS)
+@pytest.mark.parametrize("door", [open_client, open_memory_client])
+async def test_both_ends_of_a_connection_in_this_process_are_judged(
+    door: Any, revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = judge()
+    install(here, monkeypatch.setattr)
+
+    async with door(make_server(), revision=revision) as client:
+        await converse(client)
+
+    assert here.faults == []
+    assert [kind for kind in KINDS if not here.counts.judged[revision, *kind]] == []
+    assert here.counts.made_up.total() == 0
+
+
+@pytest.mark.parametrize("revision", types.REVISIONS)
+async def test_a_child_process_writes_down_what_it_says_and_is_judged(
+    revision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(RECORDS, str(tmp_path))
+    monkeypatch.setenv(TEST, "the test that started it")
+    here, there = judge(), judge()
+    install(here, monkeypatch.setattr)
+
+    with trio.fail_after(60):
+        async with open_client([sys.executable, str(PROGRAM)], revision=revision) as client:
+            await converse(client)
+    (record,) = list(tmp_path.iterdir())  # noqa: ASYNC240 # everything is over
+    hear_child(record, there)
+
+    assert here.faults == there.faults == []
+    assert {role for _, role, _ in here.counts.judged} == {"client"}
+    assert {role for _, role, _ in there.counts.judged} == {"server"}
+    assert [kind for kind in KINDS if not (here.counts.judged + there.counts.judged)[revision, *kind]] == []
+    assert there.counts.children == 1
+    assert json.loads(record.read_text("utf-8").splitlines()[0])["test"] == "the test that started it"
+
+
+async def test_a_child_that_is_killed_while_it_writes_is_judged_by_what_is_complete(tmp_path: Path) -> None:
+    record, there = tmp_path / "1.jsonl", judge()
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "made/up"})
+    said = {"connection": 1, "role": "client", "ours": True, "line": f"{line}\n"}
+    lines: list[Json] = [{"test": "t", "command": ["python", "x.py"]}, {"connection": 1, "agreed": None}, said]
+    record.write_text("".join(json.dumps(each) + "\n" for each in lines) + '{"connection": 1, "ro', "utf-8")
+
+    hear_child(record, there)
+
+    (fault,) = there.faults
+    assert fault.startswith("t, in python x.py\n")
+    assert "no client sends a request 'made/up'" in fault
+
+
+class Wrong:
+    """A serving of the test's own, whose every answer is a list of one tool that is none."""
+
+    limits = Limits()
+
+    def gate(self) -> Gate:
+        return ServerSession(types.REVISIONS)
+
+    def answer(self, exchange: Exchange) -> None:
+        exchange.respond({"tools": [7]})
+
+    def notified(self, method: str, params: Json) -> None:
+        """Take no notice."""
+
+
+async def test_an_answer_that_our_engine_sends_and_that_breaks_the_schema_is_reported_with_its_test(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = judge("the test")
+    install(here, monkeypatch.setattr)
+    ours, theirs = trio.testing.memory_stream_pair()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_stream, Wrong(), theirs)
+        request: Json = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": ENVELOPE}}
+        await ours.send_all(json.dumps(request).encode() + b"\n")
+        assert json.loads(await ours.receive_some())["result"] == {"tools": [7]}
+        await ours.aclose()
+
+    (fault,) = here.faults
+    assert fault.startswith(f"the test\n  result of the server in {MODERN}, against ListToolsResultResponse and ")
+    assert 'result: "resultType" is a required property\n' in fault
+    assert "$.result.tools.0: 7 is not" in fault
+    assert fault.endswith('{"jsonrpc": "2.0", "id": 1, "result": {"tools": [7]}}')
+
+
+# -- Runs of pytest.
+
+
+PASSES = """
+from trio_mcp import Server, open_client
+
+
+async def test_it() -> None:
+    async with open_client(Server("s"), revision="2025-03-26") as client:
+        await client.ping()
+"""
+
+
+def run_pytest(tmp_path: Path, folder: Path, *options: str) -> tuple[int, str]:
+    (tmp_path / "test_it.py").write_text(PASSES, "utf-8")
+    command = ["-m", "pytest", "-p", "tests.wire_validity.plugin", "-c", "pyproject.toml", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, *command, *options, "--from", str(folder), str(tmp_path / "test_it.py")],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name not in {TEST, RECORDS}},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def lay_out(folder: Path) -> Path:
+    """Put the normal forms where upstream's files would be."""
+    for revision in types.REVISIONS:
+        (folder / revision).mkdir(parents=True)
+        text = (ROOT / "schema" / f"{revision}.json").read_text("utf-8")
+        (folder / revision / "schema.json").write_text(text, "utf-8")
+    return folder
+
+
+def test_a_run_of_pytest_passes_where_every_message_is_valid(tmp_path: Path) -> None:
+    status, report = run_pytest(tmp_path, lay_out(tmp_path / "upstream"), "--part")
+    assert (status, "FAULT" in report) == (0, False), report
+    assert "    2025-03-26 client: 2 requests, 1 notifications" in report
+    assert "    2025-03-26 server: 2 results" in report
+
+
+def test_a_run_of_pytest_fails_where_one_is_not_though_every_test_passes(tmp_path: Path) -> None:
+    path = lay_out(tmp_path / "upstream") / BATCHES / "schema.json"
+    document = json.loads(path.read_text("utf-8"))
+    document["$defs"]["PingRequest"]["required"] = ["method", "politeness"]
+    path.write_text(json.dumps(document), "utf-8")
+
+    status, report = run_pytest(tmp_path, tmp_path / "upstream", "--part")
+
+    assert status == 1, report
+    assert "1 passed" in report
+    assert f"test_it (call)\n  request of the client in {BATCHES}, against JSONRPCMessage and" in report
+    assert 'PingRequest:\n    $: "politeness" is a required property\n    {"jsonrpc": "2.0", "id": 2, ' in report
+    assert "\n1 faults\n" in report
+
+
+def test_a_run_of_pytest_that_should_have_been_whole_fails(tmp_path: Path) -> None:
+    status, report = run_pytest(tmp_path, lay_out(tmp_path / "upstream"))
+    assert status == 1, report
+    assert "no child process was heard" in report
+
+
+def test_a_run_of_pytest_without_the_upstream_files_says_which_is_missing(tmp_path: Path) -> None:
+    status, report = run_pytest(tmp_path, tmp_path / "nowhere")
+    assert status == pytest.ExitCode.USAGE_ERROR
+    assert f"--from: [Errno 2] No such file or directory: '{tmp_path}/nowhere/2024-11-05/schema.json'" in report

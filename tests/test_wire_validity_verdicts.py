@@ -1,0 +1,307 @@
+"""Which messages `nox -s spec` finds valid, which not, and what it calls them: conversations by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeAlias
+
+import pytest
+
+from tests.wire_validity.judge import BENCHES, BY_HAND, EXEMPTIONS, Judge, table
+from tests.wire_validity.plugin import missing
+from tests.wire_validity.stand_in import ROOT, judge, upstream
+from tests.wire_validity.tap import Role
+from tests.wire_validity.upstream import Part
+
+MODERN = "2026-07-28"
+LEGACY = "2025-11-25"
+BATCHES = "2025-03-26"
+
+Json: TypeAlias = dict[str, Any]
+Said: TypeAlias = tuple[Role, Json | list[Json]]
+INFO: Json = {"name": "by hand", "version": "0"}
+ENVELOPE: Json = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+def request(id: int | str, method: str, params: Json | None = None) -> Said:
+    return "client", {"jsonrpc": "2.0", "id": id, "method": method} | ({} if params is None else {"params": params})
+
+
+def asked(id: int | str, method: str, params: Json | None = None) -> Said:
+    return "server", request(id, method, params)[1]
+
+
+def result(id: int | str, value: Any, role: Role = "server") -> Said:
+    return role, {"jsonrpc": "2.0", "id": id, "result": value}
+
+
+def error(code: int, **more: Any) -> Said:
+    data = {"data": more.pop("data")} if "data" in more else {}
+    return "server", {"jsonrpc": "2.0", **more, "error": {"code": code, "message": "no", **data}}
+
+
+def note(role: Role, method: str, params: Json | None = None) -> Said:
+    return role, {"jsonrpc": "2.0", "method": method} | ({} if params is None else {"params": params})
+
+
+def handshake(revision: str) -> list[Said]:
+    about: Json = {"protocolVersion": revision, "capabilities": {}}
+    begin = request("hello", "initialize", about | {"clientInfo": INFO})
+    return [begin, result("hello", about | {"serverInfo": INFO}), note("client", "notifications/initialized")]
+
+
+def modern(id: int | str, method: str, params: Json | None = None) -> Said:
+    return request(id, method, {**(params or {}), "_meta": ENVELOPE})
+
+
+def listen(here: Judge, *said: Said) -> list[str]:
+    """Let both sides speak on one connection; return the faults of the last message."""
+    here.opened(1, None)
+    for role, message in said[:-1]:
+        here.said(1, role, json.dumps(message).encode() + b"\n", ours=True)
+    assert here.faults == []
+    role, message = said[-1]
+    here.said(1, role, json.dumps(message).encode() + b"\n", ours=True)
+    return here.faults
+
+
+CALL: Json = {"name": "x"}
+TASK: Json = {"taskId": "t", "status": "working", "createdAt": "now", "lastUpdatedAt": "now", "ttl": None}
+VALID: dict[str, list[Said]] = {
+    "a modern call and its result": [
+        modern(1, "tools/call", CALL),
+        result(1, {"resultType": "complete", "content": []}),
+    ],
+    "a result that asks for input": [
+        modern(1, "tools/call", CALL),
+        result(1, {"resultType": "input_required", "requestState": "s"}),
+    ],
+    "a task, for a call that wants one": [
+        *handshake(LEGACY),
+        request(1, "tools/call", {**CALL, "task": {}}),
+        result(1, {"task": TASK}),
+    ],
+    "what a legacy server asks, and the answer": [
+        *handshake("2024-11-05"),
+        asked(1, "roots/list"),
+        result(1, {"roots": [{"uri": "file:///x"}]}, "client"),
+    ],
+    "a ping before the handshake": [request(1, "ping"), result(1, {})],
+    "an id that both sides use": [*handshake(LEGACY), request(1, "ping"), asked(1, "ping"), result(1, {}, "client")],
+    "an id of the other kind": [request(1, "ping"), request("1", "ping"), result("1", {})],
+    "an error without id where it may be missing": [*handshake(LEGACY), error(-32700)],
+    "a refused revision": [
+        modern(1, "tools/list"),
+        error(-32022, id=1, data={"supported": [MODERN], "requested": "x"}),
+    ],
+    "progress that was asked for": [
+        *handshake(LEGACY),
+        request(1, "tools/call", {**CALL, "_meta": {"progressToken": "t"}}),
+        note("server", "notifications/progress", {"progressToken": "t", "progress": 1}),
+    ],
+    "a cancellation of what was asked": [
+        modern(1, "tools/call", CALL),
+        note("client", "notifications/cancelled", {"requestId": 1}),
+    ],
+    "a log message to a modern request": [
+        modern(1, "tools/call", CALL),
+        note("server", "notifications/message", {"level": "info", "data": None}),
+    ],
+    "a batch of answers": [
+        *handshake(BATCHES),
+        request(1, "ping"),
+        request(2, "ping"),
+        ("server", [result(1, {})[1], result(2, {})[1]]),  # type: ignore[list-item] # both are objects
+    ],
+}
+
+
+@pytest.mark.parametrize("case", VALID)
+def test_what_is_valid_is_counted_and_no_fault(case: str) -> None:
+    here = judge()
+    assert listen(here, *VALID[case]) == []
+    batched = sum(len(message) for _, message in VALID[case] if isinstance(message, list))
+    assert here.counts.judged.total() == len(VALID[case]) + batched
+    assert not here.counts.exempt
+
+
+INVALID: dict[str, tuple[list[Said], str]] = {
+    "a result of another method": (
+        [modern(1, "tools/list"), result(1, {"resultType": "complete", "prompts": [], "ttlMs": 0})],
+        "ListToolsResult (at result):",
+    ),
+    "a modern result without its type": (
+        [modern(1, "tools/call", CALL), result(1, {"content": []})],
+        '"resultType" is a required property',
+    ),
+    "a complete result that only fits one that asks for input": (
+        [modern(1, "tools/call", CALL), result(1, {"resultType": "complete"})],
+        '$.result: "content" is a required property',
+    ),
+    "a task that nobody wanted": (
+        [*handshake(LEGACY), request(1, "tools/call", CALL), result(1, {"task": TASK})],
+        "CallToolResult (at result):",
+    ),
+    "params of the wrong type": ([*handshake(LEGACY), request(1, "tools/call", {"name": 3})], "$.params.name: 3 is"),
+    "a member of no allowed value": (
+        [modern(1, "tools/list"), result(1, {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "x"})],
+        "$.result.cacheScope",
+    ),
+    "a modern request without envelope": ([modern(1, "tools/list"), request(2, "tools/list")], "names no revision"),
+    "half an envelope": (
+        [request(1, "tools/list", {"_meta": {"io.modelcontextprotocol/protocolVersion": MODERN}})],
+        'clientCapabilities" is a required property',
+    ),
+    "a method of a later revision": (
+        [*handshake("2024-11-05"), asked(1, "elicitation/create", {"message": "m"})],
+        "no server sends a request 'elicitation/create' in this revision",
+    ),
+    "a method of an earlier revision": ([modern(1, "ping")], "no client sends a request 'ping' in this revision"),
+    "a method of the other side": ([*handshake(LEGACY), asked(1, "tools/list")], "no server sends a request"),
+    "a notification of the other side": (
+        [*handshake(LEGACY), note("client", "notifications/tools/list_changed")],
+        "no client sends a notification",
+    ),
+    "a made-up method": ([request(1, "work")], "no client sends a request 'work' in this revision"),
+    "an answer to nothing": ([*handshake(LEGACY), result(1, {})], "$.id: a result for no request"),
+    "a second answer": ([request(1, "ping"), result(1, {}), result(1, {})], "$.id: a result for no request"),
+    "an answer to an id of the other kind": ([request(1, "ping"), result("1", {})], "$.id: a result for no request"),
+    "an error for nothing": ([*handshake(LEGACY), error(-32603, id=1)], "$.id: an error for no request, 1"),
+    "an id that was used before": ([request(1, "ping"), result(1, {}), request(1, "ping")], "used before"),
+    "progress for nothing": (
+        [modern(1, "tools/call", CALL), note("server", "notifications/progress", {"progressToken": 1, "progress": 1})],
+        "$.params.progressToken: of no request",
+    ),
+    "the cancellation of nothing": (
+        [*handshake(LEGACY), note("client", "notifications/cancelled", {"requestId": 1})],
+        "$.params.requestId: of no request",
+    ),
+    "a log message of no level": (
+        [*handshake(LEGACY), note("server", "notifications/message", {"level": "loud", "data": 1})],
+        "$.params.level",
+    ),
+    "an error of a known code without its data": (
+        [modern(1, "tools/list"), error(-32022, id=1)],
+        "against JSONRPCMessage, JSONRPCErrorResponse and UnsupportedProtocolVersionError",
+    ),
+    "null for an id that may be missing": ([*handshake(LEGACY), error(-32700, id=None)], "$.id: null is not"),
+    "no id where it is required": ([*handshake("2025-06-18"), error(-32700)], '"id" is a required property'),
+    "null for the id of a result": (
+        [*handshake("2024-11-05"), ("server", {"jsonrpc": "2.0", "id": None, "result": {}})],
+        "a result for no request",
+    ),
+    "an error that is wrong beside its id": (
+        [*handshake("2024-11-05"), ("server", {"jsonrpc": "2.0", "id": None, "error": {"code": "x", "message": ""}})],
+        "$.error.code",
+    ),
+    "a batch in another revision": (
+        [*handshake(LEGACY), request(1, "ping"), ("server", [result(1, {})[1]])],  # type: ignore[list-item] # likewise
+        f"batch of the server in {LEGACY}, against JSONRPCMessage:",
+    ),
+    "a null as a request's id": ([("client", {"jsonrpc": "2.0", "id": None, "method": "ping"})], "this is no message"),
+    "nothing": ([("client", {})], "this is no message"),
+}
+
+
+@pytest.mark.parametrize("case", INVALID)
+def test_what_is_invalid_is_a_fault_that_names_definition_and_place(case: str) -> None:
+    said, expected = INVALID[case]
+    (fault, *_) = listen(judge(), *said)
+    assert expected in fault
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"method":NaN}\n', "what is not JSON (NaN is no JSON value)"),
+        (b"Server started!\n", "what is not JSON"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping"}', "what is not one line"),
+        (b'{"jsonrpc":"2.0",\n"id":1,"method":"ping"}\n', "what is not one line"),
+    ],
+)
+def test_what_is_no_line_of_json_is_a_fault_of_ours_and_none_of_others(line: bytes, expected: str) -> None:
+    here = judge()
+    here.opened(1, None)
+    here.said(1, "server", line, ours=False)
+    assert here.faults == []
+    here.said(1, "client", line, ours=True)
+    assert expected in here.faults[0]
+
+
+# -- What is exempt.
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", BATCHES, "2025-06-18"])
+def test_an_error_with_null_for_its_id_is_exempt_where_the_schema_requires_one(revision: str) -> None:
+    here = judge()
+    assert listen(here, *handshake(revision), error(-32700, id=None)) == []
+    assert list(here.counts.exempt.items()) == [(EXEMPTIONS[0].reason, 1)]
+
+
+def test_a_batch_is_as_exempt_as_its_errors_are() -> None:
+    null: Any = error(-32600, id=None)[1]
+    wrong: Any = {"jsonrpc": "2.0", "id": None, "error": {}}
+    here, there = judge(), judge()
+    assert listen(here, *handshake(BATCHES), ("server", [null])) == []
+    assert sum(here.counts.exempt.values()) == 2  # the batch, and the error in it
+    assert len(listen(there, *handshake(BATCHES), ("server", [null, wrong]))) == 2  # likewise
+
+
+def test_what_a_test_lets_be_wrong_on_purpose_is_its_own_only_on_the_side_and_in_the_test_that_is_named() -> None:
+    wrong = request(1, "initialize")
+    hand = next(each for each in BY_HAND if "never_cancelled" in each.test)
+    for test, faults in ((hand.test, 0), (f"{hand.test}[x] (call)", 0), (f"{hand.test}_either (call)", 1), ("here", 1)):
+        assert len(listen(judge(test), wrong)) == faults
+    assert len(listen(judge(hand.test), *handshake(LEGACY), asked(1, "sampling/createMessage"))) == 1
+
+
+def test_methods_made_up_for_the_engine_are_counted_by_themselves_and_real_ones_are_judged_there_too() -> None:
+    bench = f"{BENCHES[0]}test_link.py::test_x (call)"
+    here = judge(bench)
+    assert listen(here, modern(1, "work"), result(1, {"anything": 1})) == []
+    assert here.counts.made_up.total() == 2
+    assert listen(judge(bench), ("client", {"jsonrpc": "2.0", "id": 1, "method": "work", "params": [1]})) != []
+    assert listen(judge(bench), modern(1, "tools/list"), result(1, {"anything": 1})) != []
+    assert listen(judge(bench), *handshake("2024-11-05")[:1], result("hello", {"revision": "2024-11-05"})) == []
+    assert listen(judge(bench), *handshake("2024-11-05")[:1], result("hello", {"protocolVersion": "x"})) != []
+
+
+# -- The whole.
+
+
+def test_a_run_that_has_not_seen_everything_fails() -> None:
+    here = judge()
+    listen(here, *VALID["a modern call and its result"])
+    found = missing(here, upstream())
+    assert f"no error of a server in {MODERN} was seen" in found
+    assert f"no result of a server in {MODERN} was seen" not in found
+    assert "no child process was heard" in found
+    assert sum("not needed any more" in fault for fault in found) == len(EXEMPTIONS) + len(BY_HAND)
+
+
+def test_every_test_that_is_wrong_on_purpose_exists() -> None:
+    for hand in BY_HAND:
+        path, _, name = hand.test.partition("::")
+        assert f"async def {name}(" in (ROOT / path).read_text("utf-8")
+
+
+def test_every_request_of_every_revision_has_a_definition_of_its_result() -> None:
+    for revision in upstream().revisions.values():
+        assert {("client", "tools/call"), ("client", "tools/list")} <= revision.requests.keys()
+        for role, method in revision.requests:
+            for part in revision.for_result(role, method, {}, {}):
+                assert set(part.definitions) <= revision.definitions.keys()
+                assert revision.faults(Part(part.definitions), None)
+
+
+def test_a_report_counts_by_revision_and_role() -> None:
+    here = judge()
+    listen(here, *VALID["a batch of answers"])
+    assert list(table(here.counts))[:3] == [
+        "held against upstream's schema: 8 messages",
+        f"    {BATCHES} client: 3 requests, 1 notifications",
+        f"    {BATCHES} server: 3 results, 1 batches",
+    ]

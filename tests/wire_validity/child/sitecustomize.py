@@ -1,0 +1,54 @@
+"""Loaded by every Python process that a test starts in `nox -s spec`: writes down what it says, if it says anything.
+
+It waits until the package is imported, because some processes under test are about not importing it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+_LAST = "trio_mcp.transports._memory"
+"""Of the modules to be watched, the one that is imported last."""
+
+
+class _Waiting(MetaPathFinder):
+    """Finds nothing, but sees that something is looked for."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != _LAST:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        assert spec is not None
+        assert spec.loader is not None
+        execute = spec.loader.exec_module
+
+        def then_install(module: ModuleType) -> None:
+            execute(module)
+            _install()
+
+        spec.loader.exec_module = then_install  # type: ignore[method-assign] # this one loader, for this one module
+        return spec
+
+
+def _install() -> None:
+    place = Path(__file__).parent.parent / "tap.py"
+    spec = importlib.util.spec_from_file_location("wire_validity_tap", place)
+    assert spec is not None
+    assert spec.loader is not None
+    tap = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tap)
+    tap.install(tap.Recorder(os.environ[tap.RECORDS]))
+
+
+if "TRIO_MCP_WIRE_RECORDS" in os.environ:
+    sys.meta_path.insert(0, _Waiting())

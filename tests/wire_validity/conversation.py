@@ -1,0 +1,290 @@
+"""One connection as the judge hears it: which revision each message belongs to, and which request a response answers.
+
+All of that is found out from the words alone, of both sides, as a stranger on the wire would: what our code believes
+of the connection is what might be wrong.
+
+Rules of this file:
+
+1. `initialize` belongs to the revision it asks for, its result to the one it names, which is agreed on from then on.
+2. A request whose `_meta` names a protocol version belongs to that revision, any other to the agreed one. Before
+   there is one, it belongs to the newest that begins with a handshake.
+3. A response belongs to its request's revision; so does a cancellation, and so does progress.
+4. A server's other notifications name no request: they belong to a revision of the requests that are open.
+5. What answers, cancels or reports on nothing is a fault. So is a method that the revision does not have.
+6. Tests of the engine and of transports have methods of their own, which no revision has, and answer `initialize` and
+   `ping` by themselves, with the terms that those were admitted on. Of these messages, and of no others, only the
+   envelope is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias, TypeGuard
+
+from attrs import define, field, frozen
+
+from tests.wire_validity.tap import Role
+from tests.wire_validity.upstream import Json, Part, Revision, Upstream
+from trio_mcp.wire import is_array, is_object
+
+Id: TypeAlias = "str | int"
+
+_REVISION_KEY = "io.modelcontextprotocol/protocolVersion"
+_HANDSHAKE = "initialize"
+_BEFORE = frozenset({"initialize", "ping"})
+"""What may be asked before there is a revision."""
+
+
+@frozen
+class Asked:
+    """A request, as its response will need it."""
+
+    method: str | None
+    """None for what is no request, but has an id to refuse it by."""
+    params: Json
+    revision: str
+
+
+@define
+class Verdict:
+    """What was found about one message of ours."""
+
+    message: Json
+    role: Role
+    kind: str
+    """request, notification, result, error or batch."""
+    revision: str
+    parts: list[Part]
+    """What it was held against."""
+    faults: list[str]
+    made_up: bool = False
+    """Whether only the rules of JSON-RPC were applied (rule 6)."""
+
+
+@define(eq=False)
+class Conversation:
+    """One connection.
+
+    Args:
+        upstream: what is valid.
+        agreed: the revision that was settled without words.
+        bench: whether a test of the engine or of a transport has made it, without a client or a server.
+    """
+
+    upstream: Upstream
+    agreed: str | None = None
+    bench: bool = False
+    _modern: str | None = field(default=None, init=False)
+    """The revision of the latest request that named its own."""
+    _open: dict[Role, dict[Id, Asked]] = field(factory=lambda: {"client": {}, "server": {}}, init=False)
+    """By who asked: the requests that may still be answered."""
+    _issued: dict[Role, dict[Id, str]] = field(factory=lambda: {"client": {}, "server": {}}, init=False)
+    """By who asked: the revisions of all requests of ours, answered or not."""
+    _tokens: dict[Role, dict[Id, Asked]] = field(factory=lambda: {"client": {}, "server": {}}, init=False)
+    """By who asked: the requests that want progress, by their tokens."""
+
+    # What others say is believed, and only remembered.
+
+    def hear(self, role: Role, message: Json) -> None:
+        """Take note of a message that is none of ours."""
+        if is_array(message):
+            batches = "JSONRPCBatchRequest" in self._revision(self._default()).definitions
+            for each in message if batches else ():
+                self.hear(role, each)
+        elif is_object(message):
+            self._note(role, message)
+
+    def _note(self, role: Role, message: dict[str, Json]) -> None:
+        id = message.get("id")
+        if "method" not in message and ("result" in message or "error" in message):
+            self._answered(role, self._taken(_other(role), id), message)
+        elif "id" not in message:
+            if message.get("method") == "notifications/cancelled":
+                self._taken(role, _at(message, "params", "requestId"))
+        elif _is_id(id) and id not in self._open[role]:  # an id in use is refused without it, and nothing changes
+            self._ask(role, id, message.get("method"), message.get("params"))
+
+    def _ask(self, role: Role, id: Id, method: Json, params: Json) -> Asked:
+        revision = self._of_request(method, params)
+        asked = Asked(method if isinstance(method, str) else None, params, revision)
+        self._open[role][id] = asked
+        token = _at(params, "_meta", "progressToken")
+        if _is_id(token):
+            self._tokens[role][token] = asked
+        return asked
+
+    def _taken(self, role: Role, id: Json) -> Asked | None:
+        """Take out the open request of this id, if there is one; `true` and 1.0 are no ids."""
+        return self._open[role].pop(id, None) if _is_id(id) else None
+
+    def _answered(self, role: Role, asked: Asked | None, response: Json) -> None:
+        if role == "server" and asked is not None and asked.method == _HANDSHAKE:
+            own = _at(response, "result", "revision") if self.bench else None
+            answered = own or _at(response, "result", "protocolVersion")
+            self.agreed = answered if answered in self.upstream.names else self.agreed
+
+    # Revisions.
+
+    def _revision(self, name: str) -> Revision:
+        return self.upstream.revisions[name]
+
+    def _default(self) -> str:
+        """Return the revision of what says nothing about it."""
+        return self.agreed or self._modern or self._newest_with_handshake()
+
+    def _newest_with_handshake(self) -> str:
+        return [name for name, each in self.upstream.revisions.items() if ("client", _HANDSHAKE) in each.requests][-1]
+
+    def _of_request(self, method: Json, params: Json) -> str:
+        named = _at(params, "_meta", _REVISION_KEY)
+        if named is not None:
+            is_modern = named in self.upstream.names and ("client", _HANDSHAKE) not in self._revision(named).requests
+            self._modern = modern = str(named) if is_modern else self.upstream.names[-1]
+            return modern
+        if method == _HANDSHAKE:
+            wanted = _at(params, "protocolVersion")
+            return wanted if wanted in self.upstream.names else self._newest_with_handshake()
+        return self.agreed or self._newest_with_handshake()
+
+    # What we say is judged.
+
+    def say(self, role: Role, message: Json) -> Iterator[Verdict]:
+        """Judge a message of ours: one verdict, and one more for each message in a batch."""
+        if is_array(message):
+            revision = self._default()
+            yield self._judged(Verdict(message, role, "batch", revision, [Part(("JSONRPCMessage",))], []))
+            for each in message:
+                yield from self.say(role, each)
+        else:
+            yield self._judged(self._verdict(role, message))
+
+    def _judged(self, verdict: Verdict) -> Verdict:
+        revision = self._revision(verdict.revision)
+        if not verdict.faults:
+            found = [fault for part in verdict.parts for fault in revision.faults(part, verdict.message)]
+            verdict.faults = list(dict.fromkeys(found))  # a definition may hold another one's demands
+        return verdict
+
+    def _verdict(self, role: Role, message: Json) -> Verdict:
+        match message:
+            case {"method": str(), "id": int() | str()}:
+                return self._request(role, message)
+            case {"method": str()} if "id" not in message:
+                return self._notification(role, message)
+            case {"result": _}:
+                return self._result(role, message)
+            case {"error": _}:
+                return self._error(role, message)
+            case _:
+                return Verdict(message, role, "nothing", self._default(), [], ["$: this is no message"])
+
+    def _request(self, role: Role, message: Json) -> Verdict:
+        method, id = message["method"], message["id"]
+        asked = self._ask(role, id, method, message.get("params"))
+        faults = [f"$.id: {id!r} was used before"] if id in self._issued[role] else []
+        if (
+            not self.agreed
+            and not self.bench
+            and method not in _BEFORE
+            and not _at(asked.params, "_meta", _REVISION_KEY)
+        ):
+            faults.append("$: the request names no revision, and none was agreed on")
+        self._issued[role][id] = asked.revision
+        verdict = Verdict(
+            message, role, "request", asked.revision, [Part(("JSONRPCMessage", "JSONRPCRequest"))], faults
+        )
+        self._specify(verdict, self._revision(asked.revision).requests.get((role, method)))
+        return verdict
+
+    def _specify(self, verdict: Verdict, definition: str | None) -> None:
+        """Hold a call against its method's definition."""
+        method = verdict.message["method"]
+        if definition is not None:
+            verdict.parts.append(Part((definition,)))
+        elif self.bench and not self.upstream.knows(method):
+            verdict.made_up = True
+        else:
+            verdict.faults.append(f"$.method: no {verdict.role} sends a {verdict.kind} {method!r} in this revision")
+
+    def _notification(self, role: Role, message: Json) -> Verdict:
+        method = message["method"]
+        possible, faults = self._revisions_of_notification(role, method, message.get("params"))
+        known = [each for each in possible if (role, method) in self._revision(each).notifications]
+        parts = [Part(("JSONRPCMessage", "JSONRPCNotification"))]
+        verdicts: list[Verdict] = []
+        for revision in known or possible[:1]:
+            verdict = Verdict(message, role, "notification", revision, list(parts), list(faults))
+            self._specify(verdict, self._revision(revision).notifications.get((role, method)))
+            verdicts.append(self._judged(verdict))
+        if method == "notifications/cancelled":
+            self._taken(role, _at(message, "params", "requestId"))
+        return min(verdicts, key=lambda each: len(each.faults))
+
+    def _revisions_of_notification(self, role: Role, method: str, params: Json) -> tuple[list[str], list[str]]:
+        if method == "notifications/cancelled":
+            id = _at(params, "requestId")
+            revision = self._revision_of_id(role, id) if _is_id(id) else None
+            return ([revision], []) if revision else ([self._default()], ["$.params.requestId: of no request"])
+        if method == "notifications/progress":
+            token = _at(params, "progressToken")
+            asked = self._tokens[_other(role)].get(token) if _is_id(token) else None
+            return ([asked.revision], []) if asked else ([self._default()], ["$.params.progressToken: of no request"])
+        under_way = [asked.revision for asked in self._open[_other(role)].values()] if role == "server" else []
+        agreed = [self.agreed] if self.agreed else []
+        return [*dict.fromkeys(agreed + under_way)] or [self._default()], []
+
+    def _revision_of_id(self, role: Role, id: Id) -> str | None:
+        """Return the revision of a cancelled request: one's own, or one of the client's that a server ends."""
+        other = self._open["client"].get(id) if role == "server" else None
+        return self._issued[role].get(id) or (other.revision if other else None)
+
+    def _result(self, role: Role, message: Json) -> Verdict:
+        asked = self._taken(_other(role), message.get("id"))
+        if asked is None or asked.method is None:
+            revision = self._revision(self._default())
+            return Verdict(message, role, "result", revision.name, [], ["$.id: a result for no request"])
+        self._answered(role, asked, message)
+        revision = self._revision(self.agreed if asked.method == _HANDSHAKE and self.agreed else asked.revision)
+        verdict = Verdict(message, role, "result", revision.name, [Part(("JSONRPCMessage", revision.result))], [])
+        if self.bench and (not self.upstream.knows(asked.method) or _is_of_bench(asked.method, message["result"])):
+            # A result without type is no fault of the engine's: it does not know what the results of its callers are.
+            verdict.message = {**message, "result": {"resultType": "complete", **message["result"]}}
+            verdict.made_up = True
+        elif (_other(role), asked.method) in revision.requests:
+            verdict.parts = revision.for_result(_other(role), asked.method, asked.params, message["result"])
+        else:
+            verdict.faults.append(f"$.result: no {role} answers {asked.method!r} in this revision")
+        return verdict
+
+    def _error(self, role: Role, message: Json) -> Verdict:
+        id, faults = message.get("id"), list[str]()
+        revision = self._default()
+        if id is not None:
+            asked = self._taken(_other(role), id)
+            if asked is None:
+                faults.append(f"$.id: an error for no request, {id!r}")
+            else:
+                revision = asked.revision
+        parts = [Part(("JSONRPCMessage",)), *self._revision(revision).for_error(_at(message, "error", "code"))]
+        return Verdict(message, role, "error", revision, parts, faults)
+
+
+def _other(role: Role) -> Role:
+    return "server" if role == "client" else "client"
+
+
+def _is_of_bench(method: str, result: Json) -> bool:
+    return method in {"initialize", "ping"} and is_object(result) and result.keys() == {"revision"}
+
+
+def _is_id(value: object) -> TypeGuard[Id]:
+    return type(value) is int or type(value) is str
+
+
+def _at(value: Json, *path: str) -> Any:
+    """Return what is at a path, None where there is none."""
+    for member in path:
+        if not is_object(value) or member not in value:
+            return None
+        value = value[member]
+    return value

@@ -1,0 +1,114 @@
+"""A pytest plugin: every message that the tests' run puts on a wire is valid by the specification's own schema.
+
+`python -m pytest -c pyproject.toml -p tests.wire_validity.plugin --from DIR` loads it; `nox -s spec` does that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from attrs import define, field
+
+from tests.wire_validity.judge import Counts, Judge, table
+from tests.wire_validity.tap import RECORDS, TEST, Role, install, replay, watched
+from tests.wire_validity.upstream import Upstream
+from trio_mcp import types
+
+_SHOWN = 30
+"""How many faults are printed."""
+_NEEDED: tuple[tuple[Role, str], ...] = (
+    ("client", "request"),
+    ("client", "notification"),
+    ("server", "notification"),
+    ("server", "result"),
+    ("server", "error"),
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("wire validity")
+    group.addoption("--from", dest="upstream", metavar="DIR", help="holds <revision>/schema.json of upstream")
+    group.addoption(
+        "--part", action="store_true", help="this is not the whole run: an exemption, or a kind of message, may miss"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    folder = config.getoption("upstream")
+    if folder is None:
+        raise pytest.UsageError("--from DIR is missing: where the upstream schemas are")
+    try:
+        upstream = Upstream.read({name: Path(folder) / name / "schema.json" for name in types.REVISIONS})
+    except OSError as exc:
+        raise pytest.UsageError(f"--from: {exc}") from None
+    config.pluginmanager.register(_Plugin(upstream, whole=not config.getoption("part")), "wire-validity")
+
+
+@define(eq=False, slots=False)
+class _Plugin:
+    """The hooks of one run."""
+
+    upstream: Upstream
+    whole: bool
+    judge: Judge = field(init=False)
+    _records: tempfile.TemporaryDirectory[str] = field(factory=tempfile.TemporaryDirectory, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.judge = Judge(self.upstream, lambda: os.environ.get(TEST, "no test"))
+        os.environ[RECORDS] = self._records.name
+        os.environ.update(watched(os.environ))  # for the children that inherit our environment
+        install(self.judge)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
+        self._hear_children()
+        if self.whole:
+            self.judge.faults += missing(self.judge, self.upstream)
+        if self.judge.faults and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        return (yield)
+
+    def _hear_children(self) -> None:
+        counts, before = self.judge.counts, _total(self.judge.counts)
+        for path in sorted(Path(self._records.name).iterdir()):
+            hear_child(path, self.judge)
+        counts.of_children = _total(counts) - before
+        self._records.cleanup()
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.section("messages on the wire")
+        for line in table(self.judge.counts):
+            terminalreporter.line(line)
+        for fault in self.judge.faults[:_SHOWN]:
+            terminalreporter.line(f"FAULT {fault}", red=True)
+        if self.judge.faults:
+            terminalreporter.line(f"{len(self.judge.faults)} faults", red=True)
+
+
+def hear_child(path: Path, judge: Judge) -> None:
+    """Judge what one child process has written down."""
+    header = json.loads(path.read_bytes().partition(b"\n")[0])
+    program = " ".join(header["command"])[:200]
+    judge.counts.children += 1
+    replay(path, Judge(judge.upstream, lambda: f"{header['test']}, in {program}", judge.counts, judge.faults))
+
+
+def missing(judge: Judge, upstream: Upstream) -> list[str]:
+    """Return what a whole run must have seen and has not: where nothing is seen, nothing can be wrong."""
+    faults = [
+        f"no {kind} of a {role} in {revision} was seen"
+        for revision in upstream.names
+        for role, kind in _NEEDED
+        if not judge.counts.judged[revision, role, kind]
+    ]
+    faults += [f"not needed any more, so take it out of the table: {reason}" for reason in judge.stale()]
+    return faults if judge.counts.children else [*faults, "no child process was heard"]
+
+
+def _total(counts: Counts) -> int:
+    return counts.judged.total() + counts.made_up.total()

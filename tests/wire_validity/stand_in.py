@@ -1,0 +1,21 @@
+"""A judge for tests of the judgement: the normal forms in `schema/` stand in for the upstream files."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from tests.wire_validity.judge import Judge
+from tests.wire_validity.upstream import Upstream
+from trio_mcp import types
+
+ROOT = Path(__file__).parents[2]
+
+
+@cache
+def upstream() -> Upstream:
+    return Upstream.read({name: ROOT / "schema" / f"{name}.json" for name in types.REVISIONS})
+
+
+def judge(test: str = "here") -> Judge:
+    return Judge(upstream(), lambda: test)

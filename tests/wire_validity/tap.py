@@ -1,0 +1,204 @@
+"""Where our code puts messages on a wire: every place, wrapped, in this process and in the children of tests.
+
+A link's messages are seen as its outbox gets them, whole lines in the order in which they leave; what the other side
+says is seen just before it is acted on. A direct connection has no bytes, but what crosses it is what a wire would
+have carried, and is seen as such. Loaded into child processes too, by file: it imports nothing of the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from trio_mcp.abc import Client, Tap
+
+Role: TypeAlias = "Literal['client', 'server']"
+Patch: TypeAlias = "Callable[[Any, str, Any], object]"
+
+RECORDS = "TRIO_MCP_WIRE_RECORDS"
+"""Names, for a child process, the folder in which it writes down what it says."""
+TEST = "PYTEST_CURRENT_TEST"
+CHILD = Path(__file__).parent / "child"
+"""The folder that lets a Python process see this file as it starts."""
+
+
+class Sink(Protocol):
+    """Takes what the connections of one process say."""
+
+    def opened(self, connection: int, agreed: str | None) -> None:
+        """A connection begins; *agreed* is a revision that was settled without words, by whoever made it."""
+        ...
+
+    def said(self, connection: int, role: Role, line: bytes, *, ours: bool) -> None:
+        """One line; *ours* if our code has made it."""
+        ...
+
+
+def install(sink: Sink, patch: Patch = setattr) -> None:
+    """Show *sink* every message from now on.
+
+    Args:
+        patch: sets an attribute; pytest's `monkeypatch.setattr` takes everything back in time.
+    """
+    numbers = _Numbers(sink)
+    _tap_links(numbers, patch)
+    _tap_memory(numbers, patch)
+    _tap_children(patch)
+
+
+class _Numbers:
+    """The number of each connection, by the object that stands for it."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self._ends: WeakKeyDictionary[object, tuple[int, Role]] = WeakKeyDictionary()
+        self._issued = 0
+
+    def open(self, end: object, role: Role, agreed: str | None = None) -> None:
+        """Take note of a new connection, or of one end of it."""
+        self._issued += 1
+        self._ends[end] = (self._issued, role)
+        self.sink.opened(self._issued, agreed)
+
+    def say(self, end: object, line: bytes, role: Role | None = None) -> None:
+        """This end says something; what no connection uses (an outbox under test by itself) says nothing."""
+        if end in self._ends:
+            number, its_role = self._ends[end]
+            self.sink.said(number, role or its_role, line, ours=True)
+
+    def hear(self, end: object, line: bytes) -> None:
+        """This end hears something."""
+        number, role = self._ends[end]
+        self.sink.said(number, "server" if role == "client" else "client", line, ours=False)
+
+
+def _tap_links(numbers: _Numbers, patch: Patch) -> None:
+    # Imported here and below, because a child loads this file before it needs the package, or without.
+    from trio_mcp.peer._link import Link
+    from trio_mcp.peer._outbox import Entry, Outbox
+    from trio_mcp.peer._session import ClientSession
+    from trio_mcp.wire import Oversized
+
+    begin, on_line = Link.__attrs_post_init__, Link._on_line
+    put, put_urgent = Outbox.put, Outbox.put_urgent
+
+    def tapped_begin(self: Link) -> None:
+        begin(self)
+        if isinstance(self.gate, ClientSession):
+            numbers.open(self.outbox, "client", self.gate.revision)
+        else:
+            numbers.open(self.outbox, "server")
+
+    def tapped_on_line(self: Link, line: bytes | Oversized) -> None:
+        if not isinstance(line, Oversized):
+            numbers.hear(self.outbox, bytes(line))
+        on_line(self, line)
+
+    def tapped_put(self: Outbox, line: bytes) -> Entry:
+        numbers.say(self, line)
+        return put(self, line)
+
+    def tapped_put_urgent(self: Outbox, line: bytes) -> None:
+        numbers.say(self, line)
+        put_urgent(self, line)
+
+    patch(Link, "__attrs_post_init__", tapped_begin)
+    patch(Link, "_on_line", tapped_on_line)
+    patch(Outbox, "put", tapped_put)
+    patch(Outbox, "put_urgent", tapped_put_urgent)
+
+
+class _TappedClient:
+    """The client of a direct connection, whose tap is this file's, and the client's own if it has one."""
+
+    def __init__(self, client: Client, tap: Tap) -> None:
+        self._client = client
+        self._tap = tap
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    @property
+    def tap(self) -> Tap:
+        """See `trio_mcp.abc.Client`."""
+
+        def tell(direction: Literal["sent", "received"], message: bytes) -> None:
+            self._tap(direction, message)
+            if self._client.tap is not None:
+                self._client.tap(direction, message)
+
+        return tell
+
+
+def _tap_memory(numbers: _Numbers, patch: Patch) -> None:
+    from trio_mcp.transports._memory import _MemoryTransport
+
+    begin = _MemoryTransport.__attrs_post_init__
+
+    def tapped_begin(self: _MemoryTransport) -> None:
+        def tap(direction: Literal["sent", "received"], message: bytes) -> None:
+            numbers.say(self, message + b"\n", "client" if direction == "sent" else "server")
+
+        numbers.open(self, "client")
+        self.client = cast("Client", _TappedClient(self.client, tap))
+        begin(self)
+
+    patch(_MemoryTransport, "__attrs_post_init__", tapped_begin)
+
+
+def _tap_children(patch: Patch) -> None:
+    """Let the servers that our client starts see this file: of our environment they get nothing but a few names."""
+    from trio_mcp.transports import _child_process
+    from trio_mcp.transports._child_environment import child_environment
+
+    def tapped_environment(added: Mapping[str, str] | None = None) -> dict[str, str]:
+        return watched(child_environment(added))
+
+    patch(_child_process, "child_environment", tapped_environment)
+
+
+def watched(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment whose Python processes write down what they say, where this process does."""
+    if RECORDS not in os.environ:
+        return dict(environment)
+    path = [str(CHILD), *filter(None, [environment.get("PYTHONPATH")])]
+    here = {name: os.environ[name] for name in (RECORDS, TEST) if name in os.environ}
+    return {**environment, **here, "PYTHONPATH": os.pathsep.join(path)}
+
+
+class Recorder:
+    """The sink of a child process: a file that is complete at every moment, because children are killed."""
+
+    def __init__(self, folder: str) -> None:
+        path = Path(folder) / f"{os.getpid()}-{os.urandom(4).hex()}.jsonl"
+        self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_WRONLY)
+        self._write({"test": os.environ.get(TEST, ""), "command": sys.orig_argv})
+
+    def opened(self, connection: int, agreed: str | None) -> None:
+        """See `Sink`."""
+        self._write({"connection": connection, "agreed": agreed})
+
+    def said(self, connection: int, role: Role, line: bytes, *, ours: bool) -> None:
+        """See `Sink`."""
+        text = line.decode("utf-8", "surrogateescape")
+        self._write({"connection": connection, "role": role, "ours": ours, "line": text})
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        os.write(self._file, json.dumps(record).encode() + b"\n")
+
+
+def replay(path: Path, sink: Sink) -> None:
+    """Show *sink* what a child process has written down."""
+    _, *lines = path.read_bytes().split(b"\n")[:-1]  # the last line is empty, or a killed process's last word
+    for record in map(json.loads, lines):
+        if "agreed" in record:
+            sink.opened(record["connection"], record["agreed"])
+        else:
+            line = record["line"].encode("utf-8", "surrogateescape")
+            sink.said(record["connection"], record["role"], line, ours=record["ours"])

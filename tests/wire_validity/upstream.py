@@ -1,0 +1,209 @@
+"""The specification's own schema files as a judge: which definition a message must meet, and whether it does.
+
+Everything is read off the files themselves, by their own naming; the package's method table is not asked, because it
+is what the judgement is about.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import jsonschema_rs
+from attrs import define, field, frozen
+
+from tests.wire_validity.tap import Role
+from trio_mcp.wire import is_array, is_object
+
+Json: TypeAlias = Any
+
+INPUT_REQUIRED = "InputRequiredResult"
+_DEEPEST = 200
+"""Levels of an invalid message in which the fault is looked for: the validator cannot take many more."""
+_ROLES: tuple[Role, ...] = ("client", "server")
+_ANSWERED_BY_NOTHING = frozenset({"PingRequest", "SetLevelRequest", "SubscribeRequest", "UnsubscribeRequest"})
+"""The requests whose result is the EmptyResult: a request that is not named here and has no result of its own would
+otherwise be answered by anything."""
+
+
+@frozen
+class Part:
+    """What one part of a message must be valid against."""
+
+    definitions: tuple[str, ...]
+    """All of these."""
+    path: tuple[str, ...] = ()
+    """Where the part is in the message; the whole by default."""
+
+
+@define(eq=False)
+class Revision:
+    """One upstream file."""
+
+    name: str
+    document: Mapping[str, Json]
+    _validators: dict[tuple[str, ...], jsonschema_rs.Validator] = field(factory=dict[Any, Any], init=False)
+
+    @cached_property
+    def _container(self) -> str:
+        return "$defs" if "$defs" in self.document else "definitions"
+
+    @cached_property
+    def definitions(self) -> Mapping[str, Json]:
+        """The file's definitions by name."""
+        return self.document[self._container]  # type: ignore[no-any-return] # a JSON file, checked against its pin
+
+    @cached_property
+    def methods(self) -> frozenset[str]:
+        """Every method that any definition has."""
+        found = (_constant(definition, "method") for definition in self.definitions.values())
+        return frozenset(method for method in found if method is not None)
+
+    @cached_property
+    def requests(self) -> Mapping[tuple[Role, str], str]:
+        """The definition of a request, by who sends it and its method."""
+        return dict(self._sent("Request"))
+
+    @cached_property
+    def notifications(self) -> Mapping[tuple[Role, str], str]:
+        """The definition of a notification, by who sends it and its method."""
+        return dict(self._sent("Notification"))
+
+    def _sent(self, kind: str) -> Iterator[tuple[tuple[Role, str], str]]:
+        for role in _ROLES:
+            union = f"{role.title()}{kind}"
+            for name in [union, *self._referred(self.definitions.get(union, {}))]:
+                method = _constant(self.definitions.get(name, {}), "method")
+                if method is not None:
+                    yield (role, method), name
+
+    def _referred(self, schema: Json) -> list[str]:
+        arms = [schema, *schema.get("anyOf", ())]
+        return [arm["$ref"].rpartition("/")[2] for arm in arms if "$ref" in arm]
+
+    @cached_property
+    def needs_id_in_errors(self) -> bool:
+        """Whether even an error for a request whose id could not be read must have one."""
+        return "id" in self.definitions[self.error]["required"]
+
+    @property
+    def result(self) -> str:
+        """The definition of a response with a result, its later or its earlier name."""
+        return "JSONRPCResultResponse" if "JSONRPCResultResponse" in self.definitions else "JSONRPCResponse"
+
+    @property
+    def error(self) -> str:
+        """The definition of a response with an error, its later or its earlier name."""
+        return "JSONRPCErrorResponse" if "JSONRPCErrorResponse" in self.definitions else "JSONRPCError"
+
+    def for_result(self, role: Role, method: str, params: Json, result: Json) -> list[Part]:
+        """Return what a result must meet: the response's own definition if it has one, and the result's."""
+        request = self.requests[role, method]
+        base = request.removesuffix("Request")
+        own = f"{base}ResultResponse"
+        whole = Part((own, self.result) if own in self.definitions else (self.result,))
+        return [whole, Part((self._result_of(request, own, params, result),), ("result",))]
+
+    def _result_of(self, request: str, response: str, params: Json, result: Json) -> str:
+        """Return the result's definition; where there are several, the one that the result says it is."""
+        if request in _ANSWERED_BY_NOTHING:
+            return "EmptyResult"
+        possible = self._referred(self.definitions.get(response, {}).get("properties", {}).get("result", {}))
+        if INPUT_REQUIRED in possible and _has(result, "resultType") and result["resultType"] == "input_required":
+            return INPUT_REQUIRED
+        if "CreateTaskResult" in self.definitions and _has(params, "task") and _has(result, "task"):
+            return "CreateTaskResult"
+        return f"{request.removesuffix('Request')}Result"
+
+    def for_error(self, code: Json) -> list[Part]:
+        """Return what an error must meet: that of every error, and that of its code if there is one."""
+        whole, body = self._by_code.get(code, ((), ())) if type(code) is int else ((), ())
+        return [Part((self.error, *whole)), *([Part(body, ("error",))] if body else [])]
+
+    @cached_property
+    def _by_code(self) -> Mapping[int, tuple[tuple[str, ...], tuple[str, ...]]]:
+        """For each error code the definitions of whole responses, and of what is at `error`."""
+        found: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        for name, definition in self.definitions.items():
+            of_response = self._code(definition.get("properties", {}).get("error", {}))
+            of_body = self._code(definition)
+            if of_response is not None:
+                whole, body = found.get(of_response, ((), ()))
+                found[of_response] = ((*whole, name), body)
+            if of_body is not None:
+                whole, body = found.get(of_body, ((), ()))
+                found[of_body] = (whole, (*body, name))
+        return found
+
+    def _code(self, schema: Json) -> int | None:
+        if "$ref" in schema:
+            schema = self.definitions[schema["$ref"].rpartition("/")[2]]
+        codes = [_constant(part, "code") for part in (schema, *schema.get("allOf", ()))]
+        return next((code for code in codes if type(code) is int), None)
+
+    def faults(self, part: Part, message: Json) -> list[str]:
+        """Return what is wrong with a part of a message, each fault with its path; nothing if it is valid."""
+        value = message
+        for member in part.path:
+            value = value[member]
+        validator = self._validator(part.definitions)
+        if validator.is_valid(value):
+            return []
+        return [
+            f"{'.'.join(map(str, ('$', *part.path, *error.instance_path)))}: {error.message[:300]}"
+            for error in validator.iter_errors(pruned(value))
+        ]
+
+    def _validator(self, names: tuple[str, ...]) -> jsonschema_rs.Validator:
+        validator = self._validators.get(names)
+        if validator is None:
+            schema: dict[str, Json] = {self._container: dict(self.definitions)}
+            schema["allOf"] = [{"$ref": f"#/{self._container}/{name}"} for name in names]
+            if "$schema" in self.document:
+                schema["$schema"] = self.document["$schema"]
+            # Of formats, the earlier dialect judges and the later one does not: here all are judged alike.
+            validator = self._validators[names] = jsonschema_rs.validator_for(schema, validate_formats=True)
+        return validator
+
+
+@frozen
+class Upstream:
+    """The files of all revisions, oldest first."""
+
+    revisions: Mapping[str, Revision]
+
+    @classmethod
+    def read(cls, paths: Mapping[str, Path]) -> Upstream:
+        """Read the file of each revision; raises `OSError` for one that is not there."""
+        return cls({name: Revision(name, json.loads(path.read_text("utf-8"))) for name, path in paths.items()})
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The revisions, oldest first."""
+        return list(self.revisions)
+
+    def knows(self, method: str) -> bool:
+        """Tell whether any revision has the method: what none has was made up by a test."""
+        return any(method in revision.methods for revision in self.revisions.values())
+
+
+def _constant(definition: Json, member: str) -> Json:
+    """Return the one value that a definition allows for a member, None if there is no such one."""
+    schema = definition.get("properties", {}).get(member)
+    return schema.get("const") if is_object(schema) else None
+
+
+def _has(value: Json, member: str) -> bool:
+    return is_object(value) and member in value
+
+
+def pruned(value: Json, levels: int = _DEEPEST) -> Json:
+    """Return a copy that has null for everything below so many levels."""
+    if is_object(value):
+        return {key: pruned(each, levels - 1) for key, each in value.items()} if levels else None
+    if is_array(value):
+        return [pruned(each, levels - 1) for each in value] if levels else None
+    return value
