@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trio_mcp._from_text import kinds_of, value_from_text
+from trio_mcp._from_text import kinds_of, member_schema, value_from_text
 
 POINT = {"type": "object", "properties": {"x": {"type": "number"}}}
 ROOT: dict[str, Any] = {
@@ -99,6 +99,23 @@ def test_the_kinds_of_a_schema_are_those_its_keywords_leave() -> None:
     assert kinds_of({"type": "unheard of"}, {}) == set()
 
 
+@pytest.mark.parametrize(
+    ("schema", "kinds"),
+    [
+        ({"properties": {"x1": {"type": "string"}}}, {"string"}),
+        ({"patternProperties": {"^x": {"type": "string"}, "1$": {"enum": ["a", 1]}}}, {"string"}),
+        ({"patternProperties": {"^y": {"type": "string"}}}, ALL),
+        ({"patternProperties": {"(": {"type": "string"}}, "additionalProperties": {"type": "null"}}, {"null"}),
+        ({"allOf": [{"properties": {"x1": {"type": "string"}}}, {}]}, {"string"}),
+        ({"anyOf": [{"properties": {"x1": {"type": kind}}} for kind in ("string", "null")]}, {"string", "null"}),
+        ({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#", "properties": {"x1": {"type": "null"}}}}}, {"null"}),
+        ({"allOf": [True, 5], "oneOf": 3, "properties": [], "$ref": "elsewhere"}, ALL),
+    ],
+)
+def test_what_a_schema_says_about_a_member_is_found_where_it_may_stand(schema: Any, kinds: set[str]) -> None:
+    assert kinds_of(member_schema(schema, "x1"), schema) == kinds
+
+
 def test_a_schema_that_refers_to_itself_twice_costs_no_time() -> None:
     root: dict[str, Any] = {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}
     for number in range(200):  # each refers to the next twice: read naively, that is 2 ** 200 parts
@@ -115,3 +132,4 @@ def test_a_schema_nested_without_end_says_nothing() -> None:
         schema = {"allOf": [schema]}
 
     assert kinds_of(schema, schema) == ALL
+    assert kinds_of(member_schema(schema, "x"), schema) == ALL

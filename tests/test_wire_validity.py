@@ -146,7 +146,7 @@ async def test_an_answer_that_our_engine_sends_and_that_breaks_the_schema_is_rep
         await ours.aclose()
 
     (fault,) = here.faults
-    assert fault.startswith(f"the test\n  result of the server in {MODERN}, against ListToolsResultResponse and ")
+    assert fault.startswith(f"the test\n  result of the server in {MODERN}, against ListToolsResultResponse, ")
     assert 'result: "resultType" is a required property\n' in fault
     assert "$.result.tools.0: 7 is not" in fault
     assert fault.endswith('{"jsonrpc": "2.0", "id": 1, "result": {"tools": [7]}}')
@@ -206,7 +206,7 @@ def test_a_run_of_pytest_fails_where_one_is_not_though_every_test_passes(tmp_pat
 
     assert status == 1, report
     assert "1 passed" in report
-    assert f"test_it (call)\n  request of the client in {BATCHES}, against JSONRPCMessage and" in report
+    assert f"test_it (call)\n  request of the client in {BATCHES}, against JSONRPCMessage, " in report
     assert 'PingRequest:\n    $: "politeness" is a required property\n    {"jsonrpc": "2.0", "id": 2, ' in report
     assert "\n1 faults\n" in report
 

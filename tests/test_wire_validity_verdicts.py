@@ -185,7 +185,7 @@ INVALID: dict[str, tuple[list[Said], str]] = {
     ),
     "an error of a known code without its data": (
         [modern(1, "tools/list"), error(-32022, id=1)],
-        "against JSONRPCMessage, JSONRPCErrorResponse and UnsupportedProtocolVersionError",
+        "against JSONRPCMessage, JSONRPCErrorResponse, UnsupportedProtocolVersionError",
     ),
     "null for an id that may be missing": ([*handshake(LEGACY), error(-32700, id=None)], "$.id: null is not"),
     "no id where it is required": ([*handshake("2025-06-18"), error(-32700)], '"id" is a required property'),

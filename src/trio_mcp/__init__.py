@@ -59,8 +59,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "_errors": (
         "ConnectionBroken", "ConnectionClosed", "ConnectionLost", "ErrorResponse", "LocalProtocolError", "McpError",
-        "MissingCapability", "ProtocolError", "RemoteProtocolError", "RequestTimedOut", "ResourceNotFound", "ServerExited",
-        "StructureError", "ToolError", "ToolFailed", "TrioMcpError", "UnsupportedRevision",
+        "MissingCapability", "ProtocolError", "RemoteProtocolError", "RequestTimedOut", "ResourceNotFound",
+        "ServerExited", "StructureError", "ToolError", "ToolFailed", "TrioMcpError", "UnsupportedRevision",
     ),
     "client": (
         "Changes", "Client", "ClientOptions", "Clients", "ServerTool", "TimeLimits", "open_client", "open_clients",

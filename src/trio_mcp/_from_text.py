@@ -11,6 +11,7 @@ Whether the value fits is for a validator to say, not for this file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 from urllib.parse import unquote
@@ -19,7 +20,7 @@ from attrs import define, field
 
 from .wire import Undecodable, decode, is_array
 
-__all__ = ["kinds_of", "value_from_text"]
+__all__ = ["kinds_of", "member_schema", "value_from_text"]
 
 _KINDS: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 _MAX_DEPTH: Final = 50
@@ -59,6 +60,11 @@ def kinds_of(schema: object, root: Mapping[str, Any]) -> frozenset[str]:
     return _Reader(root).kinds(schema, 0)
 
 
+def member_schema(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a schema of what *schema* wants its member *name* to be, as far as the usual keywords tell."""
+    return {"allOf": [*_Reader(schema).of_member(schema, name, set(), 0)]}
+
+
 @define(eq=False)
 class _Reader:
     """Reads one schema. Whoever wrote it may be anybody: each part of it is looked at once, however it refers."""
@@ -95,6 +101,26 @@ class _Reader:
         if isinstance(schema.get("$ref"), str):
             yield self.kinds(self._resolved(schema["$ref"]), depth)
 
+    def of_member(self, schema: object, name: str, seen: set[int], depth: int) -> Iterator[object]:
+        """Yield a schema for each part of *schema* that says something about its member *name*."""
+        part = _object(schema)
+        if part is _NOTHING or id(part) in seen or depth > _MAX_DEPTH:
+            return
+        seen.add(id(part))
+        depth += 1
+        members, patterns = (_object(part.get(keyword)) for keyword in ("properties", "patternProperties"))
+        own = [members[name]] if name in members else []
+        own += [wanted for pattern, wanted in patterns.items() if _matches(pattern, name)]
+        yield from own or [part.get("additionalProperties", True)]
+        for keyword in ("anyOf", "oneOf"):
+            if is_array(arms := part.get(keyword)):
+                yield {"anyOf": [{"allOf": [*self.of_member(arm, name, seen, depth)]} for arm in arms]}
+        if is_array(arms := part.get("allOf")):
+            for arm in arms:
+                yield from self.of_member(arm, name, seen, depth)
+        if isinstance(part.get("$ref"), str):
+            yield from self.of_member(self._resolved(part["$ref"]), name, seen, depth)
+
     def _resolved(self, reference: str) -> object:
         """Return the part of the whole schema that a reference names; what cannot be found says nothing."""
         if reference != "#" and not reference.startswith("#/"):
@@ -109,6 +135,18 @@ class _Reader:
             else:
                 return _NOTHING
         return found
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else _NOTHING
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """Match as JSON Schema does; a pattern that Python cannot read matches nothing."""
+    try:
+        return re.search(pattern, name) is not None
+    except re.error:
+        return False
 
 
 def _is_text(value: object) -> bool:

@@ -11,6 +11,7 @@ from .peer import (
     Hall,
     Limits,
     Link,
+    Peer,
     Run,
     ServerSession,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "Hall",
     "Limits",
     "Link",
+    "Peer",
     "Run",
     "ServerSession",
     "ServerStatistics",

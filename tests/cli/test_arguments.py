@@ -23,6 +23,13 @@ def test_arguments_of_a_call_may_stand_anywhere_among_the_options() -> None:
     assert (options.timeout, options.output, options.json) == (2.5, "f", True)
 
 
+def test_what_belongs_in_a_row_may_stand_on_both_sides_of_an_option() -> None:
+    assert read_arguments(["watch", "a:b", "--json", "c:d", "--", "s"]).uris == ["a:b", "c:d"]
+    assert read_arguments(["prompt", "review", "--json", "code=x", "--", "s"]).pairs == ["code=x"]
+    assert read_arguments(["complete", "prompt:p", "code", "--json", "x", "--", "s"]).value == "x"
+    assert read_arguments(["complete", "prompt:p", "code", "--", "s"]).value == ""
+
+
 def test_a_server_of_a_file_takes_the_place_of_a_command() -> None:
     options = read_arguments(["info", "--config", "servers.json", "mine"])
 
@@ -40,6 +47,7 @@ def test_a_server_of_a_file_takes_the_place_of_a_command() -> None:
         (["tools", "extra", "--", "x"], "unknown arguments: extra"),
         (["call", "add", "a=1", "--jsn", "b=1", "--", "x"], "unknown arguments: --jsn"),
         (["call", "--", "x"], "required: NAME (see"),
+        (["complete", "prompt:p", "code", "x", "--json", "y", "--", "x"], "unknown arguments: y"),
         (["call", "add", "--timeout", "0", "--", "x"], "expected a number of seconds above 0, got '0'"),
         (["call", "add", "--timeout", "inf", "--", "x"], "above 0"),
         (["call", "add", "--timeout", "soon", "--", "x"], "above 0"),

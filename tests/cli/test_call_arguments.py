@@ -47,6 +47,25 @@ def test_an_unnamed_argument_follows_the_schema_for_such() -> None:
     assert arguments_for(schema, {"n": "4"}, {}) == {"n": 4}
 
 
+def test_a_schema_may_say_in_other_places_what_an_argument_is() -> None:
+    schema = {
+        "type": "object",
+        "allOf": [{"$ref": "#/$defs/Named"}],
+        "patternProperties": {"^text_": {"type": "string"}},
+        "$defs": {"Named": {"type": "object", "properties": {"name": {"type": "string"}}}},
+    }
+
+    assert arguments_for(schema, {"name": "5", "text_a": "6", "other": "7"}, {}) == {
+        "name": "5",
+        "text_a": "6",
+        "other": 7,
+    }
+
+
+def test_a_text_may_look_like_an_object_that_has_a_member_twice() -> None:
+    assert arguments_for(SCHEMA, texts_of(["count=1", 'name={"a": 1, "a": 2}']), {})["name"] == '{"a": 1, "a": 2}'
+
+
 @pytest.mark.parametrize(
     ("texts", "faults"),
     [
@@ -57,6 +76,8 @@ def test_an_unnamed_argument_follows_the_schema_for_such() -> None:
         (["count=1", "cuont=1"], ["$.cuont: unknown, not allowed here"]),
         (["count=x", 'place={"x": "y"}'], ["$.count: expected integer, got", "$.place.x: expected number, got string"]),
         (["place:=x", "count=1"], ["$.place: not JSON", "got the text 'x'"]),
+        (['place={"x": 1, "x": 2}', "count=1"], ["$.place: member 'x' is there twice"]),
+        (['place:={"x": 1, "x": 2}', "count=1"], ["$.place: member 'x' is there twice"]),
     ],
 )
 def test_every_fault_is_named_once_with_its_path(texts: list[str], faults: list[str]) -> None:
@@ -92,7 +113,12 @@ def test_a_whole_object_comes_from_the_line_or_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [("{a}", "--arguments: not JSON"), ("[1]", "expected a JSON object"), ("@/no/such", "cannot read /no/such")],
+    [
+        ("{a}", "--arguments: not JSON"),
+        ("[1]", "expected a JSON object"),
+        ("@/no/such", "cannot read /no/such"),
+        ('{"a": {"b": 1, "b": 2}}', "--arguments: member 'b' is there twice"),
+    ],
 )
 def test_a_whole_object_that_is_none_is_named(given: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):

@@ -317,3 +317,12 @@ def test_a_command_in_a_pipe_loads_nothing_that_only_a_terminal_needs() -> None:
     loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert "trio" in loaded
     assert loaded & {"rich", "jsonschema_rs"} == set()
+
+
+def test_what_came_over_the_wire_is_shown_as_json_even_if_it_is_broken(command: Command) -> None:
+    contents = [{"uri": "a://b", "blob": "!!!"}]
+
+    done = command("read", "a://b", "--json", *raw(answers={"resources/read": {"contents": contents}}))
+
+    assert (done.status, json.loads(done.out)["contents"]) == (3, contents)
+    assert "is not base64" in done.err

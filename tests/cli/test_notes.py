@@ -16,7 +16,8 @@ def update(progress: float, total: float | None = None, message: str | None = No
 
 
 @pytest.fixture
-def notes() -> Notes:
+def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
+    monkeypatch.setenv("TERM", "xterm-256color")
     notes = Notes()
     notes.is_terminal = True
     return notes
@@ -102,3 +103,14 @@ def test_what_this_package_logs_is_shown_as_long_as_a_command_runs(
 
     assert capsys.readouterr().err == "trio-mcp: odd: \\x1b[31m\n"
     assert logging.getLogger("trio_mcp").handlers == []
+
+
+def test_a_terminal_that_cannot_draw_gets_no_bar(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+
+    with notes.bar("dig") as show:
+        show(update(1, 3))
+
+    assert capsys.readouterr().err == ""

@@ -34,6 +34,7 @@ def served(where: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
         ("server", "program"),
         ("server", "program:server"),
         ("server", "folder/program.py"),
+        ("server", "./program.py"),
         ("server", "folder/program.py:server"),
         ("other", "program"),
         ("other", "program:other"),
@@ -79,6 +80,8 @@ def test_an_ended_input_ends_the_serving_with_status_0(where: str, tmp_path: Pat
         ("", "nothing", "there is no module 'nothing' here, nor installed"),
         ("", "nothing.at.all:server", "there is no module 'nothing' here, nor installed"),
         ("", "nothing.py", "nothing.py: no such file"),
+        ("", ":server", "'' names no module; expected MODULE[:NAME] or FILE.py[:NAME]"),
+        ("", "..program", "expected MODULE[:NAME] or FILE.py[:NAME]"),
     ],
 )  # fmt: skip
 def test_what_is_no_server_is_named(content: str, where: str, words: str, tmp_path: Path) -> None:

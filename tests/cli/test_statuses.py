@@ -30,7 +30,7 @@ SILENT = ["--", sys.executable, "-c", "import sys; sys.stdin.read()"]
         (["tools", "--revision", "1999-01-01", *SAMPLE], 2, "trio-mcp tools: revision='1999-01-01'"),
         (["tools"], 2, "trio-mcp tools: no server"),
         (["tools", "--", "HTTPS://example.org/mcp"], 2, "trio-mcp tools: HTTPS://example.org/mcp is a URL"),
-        (["tools", "--", "/no/such/program"], 3, "trio-mcp tools: [Errno 2] cannot start '/no/such/program'"),
+        (["tools", "--", "/no/such/program"], 3, "trio-mcp tools: cannot start '/no/such/program': No such file"),
         (["call", "book", *raw(exit=7)], 3, "trio-mcp call: the server process exited with status 7"),
         (["tools", "--revision", "2024-11-05", *raw()], 3, "trio-mcp tools: no common protocol revision"),
         (["tools", *raw(answers={"tools/list": {"tools": 1}})], 3, "trio-mcp tools: the result of 'tools/list'"),

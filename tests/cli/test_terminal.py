@@ -129,3 +129,14 @@ async def test_what_a_server_says_is_neither_obeyed_nor_taken_for_markup(argumen
     assert "\x9b" not in screen.shown
     assert "\x07" not in screen.shown
     assert "bold]x[/bold]" in re.sub(r"\s", "", without_colours(screen.shown))
+
+
+async def test_a_narrow_table_cuts_no_name_off() -> None:
+    tool: Any = {"name": "x" * 120, "inputSchema": {"type": "object", "properties": {"y" * 120: {}}}}
+
+    async with terminal("tools", *raw(answers={"tools/list": {"tools": [tool]}})) as screen:
+        assert await screen.end() == 0
+
+    shown = without_colours(screen.shown)
+    assert (shown.count("x"), shown.count("y")) == (120, 120)
+    assert "…" not in shown

@@ -98,7 +98,7 @@ def test_in_json_each_line_is_a_notification() -> None:
 
 def test_what_the_server_has_not_agreed_to_is_named() -> None:
     with watch(URI, *ENVELOPED) as process:
-        assert said(process) == "watching log messages, tools; Ctrl+C ends it"
+        assert said(process) == "watching tools; Ctrl+C ends it"
         assert said(process) == f"the server does not tell of {URI}"
         assert lines(process, 1) == {"the list of tools has changed"}
         end(process)
@@ -110,7 +110,7 @@ def test_a_server_that_ends_it_ends_the_command() -> None:
     done = run("watch", *raw(answers={"server/discover": MODERN}, after={"subscriptions/listen": [ack, result]}))
 
     assert (done.returncode, done.stdout) == (0, b"")
-    assert done.stderr == b"watching log messages; Ctrl+C ends it\nthe server has ended it\n"
+    assert done.stderr == b"watching nothing; Ctrl+C ends it\nthe server has ended it\n"
 
 
 def test_a_server_that_goes_away_is_status_3() -> None:

@@ -44,9 +44,9 @@ class Boaster(Server):
         return types.ServerCapabilities(
             completions={},
             logging={},
-            prompts=types.PromptsCapability(),
-            resources=types.ResourcesCapability(subscribe=True),
-            tools=types.ToolsCapability(),
+            prompts=types.PromptsCapability(list_changed=True),
+            resources=types.ResourcesCapability(list_changed=True, subscribe=True),
+            tools=types.ToolsCapability(list_changed=True),
         )
 
 
@@ -163,6 +163,10 @@ def let_it_change(server: Server) -> None:
             server.resource_updated(uri)
 
 
+def passing(who: str) -> str:
+    return who
+
+
 def come_and_go(server: Server, kind: Kind) -> None:
     if kind == "tools":
         server.tool(name="passing")(lambda: None)
@@ -174,7 +178,7 @@ def come_and_go(server: Server, kind: Kind) -> None:
         server.resources.add_static("passing:by", "", name="passing")
         server.resources.remove("passing:by")
     else:
-        server.resource("passing:{who}", name="passing")(lambda who: "")
+        server.resource("passing:{who}", name="passing")(passing)
         server.resources.remove("passing:{who}")
 
 

@@ -21,6 +21,7 @@ from trio_mcp import (
     Client,
     ConnectionClosed,
     ErrorResponse,
+    ResourceUpdated,
     Server,
     open_client,
     serve_stream,
@@ -54,7 +55,8 @@ class Pair:
         for held in ends:
             assert (held.asked, held.answering, held.running, held.queued) == (0, 0, 0, 0)
             assert (held.outbox_bytes, held.update_bytes, held.malformed) == (0, 0, 0)
-        assert self.serving.statistics().running == 0
+        facts = self.serving.statistics()
+        assert (facts.running, facts.listening) == (0, 0 if self.client.revision == MODERN else 1)
         called = await self.client.call_tool("add", {"a": 1, "b": 2})
         assert called.content == [types.TextContent(text="3")]
 
@@ -114,6 +116,18 @@ async def leave_unread(client: Client) -> None:
         pass
 
 
+async def listen(client: Client) -> None:
+    async with client.listen(tools=True, resources=["memo://today", "picture://cat"]) as changes:
+        await client.call_tool("touch", {"uris": ["picture://cat"]})
+        assert await anext(changes) == ResourceUpdated("picture://cat")
+
+
+async def listen_twice_at_once(client: Client) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(listen, client)
+        nursery.start_soon(listen, client)
+
+
 async def two_at_once(client: Client) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.call_tool, "count", {"steps": 3})
@@ -132,6 +146,8 @@ ANYWHERE: dict[str, Attempt] = {
     "call_tool twice": two_at_once,
     "open_call": read_updates,
     "open_call, left at once": leave_unread,
+    "listen": listen,
+    "listen twice": listen_twice_at_once,
     "list_resources": Client.list_resources,
     "list_resource_templates": Client.list_resource_templates,
     "read_resource": lambda client: client.read_resource("memo://today"),
@@ -178,6 +194,20 @@ async def test_a_cancelled_call_leaves_nothing(
         points = await cancel_everywhere(attempt, pair.check)
         if pair.link is not None and name not in AT_ONCE:
             assert points >= 4  # this side, the link, the other side and back
+
+
+@pytest.mark.parametrize("opened", [over_bytes, direct])
+async def test_wherever_a_block_that_listens_is_cancelled_no_subscription_is_left(
+    opened: Callable[[str], Any], autojump_clock: object
+) -> None:
+    async with opened(ERAS[0]) as pair:
+        (listener,) = pair.serving.subscribers._sessions.values()  # pyright: ignore[reportPrivateUsage] # nothing else tells
+
+        async def check() -> None:
+            await pair.check()
+            assert not listener._uris
+
+        assert await cancel_everywhere(lambda: listen(pair.client), check) > 4
 
 
 async def test_a_cancelled_call_of_a_plain_function_leaves_its_thread_to_end() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
 from tests.interaction.conftest import Connect
-from trio_mcp import Change, ChangeFilter, ListChanged, ResourceUpdated
+from trio_mcp import Change, ChangeFilter, ListChanged, ResourceUpdated, ServerExited, open_client, types
 
 MEMO, PICTURE = "memo://today", "picture://cat"
+MODERN = types.REVISIONS[-1]
 EVERYTHING: dict[str, Any] = {"tools": True, "prompts": True, "resource_list": True, "resources": [MEMO, PICTURE]}
 
 
@@ -124,3 +129,22 @@ async def test_when_the_block_is_left_nothing_is_held(connect: Connect) -> None:
         with trio.fail_after(10):
             while (held := client.statistics()).asked or held.running or held.outbox_bytes:
                 await trio.lowlevel.checkpoint()  # the server takes note in its own time
+
+
+@pytest.mark.requirement("B.11-S5a")
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_server_process_that_stops_in_order_ends_a_subscription_in_peace(
+    revision: str, how: signal.Signals, tmp_path: Path
+) -> None:
+    command = [sys.executable, str(Path(__file__).with_name("process_server.py")), str(tmp_path / "cleaned up")]
+    with trio.fail_after(30):
+        async with open_client(command, revision=revision) as client, client.listen(tools=True) as changes:
+            (block,) = (await client.call_tool("pid")).content
+            assert isinstance(block, types.TextContent)
+            os.kill(int(block.text), how)
+            if how == signal.SIGTERM and revision == MODERN:
+                assert [change async for change in changes] == []
+            else:  # where listening is no request of its own, there is nothing that could end in peace
+                with pytest.raises(ServerExited):
+                    await anext(changes)

@@ -299,7 +299,7 @@ async def test_contents_that_do_not_change_need_no_function() -> None:
     server.resources.add_static("a:text", "grüß", name="text", title="Text", description="A text.")
     server.resources.add_static("a:bytes", b"\x00", name="bytes", mime_type="image/png")
     several: list[str | types.TextResourceContents] = [types.TextResourceContents(uri="x:y", text="1"), "2"]
-    server.resources.add_static("a:{both}", several, name="both")
+    server.resources.add_static("a:both", several, name="both")
 
     async with open_client(server, revision="2025-11-25") as client:
         text, binary, both = (await client.list_resources()).resources
@@ -311,13 +311,18 @@ async def test_contents_that_do_not_change_need_no_function() -> None:
         assert (await client.read_resource("a:bytes")).contents == [
             types.BlobResourceContents(uri="a:bytes", mime_type="image/png", blob="AA==")
         ]
-        assert (await client.read_resource("a:{both}")).contents == [
+        assert (await client.read_resource("a:both")).contents == [
             types.TextResourceContents(uri="x:y", text="1"),
-            types.TextResourceContents(uri="a:{both}", mime_type="text/plain", text="2"),
+            types.TextResourceContents(uri="a:both", mime_type="text/plain", text="2"),
         ]
 
     with pytest.raises(ValueError, match="'a:text' is registered already"):
         server.resources.add_static("a:text", "", name="again")
+    for uri in ("a:{b}", "memo://grüße", "a: b", "a:%zz", "a:b\n"):
+        with pytest.raises(ValueError, match="is no URI: spaces, braces and characters outside ASCII are percent-en"):
+            server.resources.add_static(uri, "", name="odd")
+    with pytest.raises(ValueError, match="write 'memo://gr%C3%BC%C3%9Fe'"):
+        server.resource("memo://grüße", name="odd")(lambda: "")
     with pytest.raises(ValueError, match="'here' is no URI"):
         server.resources.add_static("here", "", name="here")
     wrong: Any = [3]

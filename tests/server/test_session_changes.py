@@ -32,6 +32,10 @@ def updated(uri: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}}
 
 
+def text(of: str) -> str:
+    return of
+
+
 class Dynamic(Server):
     """A server with one tool, some resources and no prompt."""
 
@@ -39,7 +43,7 @@ class Dynamic(Server):
         super().__init__("s", limits=limits)
         self.tool(name="add")(self.add)
         self.resource(CONFIG, name="config")(lambda: "{}")
-        self.resource("note:{number}", name="note")(lambda number: "")
+        self.resource("note:{of}", name="note")(text)
 
     async def add(self, name: str, ctx: Context) -> None:
         self.tool(name=name)(lambda: None)
@@ -81,7 +85,7 @@ async def test_lists_are_told_of_without_asking(revision: str) -> None:
         assert await b.client.receive() == list_changed("tools")
         b.server.resources.remove(CONFIG)
         assert await b.client.receive() == list_changed("resources")
-        b.server.resources.remove("note:{number}")
+        b.server.resources.remove("note:{of}")
         assert await b.client.receive() == list_changed("resources")
 
 

@@ -155,6 +155,34 @@ def test_passes(mcp_wire):
     assert '"name": "add"' in printed
 
 
+def test_conversations_that_should_be_equal_show_where_they_differ(tmp_path: Path) -> None:
+    status, printed = run_pytest(
+        tmp_path,
+        """
+from trio_mcp.testing import WireRecorder
+
+
+def test_differ(mcp_wire):
+    other = WireRecorder()
+    mcp_wire("sent", b'{"a": 1}')
+    other("sent", b'{"a": 2}')
+    assert mcp_wire == other
+
+
+def test_something_else(mcp_wire):
+    assert mcp_wire == 3
+
+
+def test_not_compared(mcp_wire):
+    assert len(mcp_wire) > 3
+""",
+    )
+
+    assert (status, "3 failed" in printed) == (1, True), printed
+    assert 'E         -    "a": 2\nE         +    "a": 1\n' in printed
+    assert printed.count("E         @@ ") == 1
+
+
 def test_without_pytest_trio_the_fixtures_work_inside_of_a_run_of_ones_own(tmp_path: Path) -> None:
     status, printed = run_pytest(
         tmp_path,

@@ -234,3 +234,22 @@ async def test_what_a_client_makes_of_a_script_comes_out_bare() -> None:
     with pytest.raises(ConnectionBroken):
         async with open_scripted_server(script):
             raise NotImplementedError
+
+
+async def test_a_script_that_waits_for_the_block_fails_and_says_so(autojump_clock: object) -> None:
+    async def script(server: ScriptedPeer) -> None:
+        await server.welcome("2025-11-25")
+        await server.expect_request("tools/list")
+
+    with pytest.raises(AssertionError, match="60 s later the script still waits for something"):
+        async with open_scripted_server(script, revision="2025-11-25"):
+            raise NotImplementedError
+
+
+async def test_a_revision_that_there_is_not_is_named(ends: Ends) -> None:
+    ours, _ = ends
+
+    with pytest.raises(ValueError, match="revision='1999-01-01': this package speaks 2024-11-05, "):
+        await ours.greet("1999-01-01")
+    with pytest.raises(ValueError, match="revision='1999-01-01'"):
+        await ours.welcome("1999-01-01")

@@ -9,6 +9,7 @@ import trio
 
 from trio_mcp import (
     ConnectionClosed,
+    ConnectionLost,
     Context,
     ErrorResponse,
     LocalProtocolError,
@@ -154,6 +155,18 @@ async def test_after_the_end_nothing_can_be_told(server: Server) -> None:
         await client.roots_changed()
     with pytest.raises(ConnectionClosed):
         await client.roots_changed()
+
+
+async def test_its_end_is_told_to_all_who_want_to_know_and_to_those_who_ask_later(server: Server) -> None:
+    told: list[ConnectionLost] = []
+    async with open_client(server) as client:
+        transport = client._connection.transport  # pyright: ignore[reportPrivateUsage] # what users of it see is tested elsewhere
+        transport.when_lost(told.append)
+        assert told == []
+    transport.when_lost(told.append)
+
+    assert [type(reason) for reason in told] == [ConnectionClosed] * 2
+    assert told[0] is not told[1]
 
 
 async def test_a_request_that_is_refused_on_sight_leaves_nothing(server: Server) -> None:

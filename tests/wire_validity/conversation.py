@@ -200,7 +200,7 @@ class Conversation:
         """Hold a call against its method's definition."""
         method = verdict.message["method"]
         if definition is not None:
-            verdict.parts.append(Part((definition,)))
+            verdict.parts = [Part((*each.definitions, definition), each.path) for each in verdict.parts]
         elif self.bench and not self.upstream.knows(method):
             verdict.made_up = True
         else:
@@ -265,7 +265,7 @@ class Conversation:
                 faults.append(f"$.id: an error for no request, {id!r}")
             else:
                 revision = asked.revision
-        parts = [Part(("JSONRPCMessage",)), *self._revision(revision).for_error(_at(message, "error", "code"))]
+        parts = self._revision(revision).for_error(_at(message, "error", "code"))
         return Verdict(message, role, "error", revision, parts, faults)
 
 

@@ -177,8 +177,8 @@ class Judge:
                 yield exemption.reason
 
     def _text(self, verdict: Verdict) -> str:
-        against = ", ".join(
-            " and ".join(part.definitions) + (f" (at {'.'.join(part.path)})" if part.path else "")
+        against = "; ".join(
+            ", ".join(part.definitions) + (f" (at {'.'.join(part.path)})" if part.path else "")
             for part in verdict.parts
         )
         text = json.dumps(pruned(verdict.message))

@@ -121,7 +121,7 @@ class Revision:
     def for_error(self, code: Json) -> list[Part]:
         """Return what an error must meet: that of every error, and that of its code if there is one."""
         whole, body = self._by_code.get(code, ((), ())) if type(code) is int else ((), ())
-        return [Part((self.error, *whole)), *([Part(body, ("error",))] if body else [])]
+        return [Part(("JSONRPCMessage", self.error, *whole)), *([Part(body, ("error",))] if body else [])]
 
     @cached_property
     def _by_code(self) -> Mapping[int, tuple[tuple[str, ...], tuple[str, ...]]]:

@@ -33,10 +33,15 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _parser()
     options, rest = parser.parse_known_args(arguments)
     chosen: argparse.ArgumentParser = options.parser
-    if unknown := [each for each in rest if each.startswith("-") or not hasattr(options, "pairs")]:
+    row: str | None = getattr(options, "row", None)
+    if unknown := [each for each in rest if each.startswith("-") or row is None]:
         chosen.error(f"unknown arguments: {' '.join(unknown)}")
-    if rest:  # argparse takes all arguments in a row, and gives up on those behind an option
-        options.pairs = [*options.pairs, *rest]
+    if row is not None:  # argparse takes all arguments in a row, and gives up on those behind an option
+        setattr(options, row, [*getattr(options, row), *rest])
+    if options.command == "complete":
+        options.value, *unknown = options.values or [""]
+        if unknown:
+            chosen.error(f"unknown arguments: {' '.join(unknown)}")
     options.target = target
     _check_target(options, chosen)
     return options
@@ -119,6 +124,7 @@ class _Adder:
             metavar="KEY=VALUE",
             help="an argument: a text, or JSON where the tool's schema wants something else; KEY:=JSON is always JSON",
         )
+        call.set_defaults(row="pairs")
         call.add_argument(
             "--arguments",
             metavar="JSON",
@@ -133,12 +139,14 @@ class _Adder:
         prompt = self._connected("prompt", "get a prompt", "prompt review code=x+1", f"NAME {_PAIRS}")
         prompt.add_argument("name", metavar="NAME", help="the prompt")
         prompt.add_argument("pairs", nargs="*", default=[], metavar="KEY=VALUE", help="an argument, always a text")
+        prompt.set_defaults(row="pairs")
         complete = self._connected(
             "complete", "suggest values for an argument", "complete prompt:review code x", "OF ARGUMENT [VALUE]"
         )
         complete.add_argument("reference", metavar="OF", help="prompt:NAME, or the URI template of a resource")
         complete.add_argument("argument", metavar="ARGUMENT", help="which argument")
-        complete.add_argument("value", nargs="?", default="", metavar="VALUE", help="what is typed so far")
+        complete.add_argument("values", nargs="*", default=[], metavar="VALUE", help="what is typed so far")
+        complete.set_defaults(row="values")
         complete.add_argument(
             "--context", action="append", default=[], metavar="KEY=VALUE", help="an argument that is settled already"
         )
@@ -151,6 +159,7 @@ class _Adder:
             "[URI ...]",
         )
         watch.add_argument("uris", nargs="*", default=[], metavar="URI", help="a resource whose changes are to be told")
+        watch.set_defaults(row="uris")
 
     def _connected(self, name: str, purpose: str, example: str = "", operands: str = "") -> _Parser:
         """Add a command that connects to a server."""

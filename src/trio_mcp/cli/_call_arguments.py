@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from .._from_text import value_from_text
+from .._from_text import member_schema, value_from_text
 from .._schema import compile_schema
 from .._schema_faults import render_path
 from ..types import JSONObject
@@ -50,8 +52,11 @@ def whole_object(given: str | None) -> JSONObject:
         text = given.encode("utf-8", "surrogatepass")
     try:
         value = decode(text)
+        _refuse_doubles(text)
     except Undecodable as error:
         raise UsageError(f"--arguments: not JSON: {error}") from None
+    except ValueError as error:
+        raise UsageError(f"--arguments: {error}") from None
     if not is_object(value):
         raise UsageError("--arguments: expected a JSON object")
     return value
@@ -72,7 +77,7 @@ def arguments_for(schema: JSONObject, texts: Mapping[str, str], whole: JSONObjec
     for name, text in texts.items():
         key = name.removesuffix(":")
         try:
-            arguments[key] = _json(text) if name != key else value_from_text(text, _member(schema, key), schema)
+            arguments[key] = _json(text) if name != key else _by_schema(text, schema, key)
         except ValueError as error:
             arguments[key], faults[render_path([key])] = text, str(error)
     lines = [*(f"{path}: {fault}" for path, fault in faults.items()), *_others(schema, arguments, faults)]
@@ -90,13 +95,30 @@ def _others(schema: JSONObject, arguments: JSONObject, known: Mapping[str, str])
 
 def _json(text: str) -> Any:
     try:
-        return decode(text.encode("utf-8", "surrogatepass"))
+        value = decode(text.encode("utf-8", "surrogatepass"))
     except Undecodable as error:
         raise ValueError(f"not JSON: {error}, got the text {text!r}") from None
+    _refuse_doubles(text)
+    return value
 
 
-def _member(schema: JSONObject, name: str) -> object:
-    members = schema.get("properties")
-    if is_object(members) and name in members:
-        return members[name]
-    return schema.get("additionalProperties", True)
+def _by_schema(text: str, schema: JSONObject, name: str) -> Any:
+    value = value_from_text(text, member_schema(schema, name), schema)
+    if not isinstance(value, str):
+        _refuse_doubles(text)
+    return value
+
+
+def _refuse_doubles(text: str | bytes) -> None:
+    """Raise `ValueError` where an object in a JSON text has a member twice: one of the two would not be sent."""
+
+    def taken(members: list[tuple[str, Any]]) -> dict[str, Any]:
+        names: set[str] = set()
+        for name, _ in members:
+            if name in names:
+                raise ValueError(f"member {name!r} is there twice")
+            names.add(name)
+        return {}
+
+    with suppress(RecursionError):  # as deep as this, nobody types
+        json.loads(text, object_pairs_hook=taken, parse_int=str)

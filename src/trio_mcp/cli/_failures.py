@@ -61,7 +61,15 @@ def explain(error: BaseException) -> tuple[int, str] | None:
         return SIGNALLED + 13, ""  # as if SIGPIPE had ended it: whoever read the output has seen enough
     if isinstance(error, ServerExited):
         error = ServerExited(error.status)  # its last words are on standard error already
-    return next(((status, str(error)) for classes, status in _STATUS_OF if isinstance(error, classes)), None)
+    return next(((status, _words(error)) for classes, status in _STATUS_OF if isinstance(error, classes)), None)
+
+
+def _words(error: BaseException) -> str:
+    """Return what an error says, without the number of the system's."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    named: object = error.filename
+    return error.strerror if named is None or str(named) in error.strerror else f"{named}: {error.strerror}"
 
 
 def _is_interrupt(error: BaseException) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import io
-import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ._arguments import read_arguments
 from ._failures import explain
+from ._streams import discard_unwritable, prepare_streams, printing
 from ._visible import visible
 
 __all__ = ["main"]
@@ -25,23 +25,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         SystemExit: the command line is wrong (status 2), or asks for help or the version (status 0).
     """
     options = read_arguments(sys.argv[1:] if arguments is None else arguments)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is no reason to fail
+    # What is served goes over input and output, so `serve` refuses to do without.
+    prepare_streams(["stderr"] if options.command == "serve" else ["stdin", "stdout", "stderr"])
     try:
         _run(options)
-        sys.stdout.flush()
+        with printing():
+            sys.stdout.flush()
     except BaseException as error:
         known = explain(error)
         if known is None:
             raise
         status, words = known
-        if isinstance(error, BrokenPipeError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
-        else:
-            print(f"trio-mcp {options.command}: {_indented(visible(words))}", file=sys.stderr)  # noqa: T201  # a command prints
+        if words:
+            _say(f"trio-mcp {options.command}: {_indented(visible(words))}\n")
+        if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]  # see above
+            discard_unwritable(sys.stdout)
         return status
+    finally:
+        discard_unwritable(sys.stderr)
     return 0
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):  # nobody reads it: the status tells, too
+        sys.stderr.write(line)
 
 
 def _run(options: argparse.Namespace) -> None:

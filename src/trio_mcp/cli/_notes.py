@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 import trio
@@ -27,6 +28,12 @@ def _is_terminal() -> bool:
     return sys.stderr.isatty()
 
 
+def _write(text: str) -> None:
+    with suppress(OSError):  # nobody reads any more, which does not hold up the answer
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
 @define(eq=False)
 class Notes:
     """Standard error. Who speaks while a person may be typing an answer holds `floor`."""
@@ -39,20 +46,18 @@ class Notes:
         """Say something in lines of its own; a server's words in it may be any."""
         shown = f"{visible(text)}\n"
         if self._bar is None:
-            sys.stderr.write(shown)
-            sys.stderr.flush()
+            _write(shown)
         else:
             self._bar.say(shown)
 
     def prompt(self, text: str) -> None:
         """Say what a person is to type an answer behind."""
-        sys.stderr.write(visible_line(text))
-        sys.stderr.flush()
+        _write(visible_line(text))
 
     @contextmanager
     def bar(self, title: str) -> Generator[Show]:
         """Show a bar from the first update on, for as long as the block lasts; nothing where there is no terminal."""
-        if not self.is_terminal:
+        if not self.is_terminal or os.environ.get("TERM") == "dumb":  # such a one cannot draw over what is there
             yield lambda _: None
             return
         from ._bar import Bar  # noqa: PLC0415  # loads rich

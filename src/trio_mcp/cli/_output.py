@@ -14,6 +14,7 @@ import msgspec
 from attrs import define, field
 
 from ..wire import encode
+from ._streams import printing
 from ._visible import visible, visible_json, visible_line
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class Output:
 
     def line(self, text: str) -> None:
         """Print a text that is ours, or safe, and the end of its line."""
-        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        with printing():
+            sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
     def text(self, text: str) -> None:
         """Print a server's text, on lines of its own."""
@@ -56,8 +58,14 @@ class Output:
 
     def data(self, data: bytes) -> None:
         """Print bytes as they are."""
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
+        with printing():
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+
+    def flush(self) -> None:
+        """Let go of what was printed."""
+        with printing():
+            sys.stdout.flush()
 
     def value(self, value: Any) -> None:
         """Print a JSON value for people."""
@@ -82,7 +90,9 @@ class Output:
         from rich.table import Table  # noqa: PLC0415  # likewise
         from rich.text import Text  # noqa: PLC0415  # likewise
 
-        table = Table(*columns, box=box.SIMPLE_HEAD, header_style="bold", show_header=any(columns))
+        table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_header=any(columns))
+        for column in columns:
+            table.add_column(column, overflow="fold")  # never cut off: a name is there to be used
         for row in cells:
             table.add_row(*map(Text, row))  # a Text is never read as markup
         self._console().print(table)

@@ -59,6 +59,8 @@ def _offered(module: ModuleType) -> str:
 
 def _imported(place: str) -> ModuleType:
     is_file = place.endswith(".py")
+    if not is_file and (not place or place.startswith(".")):
+        raise UsageError(f"{place!r} names no module; expected MODULE[:NAME] or FILE.py[:NAME]")
     if is_file and not Path(place).is_file():
         raise UsageError(f"{place}: no such file")
     try:

@@ -14,9 +14,9 @@ __all__ = ["complete", "prompt", "read"]
 async def read(job: Job) -> None:
     """Read a resource."""
     result = await job.client.read_resource(job.options.uri)
-    pieces = pieces_of(result.contents)
     if job.options.json:
         job.output.document(job.wire(result))
+    pieces = pieces_of(result.contents)
     if job.options.output is not None:
         for name in save(pieces, job.options.output, job.output):
             job.notes.say(f"written: {name}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import trio
@@ -11,6 +10,7 @@ from attrs import define, field
 from .. import types
 from .._errors import MissingCapability
 from ..wire import Change, ChangeFilter, ListChanged, is_modern, notification_of
+from ._failures import UsageError
 from ._job import Job
 from ._log_lines import log_line
 from ._output import Output, json_line
@@ -29,7 +29,7 @@ class Watching:
     _as_json: bool
     _output: Output
     _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
-    _failure: OSError | None = field(default=None, init=False)
+    _failure: OSError | UsageError | None = field(default=None, init=False)
     """Why nothing can be printed any more."""
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
@@ -50,7 +50,7 @@ class Watching:
         uris: list[str] = job.options.uris
         try:
             async with job.client.listen(tools=True, prompts=True, resource_list=True, resources=uris) as changes:
-                job.notes.say(f"watching {', '.join(_heard_of(changes.honored))}; Ctrl+C ends it")
+                job.notes.say(f"watching {', '.join(_heard_of(job, changes.honored)) or 'nothing'}; Ctrl+C ends it")
                 for uri in uris:
                     if uri not in changes.honored.resources:
                         job.notes.say(f"the server does not tell of {uri}")
@@ -75,14 +75,15 @@ class Watching:
     def _print(self, line: str) -> None:
         try:
             self._output.line(line)
-            sys.stdout.flush()
-        except OSError as error:  # raised by `run`: a callback's own failure would only be logged
+            self._output.flush()
+        except (OSError, UsageError) as error:  # raised by `run`: a callback's own failure would only be logged
             self._failure = error
             self._scope.cancel(reason="nobody reads")
 
 
-def _heard_of(honored: ChangeFilter) -> Iterator[str]:
-    yield "log messages"
+def _heard_of(job: Job, honored: ChangeFilter) -> Iterator[str]:
+    if job.client.server_capabilities.logging is not None:
+        yield "log messages"
     if honored.tools:
         yield "tools"
     if honored.prompts:

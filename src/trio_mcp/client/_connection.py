@@ -113,7 +113,7 @@ class Connection:
         """Take a notification of the server's."""
         if method == "notifications/message":
             self.answering.log(params)
-        elif not self._envelope:  # a modern server tells nothing unasked
+        else:
             self.news.heard(method, params)
 
     def agree(

@@ -17,12 +17,13 @@ import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote
 
 from attrs import define, field, frozen
 
 from .. import types
 from .._errors import McpError, ResourceNotFound
-from ..wire import INVALID_PARAMS, UriTemplate, escapes, is_modern
+from ..wire import INVALID_PARAMS, UriTemplate, escapes, is_modern, is_uri
 from ._catalog import Catalog, Listable
 from ._context import Context
 from ._functions import TextFunction, look_at, name_of
@@ -37,6 +38,8 @@ RESOURCE_NOT_FOUND = -32002
 """What the legacy revisions answer, and what a handler raises in any; from 2026-07-28 on it leaves as -32602."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.+", re.DOTALL)
+_SAFE = ":/?#[]@!$&'()*+,;=%"
+"""What stands for itself in a URI that is suggested."""
 
 Contents: TypeAlias = "str | bytes | types.TextResourceContents | types.BlobResourceContents"
 """What a resource holds: text, bytes, or contents that say more about themselves."""
@@ -110,7 +113,7 @@ class Resources:
         """
         name = name or name_of(function)
         looked_at, template = look_at(function, name, namespace), UriTemplate(uri)
-        _check_uri(uri)
+        _check_uri(uri, template.variables)
         if set(looked_at.parameters) != set(template.variables):
             theirs, ours = (", ".join(names) or "none" for names in (looked_at.parameters, template.variables))
             raise ValueError(f"{name}: the parameters ({theirs}) are not the variables of {uri!r} ({ours})")
@@ -150,7 +153,7 @@ class Resources:
         """Register contents that do not change; of a single text or bytes the size is published, too.
 
         Args:
-            uri: where clients find it; it is taken as it is, braces included.
+            uri: where clients find it.
             contents: text, bytes, `types.TextResourceContents` or `types.BlobResourceContents`, or a list of them.
             name: its name.
             title: its name for people.
@@ -221,9 +224,12 @@ class Resources:
         raise ResourceNotFound(f"no resource {uri!r}{faults}")
 
 
-def _check_uri(uri: str) -> None:
+def _check_uri(uri: str, variables: Sequence[str] = ()) -> None:
     if not _SCHEME.fullmatch(uri):
         raise ValueError(f"{uri!r} is no URI: it begins with a scheme, as in 'notes://today'")
+    if not variables and not is_uri(uri):
+        hint = f"; write {quote(uri, safe=_SAFE)!r}"
+        raise ValueError(f"{uri!r} is no URI: spaces, braces and characters outside ASCII are percent-encoded{hint}")
 
 
 def _result(value: Any, uri: str, mime_type: str | None) -> types.ReadResourceResult:

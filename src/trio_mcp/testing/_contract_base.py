@@ -6,11 +6,9 @@ from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, ClassVar
 
-import trio
-
 from ..abc import Answerer, Transport, TransportOpener
 from ..peer import Asked
-from ._contract_checks import Caller, call, text_of, until
+from ._contract_checks import Caller, call, text_of, until, within
 from ._contract_server import contract_server
 
 __all__ = ["Clauses", "updates_of"]
@@ -33,7 +31,7 @@ class Clauses:
 
     @asynccontextmanager
     async def _opener(self) -> AsyncGenerator[TransportOpener]:
-        with trio.fail_after(self.seconds):
+        with within(self.seconds):
             async with self.served(contract_server()) as opener:
                 yield opener
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import trio
@@ -14,7 +15,18 @@ from ..peer import ClientSession, Exchange, Limits
 from ..types import REVISIONS
 from ..wire import CAPABILITIES_KEY, LOG_LEVEL_KEY, REVISION_KEY, JsonObject
 
-__all__ = ["Caller", "call", "check", "failure_of", "nothing_held", "params", "text_of", "until", "working_tasks"]
+__all__ = [
+    "Caller",
+    "call",
+    "check",
+    "failure_of",
+    "nothing_held",
+    "params",
+    "text_of",
+    "until",
+    "within",
+    "working_tasks",
+]
 
 E = TypeVar("E", bound=BaseException)
 
@@ -37,6 +49,15 @@ class Caller:
     def notified(self, method: str, params: JsonObject) -> None:
         """Note it."""
         self.notifications.append((method, params))
+
+
+@contextmanager
+def within(seconds: float) -> Generator[None]:
+    """Bound a clause, and say so where it is not through in time."""
+    with trio.move_on_after(seconds) as scope:
+        yield
+    if scope.cancelled_caught:
+        raise AssertionError(f"the clause is not through after {seconds:g} s: something it waits for does not come")
 
 
 def params(tool: str, **arguments: Any) -> JsonObject:

@@ -18,7 +18,7 @@ from ..server import serve_stream
 from ..transports import stream_transport
 from ..types import REVISIONS
 from ._contract import TransportContract
-from ._contract_checks import Caller, call, check, failure_of, nothing_held, params, text_of, until
+from ._contract_checks import Caller, call, check, failure_of, nothing_held, params, text_of, until, within
 from ._contract_server import contract_server
 from ._script import ScriptedPeer
 
@@ -129,7 +129,7 @@ class StreamContract(RemoteTransportContract):
     @asynccontextmanager
     async def _by_hand(self) -> AsyncGenerator[tuple[ScriptedPeer, trio.CancelScope]]:
         """Serve a client by hand; yield it, and what cancels the serving."""
-        with trio.fail_after(self.seconds):
+        with within(self.seconds):
             ours, theirs = await self.connected()
             async with contract_server().serving() as serving, owned_nursery() as nursery:
                 stop = trio.CancelScope()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, TypeAlias, Unpack, cast
@@ -27,6 +27,8 @@ Script: TypeAlias = "Callable[[ScriptedPeer], Awaitable[object]]"
 
 _INFO: Json = {"name": "scripted", "version": "0"}
 _EVERYTHING: Json = {"completions": {}, "logging": {}, "prompts": {}, "resources": {"subscribe": True}, "tools": {}}
+_SCRIPT_SECONDS = 60.0
+"""How long a script may go on when the client is connected. One that waits for what comes later would never end."""
 _DEFAULT: Json = {}
 """Stands for the envelope a revision asks for."""
 
@@ -191,8 +193,12 @@ class ScriptedPeer:
         return {REVISION_KEY: revision, CAPABILITIES_KEY: {}} if is_modern(revision) else {}
 
     async def greet(self, revision: str) -> None:
-        """Make the handshake of a legacy revision; a modern one has none."""
-        if "initialize" in METHODS[revision]:
+        """Make the handshake of a legacy revision; a modern one has none.
+
+        Raises:
+            ValueError: there is no such revision.
+        """
+        if "initialize" in _methods(revision):
             params: Json = {"protocolVersion": revision, "capabilities": {}, "clientInfo": self.INFO}
             answer = await self.request("initialize", params, envelope=None)
             if answer.get("result", {}).get("protocolVersion") != revision:
@@ -215,8 +221,8 @@ class ScriptedPeer:
         return request
 
     async def welcome(self, revision: str) -> None:
-        """Agree on a revision that the client has pinned."""
-        if "initialize" in METHODS[revision]:
+        """Agree on a revision that the client has pinned; raises `ValueError` as `greet` does."""
+        if "initialize" in _methods(revision):
             await self.answer_initialize(revision)
         else:
             await self.answer_discover(revision)
@@ -262,7 +268,8 @@ async def open_scripted_server(
 
     Args:
         script: what the server does while the client connects; by default it welcomes the revision in *options*, or
-            the newest. What it raises comes out of the block as it is.
+            the newest. What it raises comes out of the block as it is. It may not wait for what the block does: one
+            that has not ended 60 s after the client has connected is an `AssertionError`.
         options: see `trio_mcp.ClientOptions`.
     """
     ours, theirs = trio.testing.memory_stream_pair()
@@ -279,10 +286,22 @@ async def open_scripted_server(
     async with owned_nursery() as nursery:
         nursery.start_soon(follow, nursery.cancel_scope)
         async with open_stream_client(ours, **options) as client:
-            await followed.wait()
+            with trio.move_on_after(_SCRIPT_SECONDS):
+                await followed.wait()
+            if not followed.is_set():
+                raise AssertionError(
+                    f"the client is connected, and {_SCRIPT_SECONDS:g} s later the script still waits for something; "
+                    "what the server does after connecting belongs in the block"
+                )
             yield client, server
     if failed:
         raise failed[0]
+
+
+def _methods(revision: str) -> Collection[str]:
+    if revision not in REVISIONS:
+        raise ValueError(f"revision={revision!r}: this package speaks {', '.join(REVISIONS)}")
+    return METHODS[revision]
 
 
 def _is_object(message: object) -> bool:

@@ -15,6 +15,7 @@ A test that fails shows what was said on its connections.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +75,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         from ..types import REVISIONS  # noqa: PLC0415 # see above
 
         metafunc.parametrize(_REVISION, REVISIONS, indirect=True)
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Show where two conversations differ, of which a test asserts that they are equal."""
+    if op != "==" or "trio_mcp.testing._recorder" not in sys.modules:
+        return None
+    from . import WireRecorder  # noqa: PLC0415 # see above
+
+    if not isinstance(left, WireRecorder) or not isinstance(right, WireRecorder):
+        return None
+    with pytest.raises(AssertionError) as caught:
+        left.assert_conversation(right)
+    return str(caught.value).splitlines()
 
 
 @pytest.hookimpl(wrapper=True)

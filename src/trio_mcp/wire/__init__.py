@@ -72,3 +72,4 @@ from ._revisions import MODERN_REVISIONS as MODERN_REVISIONS
 from ._revisions import is_modern as is_modern
 from ._uri_safety import escapes as escapes
 from ._uri_template import UriTemplate as UriTemplate
+from ._uri_template_spelling import is_uri as is_uri

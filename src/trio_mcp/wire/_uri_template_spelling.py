@@ -25,12 +25,22 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
-__all__ = ["ENCODED_RESERVED", "RESERVED", "decoded", "encoded", "encoded_except_reserved", "spelled", "spelled_uri"]
+__all__ = [
+    "ENCODED_RESERVED",
+    "RESERVED",
+    "decoded",
+    "encoded",
+    "encoded_except_reserved",
+    "is_uri",
+    "spelled",
+    "spelled_uri",
+]
 
 RESERVED: Final = ":/?#[]@!$&'()*+,;="
 _UNRESERVED: Final = string.ascii_letters + string.digits + "-._~"
 
 _NO_URI: Final = re.compile(r"""%(?![0-9A-Fa-f]{2})|[\x00-\x20"<>\\^`{|}\x7f\ud800-\udfff]""")
+_WITH_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.+", re.DOTALL)
 _OCTETS: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _LONE_PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
@@ -59,6 +69,11 @@ def spelled(uri: str) -> str | None:
 
 def _spelled_octets(octets: re.Match[str]) -> str:
     return bytes.fromhex(octets[0].replace("%", "")).decode().translate(_APART)
+
+
+def is_uri(text: str) -> bool:
+    """Tell whether *text* is a whole URI: a scheme, and after it characters of a URI alone, all of them ASCII."""
+    return text.isascii() and _WITH_SCHEME.fullmatch(text) is not None and spelled(text) is not None
 
 
 def decoded(spelling: str) -> str:

@@ -1,0 +1,88 @@
+"""Standard streams that are closed, full or without a reader."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import PROGRAMS, SAMPLE, environment
+
+pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+
+CALL = ["call", "add", "a=1", "b=2"]
+
+
+def run_in_shell(redirections: str, *arguments: str, unbuffered: str = "") -> tuple[int, bytes, bytes]:
+    """Run the command with these redirections of a shell's, its output in a buffer or not."""
+    line = f'exec "$@" {redirections}'
+    done = subprocess.run(
+        ["sh", "-c", line, "sh", sys.executable, "-m", "trio_mcp", *arguments],
+        stdin=subprocess.DEVNULL, capture_output=True, env=environment() | {"PYTHONUNBUFFERED": unbuffered}, timeout=60, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("redirections", "out"), [("<&-", b"3\n"), (">&-", b""), ("2>&-", b"3\n"), ("<&- >&- 2>&-", b"")]
+)
+def test_a_stream_that_is_closed_is_missed_by_nobody(redirections: str, out: bytes) -> None:
+    assert run_in_shell(redirections, *CALL, *SAMPLE) == (0, out, b"")
+
+
+def test_arguments_from_an_input_that_is_closed_are_no_json() -> None:
+    status, _, said = run_in_shell("<&-", "call", "add", "--arguments", "-", *SAMPLE)
+
+    assert (status, said.count(b"\n")) == (2, 1)
+    assert said.startswith(b"trio-mcp call: --arguments: not JSON")
+
+
+def test_what_is_served_needs_its_output() -> None:
+    status, _, said = run_in_shell(">&-", "serve", str(PROGRAMS / "sample_server.py"))
+
+    assert status == 3
+    assert said.startswith(b"trio-mcp serve: standard output (descriptor 1) is closed")
+    assert said.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [CALL, [*CALL, "--json"], [*CALL, "-o", "-"], ["tools"], ["read", "bytes://all"]])
+def test_an_answer_that_cannot_be_written_is_no_fault_of_the_server(arguments: list[str], unbuffered: str) -> None:
+    status, _, said = run_in_shell(">/dev/full", *arguments, *SAMPLE, unbuffered=unbuffered)
+
+    words = b"cannot write to standard output: No space left on device"
+    assert (status, said) == (2, b"trio-mcp %s: %s\n" % (arguments[0].encode(), words))
+
+
+def test_a_long_answer_that_cannot_be_written_is_no_fault_either() -> None:
+    prompt = ["prompt", "review", f"code={'x' * 100_000}"]
+
+    status, _, said = run_in_shell(">/dev/full", *prompt, *SAMPLE)
+
+    assert (status, said) == (2, b"trio-mcp prompt: cannot write to standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_seen_enough_is_no_failure(unbuffered: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as gone:  # noqa: PTH123  # it is a descriptor
+        done = subprocess.run(
+            [sys.executable, "-m", "trio_mcp", "tools", *SAMPLE], stdin=subprocess.DEVNULL, stdout=gone,
+            stderr=subprocess.PIPE, env=environment() | {"PYTHONUNBUFFERED": unbuffered}, timeout=60, check=False,
+        )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_remarks_that_nobody_reads_do_not_hold_up_the_answer() -> None:
+    logging = ["call", "chatter", "--log-level", "debug", "--trace", "-"]
+
+    assert run_in_shell("2>/dev/full", *logging, *SAMPLE) == (0, b"said\n", b"")
+
+
+def test_a_failure_that_nobody_reads_of_has_its_status_all_the_same() -> None:
+    assert run_in_shell("2>/dev/full", "call", "nonsense", *SAMPLE) == (2, b"", b"")

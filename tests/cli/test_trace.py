@@ -1,0 +1,28 @@
+"""The trace of a command: what it costs where it cannot be written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import SAMPLE
+from tests.cli.conftest import Command
+
+needs_full_disk = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+
+
+@needs_full_disk
+def test_a_trace_that_cannot_be_written_to_the_end_is_told_after_the_answer(command: Command) -> None:
+    done = command("call", "add", "a=1", "b=2", "--trace", "/dev/full", *SAMPLE)
+
+    words = "the trace is not complete: cannot write /dev/full: No space left on device"
+    assert (done.status, done.out, done.err) == (2, "3\n", f"trio-mcp call: {words}\n")
+
+
+@needs_full_disk
+def test_what_goes_wrong_first_is_told_first(command: Command) -> None:
+    done = command("call", "fail", "--trace", "/dev/full", *SAMPLE)
+
+    assert done.status == 1
+    assert done.err.endswith("trio-mcp call: tool 'fail' failed: no reason\n")
