@@ -21,7 +21,8 @@ def run_in_shell(redirections: str, *arguments: str, unbuffered: str = "") -> tu
     line = f'exec "$@" {redirections}'
     done = subprocess.run(
         ["sh", "-c", line, "sh", sys.executable, "-m", "trio_mcp", *arguments],
-        stdin=subprocess.DEVNULL, capture_output=True, env=environment() | {"PYTHONUNBUFFERED": unbuffered}, timeout=60, check=False,
+        stdin=subprocess.DEVNULL, capture_output=True, env=environment() | {"PYTHONUNBUFFERED": unbuffered},
+        timeout=60, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 

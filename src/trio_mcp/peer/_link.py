@@ -175,7 +175,10 @@ class Link:
                     await self._wind_down(flush_seconds)
                     sending.cancel()
         finally:
-            await trio.aclose_forcefully(self.stream)
+            # Shielded, because a `Cancelled` raised here would take the place of a stream's own exception. It is
+            # forceful, so it does not wait.
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(self.stream)
 
     async def _send(self, sending: trio.CancelScope) -> None:
         # Shielded, because the last words are said after a cancellation, too; `run` ends it after a bounded time.

@@ -1,0 +1,34 @@
+"""A bug in somebody's own stream or fault comes out, instead of being taken for the end of a connection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from trio_mcp import Server, open_stream_client, serve_stream
+from trio_mcp.testing import FaultyStream, rewrite
+
+
+async def test_what_a_stream_raises_of_its_own_is_not_lost_when_the_connection_ends(autojump_clock: object) -> None:
+    def bug(_: Any) -> Any:
+        raise ZeroDivisionError("a bug")
+
+    ours, theirs = trio.testing.memory_stream_pair()
+    faulty = FaultyStream(ours, receiving=[rewrite(bug)])
+
+    with pytest.raises(BaseException) as caught:  # noqa: PT011 # a group, however deep
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve_stream, Server("s"), theirs)
+            async with open_stream_client(faulty) as client:
+                await client.call_tool("any")
+
+    assert leaves_of(caught.value) & {ZeroDivisionError}
+
+
+def leaves_of(error: BaseException) -> set[type[BaseException]]:
+    if isinstance(error, BaseExceptionGroup):
+        return set[type[BaseException]]().union(*(leaves_of(each) for each in error.exceptions))
+    return {type(error)}
