@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import pytest
@@ -25,10 +26,4 @@ async def test_what_a_stream_raises_of_its_own_is_not_lost_when_the_connection_e
             async with open_stream_client(faulty) as client:
                 await client.call_tool("any")
 
-    assert leaves_of(caught.value) & {ZeroDivisionError}
-
-
-def leaves_of(error: BaseException) -> set[type[BaseException]]:
-    if isinstance(error, BaseExceptionGroup):
-        return set[type[BaseException]]().union(*(leaves_of(each) for each in error.exceptions))
-    return {type(error)}
+    assert "ZeroDivisionError: a bug" in "".join(traceback.format_exception(caught.value))
