@@ -149,6 +149,20 @@ async def test_an_entry_is_put_into_json_once_for_each_revision(monkeypatch: pyt
 
 
 @pytest.mark.requirement("A.6-P1")
+@pytest.mark.parametrize("walk", WALKS.values(), ids=WALKS)
+async def test_what_is_removed_is_gone_from_a_list_that_was_asked_for_before(walk: Callable[[Client], Any]) -> None:
+    server = Server("s")
+    numbered(server, 1, 2)
+
+    async with open_client(server) as client:
+        assert [each.name async for each in walk(client)] == names(1, 2)
+        server.tools.remove("n1")
+        server.resources.remove("n:1")
+        server.resources.remove("n1:{x}")
+        server.prompts.remove("n1")
+        assert [each.name async for each in walk(client)] == names(2, 2)
+
+
 async def test_lists_show_what_the_revision_knows() -> None:
     server = Server("s")
     icon = types.Icon(src="https://example.com/i.png", mime_type="image/png", sizes=["48x48"])
