@@ -26,6 +26,7 @@ SHARED = {
     "_schema": {"_errors", "_util", "_schema_faults"},
     "_schema_faults": {"_errors"},
     "_from_text": {"wire"},
+    "_function_names": set[str](),
     "abc": {"_errors", "_util", "types", "wire", "peer"},  # for annotations alone; see the test of that below
 }
 FACADES = ("__init__", "lowlevel")

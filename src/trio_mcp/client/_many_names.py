@@ -12,33 +12,25 @@ Rules of this file:
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Literal, TypeAlias
 
-__all__ = ["MAX_NAME", "Offer", "Prefix", "assign_names", "qualified_name"]
+from .._function_names import MAX_FRONT, MAX_NAME, fitting, told_apart, with_digest
+
+__all__ = ["Offer", "Prefix", "assign_names", "qualified_name"]
 
 Prefix: TypeAlias = Literal["clashes", "always"]
 """Which names get their server's in front: those that several servers offer, or all."""
 Offer: TypeAlias = tuple[str, str]
 """A server's name, and the name of one of its tools."""
 
-MAX_NAME = 64
-"""Characters in a name with the server in front: what the interfaces of language models take."""
-_DIGEST = 8
-_MAX_FRONT = MAX_NAME - _DIGEST - 1
-"""Characters that a digest leaves of a name."""
-_UNFIT = re.compile(r"[^A-Za-z0-9_-]")
-
 
 def qualified_name(offer: Offer) -> str:
     """Return a tool's name with its server's in front."""
     server, tool = offer
     name = f"{_front(server)}{tool}"
-    return name if len(name) <= MAX_NAME else _with_digest(name, offer)
+    return name if len(name) <= MAX_NAME else with_digest(name, _identity(offer, 0))
 
 
 def assign_names(offers: Collection[Offer], *, prefix: Prefix, servers: Collection[str] = ()) -> dict[Offer, str]:
@@ -58,25 +50,18 @@ def assign_names(offers: Collection[Offer], *, prefix: Prefix, servers: Collecti
     qualified = {offer: qualified_name(offer) for offer in sorted(offers) if offer not in names}
     wanted = Counter([*names.values(), *qualified.values()])
     names |= {offer: name for offer, name in qualified.items() if wanted[name] == 1}
-    taken = set(wanted)
-    for offer, name in qualified.items():
-        if offer not in names:
-            names[offer] = next(
-                other for attempt in itertools.count() if (other := _with_digest(name, offer, attempt)) not in taken
-            )
-            taken.add(names[offer])
-    return names
+    rest = {offer: name for offer, name in qualified.items() if offer not in names}
+    return names | told_apart(rest, wanted, _identity)
+
+
+def _identity(offer: Offer, attempt: int) -> str:
+    return "\0".join((*offer, str(attempt)))
 
 
 def _front(server: str) -> str:
-    return f"{_UNFIT.sub('_', server)}__"
+    return f"{fitting(server)}__"
 
 
 def _is_of_another(server: str, tool: str, fronts: Mapping[str, str]) -> bool:
     """Whether a tool is called as a tool of another server is with its server's name in front."""
-    return any(tool.startswith(front[:_MAX_FRONT]) for each, front in fronts.items() if each != server)
-
-
-def _with_digest(name: str, offer: Offer, attempt: int = 0) -> str:
-    digest = hashlib.sha256("\0".join((*offer, str(attempt))).encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{name[:_MAX_FRONT]}_{digest[:_DIGEST]}"
+    return any(tool.startswith(front[:MAX_FRONT]) for each, front in fronts.items() if each != server)

@@ -7,20 +7,14 @@ digest of the tool's name. So a name does not depend on the order of the tools.
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import re
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any, Protocol
 
 from .. import types
+from .._function_names import MAX_NAME, fitting, told_apart
 
 __all__ = ["HasTools", "ServerToolLike", "definition", "function_names"]
-
-_MAX_NAME = 64
-_DIGEST = 8
-_UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class ServerToolLike(Protocol):
@@ -64,23 +58,12 @@ def definition(name: str, tool: types.Tool) -> dict[str, Any]:
 
 def function_names(tools: Collection[str]) -> dict[str, str]:
     """Return a function's name for the name of each tool; the names of the tools are unique, and so are these."""
-    fitting = {tool: _UNFIT.sub("_", tool)[:_MAX_NAME] or "_" for tool in sorted(tools)}
-    wanted = Counter(fitting.values())
-    names = {tool: name for tool, name in fitting.items() if name == tool or _is_its_own(tool, wanted[name])}
-    taken = set(wanted)
-    for tool, name in fitting.items():
-        if tool not in names:
-            names[tool] = next(
-                other for attempt in itertools.count() if (other := _with_digest(name, tool, attempt)) not in taken
-            )
-            taken.add(names[tool])
-    return names
+    wanted = {tool: fitting(tool)[:MAX_NAME] or "_" for tool in sorted(tools)}
+    times = Counter(wanted.values())
+    names = {tool: name for tool, name in wanted.items() if name == tool or _is_its_own(tool, times[name])}
+    rest = {tool: name for tool, name in wanted.items() if tool not in names}
+    return names | told_apart(rest, times, lambda tool, attempt: f"{attempt}\0{tool}")
 
 
 def _is_its_own(tool: str, times_wanted: int) -> bool:
-    return len(tool) <= _MAX_NAME and times_wanted == 1
-
-
-def _with_digest(name: str, tool: str, attempt: int) -> str:
-    digest = hashlib.sha256(f"{attempt}\0{tool}".encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{name[: _MAX_NAME - _DIGEST - 1]}_{digest[:_DIGEST]}"
+    return len(tool) <= MAX_NAME and times_wanted == 1
