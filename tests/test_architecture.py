@@ -23,10 +23,14 @@ LAYERS = ("types", "wire", "peer", "auth", "transports", "client", "server", "ll
 SHARED = {
     "_errors": set[str](),
     "_util": {"_errors"},
-    "_schema": {"_errors", "_util", "_schema_faults"},
+    "_schema": {"_errors", "_util", "_schema_cost", "_schema_faults"},
+    "_schema_cost": set[str](),
     "_schema_faults": {"_errors"},
     "_from_text": {"wire"},
+    "_tracing": {"_errors"},
     "_function_names": set[str](),
+    "_typed": {"_errors", "types"},
+    "_extensions": {"_errors", "types", "wire"},
     "abc": {"_errors", "_util", "types", "wire", "peer"},  # for annotations alone; see the test of that below
 }
 FACADES = ("__init__", "lowlevel")

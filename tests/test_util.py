@@ -1,15 +1,18 @@
-"""A nursery whose body keeps its exceptions: the cases in which a plain one, or a simpler helper, does not."""
+"""Nurseries that keep the exceptions of a body or of tasks: cases in which plain ones, or simpler helpers, do not."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
+import signal
 from collections.abc import AsyncGenerator
+from functools import partial
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp._util import WIND_DOWN_SECONDS, owned_nursery
+from trio_mcp._util import WIND_DOWN_SECONDS, owned_nursery, run_all
 
 TWO_DOORS_DEEP = 2
 
@@ -282,3 +285,88 @@ async def test_no_traceback_keeps_the_block_alive() -> None:
 
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
+
+
+# Jobs beside one another.
+
+LOG = logging.getLogger(__name__)
+
+
+async def fail(error: BaseException) -> None:
+    await trio.lowlevel.checkpoint()
+    raise error
+
+
+async def fail_when_stopped(error: BaseException) -> None:
+    try:
+        await trio.sleep_forever()
+    finally:
+        raise error
+
+
+async def test_all_jobs_run_at_once_or_as_many_as_may() -> None:
+    running, most, done = 0, 0, list[int]()
+
+    async def job(number: int) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await wait_all_tasks_blocked()
+        running -= 1
+        done.append(number)
+
+    for at_once, expected in ((None, 10), (3, 3), (20, 10)):
+        most = 0
+        done.clear()
+        await run_all([partial(job, number) for number in range(10)], log=LOG, at_once=at_once)
+        assert most == expected
+        assert sorted(done) == [*range(10)]
+    await run_all([], log=LOG)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError(), KeyboardInterrupt(), SystemExit(3), Odd(), BaseExceptionGroup("own", [KeyboardInterrupt()])],
+    ids=repr,
+)
+@pytest.mark.parametrize("others", [0, 2])
+async def test_what_a_job_raises_comes_out_as_it_is_and_the_others_are_cancelled(
+    error: BaseException, others: int
+) -> None:
+    with pytest.raises(type(error)) as raised:
+        await run_all([*[pump] * others, partial(fail, error)], log=LOG)
+    assert raised.value is error
+
+
+async def test_a_job_that_fails_when_it_is_cancelled_is_logged_where_another_failed_first(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def in_a_nursery() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail_when_stopped, OSError("second"))
+            nursery.start_soon(pump)
+
+    with pytest.raises(KeyError, match="first"):
+        await run_all([in_a_nursery, partial(fail, KeyError("first"))], log=LOG)
+    assert "OSError: second" in caplog.text
+
+
+async def test_a_job_that_fails_when_all_are_cancelled_has_failed(autojump_clock: MockClock) -> None:
+    with pytest.raises(OSError, match="at the end"), trio.move_on_after(1):
+        await run_all([partial(fail_when_stopped, OSError("at the end")), pump], log=LOG)
+    with trio.move_on_after(1) as scope:
+        await run_all([pump, pump], log=LOG)
+    assert scope.cancelled_caught
+
+
+def test_an_interrupt_of_the_calling_task_comes_out_as_it_is() -> None:
+    async def interrupt() -> None:
+        await wait_all_tasks_blocked()
+        signal.raise_signal(signal.SIGINT)
+
+    async def main() -> None:
+        trio.lowlevel.spawn_system_task(interrupt)
+        await run_all([pump, pump], log=LOG)
+
+    with pytest.raises(KeyboardInterrupt):
+        trio.run(main)

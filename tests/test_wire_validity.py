@@ -22,7 +22,7 @@ from tests.wire_validity.plugin import hear_child
 from tests.wire_validity.stand_in import ROOT, judge
 from tests.wire_validity.tap import RECORDS, TEST, Role, install
 from trio_mcp import Client, ErrorResponse, Limits, open_client, serve_stream, types
-from trio_mcp.lowlevel import Exchange, Gate, ServerSession
+from trio_mcp.lowlevel import Exchange, Gate, Peer, ServerSession
 from trio_mcp.testing import open_memory_client
 
 PROGRAM = ROOT / "tests" / "interaction" / "conversation_server.py"
@@ -127,8 +127,11 @@ class Wrong:
     def answer(self, exchange: Exchange) -> None:
         exchange.respond({"tools": [7]})
 
-    def notified(self, method: str, params: Json) -> None:
+    def notified(self, method: str, params: Json, peer: Peer) -> None:
         """Take no notice."""
+
+    def stop(self) -> None:
+        """There is nothing to stop."""
 
 
 async def test_an_answer_that_our_engine_sends_and_that_breaks_the_schema_is_reported_with_its_test(

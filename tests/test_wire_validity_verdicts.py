@@ -25,6 +25,8 @@ ENVELOPE: Json = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 
+EXTENDED: Json = ENVELOPE | {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"a.b/tasks": {}}}}
+
 
 def request(id: int | str, method: str, params: Json | None = None) -> Said:
     return "client", {"jsonrpc": "2.0", "id": id, "method": method} | ({} if params is None else {"params": params})
@@ -79,6 +81,16 @@ VALID: dict[str, list[Said]] = {
         modern(1, "tools/call", CALL),
         result(1, {"resultType": "input_required", "requestState": "s"}),
     ],
+    "a result of an extension that the request declares": [
+        request(1, "tools/call", {**CALL, "_meta": EXTENDED}),
+        result(1, {"resultType": "task", "taskId": "t"}),
+    ],
+    "a method of an application": [modern(1, "acme/ask"), result(1, {"resultType": "complete", "answer": 42})],
+    "a method of an extension": [
+        request(1, "tasks/get", {"taskId": "t", "_meta": EXTENDED}),
+        result(1, {"resultType": "complete", "taskId": "t"}),
+    ],
+    "a notification of an application": [*handshake(LEGACY), note("server", "notifications/acme/tick", {"n": 1})],
     "a task, for a call that wants one": [
         *handshake(LEGACY),
         request(1, "tools/call", {**CALL, "task": {}}),
@@ -124,11 +136,16 @@ def test_what_is_valid_is_counted_and_no_fault(case: str) -> None:
     here = judge()
     assert listen(here, *VALID[case]) == []
     batched = sum(len(message) for _, message in VALID[case] if isinstance(message, list))
-    assert here.counts.judged.total() == len(VALID[case]) + batched
+    assert here.counts.judged.total() + here.counts.made_up.total() == len(VALID[case]) + batched
+    assert bool(here.counts.made_up) == ("of an application" in case or "of an extension" in case)
     assert not here.counts.exempt
 
 
 INVALID: dict[str, tuple[list[Said], str]] = {
+    "a result of an extension that the request does not declare": (
+        [modern(1, "tools/call", CALL), result(1, {"resultType": "task", "taskId": "t"})],
+        '$.result: "content" is a required property',
+    ),
     "a result of another method": (
         [modern(1, "tools/list"), result(1, {"resultType": "complete", "prompts": [], "ttlMs": 0})],
         "ListToolsResult (at result):",

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import types as types
+    from ._errors import AskExpired as AskExpired
     from ._errors import ConnectionBroken as ConnectionBroken
     from ._errors import ConnectionClosed as ConnectionClosed
     from ._errors import ConnectionLost as ConnectionLost
+    from ._errors import ConsentRefused as ConsentRefused
     from ._errors import ErrorResponse as ErrorResponse
     from ._errors import LocalProtocolError as LocalProtocolError
     from ._errors import McpError as McpError
@@ -26,12 +28,16 @@ if TYPE_CHECKING:
     from ._errors import StructureError as StructureError
     from ._errors import ToolError as ToolError
     from ._errors import ToolFailed as ToolFailed
+    from ._errors import TooManyParked as TooManyParked
+    from ._errors import TooManyTasks as TooManyTasks
     from ._errors import TrioMcpError as TrioMcpError
     from ._errors import UnsupportedRevision as UnsupportedRevision
     from .client import Changes as Changes
     from .client import Client as Client
     from .client import ClientOptions as ClientOptions
     from .client import Clients as Clients
+    from .client import Extension as Extension
+    from .client import ResponseCache as ResponseCache
     from .client import ServerTool as ServerTool
     from .client import TimeLimits as TimeLimits
     from .client import open_client as open_client
@@ -45,10 +51,26 @@ if TYPE_CHECKING:
     from .client import start_stdio_client as start_stdio_client
     from .client import start_stream_client as start_stream_client
     from .peer import Limits as Limits
+    from .server import Accepted as Accepted
+    from .server import Ask as Ask
     from .server import Audio as Audio
+    from .server import CacheHint as CacheHint
+    from .server import CallNext as CallNext
+    from .server import Choices as Choices
     from .server import Context as Context
+    from .server import Declined as Declined
+    from .server import Dismissed as Dismissed
+    from .server import Elicit as Elicit
+    from .server import ExtensionResult as ExtensionResult
     from .server import Image as Image
+    from .server import ListRoots as ListRoots
+    from .server import Middleware as Middleware
+    from .server import RateLimit as RateLimit
+    from .server import Request as Request
+    from .server import Sample as Sample
     from .server import Server as Server
+    from .server import Visit as Visit
+    from .server import serve_listeners as serve_listeners
     from .server import serve_stdio as serve_stdio
     from .server import serve_stream as serve_stream
     from .wire import Change as Change
@@ -58,17 +80,22 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "_errors": (
-        "ConnectionBroken", "ConnectionClosed", "ConnectionLost", "ErrorResponse", "LocalProtocolError", "McpError",
-        "MissingCapability", "ProtocolError", "RemoteProtocolError", "RequestTimedOut", "ResourceNotFound",
-        "ServerExited", "StructureError", "ToolError", "ToolFailed", "TrioMcpError", "UnsupportedRevision",
+        "AskExpired", "ConnectionBroken", "ConnectionClosed", "ConnectionLost", "ConsentRefused", "ErrorResponse",
+        "LocalProtocolError", "McpError", "MissingCapability", "ProtocolError", "RemoteProtocolError",
+        "RequestTimedOut", "ResourceNotFound", "ServerExited", "StructureError", "ToolError", "ToolFailed",
+        "TooManyParked", "TooManyTasks", "TrioMcpError", "UnsupportedRevision",
     ),
     "client": (
-        "Changes", "Client", "ClientOptions", "Clients", "ServerTool", "TimeLimits", "open_client", "open_clients",
-        "open_memory_client", "open_stdio_client", "open_stream_client", "start_client", "start_clients",
-        "start_memory_client", "start_stdio_client", "start_stream_client",
+        "Changes", "Client", "ClientOptions", "Clients", "Extension", "ResponseCache", "ServerTool", "TimeLimits",
+        "open_client", "open_clients", "open_memory_client", "open_stdio_client", "open_stream_client", "start_client",
+        "start_clients", "start_memory_client", "start_stdio_client", "start_stream_client",
     ),
     "peer": ("Limits",),
-    "server": ("Audio", "Context", "Image", "Server", "serve_stdio", "serve_stream"),
+    "server": (
+        "Accepted", "Ask", "Audio", "CacheHint", "CallNext", "Choices", "Context", "Declined", "Dismissed", "Elicit",
+        "ExtensionResult", "Image", "ListRoots", "Middleware", "RateLimit", "Request", "Sample", "Server", "Visit",
+        "serve_listeners", "serve_stdio", "serve_stream",
+    ),
     "wire": ("Change", "ChangeFilter", "ListChanged", "ResourceUpdated"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

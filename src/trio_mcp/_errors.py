@@ -13,7 +13,11 @@
     │   ├── LocalProtocolError  this program asked for something the protocol forbids
     │   └── RemoteProtocolError the peer did
     ├── StructureError          a JSON value does not fit its type; every fault by its path on the wire
+    ├── ConsentRefused          the client's consent hook said no; nothing was sent
     ├── MissingCapability       the other side never declared what the request needs
+    ├── AskExpired              nobody answered a question of ours in time, or the server stops
+    ├── TooManyParked           a server keeps as many handlers waiting for answers as it may
+    ├── TooManyTasks            a server runs as many background tasks as it may
     ├── UnsupportedRevision     no protocol revision is spoken by both sides
     └── ConnectionLost
         ├── ConnectionClosed    this side ended the connection
@@ -30,9 +34,11 @@ from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
+    "AskExpired",
     "ConnectionBroken",
     "ConnectionClosed",
     "ConnectionLost",
+    "ConsentRefused",
     "ErrorResponse",
     "LocalProtocolError",
     "McpError",
@@ -43,6 +49,8 @@ __all__ = [
     "ResourceNotFound",
     "ServerExited",
     "StructureError",
+    "TooManyParked",
+    "TooManyTasks",
     "ToolError",
     "ToolFailed",
     "TrioMcpError",
@@ -170,6 +178,15 @@ class StructureError(TrioMcpError):
         return f"not a {self.type_name}: {'; '.join(self.faults)}"
 
 
+class ConsentRefused(TrioMcpError):
+    """Raise it in a client's `consent` hook to refuse what is about to happen; the text says why.
+
+    A tool call raises it at its caller, and nothing is sent. A question to the user counts as declined. A question to
+    the model is answered with the error -1, or, where it came inside a result, raises this at the caller of that
+    request.
+    """
+
+
 class MissingCapability(TrioMcpError):
     """The request needs something that the other side did not declare. Nothing was sent.
 
@@ -184,6 +201,21 @@ class MissingCapability(TrioMcpError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class AskExpired(TrioMcpError):
+    """Nobody answered a question within `Limits.ask_seconds`, or the server stops.
+
+    Raised where the handler asked. It then has five seconds for clean-up that awaits.
+    """
+
+
+class TooManyParked(TrioMcpError):
+    """A question cannot be asked: `Limits.max_parked` handlers wait for answers already. None of them is hurt."""
+
+
+class TooManyTasks(TrioMcpError):
+    """A background task was not started, because `Limits.max_background` of them run already. Others are not hurt."""
 
 
 class UnsupportedRevision(TrioMcpError):

@@ -7,6 +7,8 @@ jsonschema-rs, imported when the first schema is compiled. Rules of this file:
 2. A reference is resolved inside the schema or not at all: no network, no files.
 3. Values and schemas nested deeper than `MAX_DEPTH` are refused before jsonschema-rs sees them, because it recurses
    on the native stack and would take the process down.
+4. A check that could take too long is refused before it begins (`_schema_cost`), because nothing can stop it. Patterns
+   are matched in linear time; those that need more than that (look-around, back-references) may not look back often.
 
 See https://modelcontextprotocol.io/specification/2026-07-28/basic#json-schema-usage.
 """
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from attrs import define, field
 
 from ._errors import TrioMcpError
+from ._schema_cost import MAX_UNFOLDED, Cost
 from ._schema_faults import describe_errors, outline_errors, render_path, shortened
 
 if TYPE_CHECKING:
@@ -25,6 +28,12 @@ if TYPE_CHECKING:
 
 MAX_DEPTH: Final = 200
 """Levels of nesting allowed in a checked value and in a schema; a bare number has one level."""
+
+MAX_PARTS: Final = 100_000
+"""Values in a schema, all its members and theirs counted."""
+
+MAX_CHARACTERS: Final = 4_000_000
+"""Characters of all the texts in a schema."""
 
 MAX_FAULTS: Final = 100
 """Faults named for one value; a last line says when there were more."""
@@ -44,6 +53,22 @@ _DETAILED_VALUES: Final = 5_000
 _DETAILED_CHARACTERS: Final = 200_000
 _OUTLINED_VALUES: Final = 100_000
 _OUTLINED_CHARACTERS: Final = 10_000_000
+_DETAILED_STEPS: Final = 20_000
+_OUTLINED_STEPS: Final = 200_000
+"""Each step may be a fault, and each fault takes kilobytes."""
+
+_UNMEASURED_PARTS: Final = 100
+"""A schema this small is checked against any value that fits into a message."""
+_MOST_STEPS: Final = 200_000_000
+"""What a check takes in about a second, of a value whose size is all that is known."""
+_MOST_COUNTED_STEPS: Final = 200_000
+"""The same where every step is counted, which takes longer than the check."""
+_MOST_BACKTRACKING: Final = 5_000
+"""How often a match of one pattern may go back and try otherwise."""
+_PATTERN_STEPS: Final = 5
+"""What such a match counts for, of `_MOST_COUNTED_STEPS`."""
+_UNEVALUATED: Final = {"unevaluatedProperties", "unevaluatedItems"}
+_PATTERNS: Final = {"pattern", "patternProperties"}
 _CONTAINERS: Final = (dict, list, tuple)
 
 FormatCheck = Callable[[str], bool]
@@ -62,6 +87,7 @@ class Validator:
     """A compiled JSON Schema. Made by `compile_schema`; safe to use from several threads."""
 
     _compiled: "jsonschema_rs.Validator"
+    _cost: Cost
 
     def faults(self, value: Any) -> list[str]:
         """Name what is wrong with `value`.
@@ -78,6 +104,8 @@ class Validator:
         """
         if is_deeper_than(value, MAX_DEPTH):
             return [f"$: nested deeper than {MAX_DEPTH} levels"]
+        if not self._is_affordable(value):
+            return ["$: too much work to check: alternatives and references of the schema multiply, or it is large"]
         try:
             if self._compiled.is_valid(value):
                 return []
@@ -93,11 +121,24 @@ class Validator:
     def _lines(self, value: Any) -> Iterator[str]:
         # Each error of iter_errors carries a copy of the value it is about, and all are made before the first is
         # given out: a list of a hundred thousand wrong numbers would hold up the process for a second.
-        if not _is_larger(value, _DETAILED_VALUES, _DETAILED_CHARACTERS):
+        steps = self._cost.steps(value, _OUTLINED_STEPS, to_the_end=True)
+        if steps <= _DETAILED_STEPS and not _is_larger(value, _DETAILED_VALUES, _DETAILED_CHARACTERS):
             return describe_errors(self._compiled.iter_errors(value), value)
-        if not _is_larger(value, _OUTLINED_VALUES, _OUTLINED_CHARACTERS):
+        if steps <= _OUTLINED_STEPS and not _is_larger(value, _OUTLINED_VALUES, _OUTLINED_CHARACTERS):
             return outline_errors(self._compiled.evaluate(value).errors(), value)
+        if self._cost.has_choices:  # whose first fault holds those of all alternatives
+            return iter(["$: does not fit; where and why could be found out only with too much work"])
         return self._first_line(value)
+
+    def _is_affordable(self, value: Any) -> bool:
+        unfolded = self._cost.unfolded
+        if unfolded <= _UNMEASURED_PARTS:
+            return True
+        if unfolded <= MAX_UNFOLDED:
+            room = _MOST_STEPS // unfolded
+            if not _is_larger(value, room, room):
+                return True
+        return self._cost.steps(value, _MOST_COUNTED_STEPS, to_the_end=False) <= _MOST_COUNTED_STEPS
 
     def _first_line(self, value: Any) -> Iterator[str]:
         # Even an outline costs a kilobyte a fault; what a peer may send has room for millions of them.
@@ -107,23 +148,26 @@ class Validator:
             self._compiled.validate(value)
         except jsonschema_rs.ValidationError as error:
             yield from describe_errors([error], value)
-            yield "(the value is large: only its first fault is named)"
+            yield "(the value or its schema is large: only the first fault is named)"
 
     def accepts(self, value: Any) -> bool:
-        """Say whether `value` fits, for callers that need no names; `value` is no deeper than `MAX_DEPTH`."""
+        """Say whether `value` fits, for callers that need no names; `value` is no deeper than `MAX_DEPTH`.
+
+        For schemas of this program's own making: nothing bounds what it costs.
+        """
         return self._compiled.is_valid(value)
 
 
 @define(eq=False, slots=True)
 class LazyValidator:
-    """A schema that is compiled when the first value is checked, so that publishing one costs no import.
+    """A schema that is compiled once, when the first value is checked, so that publishing one costs no import.
 
     A schema that cannot be compiled raises `SchemaError` from each check.
     """
 
     schema: Mapping[str, Any]
     formats: Mapping[str, FormatCheck] = field(factory=dict[str, FormatCheck])
-    _validator: Validator | None = field(default=None, init=False)
+    _validator: Validator | SchemaError | None = field(default=None, init=False)
 
     def faults(self, value: Any) -> list[str]:
         """Name what is wrong with `value`; see `Validator.faults`."""
@@ -135,7 +179,12 @@ class LazyValidator:
 
     def _ready(self) -> Validator:
         if self._validator is None:
-            self._validator = compile_schema(self.schema, formats=self.formats)
+            try:
+                self._validator = compile_schema(self.schema, formats=self.formats)
+            except SchemaError as error:
+                self._validator = error
+        if isinstance(self._validator, SchemaError):
+            raise SchemaError(*self._validator.args)
         return self._validator
 
 
@@ -152,6 +201,23 @@ def compile_schema(schema: Mapping[str, Any], *, formats: Mapping[str, FormatChe
     dialect = dialect_of(schema)
     if is_deeper_than(schema, MAX_DEPTH):
         raise SchemaError(f"the schema is nested deeper than {MAX_DEPTH} levels")
+    if _is_larger(schema, MAX_PARTS, MAX_CHARACTERS):
+        raise SchemaError(f"the schema has more than {MAX_PARTS:,} parts or {MAX_CHARACTERS:,} characters of text")
+    plain = dict(schema)
+    cost = Cost(plain)
+    if cost.unfolded > MAX_UNFOLDED and not cost.names.isdisjoint(_UNEVALUATED):  # compiling it unfolds it, too
+        raise SchemaError("references of the schema multiply, and it has unevaluatedProperties or unevaluatedItems")
+    try:
+        return Validator(_compiled(dialect, plain, formats, linear=True), cost)
+    except SchemaError:
+        if cost.names.isdisjoint(_PATTERNS):
+            raise
+    return Validator(_compiled(dialect, plain, formats, linear=False), Cost(plain, pattern=_PATTERN_STEPS))
+
+
+def _compiled(
+    dialect: str, schema: dict[str, Any], formats: Mapping[str, FormatCheck] | None, *, linear: bool
+) -> "jsonschema_rs.Validator":
     import jsonschema_rs  # noqa: PLC0415  # heavy: a server that is only listed never needs it
 
     refused: list[str] = []
@@ -161,15 +227,24 @@ def compile_schema(schema: Mapping[str, Any], *, formats: Mapping[str, FormatChe
         raise LookupError(uri)
 
     make = getattr(jsonschema_rs, _DIALECTS[dialect])
+    engine = (
+        jsonschema_rs.RegexOptions() if linear else jsonschema_rs.FancyRegexOptions(backtrack_limit=_MOST_BACKTRACKING)
+    )
     try:
-        compiled = make(dict(schema), formats=dict(formats or {}), validate_formats=True, retriever=refuse)
+        compiled: jsonschema_rs.Validator = make(
+            schema, formats=dict(formats or {}), validate_formats=True, retriever=refuse, pattern_options=engine
+        )
     except ValueError as error:
         if refused:
             raise SchemaError(f"the schema refers to {refused[0]!r}, outside itself; nothing is fetched") from None
         reason = getattr(error, "message", str(error))
+        if getattr(getattr(error, "kind", None), "name", "") == "$ref":
+            raise SchemaError(
+                f"a reference leads nowhere inside the schema, and nothing is fetched: {shortened(reason, 300)}"
+            ) from None
         place = render_path(getattr(error, "instance_path", ()))
         raise SchemaError(f"not a usable JSON Schema: {place}: {shortened(reason)}") from None
-    return Validator(compiled)
+    return compiled
 
 
 def dialect_of(schema: Mapping[str, Any]) -> str:
@@ -180,7 +255,7 @@ def dialect_of(schema: Mapping[str, Any]) -> str:
     """
     named = schema.get("$schema", DEFAULT_DIALECT)
     dialect = named.removesuffix("#") if isinstance(named, str) else named
-    if dialect not in _DIALECTS:
+    if not isinstance(dialect, str) or dialect not in _DIALECTS:
         raise SchemaError(f"unknown JSON Schema dialect {named!r}; known are: {', '.join(_DIALECTS)}")
     return dialect
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkabl
 
 if TYPE_CHECKING:
     from ._errors import ConnectionLost
-    from .peer import Asked, ConnectionStatistics, Exchange, Gate, Limits
+    from .peer import Asked, ConnectionStatistics, Exchange, Gate, Limits, Peer
     from .wire import JsonObject
 
 __all__ = ["Answerer", "Client", "Direction", "Serving", "Tap", "Transport", "TransportOpener"]
@@ -49,8 +49,12 @@ class Serving(Protocol):
         """Begin to answer; synchronous, and never raises."""
         ...
 
-    def notified(self, method: str, params: JsonObject) -> None:
-        """Take a notification that belongs to no exchange; synchronous, and never raises."""
+    def notified(self, method: str, params: JsonObject, peer: Peer) -> None:
+        """Take a notification of *peer* that belongs to no exchange; synchronous, and never raises."""
+        ...
+
+    def stop(self) -> None:
+        """The end is near: let what waits for people end. Synchronous; the connections end by themselves."""
         ...
 
 

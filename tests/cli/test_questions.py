@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Terminal, raw, terminal
+from tests.cli.command import PROGRAMS, Terminal, raw, terminal
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="questions are asked on POSIX terminals")
 
@@ -124,3 +124,99 @@ async def test_the_bar_goes_away_while_a_person_types() -> None:
         assert await screen.end() == 0
 
     assert told(screen)["action"] == "accept"
+
+
+# Pages to visit.
+
+
+def page(url: str) -> dict[str, Any]:
+    return {"mode": "url", "message": "Log in first.\x1b[31m", "url": url, "elicitationId": "1"}
+
+
+@pytest.mark.parametrize(("typed", "action"), [("y\n", "accept"), ("d\n", "decline"), ("c\n", "cancel")])
+async def test_a_page_is_shown_whole_with_its_site_and_visited_by_nobody_but_the_person(
+    typed: str, action: str
+) -> None:
+    url = "https://example.com/login?" + "a" * 300
+    async with terminal(*asked(page(url))) as screen:
+        said = await answer(screen, "I will visit it? [y]es, [d]ecline, [c]ancel> ", typed)
+        assert await screen.end() == 0
+
+    assert "The server asks: Log in first.\\x1b[31m\n" in said
+    assert f"    {url}\n" in said
+    assert "which belongs to: example.com\n" in said
+    assert "Careful" not in said
+    assert told(screen) == {"action": action}
+
+
+@pytest.mark.parametrize(
+    ("url", "site", "warnings"),
+    [
+        ("http://example.com/", "example.com", ["does not begin with https"]),
+        ("https://xn--80ak6aa92e.com/", "xn--80ak6aa92e.com", ["letters of other alphabets"]),
+        ("https://\u0430pple.com/", "\u0430pple.com", ["letters of other alphabets"]),
+        ("https://example.com@evil.example/", "evil.example", ["before the @"]),
+        ("javascript:alert(1)", "no site", ["does not begin with https"]),
+        ("https://[::1", "no site", ["does not begin with https"]),
+    ],
+)
+async def test_what_is_odd_about_a_page_is_said(url: str, site: str, warnings: list[str]) -> None:
+    async with terminal(*asked(page(url))) as screen:
+        said = await answer(screen, "[c]ancel> ", "d\n")
+        assert await screen.end() == 0
+
+    assert f"which belongs to: {site}\n" in said
+    assert said.count("Careful: ") == len(warnings)
+    assert all(each in said for each in warnings)
+
+
+# Servers of every revision.
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
+@pytest.mark.parametrize(
+    ("command", "answered"),
+    [
+        (["call", "book"], "2 seats"),
+        (["read", "seats://mine"], "2 seats"),
+        (["prompt", "praise"], "Praise my 2 seats."),
+    ],
+    ids=["call", "read", "prompt"],
+)
+async def test_whatever_a_command_asks_for_the_question_comes_to_the_terminal(
+    command: list[str], answered: str, revision: str
+) -> None:
+    server = ["--", sys.executable, str(PROGRAMS / "asking_server.py")]
+    async with terminal(*command, "--revision", revision, *server) as screen:
+        await answer(screen, "\ncount> ", "2\n")
+        await answer(screen, "[c]ancel> ", "y\n")
+        assert await screen.end() == 0
+
+    assert screen.shown.splitlines()[-1].endswith(answered)
+
+
+async def test_a_question_of_a_modern_server_is_declined_on_the_terminal_too() -> None:
+    async with terminal("call", "book", "--", sys.executable, str(PROGRAMS / "asking_server.py")) as screen:
+        await answer(screen, "\ncount> ", "/decline\n")
+        assert await screen.end() == 0
+
+    assert "nothing: Declined" in screen.shown
+
+
+async def test_control_c_at_a_question_of_a_modern_server_ends_the_command() -> None:
+    async with terminal("call", "book", "--", sys.executable, str(PROGRAMS / "asking_server.py")) as screen:
+        await answer(screen, "\ncount> ", "\x03")
+        await screen.until("trio-mcp call: interrupted\n")
+        assert await screen.end() == 130
+    assert "Traceback" not in screen.shown
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_what_was_typed_before_a_question_was_shown_is_no_answer_to_it(revision: str) -> None:
+    server = ["--", sys.executable, str(PROGRAMS / "asking_server.py")]
+    async with terminal("call", "pay", "--revision", revision, *server) as screen:
+        await answer(screen, "\ncount> ", "2\ny\ny\ny")
+        assert "The server asks: Pay?" in await answer(screen, "Agree? [y]es, [d]ecline, [c]ancel> ", "d\n")
+        assert await screen.end() == 0
+
+    assert "2 seats, Declined" in screen.shown

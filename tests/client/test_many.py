@@ -21,6 +21,7 @@ from trio_mcp import (
     ConnectionClosed,
     ErrorResponse,
     RequestTimedOut,
+    ResponseCache,
     ServerExited,
     ServerTool,
     TimeLimits,
@@ -316,6 +317,16 @@ async def test_each_server_may_have_options_of_its_own() -> None:
     assert revisions == {"old": "2025-03-26", "new": "2025-11-25"}
 
 
+async def test_a_part_of_a_cache_that_is_about_one_server_is_not_for_all_of_them() -> None:
+    part = ResponseCache().for_server("add")
+    servers = {"mcpServers": {"one": tools("o", "add"), "two": tools("t", "add")}}
+    with pytest.raises(ValueError, match="a part of a cache is about one server; give each its own by options_for="):
+        async with open_clients(servers, cache=part):
+            raise AssertionError
+    async with open_clients(servers, options_for=lambda name: {"cache": part} if name == "one" else {}) as clients:
+        assert list(clients) == ["one", "two"]
+
+
 async def test_what_fails_for_no_foreseen_reason_is_logged_with_its_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -424,3 +435,28 @@ async def test_opening_that_is_cancelled_leaves_no_process(tmp_path: Path) -> No
                 os.kill(pid, 0)
     assert scope.cancelled_caught
     assert len(set(pids)) == 3
+
+
+GROWING = """
+import trio
+from trio_mcp import CacheHint, Server, serve_stdio
+
+server = Server("growing", cache={"tools/list": CacheHint(ttl=3600)})
+
+async def late() -> str:
+    return "here"
+
+@server.tool
+async def grow() -> None:
+    server.tools.add(late)
+
+trio.run(serve_stdio, server)
+"""
+
+
+async def test_a_tool_that_came_after_the_list_that_is_kept_is_found() -> None:
+    async with opened({"growing": program(GROWING)}) as clients:
+        assert await names_of(clients) == ["grow"]
+        await clients.call_tool("grow")
+        assert await names_of(clients) == ["grow"]  # the server said that its list holds for an hour
+        assert text_of(await clients.call_tool("late")) == "here"

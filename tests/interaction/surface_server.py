@@ -42,6 +42,17 @@ BLOCKS: list[Block] = [
 ]
 """Every kind of content, with everything that it may carry."""
 
+
+def known_blocks(ctx: Context) -> list[Block]:
+    """Return those of a kind that the client's revision has: others are refused."""
+    since: dict[type, str] = {types.AudioContent: "2025-03-26", types.ResourceLink: "2025-06-18"}
+    return [block for block in BLOCKS if since.get(type(block), "") <= ctx.revision]
+
+
+def sounds(ctx: Context) -> list[Audio]:
+    return [Audio(SOUND, "audio/wav")] if ctx.revision >= "2025-03-26" else []
+
+
 LEVELS: tuple[types.LoggingLevel, ...] = (
     "debug",
     "info",
@@ -90,12 +101,12 @@ def add_tools(server: Server) -> None:  # noqa: C901 # a list of tools, not a de
         return Point(x, y)
 
     @server.tool
-    async def blocks() -> list[Block]:
-        return BLOCKS
+    async def blocks(ctx: Context) -> list[Block]:
+        return known_blocks(ctx)
 
     @server.tool
-    async def mixed() -> list[str | Image | Audio | dict[str, int] | types.TextContent]:
-        return ["before", Image(PICTURE, "image/png"), Audio(SOUND, "audio/wav"), {"a": 1}, types.TextContent(text="x")]
+    async def mixed(ctx: Context) -> list[str | Image | Audio | dict[str, int] | types.TextContent]:
+        return ["before", Image(PICTURE, "image/png"), *sounds(ctx), {"a": 1}, types.TextContent(text="x")]
 
     @server.tool
     async def whole(failed: bool) -> types.CallToolResult:
@@ -191,15 +202,15 @@ def add_prompts(server: Server) -> None:
         return f"{days!r} {pace} days in {city}"
 
     @server.prompt
-    async def blocks() -> list[types.PromptMessage]:
+    async def blocks(ctx: Context) -> list[types.PromptMessage]:
         """Every kind of content, of both roles."""
         roles: tuple[types.Role, ...] = ("user", "assistant")
-        return [types.PromptMessage(role=role, content=block) for role in roles for block in BLOCKS]
+        return [types.PromptMessage(role=role, content=block) for role in roles for block in known_blocks(ctx)]
 
     @server.prompt
-    async def mixed() -> list[Any]:
+    async def mixed(ctx: Context) -> list[Any]:
         said = types.PromptMessage(role="assistant", content=types.TextContent(text="said"))
-        return ["before", Image(PICTURE, "image/png"), Audio(SOUND, "audio/wav"), said]
+        return ["before", Image(PICTURE, "image/png"), *sounds(ctx), said]
 
     @server.prompt
     async def whole() -> types.GetPromptResult:

@@ -156,6 +156,7 @@ ANYWHERE: dict[str, Attempt] = {
     "complete": lambda client: client.complete(types.PromptReference(name="review"), "style", "k"),
     "set_log_level": lambda client: client.set_log_level("info"),
     "request": lambda client: client.request("tools/list", None, types.ListToolsResult),
+    "notify": lambda client: client.notify("notifications/acme/tick"),
 }
 LEGACY_ONLY: dict[str, Attempt] = {
     "ping": Client.ping,
@@ -164,7 +165,7 @@ LEGACY_ONLY: dict[str, Attempt] = {
     "roots_changed": Client.roots_changed,
 }
 MODERN_ONLY: dict[str, Attempt] = {"discover": Client.discover}
-AT_ONCE = ("set_log_level", "roots_changed", "open_call, left at once")
+AT_ONCE = ("set_log_level", "roots_changed", "notify", "open_call, left at once")
 """These wait for nothing, at least in one era."""
 ATTEMPTS = ANYWHERE | LEGACY_ONLY | MODERN_ONLY
 CASES = [
@@ -174,7 +175,7 @@ CASES = [
 
 def test_every_public_coroutine_of_a_client_is_tried() -> None:
     public = {name for name in vars(Client) if not name.startswith("_")}
-    facts = {"revision", "server_info", "server_capabilities", "instructions", "statistics"}
+    facts = {"revision", "server_info", "server_capabilities", "extension", "instructions", "statistics"}
     elsewhere = {"aclose", "hold", "ended"}  # below; the other two are the owner's
     assert public - facts - elsewhere == {name.partition(",")[0].partition(" ")[0] for name in ATTEMPTS}
 
@@ -332,6 +333,7 @@ async def through_start_stream_client(server: Server, revision: str) -> None:
         through_start_stream_client,
     ],
 )
+@pytest.mark.complaint(8)
 async def test_a_cancelled_door_leaves_nothing(
     through: Callable[[Server, str], Awaitable[None]], revision: str, autojump_clock: object
 ) -> None:
@@ -373,6 +375,7 @@ for line in sys.stdin:
 
 
 @pytest.mark.parametrize("door", ["open", "start"])
+@pytest.mark.complaint(8)
 async def test_a_cancelled_door_to_a_child_process_leaves_nothing(door: str) -> None:
     command = [sys.executable, "-S", "-c", TINY]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -148,3 +149,48 @@ async def test_a_server_process_that_stops_in_order_ends_a_subscription_in_peace
             else:  # where listening is no request of its own, there is nothing that could end in peace
                 with pytest.raises(ServerExited):
                     await anext(changes)
+
+
+MORTAL = """
+import os, trio
+from trio_mcp import Context, Server, serve_stdio
+server = Server("mortal")
+server.resources.add_static("memo://today", "x", name="memo")
+
+@server.tool
+async def touch(ctx: Context) -> None:
+    ctx.resource_updated("memo://today")
+
+@server.tool
+async def die() -> None:
+    os._exit(9)
+
+trio.run(serve_stdio, server)
+"""
+
+
+@pytest.mark.requirement("B.5-C4b")
+async def test_after_a_server_was_started_again_subscriptions_are_asked_for_again(revision: str) -> None:
+    """A client is one connection and restarts nothing: the new client's block asks anew, and hears of what changes."""
+    asked: list[str] = []
+
+    def tap(direction: str, message: bytes) -> None:
+        method = json.loads(message).get("method", "")
+        if direction == "sent" and method in {"subscriptions/listen", "resources/subscribe"}:
+            asked.append(method)
+
+    with trio.fail_after(60):
+        for start in (1, 2):
+            async with open_client([sys.executable, "-c", MORTAL], revision=revision, tap=tap) as client:
+                async with client.listen(resources=[MEMO]) as changes:
+                    await client.call_tool("touch", raise_on_error=True)
+                    assert await anext(changes) == ResourceUpdated(MEMO)
+                    assert len(asked) == start
+                    with pytest.raises(ServerExited):
+                        await client.call_tool("die")
+                    with pytest.raises(ServerExited):
+                        await anext(changes)
+                with pytest.raises(ServerExited):  # nor does the old client listen again by itself
+                    async with client.listen(resources=[MEMO]):
+                        pass
+    assert len(asked) == 2

@@ -70,6 +70,7 @@ async def test_failures_are_results_and_refusals_are_errors(connect: Connect) ->
         assert unknown.value.code == -32602
 
 
+@pytest.mark.complaint(19)
 async def test_progress_arrives_in_order_and_before_the_result(connect: Connect, revision: str) -> None:
     log: list[Any] = []
 
@@ -92,6 +93,7 @@ async def test_progress_arrives_in_order_and_before_the_result(connect: Connect,
 
 
 @pytest.mark.requirement("B.5-S3b", "B.12-P2a", "B.13-P2")
+@pytest.mark.complaint(17)
 async def test_a_deadline_stops_the_handler(connect: Connect) -> None:
     async with connect() as client:
         with trio.CancelScope() as scope:
@@ -106,6 +108,7 @@ async def test_a_deadline_stops_the_handler(connect: Connect) -> None:
 
 
 @pytest.mark.requirement("B.5-S3b")
+@pytest.mark.complaint(17)
 async def test_leaving_an_open_call_stops_the_handler(connect: Connect) -> None:
     async with connect() as client:
         async with client.open_call("hang", {"key": "left"}) as call:
@@ -151,7 +154,8 @@ async def test_requests_beyond_the_limits_wait_or_are_refused_as_busy(connect: C
             async with trio.open_nursery() as nursery:  # 4 run, 2 wait, 1 is too many
                 for number in range(6):
                     nursery.start_soon(call, str(number))
-        assert answers == ["too busy: 4 requests run and 2 wait; try again later"]
+        busy = "of this connection's requests, 4 run (Limits.max_in_flight) and 2 wait (Limits.max_queued)"
+        assert answers == [f"too busy: {busy}; try again later"]
         assert texts(await client.call_tool("when_stopped", {"key": "first"})) == ["first was stopped"]
         assert texts(await client.call_tool("add", {"a": 1, "b": 1})) == ["2"]
 

@@ -68,6 +68,7 @@ async def served_stream() -> AsyncGenerator[trio.abc.Stream]:
 # Doors.
 
 
+@pytest.mark.complaint(1)
 async def test_clients_are_closed_in_any_order_from_any_task() -> None:
     with trio.fail_after(20):
         async with served_stream() as stream, trio.open_nursery() as nursery:
@@ -87,6 +88,7 @@ async def test_clients_are_closed_in_any_order_from_any_task() -> None:
                     await add(client)
 
 
+@pytest.mark.complaint(1)
 async def test_a_client_may_be_closed_many_times_at_once(autojump_clock: object) -> None:
     async with trio.open_nursery() as nursery:
         client = await start_client(nursery, make_server())
@@ -163,6 +165,7 @@ ERRORS: tuple[BaseException, ...] = (
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("door", DOORS)
+@pytest.mark.complaint(3)
 async def test_the_exception_of_a_block_comes_out_as_it_is(door: str, error: BaseException) -> None:
     with trio.fail_after(20):
         with pytest.raises(type(error)) as raised:
@@ -218,6 +221,7 @@ def without_database() -> Server:
         ([sys.executable, "-c", "import sys; sys.exit('sorry')"], ServerExited, "sorry"),
     ],
 )
+@pytest.mark.complaint(3)
 async def test_a_target_that_cannot_be_opened_raises_bare(target: Any, failure: type[Exception], text: str) -> None:
     with trio.fail_after(20):
         with pytest.raises(failure, match=text):
@@ -248,6 +252,7 @@ async def test_a_lifespan_that_fails_fails_the_serving_bare() -> None:
 
 @pytest.mark.requirement("B.2-P2")
 @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
+@pytest.mark.complaint(5)
 async def test_a_lost_connection_fails_the_calls_and_not_the_block(revision: str) -> None:
     lost: list[str] = []
 
@@ -355,6 +360,7 @@ def call(revision: str, id: int, tool: str, **arguments: object) -> dict[str, An
 
 
 @pytest.mark.requirement("B.2-P2")
+@pytest.mark.complaint(12)
 async def test_accepted_calls_are_answered_after_the_end_of_the_input(revision: str, autojump_clock: object) -> None:
     server = make_server()
 

@@ -42,6 +42,7 @@ async def pid_of(client: Client) -> int:
     return int(content["result"])
 
 
+@pytest.mark.complaint(2, 5, 13, 14)
 async def test_a_killed_server_fails_its_own_calls_alone_and_takes_its_processes_with_it(tmp_path: Path) -> None:
     failures: list[ServerExited] = []
     path = str(tmp_path / "held")
@@ -149,6 +150,7 @@ async def piped(*arguments: str) -> AsyncGenerator[trio.Process]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.complaint(11)
 async def test_one_signal_ends_a_server_silently_with_status_0(number: int, cleaned_up: Path) -> None:
     async with piped(str(cleaned_up)) as process:
         assert process.stdin is not None
@@ -184,6 +186,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 
 @pytest.mark.requirement("B.5-S1")
+@pytest.mark.complaint(10)
 async def test_one_control_c_on_a_terminal_ends_a_server_silently_with_status_0(cleaned_up: Path) -> None:
     ours, theirs = pty.openpty()
     modes = termios.tcgetattr(theirs)

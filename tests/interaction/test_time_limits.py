@@ -59,6 +59,7 @@ async def test_silence_beyond_the_idle_limit_ends_the_call_and_stops_the_handler
 
 @pytest.mark.requirement("B.13-P3")
 @pytest.mark.parametrize("door", [open_client, open_memory_client])
+@pytest.mark.complaint(20)
 async def test_progress_begins_the_idle_limit_anew_where_it_was_asked_for(
     door: Callable[..., Any], autojump_clock: object
 ) -> None:
@@ -82,6 +83,7 @@ async def test_the_idle_limit_counts_from_the_last_update(autojump_clock: object
 
 @pytest.mark.requirement("B.13-P3")
 @pytest.mark.parametrize("door", [open_client, open_memory_client])
+@pytest.mark.complaint(20)
 async def test_the_total_limit_ends_a_call_that_keeps_reporting(
     door: Callable[..., Any], autojump_clock: object
 ) -> None:
@@ -130,10 +132,19 @@ async def test_each_of_many_calls_is_given_up_at_its_own_time(autojump_clock: ob
 
 async def test_a_call_whose_total_limit_passed_unwatched_is_given_up_at_the_next_wait(autojump_clock: object) -> None:
     door = open_client(Watched().server, time_limits=TimeLimits(total=10))
-    async with door as client, client.open_call("work", {"naps": [1]}) as call:
+    async with door as client, client.open_call("work", {"naps": [100]}) as call:
         await trio.sleep(10)
         with pytest.raises(RequestTimedOut, match="total"):
             await call.result()
+
+
+async def test_a_result_that_came_in_time_may_be_read_at_any_time(autojump_clock: object) -> None:
+    door = open_client(Watched().server, time_limits=TimeLimits(idle=5, total=10))
+    async with door as client, client.open_call("work", {"naps": [1]}) as call:
+        for _ in range(2):
+            await trio.sleep(100)
+            assert (await call.result()).content == [types.TextContent(text="done")]
+        assert [update.progress async for update in call.updates] == [1]
 
 
 async def test_a_client_that_has_nothing_in_flight_is_woken_once_and_then_never(autojump_clock: object) -> None:

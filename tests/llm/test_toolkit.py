@@ -235,6 +235,22 @@ async def test_cancelling_cancels_the_calls(autojump_clock: trio.testing.MockClo
         await cancelled.wait()
 
 
+async def test_an_exit_in_a_callback_comes_out_as_it_is(autojump_clock: trio.testing.MockClock) -> None:
+    server = Server("asking")
+
+    @server.tool
+    async def ask(ctx: Context) -> None:
+        await ctx.list_roots()
+
+    async def roots() -> list[types.Root]:
+        await trio.lowlevel.checkpoint()
+        raise SystemExit(3)
+
+    async with open_client(server, roots=roots, revision="2026-07-28") as client:
+        with pytest.raises(SystemExit, match="3"):
+            await (await load_toolkit(client)).answer(message(call("ask"), call("ask")))
+
+
 async def test_a_connection_that_is_closed_is_told(autojump_clock: trio.testing.MockClock) -> None:
     async with open_client(make_server()) as client:
         toolkit = await load_toolkit(client)

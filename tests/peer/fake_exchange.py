@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from trio_mcp import ConnectionLost, McpError
-from trio_mcp.peer import NO_HEADERS, Exchange, ExchangeContext, ServerSession, Slots
+from trio_mcp.peer import NO_HEADERS, Asked, Exchange, ExchangeContext, ServerSession, Slots
 from trio_mcp.types import REVISIONS
 from trio_mcp.wire import JsonObject
 
@@ -50,6 +50,9 @@ class FakeExchange(Exchange):
     emptied: trio.Event = field(factory=trio.Event, init=False)
     failure: Exception | None = field(default=None, init=False)
 
+    def ask(self, method: str, params: JsonObject | None) -> Asked:
+        raise NotImplementedError
+
     def has_room(self) -> bool:
         return not self.full
 
@@ -68,5 +71,6 @@ class FakeExchange(Exchange):
         self.endings += 1
 
 
-def exchange(slots: Slots | None = None, method: str = "m") -> FakeExchange:
-    return FakeExchange(method, None, CONTEXT, 1, FakePeer() if slots is None else FakePeer(slots))
+def exchange(slots: Slots | None = None, method: str = "m", *, capabilities: JsonObject | None = None) -> FakeExchange:
+    context = evolve(CONTEXT, capabilities=capabilities or {})
+    return FakeExchange(method, None, context, 1, FakePeer() if slots is None else FakePeer(slots))

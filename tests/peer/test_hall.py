@@ -500,11 +500,7 @@ async def test_an_interrupt_in_a_handler_leaves_the_hall() -> None:
     assert halls[0].running == 0
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("stopping", [False, True])
-async def test_an_interrupt_in_a_handler_s_own_group_leaves_the_hall(
-    error: type[BaseException], stopping: bool
-) -> None:
+def failing_in_a_group(error: type[BaseException], *, stopping: bool) -> Callable[[Run], Awaitable[JsonObject]]:
     async def handler(_: Run) -> JsonObject:
         async with trio.open_nursery() as inner:
             inner.start_soon(trio.sleep_forever)
@@ -514,7 +510,33 @@ async def test_an_interrupt_in_a_handler_s_own_group_leaves_the_hall(
                 raise error
         return {}
 
-    with pytest.RaisesGroup(pytest.RaisesGroup(error)):  # the nursery is the subject
+    return handler
+
+
+async def test_a_task_of_a_handler_that_exits_the_process_has_failed_and_nothing_else_has() -> None:
+    asked = exchange()
+    async with trio.open_nursery() as nursery:
+        Work(Hall(nursery), asked).begin(failing_in_a_group(SystemExit, stopping=False))
+
+    assert "a task of the handler tried to exit the process" in str(asked.sent)
+
+
+async def test_a_task_of_a_handler_that_exits_the_process_while_the_server_stops_does_not_end_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        Work(Hall(nursery)).begin(failing_in_a_group(SystemExit, stopping=True))
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+    assert "failed while the server stopped" in caplog.text
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+async def test_an_interrupt_in_a_handler_s_own_group_leaves_the_hall(stopping: bool) -> None:
+    handler = failing_in_a_group(KeyboardInterrupt, stopping=stopping)
+
+    with pytest.RaisesGroup(pytest.RaisesGroup(KeyboardInterrupt)):  # the nursery is the subject
         async with trio.open_nursery() as nursery:
             work = Work(Hall(nursery))
             work.begin(handler)

@@ -121,6 +121,7 @@ async def test_farewells_that_are_too_many_for_a_deaf_peer_end_the_link_in_peace
         assert bench.holds_nothing()
 
 
+@pytest.mark.complaint(21)
 async def test_a_peer_that_stops_reading_loses_the_link_after_the_stall_limit(autojump_clock: MockClock) -> None:
     async with linked({"forever": forever}, pair=lockstep_stream_pair, limits=Limits(stall_seconds=30)) as bench:
         await bench.peer.send(modern(1, "forever"), modern(2, "ping"))
@@ -178,6 +179,7 @@ async def test_updates_for_a_caller_that_never_reads_are_bounded_and_delay_no_on
         assert update[1]["progress"] == 19_900
 
 
+@pytest.mark.complaint(21)
 async def test_two_sides_that_flood_each_other_do_not_deadlock(autojump_clock: MockClock) -> None:
     """A hundred askers on each side, answers of 20 KB, an outbox of 8 KB and a stream that holds nothing."""
     limits = Limits(outbox_bytes=8 * 1024, stall_seconds=60)

@@ -146,7 +146,7 @@ async def test_requests_without_an_end_are_ended_first_and_hold_nothing_up(autoj
     assert messages == [
         message
         for id in ("a", 2)
-        for message in (cancelled(id, reason="the server stops", _meta={ID: id}), result(id, {"end": id}))
+        for message in (result(id, {"end": id}), cancelled(id, reason="the server stops", _meta={ID: id}))
     ]
 
 

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import McpError
-from trio_mcp.peer import BUSY, Hall, Run, Slots
+from trio_mcp.peer import BUSY, Hall, Limits, Run, Slots
 from trio_mcp.wire import JsonObject
 
 from .fake_exchange import FakeExchange, exchange
@@ -87,7 +87,8 @@ async def test_a_request_beyond_the_queue_is_refused_as_busy(nursery: trio.Nurse
 
     assert isinstance(error, McpError)
     assert error.code == BUSY == -31_000
-    assert error.message == "too busy: 1 requests run and 1 wait; try again later"
+    busy = "of this connection's requests, 1 run (Limits.max_in_flight) and 1 wait (Limits.max_queued)"
+    assert error.message == f"too busy: {busy}; try again later"
     assert refused.run is None
     await wait_all_tasks_blocked()
     await works.end("a")
@@ -137,3 +138,136 @@ async def test_refusing_costs_the_same_however_many_wait() -> None:
         assert works.slots.waiting == 4096
         nursery.cancel_scope.cancel()
     assert took < 2  # looking through the queue for each refusal took 20 s
+
+
+class Shared:
+    """Some connections of one serving, each with slots of its own."""
+
+    def __init__(self, nursery: trio.Nursery, limits: Limits, **slots: Slots) -> None:
+        self.hall = Hall(nursery, limits)
+        self.slots = slots
+        self.started: list[str] = []
+        self.ends: dict[str, trio.Event] = {}
+
+    def begin(self, name: str) -> FakeExchange:
+        """Begin on the connection that the name begins with."""
+        asked = exchange(self.slots[name[0]], name)
+        self.ends[name] = trio.Event()
+
+        async def handler(_: Run) -> JsonObject:
+            self.started.append(name)
+            await self.ends[name].wait()
+            return {"by": name}
+
+        self.hall.begin(asked, handler, lambda exc: McpError(-1, repr(exc)))
+        return asked
+
+    async def end(self, *names: str) -> None:
+        for name in names:
+            self.ends[name].set()
+            await wait_all_tasks_blocked()
+
+    def figures(self) -> dict[str, tuple[int, int]]:
+        return {name: (slots.running, slots.waiting) for name, slots in self.slots.items()}
+
+
+async def test_beyond_what_may_run_over_all_connections_these_are_taken_in_turn(nursery: trio.Nursery) -> None:
+    shared = Shared(nursery, Limits(max_running=2), a=Slots(10, 10), b=Slots(10, 10), c=Slots(10, 10))
+    for name in ("a1", "a2", "a3", "a4", "a5", "b1", "b2", "c1"):
+        shared.begin(name)
+    await wait_all_tasks_blocked()
+    assert shared.figures() == {"a": (2, 3), "b": (0, 2), "c": (0, 1)}
+    assert shared.hall.turns.groups == 3
+
+    await shared.end("a1", "a2", "a3", "b1", "c1", "a4", "b2", "a5")
+
+    assert sorted(shared.started[:2]) == ["a1", "a2"]  # Trio shuffles who is first of those that start together
+    assert shared.started[2:] == ["a3", "b1", "c1", "a4", "b2", "a5"]
+    assert shared.figures() == {"a": (0, 0), "b": (0, 0), "c": (0, 0)}
+    assert (shared.hall.turns.taken, shared.hall.turns.waiting, shared.hall.turns.groups) == (0, 0, 0)
+
+
+async def test_the_bound_of_a_connection_holds_as_well(nursery: trio.Nursery) -> None:
+    shared = Shared(nursery, Limits(max_running=3), a=Slots(1, 10), b=Slots(10, 10))
+    for name in ("a1", "a2", "a3", "b1", "b2", "b3"):
+        shared.begin(name)
+    await wait_all_tasks_blocked()
+    assert sorted(shared.started) == ["a1", "b1", "b2"]
+
+    await shared.end("a1")  # its connection has waited for this, but the other for longer
+    assert shared.started[3:] == ["b3"]
+    await shared.end("b1")
+    assert shared.started[4:] == ["a2"]
+    await shared.end("b2", "b3")
+    assert shared.figures() == {"a": (1, 1), "b": (0, 0)}
+    await shared.end("a2")
+    assert shared.started[5:] == ["a3"]
+    await shared.end("a3")
+    assert (shared.hall.turns.taken, shared.hall.turns.waiting) == (0, 0)
+
+
+async def test_requests_that_are_cancelled_while_they_wait_for_others_leave_no_trace(nursery: trio.Nursery) -> None:
+    shared = Shared(nursery, Limits(max_running=1), a=Slots(10, 10), b=Slots(10, 10))
+    shared.begin("a1")
+    gone = [shared.begin(name) for name in ("b1", "b2", "a2")]
+    shared.begin("a3")
+    await wait_all_tasks_blocked()
+
+    for one in gone:
+        one.cancel("not wanted")
+        one.cancel("not wanted")
+    assert shared.hall.turns.groups == 1
+    await shared.end("a1", "a3")
+
+    assert shared.started == ["a1", "a3"]
+    assert shared.figures() == {"a": (0, 0), "b": (0, 0)}
+    assert (shared.hall.turns.taken, shared.hall.turns.waiting, shared.hall.turns.groups) == (0, 0, 0)
+
+
+async def test_who_is_refused_because_of_other_connections_is_told_so(nursery: trio.Nursery) -> None:
+    shared = Shared(nursery, Limits(max_running=2), a=Slots(10, 10), b=Slots(10, 1))
+    for name in ("a1", "a2", "b1"):
+        shared.begin(name)
+
+    (error,) = shared.begin("b2").sent
+
+    assert isinstance(error, McpError)
+    assert error.code == BUSY
+    busy = "of all requests, 2 run (Limits.max_running), and of this connection's, 1 wait (Limits.max_queued)"
+    assert error.message == f"too busy: {busy}; try again later"
+    await wait_all_tasks_blocked()
+    await shared.end("a1", "a2", "b1")
+
+
+async def test_requests_that_listen_take_no_turns_of_others_and_are_refused_by_the_name_of_their_limit(
+    nursery: trio.Nursery,
+) -> None:
+    shared = Shared(nursery, Limits(max_running=1), a=Slots(10, 10), b=Slots.for_listens(2))
+    shared.begin("a1")
+    for name in ("b1", "b2"):
+        shared.begin(name)
+    (error,) = shared.begin("b3").sent
+    await wait_all_tasks_blocked()
+
+    assert sorted(shared.started) == ["a1", "b1", "b2"]
+    assert isinstance(error, McpError)
+    assert error.code == BUSY
+    assert error.message == "too busy: of this connection's requests, 2 listen (Limits.max_listens); try again later"
+    await shared.end("a1", "b1", "b2")
+
+
+async def test_it_can_be_told_beforehand_whether_another_request_would_be_refused(nursery: trio.Nursery) -> None:
+    shared = Shared(nursery, Limits(max_running=2), a=Slots(1, 1), b=Slots(5, 1))
+    a, b = shared.slots.values()
+    seen = [(a.full, b.full)]
+    for name in ("a1", "a2", "b1", "b2"):
+        shared.begin(name)
+        seen.append((a.full, b.full))
+    await wait_all_tasks_blocked()
+
+    assert seen == [(False, False), (False, False), (True, False), (True, False), (True, True)]
+    await shared.end("a1")  # it is the turn of the other connection, which has waited for longer
+    assert (a.full, b.full) == (True, False)
+    await shared.end("b1")
+    assert (a.full, b.full) == (False, False)
+    await shared.end("b2", "a2")

@@ -31,6 +31,7 @@ class Player:
     def __init__(self) -> None:
         self.client: Any = None
         self.meta: dict[str, Any] | None = None
+        self.questions: list[Any] = []
         self.messages: list[Any] = []
         self.message_came = asyncio.Event()
 
@@ -38,6 +39,30 @@ class Player:
         """Keep a log message of the server."""
         self.messages.append(plain(message))
         self.message_came.set()
+
+    def callbacks(self, plan: list[dict[str, Any]]) -> dict[str, Any]:
+        """Take what is to be answered to questions of the server out of a plan, as callbacks; no step, none of it."""
+        if not plan or plan[0]["do"] != "answers":
+            return {}
+        answers = {name: value for name, value in plan.pop(0).items() if name != "do"}
+        results = {
+            "elicitation": mcp.types.ElicitResult,
+            "sampling": mcp.types.CreateMessageResult,
+            "list_roots": mcp.types.ListRootsResult,
+        }
+
+        def answering(name: str) -> Any:
+            async def answer(_: Any, params: Any = None) -> Any:
+                self.questions.append(None if params is None else plain(params))
+                return results[name].model_validate(answers[name])
+
+            return answer
+
+        return {f"{name}_callback": answering(name) for name in answers}
+
+    async def asked(self) -> list[Any]:
+        """The questions of the server so far."""
+        return self.questions
 
     async def play(self, step: dict[str, Any]) -> Any:
         """The outcome of one step."""
@@ -137,7 +162,8 @@ async def main(mode: str, plan: list[dict[str, Any]], command: list[str]) -> dic
     """Connect, play the whole plan, close, and tell."""
     server = mcp.StdioServerParameters(command=command[0], args=command[1:])
     player = Player()
-    async with mcp.Client(server, mode=mode, logging_callback=player.on_log) as player.client:
+    callbacks = player.callbacks(plan)
+    async with mcp.Client(server, mode=mode, logging_callback=player.on_log, **callbacks) as player.client:
         client = player.client
         outcomes = [await player.play(step) for step in plan]
         # A pinned modern client has asked the server nothing yet, and may not know its name.

@@ -44,7 +44,10 @@ def test_the_page_promises_something() -> None:
 
 @pytest.mark.parametrize("option", sorted(OPTIONS))
 def test_a_promised_option_is_taken_somewhere(option: str) -> None:
-    takers = (Server, Server.tool, Server.resource, Server.completion, Client.call_tool)
+    takers = (
+        *(Server, Server.tool, Server.resource, Server.completion),
+        *(Client.call_tool, Client.open_call, Client.list_tools, Context.elicit, Context.sample),
+    )
     taken = {name for taker in takers for name in inspect.signature(taker).parameters}
 
     assert option in taken | set(trio_mcp.ClientOptions.__annotations__)

@@ -31,7 +31,7 @@ import msgspec
 import pydantic
 import pytest
 
-from trio_mcp.server._signature import ArgumentFaults, Form, describe_type
+from trio_mcp.server._signature import ArgumentFaults, TypeReader, describe_type
 
 T = TypeVar("T")
 Meta = msgspec.Meta
@@ -71,7 +71,7 @@ class Account:
     opened: bool = attrs.field(init=False, default=False)
 
 
-def form(annotation: Any) -> Form:
+def form(annotation: Any) -> TypeReader:
     return describe_type(annotation, name="it")
 
 

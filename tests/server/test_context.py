@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import memory_stream_pair
+from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
-from trio_mcp import Context, Server, open_client, serve_stream, types
+from trio_mcp import Context, Limits, Server, open_client, serve_stream, types
 from trio_mcp.testing import open_memory_client
 from trio_mcp.wire import CAPABILITIES_KEY, REVISION_KEY, encode_request
 
@@ -252,3 +252,29 @@ async def test_a_client_that_describes_itself_badly_is_shown_as_far_as_possible(
         await client.call_tool("look")
 
     assert seen == [types.Implementation(name="odd", version="1")]
+
+
+async def test_a_log_message_waits_its_turn_behind_progress_that_nobody_reads() -> None:
+    server, logged = Server("s", limits=Limits(max_progress_per_second=math.inf)), list[Any]()
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        for each in range(100):
+            await ctx.report_progress(each)
+        await ctx.log("info", "done")
+        return "done"
+
+    async def on_log(message: types.LoggingMessageNotificationParams) -> None:
+        await trio.lowlevel.checkpoint()
+        logged.append(message.data)
+
+    async with open_client(server, revision="2025-11-25", on_log=on_log) as client, client.open_call("work") as call:
+        assert (await call.result()).structured_content == {"result": "done"}
+        await wait_all_tasks_blocked()
+    assert logged == ["done"]
+
+
+@pytest.mark.parametrize("asking", ["never", "", None])
+def test_a_way_to_wait_for_answers_that_there_is_not_is_refused(asking: Any) -> None:
+    with pytest.raises(ValueError, match="parked, replayed"):
+        Server("s", asking=asking)

@@ -125,6 +125,7 @@ def test_a_page_has_at_least_one_entry() -> None:
         Server("s", page_size=0)
 
 
+@pytest.mark.complaint(26)
 async def test_an_entry_is_put_into_json_once_for_each_revision(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server("s", page_size=2)
     numbered(server, 1, 3)

@@ -283,15 +283,16 @@ async def test_a_removed_prompt_is_gone() -> None:
 
 
 @pytest.mark.requirement("A.5-P1")
-async def test_a_prompt_shows_older_revisions_only_what_they_know() -> None:
+async def test_a_prompt_with_content_that_a_revision_does_not_have_is_refused() -> None:
     server = Server("s")
     link = types.ResourceLink(name="doc", uri="file:///doc")
     server.prompt(name="p")(lambda: types.PromptMessage(role="user", content=link))
 
     async with open_client(server, revision="2024-11-05") as client:
-        (message,) = (await client.get_prompt("p")).messages
+        with pytest.raises(ErrorResponse, match=r"prompt 'p': messages\[0\] is a link to a resource") as refused:
+            await client.get_prompt("p")
 
-    assert message.content == types.TextContent(text="doc <file:///doc>")
+    assert refused.value.code == -32603
 
 
 async def test_contents_that_do_not_change_need_no_function() -> None:

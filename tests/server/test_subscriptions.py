@@ -99,7 +99,7 @@ def ending(id: Any) -> list[dict[str, Any]]:
     cancelled = {"requestId": id, "reason": "the server stops"}
     meta = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}, ID: id}
     result = {"resultType": "complete", "_meta": meta}
-    return [told("notifications/cancelled", id, **cancelled), {"jsonrpc": "2.0", "id": id, "result": result}]
+    return [{"jsonrpc": "2.0", "id": id, "result": result}, told("notifications/cancelled", id, **cancelled)]
 
 
 @asynccontextmanager

@@ -8,8 +8,25 @@ import threading
 import trio
 from trio.testing import MockClock
 
+from tests.peer.fake_exchange import exchange
 from trio_mcp import Server, open_client
+from trio_mcp.peer import Hall, Run, Turns
 from trio_mcp.server._threads import Threads
+from trio_mcp.wire import JsonObject
+
+
+async def nothing(_: Run) -> JsonObject:
+    raise NotImplementedError
+
+
+def refuse(failure: Exception) -> JsonObject:
+    raise NotImplementedError from failure
+
+
+def run(nursery: trio.Nursery) -> Run:
+    """Return a handler, to work for."""
+    asked = exchange()
+    return Run(Hall(nursery), asked, nothing, refuse, asked.peer.slots)
 
 
 async def test_a_cancelled_call_abandons_its_thread_which_counts_until_it_ends() -> None:
@@ -23,7 +40,7 @@ async def test_a_cancelled_call_abandons_its_thread_which_counts_until_it_ends()
         token.run_sync_soon(ended.set)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(threads.run, work)
+        nursery.start_soon(threads.run, work, run(nursery))
         await began.wait()
         nursery.cancel_scope.cancel()
 
@@ -61,8 +78,8 @@ async def test_the_test_clock_stands_still_while_threads_work(autojump_clock: Mo
 
     async def two_at_once() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(threads.run, lambda: release.wait(10))
-            nursery.start_soon(threads.run, lambda: release.wait(10))
+            nursery.start_soon(threads.run, lambda: release.wait(10), run(nursery))
+            nursery.start_soon(threads.run, lambda: release.wait(10), run(nursery))
             await trio.testing.wait_all_tasks_blocked()
             assert autojump_clock.autojump_threshold == math.inf
             release.set()
@@ -75,20 +92,20 @@ async def test_the_test_clock_stands_still_while_threads_work(autojump_clock: Mo
 
 
 async def test_a_turn_that_ends_before_it_got_a_thread_is_given_back() -> None:
-    threads, turns, release, began = Threads(1), trio.Semaphore(1), threading.Event(), trio.Event()
+    threads, turns, release, began = Threads(1), Turns(1), threading.Event(), trio.Event()
 
     def work() -> None:
         trio.from_thread.run_sync(began.set)
         release.wait(10)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(threads.run, work)
+        nursery.start_soon(threads.run, work, run(nursery))
         await began.wait()
         with trio.CancelScope() as scope:
             nursery.start_soon(_cancel_when_blocked, scope)
-            await threads.run(lambda: None, turns=turns)
+            await threads.run(lambda: None, run(nursery), turns=turns)
         assert scope.cancelled_caught
-        assert turns.value == 1
+        assert turns.taken == 0
         release.set()
 
 

@@ -123,8 +123,11 @@ class Library:
         after = {} if page + 1 == self.pages else {"nextCursor": str(page + 1)}
         exchange.respond({"tools": tools, **after})
 
-    def notified(self, method: str, params: object) -> None:
+    def notified(self, method: str, params: object, peer: object) -> None:
         pass
+
+    def stop(self) -> None:
+        """There is nothing to stop."""
 
 
 async def test_a_listing_of_ten_thousand_pages_is_walked_to_its_end(autojump_clock: object) -> None:

@@ -201,6 +201,7 @@ async def test_a_sender_that_waits_for_room_learns_of_the_childs_end() -> None:
             assert await child.wait_exited() == 1
 
 
+@pytest.mark.complaint(13)
 async def test_what_outlives_a_child_that_left_politely_is_killed() -> None:
     script = "sleep 1000 & echo $!; cat >/dev/null; exit 0"
     with trio.fail_after(SURELY):

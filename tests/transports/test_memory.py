@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from trio_mcp import (
     open_client,
     types,
 )
-from trio_mcp.lowlevel import Exchange, Limits, ServerSession
+from trio_mcp.lowlevel import Exchange, Limits, Peer, ServerSession
 
 
 @pytest.fixture
@@ -117,7 +118,9 @@ async def test_the_data_of_an_error_are_a_copy(server: Server) -> None:
     assert data == {"list": [1]}
 
 
-async def test_a_handler_that_reports_without_pause_lets_its_reader_read(server: Server) -> None:
+async def test_a_handler_that_reports_without_pause_lets_its_reader_read() -> None:
+    server = Server("s", limits=Limits(max_progress_per_second=math.inf))
+
     @server.tool
     async def work(ctx: Context) -> None:
         for done in range(20_000):
@@ -128,7 +131,9 @@ async def test_a_handler_that_reports_without_pause_lets_its_reader_read(server:
         assert call.skipped == 0
 
 
-async def test_a_handler_does_not_wait_for_a_reader_that_does_not_read(server: Server) -> None:
+async def test_a_handler_does_not_wait_for_a_reader_that_does_not_read() -> None:
+    server = Server("s", limits=Limits(max_progress_per_second=math.inf))
+
     @server.tool
     async def work(ctx: Context) -> None:
         for done in range(100):
@@ -199,7 +204,7 @@ class Silent:
     def answer(self, exchange: Exchange) -> None:
         self.exchanges.append(exchange)
 
-    def notified(self, method: str, params: dict[str, Any]) -> None:
+    def notified(self, method: str, params: dict[str, Any], peer: Peer) -> None:
         raise NotImplementedError
 
 

@@ -104,6 +104,7 @@ def test_prints_of_every_kind_go_to_standard_error() -> None:
         assert stray in errors
 
 
+@pytest.mark.complaint(16)
 def test_the_first_print_is_reported_with_its_place_and_only_the_first() -> None:
     _, errors = run(ECHO, b"x")
     where = ECHO[-1]

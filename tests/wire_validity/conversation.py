@@ -14,6 +14,9 @@ Rules of this file:
 6. Tests of the engine and of transports have methods of their own, which no revision has, and answer `initialize` and
    `ping` by themselves, with the terms that those were admitted on. Of these messages, and of no others, only the
    envelope is judged.
+7. Likewise of messages that applications have defined, which tests call by the names in `OWN`, and of those of the
+   extension whose methods one revision had as an experiment. A result of a type that no revision has is an extension's
+   if its request has declared one.
 """
 
 from __future__ import annotations
@@ -31,6 +34,10 @@ Id: TypeAlias = "str | int"
 
 _REVISION_KEY = "io.modelcontextprotocol/protocolVersion"
 _HANDSHAKE = "initialize"
+_CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
+OWN = ("acme/", "rooms/")
+"""How the names of methods begin that tests have defined as applications do; of notifications, after that word."""
+_OF_EXTENSION = "tasks/"
 _BEFORE = frozenset({"initialize", "ping"})
 """What may be asked before there is a revision."""
 
@@ -58,7 +65,7 @@ class Verdict:
     """What it was held against."""
     faults: list[str]
     made_up: bool = False
-    """Whether only the rules of JSON-RPC were applied (rule 6)."""
+    """Whether only the rules of JSON-RPC were applied (rules 6 and 7)."""
 
 
 @define(eq=False)
@@ -201,7 +208,7 @@ class Conversation:
         method = verdict.message["method"]
         if definition is not None:
             verdict.parts = [Part((*each.definitions, definition), each.path) for each in verdict.parts]
-        elif self.bench and not self.upstream.knows(method):
+        elif (self.bench and not self.upstream.knows(method)) or _is_own(method):
             verdict.made_up = True
         else:
             verdict.faults.append(f"$.method: no {verdict.role} sends a {verdict.kind} {method!r} in this revision")
@@ -250,8 +257,12 @@ class Conversation:
             # A result without type is no fault of the engine's: it does not know what the results of its callers are.
             verdict.message = {**message, "result": {"resultType": "complete", **message["result"]}}
             verdict.made_up = True
+        elif _is_of_extension(asked.params, message["result"]):
+            verdict.made_up = True
         elif (_other(role), asked.method) in revision.requests:
             verdict.parts = revision.for_result(_other(role), asked.method, asked.params, message["result"])
+        elif _is_own(asked.method):
+            verdict.made_up = True
         else:
             verdict.faults.append(f"$.result: no {role} answers {asked.method!r} in this revision")
         return verdict
@@ -275,6 +286,15 @@ def _other(role: Role) -> Role:
 
 def _is_of_bench(method: str, result: Json) -> bool:
     return method in {"initialize", "ping"} and is_object(result) and result.keys() == {"revision"}
+
+
+def _is_own(method: str) -> bool:
+    return method.removeprefix("notifications/").startswith(OWN) or method.startswith(_OF_EXTENSION)
+
+
+def _is_of_extension(params: Json, result: Json) -> bool:
+    is_other = _at(result, "resultType") not in {None, "complete", "input_required"}
+    return is_other and bool(_at(params, "_meta", _CAPABILITIES_KEY, "extensions"))
 
 
 def _is_id(value: object) -> TypeGuard[Id]:

@@ -101,7 +101,7 @@ class Counts:
     judged: Counter[tuple[str, Role, str]] = field(factory=Counter[tuple[str, Role, str]])
     """Against the definition of their method, by revision, role and kind."""
     made_up: Counter[tuple[str, Role, str]] = field(factory=Counter[tuple[str, Role, str]])
-    """Against the rules of JSON-RPC alone (rule 6 of `conversation`)."""
+    """Against the rules of JSON-RPC alone (rules 6 and 7 of `conversation`)."""
     exempt: Counter[str] = field(factory=Counter[str])
     """Valid but for an exemption, by its reason."""
     by_hand: Counter[ByHand] = field(factory=Counter[ByHand])
@@ -204,7 +204,7 @@ def table(counts: Counts) -> Iterator[str]:
     kinds = ("request", "notification", "result", "error", "batch")
     for title, found in (
         ("held against upstream's schema", counts.judged),
-        ("made up by tests of the engine and of transports", counts.made_up),
+        ("made up by tests of the engine and of transports, and by applications", counts.made_up),
     ):
         yield f"{title}: {found.total()} messages"
         rows: dict[tuple[str, Any], dict[str, int]] = {}

@@ -92,6 +92,7 @@ async def _connected(
         "revision": options.revision,
         "time_limits": _limits(options.timeout),
         "on_elicit": questions(notes) if can_ask() else None,
+        "elicit_modes": ("form", "url"),
         "on_log": on_log,
         "roots": [_root(path) for path in options.root] or None,
         "tap": trace,

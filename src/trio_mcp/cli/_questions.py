@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Any, Literal, TextIO
+from urllib.parse import urlsplit
 
 import trio
 from attrs import define, field
@@ -38,10 +40,12 @@ def questions(notes: Notes) -> OnElicit:
     keyboard = _Keyboard(sys.stdin.fileno())
 
     async def ask(request: types.ElicitRequestFormParams | types.ElicitRequestURLParams) -> types.ElicitResult:
-        assert isinstance(request, types.ElicitRequestFormParams)  # visits to pages are not declared
         async with notes.floor:
+            keyboard.forget()
             with notes.bar_hidden():
                 try:
+                    if isinstance(request, types.ElicitRequestURLParams):
+                        return await _Form(notes, keyboard, [], "I will visit it").ask(_visit(request))
                     return await _Form(notes, keyboard, fields_of(request.requested_schema)).ask(request.message)
                 except trio.Cancelled:
                     notes.say("\n(the question is withdrawn)")
@@ -56,6 +60,14 @@ class _Keyboard:
 
     _descriptor: int
     _unread: bytes = field(default=b"", init=False)
+
+    def forget(self) -> None:
+        """Drop what was typed so far: nobody agrees to a question that is not on the screen yet."""
+        import termios  # noqa: PLC0415 # there is none on Windows, where nobody is asked
+
+        self._unread = b""
+        with suppress(termios.error):  # the terminal is gone, and reading from it will tell
+            termios.tcflush(self._descriptor, termios.TCIFLUSH)
 
     async def line(self) -> str | None:
         """Wait for a line; None for Ctrl+D."""
@@ -84,6 +96,8 @@ class _Form:
     _notes: Notes
     _keyboard: _Keyboard
     _fields: list[Field]
+    _consent: str = "Agree"
+    """What is asked for where there are no fields."""
     _answers: dict[str, Any] = field(factory=dict[str, Any], init=False)
 
     async def ask(self, message: str) -> types.ElicitResult:
@@ -121,7 +135,9 @@ class _Form:
         """Say whether the answers may leave; False to ask for them again."""
         edit = "[e]dit, " if self._fields else ""
         while True:
-            line = await self._typed(f"{'Send this' if self._fields else 'Agree'}? [y]es, {edit}[d]ecline, [c]ancel> ")
+            line = await self._typed(
+                f"{'Send this' if self._fields else self._consent}? [y]es, {edit}[d]ecline, [c]ancel> "
+            )
             match line.strip().lower():
                 case "y" | "yes":
                     return True
@@ -144,6 +160,24 @@ class _Form:
         if line.strip() == "/decline":
             raise _WayOut("decline")
         return line
+
+
+def _visit(request: types.ElicitRequestURLParams) -> str:
+    """Return what a person must know before visiting a page; opening it, somewhere we cannot look, is up to them."""
+    lines = [request.message, "It asks you to visit this page yourself, in your browser:", request.url]
+    try:
+        parts = urlsplit(request.url)
+        site = parts.hostname or ""
+    except ValueError:
+        parts, site = urlsplit(""), ""
+    lines.append(f"which belongs to: {site or 'no site'}")
+    if parts.scheme != "https":
+        lines.append("Careful: the address does not begin with https, so others may read along.")
+    if not site.isascii() or "xn--" in site:
+        lines.append("Careful: the site's name has letters of other alphabets, and may only look like one you know.")
+    if "@" in parts.netloc:
+        lines.append("Careful: what stands before the @ is not the site's name.")
+    return "\n".join(lines)
 
 
 def _in_brackets(each: Field, proposed: Any) -> str:

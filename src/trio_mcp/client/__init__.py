@@ -1,15 +1,27 @@
 """ASKING: the client, its openers, and how it finds out what the other side speaks."""
 
+from ._cache import CacheOption as CacheOption
+from ._cache import CacheStatistics as CacheStatistics
+from ._cache import ResponseCache as ResponseCache
+from ._cache import ServerCache as ServerCache
+from ._callbacks import ElicitMode as ElicitMode
 from ._callbacks import OnElicit as OnElicit
+from ._callbacks import OnElicitComplete as OnElicitComplete
 from ._callbacks import OnLog as OnLog
 from ._callbacks import OnSample as OnSample
 from ._callbacks import Roots as Roots
 from ._calls import Call as Call
+from ._calls import ManualCall as ManualCall
 from ._calls import OnProgress as OnProgress
+from ._calls import OpenCall as OpenCall
 from ._calls import Updates as Updates
 from ._changes import Changes as Changes
 from ._client import Client as Client
-from ._client import OpenCall as OpenCall
+from ._consent import Consent as Consent
+from ._consent import Consentable as Consentable
+from ._custom import Extension as Extension
+from ._custom import OwnHandler as OwnHandler
+from ._custom import Resolve as Resolve
 from ._many import Clients as Clients
 from ._many import open_clients as open_clients
 from ._many import start_clients as start_clients

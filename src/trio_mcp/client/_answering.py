@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from contextlib import nullcontext
+from typing import Any
 
 import trio
 from attrs import define, field
 
 from .. import types
-from .._errors import McpError, StructureError
+from .._errors import ConsentRefused, LocalProtocolError, McpError, StructureError
 from ..peer import Exchange, Hall, Run
 from ..wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject
 from ._callbacks import Callbacks
+from ._replies import Replies
 from ._timing import Stopwatch
+from ._visits import Visits
 
 __all__ = ["Answering"]
 
@@ -30,7 +32,8 @@ MAX_WAITING_LOGS = 1024
 MAX_COMPLAINTS = 10
 """Log messages that break the protocol about which ours says so; a server that goes on fills no log."""
 
-Answer: TypeAlias = "Callable[[Answering, Any], Awaitable[Any]]"
+REFUSED_BY_USER = -1
+"""Answers a request to the model that there was no consent for."""
 
 
 @define(eq=False)
@@ -40,11 +43,17 @@ class Answering:
     _callbacks: Callbacks
     _stopwatch: Stopwatch
     hall: Hall
+    replies: Replies = field(init=False)
+    visits: Visits = field(init=False)
     skipped_logs: int = field(default=0, init=False)
     """Log messages that were dropped because `on_log` is too slow."""
     _unreadable_logs: int = field(default=0, init=False)
     _logs: deque[JsonObject] = field(factory=deque[JsonObject], init=False)
     _logged: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.replies = Replies(self._callbacks)
+        self.visits = Visits(self._callbacks.on_elicit_complete)
 
     def answer(self, exchange: Exchange) -> None:
         """Begin to answer; synchronous."""
@@ -56,15 +65,23 @@ class Answering:
         if exchange.method == "ping":
             exchange.respond({})
             return
-        answer, revision = _ANSWERS[exchange.method], exchange.context.revision
+        revision = exchange.context.revision
+        self.visits.asked(params)
 
         async def handle(_: Run) -> JsonObject:
-            result: JsonObject = types.unstructure(await answer(self, params), revision=revision)
-            return result
+            with nullcontext() if exchange.method == "roots/list" else self._stopwatch.stopped():
+                reply = await self.replies.ask(params)
+            try:
+                return self.replies.settle(params, reply, revision)
+            except LocalProtocolError as fault:
+                _log.error("%r cannot be answered: %s", exchange.method, fault)
+                raise McpError(INTERNAL_ERROR, str(fault)) from None
 
         def explain(failure: Exception) -> McpError:
             if isinstance(failure, McpError):
                 return failure
+            if isinstance(failure, ConsentRefused):
+                return McpError(REFUSED_BY_USER, "the user has refused this request")
             _log.error("the callback for %r failed", exchange.method, exc_info=failure)
             return McpError(INTERNAL_ERROR, f"this client failed to answer {exchange.method!r}")
 
@@ -73,45 +90,17 @@ class Answering:
     def _read_params(self, exchange: Exchange) -> Any:
         method, revision = exchange.method, exchange.context.revision
         row = types.METHODS[revision].get(method)
-        if row is None or not self._answers(method):
-            raise McpError(METHOD_NOT_FOUND, f"this client has declared nothing that answers {method!r}")
+        if row is None or row.direction == "client":
+            raise McpError(METHOD_NOT_FOUND, f"a client answers no {method!r} in revision {revision}")
+        if method != "ping":
+            self.replies.check(method, None)  # before its params: what was not declared is not looked at
         try:
             params: Any = types.structure(exchange.params or {}, row.params, revision=revision)
         except StructureError as exc:
             raise McpError(INVALID_PARAMS, f"the params of {method!r} do not fit: {'; '.join(exc.faults)}") from None
-        if isinstance(params, types.ElicitRequestURLParams):
-            raise McpError(INVALID_PARAMS, "$.mode: this client has declared no elicitation by URL")
-        with_tools = isinstance(params, types.CreateMessageRequestParams) and (
-            params.tools is not None or params.tool_choice is not None  # an empty list is there, too
-        )
-        if with_tools:
-            raise McpError(INVALID_PARAMS, "$.tools: this client has declared no sampling with tools")
+        if method != "ping":
+            self.replies.check(method, params)
         return params
-
-    def _answers(self, method: str) -> bool:
-        given = {
-            "ping": True,
-            "elicitation/create": self._callbacks.on_elicit is not None,
-            "sampling/createMessage": self._callbacks.on_sample is not None,
-            "roots/list": self._callbacks.roots is not None,
-        }
-        return given.get(method, False)
-
-    async def elicit(self, params: Any) -> types.ElicitResult:
-        """Ask the user; the clocks of the requests stand still meanwhile."""
-        assert self._callbacks.on_elicit is not None
-        with self._stopwatch.stopped():
-            return await self._callbacks.on_elicit(params)
-
-    async def sample(self, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
-        """Ask the model, with the user in the loop; the clocks of the requests stand still meanwhile."""
-        assert self._callbacks.on_sample is not None
-        with self._stopwatch.stopped():
-            return await self._callbacks.on_sample(params)
-
-    async def list_roots(self, _: Any) -> types.ListRootsResult:
-        """Tell the roots."""
-        return types.ListRootsResult(roots=await self._callbacks.listed_roots())
 
     def log(self, params: JsonObject) -> None:
         """Take a log message of the server; synchronous."""
@@ -138,10 +127,3 @@ class Answering:
                 _log.log(level, "a log message of the server does not fit: %s", exc)
             except Exception:  # noqa: BLE001 # it is the application's, and costs one message
                 _log.exception("on_log failed")
-
-
-_ANSWERS: Mapping[str, Answer] = {
-    "elicitation/create": Answering.elicit,
-    "sampling/createMessage": Answering.sample,
-    "roots/list": Answering.list_roots,
-}

@@ -8,24 +8,35 @@ Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/e
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from attrs import field, frozen
 
 from .. import types
+from ._consent import Consent
 
-__all__ = ["Callbacks", "OnElicit", "OnLog", "OnSample", "Roots"]
+__all__ = ["FORMS_ALONE", "Callbacks", "ElicitMode", "OnElicit", "OnElicitComplete", "OnLog", "OnSample", "Roots"]
+
+ElicitMode: TypeAlias = Literal["form", "url"]
+"""How a user can be asked: with fields to fill in, or by a page to visit."""
+FORMS_ALONE: Sequence[ElicitMode] = ("form",)
 
 OnElicit: TypeAlias = Callable[
     [types.ElicitRequestFormParams | types.ElicitRequestURLParams], Awaitable[types.ElicitResult]
 ]
 """Asks the user what the server wants to know."""
+OnElicitComplete: TypeAlias = Callable[[types.ElicitationCompleteNotificationParams], Awaitable[None]]
+"""Hears that the user is done with a page."""
 OnSample: TypeAlias = Callable[[types.CreateMessageRequestParams], Awaitable[types.CreateMessageResult]]
 """Asks the host's model what the server wants it to say."""
 OnLog: TypeAlias = Callable[[types.LoggingMessageNotificationParams], Awaitable[None]]
 """Takes one log message of the server."""
 Roots: TypeAlias = "Sequence[types.Root] | Callable[[], Awaitable[Sequence[types.Root]]]"
 """The folders and files a server may care about, as ``file://`` URIs; a function is asked each time."""
+
+
+def _present(is_declared: bool) -> types.JSONObject | None:
+    return {} if is_declared else None
 
 
 def _check_files(roots: Sequence[types.Root]) -> None:
@@ -41,18 +52,29 @@ def _check_given(_: object, __: object, roots: Roots | None) -> None:
 
 @frozen(kw_only=True)
 class Callbacks:
-    """What the application answers. Each runs in a task of the connection, and is cancelled with the question."""
+    """What the application answers, and how. Each is cancelled with the question."""
 
     on_elicit: OnElicit | None = None
+    elicit_modes: Sequence[ElicitMode] = FORMS_ALONE
+    apply_form_defaults: bool = False
+    on_elicit_complete: OnElicitComplete | None = None
     on_sample: OnSample | None = None
+    sample_with_tools: bool = False
+    sample_with_context: bool = False
     roots: Roots | None = field(default=None, validator=_check_given)
     on_log: OnLog | None = None
+    consent: Consent | None = None
 
     def capabilities(self) -> types.ClientCapabilities:
-        """Return what a handshake declares."""
+        """Return what follows from them."""
+        modes = self.elicit_modes
+        elicitation = types.ElicitationCapability(form=_present("form" in modes), url=_present("url" in modes))
+        sampling = types.SamplingCapability(
+            tools=_present(self.sample_with_tools), context=_present(self.sample_with_context)
+        )
         return types.ClientCapabilities(
-            elicitation=None if self.on_elicit is None else types.ElicitationCapability(form={}),
-            sampling=None if self.on_sample is None else types.SamplingCapability(),
+            elicitation=None if self.on_elicit is None else elicitation,
+            sampling=None if self.on_sample is None else sampling,
             roots=None if self.roots is None else types.RootsCapability(list_changed=True),
         )
 

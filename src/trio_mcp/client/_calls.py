@@ -1,19 +1,23 @@
-"""One tool call in flight: its progress as it comes, then its result."""
+"""One tool call in flight: its progress as it comes, then its result, and what the server asks in between."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from .. import types
-from .._errors import StructureError, ToolFailed
-from ._connection import Connection, OpenExchange
+from .._errors import LocalProtocolError, StructureError, ToolFailed
+from .._extensions import with_named_extensions
+from ..wire import JsonObject, is_modern
+from ._connection import Connection
+from ._declared import declaration
 from ._output_schemas import OutputSchemas
+from ._rounds import ANSWERS, STATE, OpenRequest
 
-__all__ = ["Call", "OnProgress", "Updates"]
+__all__ = ["Call", "CallPlan", "ManualCall", "OnProgress", "OpenCall", "Updates"]
 
 _log = logging.getLogger("trio_mcp.client")
 
@@ -26,14 +30,14 @@ class Updates:
     """The progress of one call, in order: iterate over it. It ends when the result has arrived."""
 
     _connection: Connection
-    _exchange: OpenExchange
+    _request: OpenRequest
     _complained: bool = field(default=False, init=False)
 
     def __aiter__(self) -> Updates:
         return self
 
     async def __anext__(self) -> types.ProgressNotificationParams:
-        while (update := await self._exchange.next_update()) is not None:
+        while (update := await self._request.next_update()) is not None:
             try:
                 return types.structure(update[1], types.ProgressNotificationParams, revision=self._connection.revision)
             except StructureError as exc:  # costs this update, nothing else; a server that goes on fills no log
@@ -43,26 +47,41 @@ class Updates:
 
 
 @define(eq=False)
-class Call:
-    """A tool call in flight.
-
-    One task reads from it at a time; a second one gets `trio.BusyResourceError`.
-    """
+class _CallInFlight:
+    """What every call in flight has. One task reads from it at a time; a second one gets `trio.BusyResourceError`."""
 
     _connection: Connection
-    _exchange: OpenExchange
-    _name: str
+    _request: OpenRequest
     _schemas: OutputSchemas
 
     @property
     def updates(self) -> Updates:
-        """Progress updates, in the order they were sent, all before the result."""
-        return Updates(self._connection, self._exchange)
+        """Progress updates, in the order they were sent, all before the result; those of retries follow on."""
+        return Updates(self._connection, self._request)
 
     @property
     def skipped(self) -> int:
         """Updates that were dropped because too many waited unread; see `Limits`."""
-        return self._exchange.asked.skipped
+        return self._request.skipped
+
+    def _read(self, json: JsonObject, *, raise_on_error: bool) -> types.CallToolResult:
+        result = self._connection.read_result("tools/call", json, types.CallToolResult)
+        assert self._request.params is not None
+        name: str = self._request.params["name"]
+        self._schemas.check(name, result)
+        if raise_on_error and result.is_error:
+            texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
+            raise ToolFailed(name, "\n".join(texts), result)
+        return result
+
+
+class Call(_CallInFlight):
+    """A tool call in flight.
+
+    One task reads from it at a time; a second one gets `trio.BusyResourceError`. Whatever a modern server asks is
+    answered by the client's callbacks while `updates` are iterated over or the `result` is waited for, in that task;
+    what a callback raises is raised there, and again by whoever waits later.
+    """
 
     async def result(self, *, raise_on_error: bool = False) -> types.CallToolResult:
         """Wait for the result; updates that nobody reads do not hold it back. May be asked for repeatedly.
@@ -74,13 +93,102 @@ class Call:
             ToolFailed: the tool failed, and *raise_on_error* is set.
             ErrorResponse: the server answered with an error.
             RequestTimedOut: it did not answer within the time limits.
-            RemoteProtocolError: the result does not fit its type, or the tool's output schema.
+            RemoteProtocolError: the result does not fit its type, or the tool's output schema; or what the server asks
+                breaks the protocol, was not declared by this client, or is asked too often (`Limits.max_rounds`).
             ConnectionLost: the connection is gone.
         """
-        json = await self._exchange.result()
-        result = self._connection.read_result("tools/call", json, types.CallToolResult)
-        self._schemas.check(self._name, result)
-        if raise_on_error and result.is_error:
-            texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
-            raise ToolFailed(self._name, "\n".join(texts), result)
-        return result
+        return self._read(await self._request.result(), raise_on_error=raise_on_error)
+
+
+class ManualCall(_CallInFlight):
+    """A tool call in flight whose caller answers what the server asks; see `Client.open_call`."""
+
+    async def result(self, *, raise_on_error: bool = False) -> types.CallToolResult | types.InputRequiredResult:
+        """Wait for the result, or for what the server must know before there is one.
+
+        A `types.InputRequiredResult` ends this call. Its `input_requests`, each by its key, want an answer; a new call
+        of the same tool, with the same arguments, takes them and the `request_state`. The state may hold what is not
+        for others: keep it as you keep the answers.
+
+        Raises what `Call.result` raises.
+        """
+        json = await self._request.result()
+        if self._request.is_interim(json):
+            return self._request.read_interim(json)
+        return self._read(json, raise_on_error=raise_on_error)
+
+
+C = TypeVar("C", Call, ManualCall)
+
+
+@define(eq=False)
+class CallPlan:
+    """A tool call that is not begun."""
+
+    connection: Connection
+    schemas: OutputSchemas
+    name: str
+    arguments: Mapping[str, Any] | None
+    meta: Mapping[str, Any] | None
+    answers: Mapping[str, types.InputResponse | JsonObject] | None = None
+    state: str | None = None
+    capabilities: types.ClientCapabilities | None = None
+
+    def open(self, *, wants_updates: bool, is_manual: bool = False) -> OpenRequest:
+        """Return the request to enter.
+
+        Raises:
+            LocalProtocolError: the agreed revision has nothing to be answered by a call.
+            TypeError: an answer is none.
+        """
+        params, declared = self._params(), self._declared()
+        return self.connection.open(
+            "tools/call", params, wants_updates=wants_updates, capabilities=declared, is_manual=is_manual
+        )
+
+    def _declared(self) -> JsonObject | None:
+        given = self.capabilities
+        if given is None:
+            return None
+        usual = with_named_extensions(self.connection.capabilities)
+        if given.extensions is None:  # which depend on this client, and not on who answers
+            given = evolve(given, extensions=usual.extensions)
+        if given.experimental is None:
+            given = evolve(given, experimental=usual.experimental)
+        return declaration(given, self.connection.revision)
+
+    def _params(self) -> JsonObject:
+        params: JsonObject = {"name": self.name}
+        if self.arguments is not None:
+            params["arguments"] = dict(self.arguments)
+        if self.meta is not None:
+            params["_meta"] = dict(self.meta)
+        revision = self.connection.revision
+        if (self.answers is not None or self.state is not None) and not is_modern(revision):
+            raise LocalProtocolError(f"in revision {revision} a call carries no answers and no state")
+        if self.answers is not None:
+            params[ANSWERS] = {
+                key: types.unstructure(answer, revision=revision) for key, answer in self.answers.items()
+            }
+        if self.state is not None:
+            params[STATE] = self.state
+        return params
+
+
+@define(eq=False)
+class OpenCall(Generic[C]):
+    """An `async with` block around one call; see `Client.open_call`."""
+
+    _plan: CallPlan
+    _kind: type[C]
+    _request: OpenRequest | None = field(default=None, init=False)
+
+    async def __aenter__(self) -> C:
+        request = self._plan.open(wants_updates=True, is_manual=issubclass(self._kind, ManualCall))
+        await request.__aenter__()
+        self._request = request
+        return self._kind(self._plan.connection, request, self._plan.schemas)
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        assert self._request is not None
+        await self._request.__aexit__(*exc_info)

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Literal, TypeVar, overload
 
 import trio
 from attrs import define, field
 
 from .. import types
+from .._errors import LocalProtocolError
+from .._extensions import is_specified
+from .._typed import to_object
 from ..peer import ConnectionStatistics
 from ..wire import ChangeFilter, JsonObject
-from ._calls import Call, OnProgress
+from ._calls import Call, CallPlan, ManualCall, OnProgress, OpenCall
 from ._changes import Changes
-from ._connection import Connection, OpenExchange
+from ._connection import Connection
 from ._listen import Listen
 from ._output_schemas import OutputSchemas
 from ._pages import MAX_PAGES, Walk
@@ -35,6 +39,9 @@ class Client:
     server's handler too. Each may raise `ErrorResponse`, `RequestTimedOut`, `RemoteProtocolError`,
     `LocalProtocolError` (the agreed revision has no such request), `MissingCapability` (the server has not declared
     what the request needs) and `ConnectionLost`; only the last says that the connection is gone.
+
+    What a server must know first it asks the callbacks of `ClientOptions`. In 2026-07-28 it does so in the result of a
+    tool call, a prompt or a resource: then that request raises what the callback raises, bare.
     """
 
     _connection: Connection
@@ -83,11 +90,15 @@ class Client:
         self._closing.set()
         self._closed.set()
 
-    def tools(self, *, max_pages: int = MAX_PAGES) -> AsyncIterator[types.Tool]:
+    def tools(self, *, max_pages: int = MAX_PAGES, fresh: bool = False) -> AsyncIterator[types.Tool]:
         """Iterate over all tools of the server, page by page.
+
+        Pages that the server says may be kept are not asked for again while they are fresh. If it refuses a cursor,
+        the list is read anew, once, without repeating a name.
 
         Args:
             max_pages: how many pages to ask for before the list is taken to be endless, 1000 by default.
+            fresh: ask for every page, whatever is cached.
 
         Raises:
             RemoteProtocolError: the server gives out a cursor twice, or has more than *max_pages* pages.
@@ -95,23 +106,25 @@ class Client:
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
         """
-        return Walk(self.list_tools, lambda page: page.tools, max_pages)
+        return Walk(partial(self.list_tools, fresh=fresh), lambda page: page.tools, max_pages)
 
-    def resources(self, *, max_pages: int = MAX_PAGES) -> AsyncIterator[types.Resource]:
+    def resources(self, *, max_pages: int = MAX_PAGES, fresh: bool = False) -> AsyncIterator[types.Resource]:
         """Iterate over all resources of the server; see `tools`."""
-        return Walk(self.list_resources, lambda page: page.resources, max_pages)
+        return Walk(partial(self.list_resources, fresh=fresh), lambda page: page.resources, max_pages)
 
-    def resource_templates(self, *, max_pages: int = MAX_PAGES) -> AsyncIterator[types.ResourceTemplate]:
+    def resource_templates(
+        self, *, max_pages: int = MAX_PAGES, fresh: bool = False
+    ) -> AsyncIterator[types.ResourceTemplate]:
         """Iterate over all resource templates of the server; see `tools`."""
-        return Walk(self.list_resource_templates, lambda page: page.resource_templates, max_pages)
+        return Walk(partial(self.list_resource_templates, fresh=fresh), lambda page: page.resource_templates, max_pages)
 
-    def prompts(self, *, max_pages: int = MAX_PAGES) -> AsyncIterator[types.Prompt]:
+    def prompts(self, *, max_pages: int = MAX_PAGES, fresh: bool = False) -> AsyncIterator[types.Prompt]:
         """Iterate over all prompts of the server; see `tools`."""
-        return Walk(self.list_prompts, lambda page: page.prompts, max_pages)
+        return Walk(partial(self.list_prompts, fresh=fresh), lambda page: page.prompts, max_pages)
 
-    async def list_tools(self, cursor: str | None = None) -> types.ListToolsResult:
-        """Return one page of the tools; *cursor* is the `next_cursor` of the page before."""
-        page = await self._connection.request("tools/list", _page(cursor), types.ListToolsResult)
+    async def list_tools(self, cursor: str | None = None, *, fresh: bool = False) -> types.ListToolsResult:
+        """Return one page of the tools; *cursor* is the `next_cursor` of the page before. *fresh*: as in `tools`."""
+        page = await self._connection.cached_request("tools/list", _page(cursor), types.ListToolsResult, fresh=fresh)
         self._schemas.learn(page.tools)
         return page
 
@@ -139,41 +152,118 @@ class Client:
 
         Raises:
             ToolFailed: the tool failed, and *raise_on_error* is set.
-            RemoteProtocolError: the result does not fit its type, or the tool's output schema.
+            ConsentRefused: the client's consent hook said no; nothing was sent.
+            RemoteProtocolError: the result does not fit its type, or the tool's output schema; or the server asked for
+                what this client has not declared, or too often (`Limits.max_rounds`).
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
-        params = _call_params(name, arguments, meta)
-        async with self._connection.open("tools/call", params, wants_updates=on_progress is not None) as exchange:
-            call = Call(self._connection, exchange, name, self._schemas)
+        plan = CallPlan(self._connection, self._schemas, name, arguments, meta)
+        async with plan.open(wants_updates=on_progress is not None) as request:
+            call = Call(self._connection, request, self._schemas)
             if on_progress is not None:
                 async for update in call.updates:
                     await on_progress(update)
             return await call.result(raise_on_error=raise_on_error)
 
+    @overload
     def open_call(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None
-    ) -> OpenCall:
+    ) -> OpenCall[Call]: ...
+    @overload
+    def open_call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        manual_input: Literal[True],
+        input_responses: Mapping[str, types.InputResponse | types.JSONObject] | None = None,
+        request_state: str | None = None,
+        capabilities: types.ClientCapabilities | None = None,
+    ) -> OpenCall[ManualCall]: ...
+    def open_call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        manual_input: bool = False,
+        input_responses: Mapping[str, types.InputResponse | types.JSONObject] | None = None,
+        request_state: str | None = None,
+        capabilities: types.ClientCapabilities | None = None,
+    ) -> OpenCall[Call] | OpenCall[ManualCall]:
         """Open a call whose updates you read yourself; use it with `async with`.
 
         Leaving the block before the result has arrived cancels the call. See `Call`.
+
+        With *manual_input* the questions of a modern server come to you, and can be answered later, by another client,
+        in another process::
+
+            async with client.open_call("book", {"show": "Hamlet"}, manual_input=True) as call:
+                answer = await call.result()
+            if isinstance(answer, types.InputRequiredResult):
+                answers = {key: await ask(question) for key, question in (answer.input_requests or {}).items()}
+                call = client.open_call(
+                    "book",
+                    {"show": "Hamlet"},
+                    manual_input=True,
+                    input_responses=answers,
+                    request_state=answer.request_state,
+                )
+
+        A server of an earlier revision still asks the callbacks of this client.
+
+        Args:
+            name: the tool's name.
+            arguments: JSON values by parameter.
+            meta: members for the request's `_meta`.
+            manual_input: let `result` return a `types.InputRequiredResult` where the server asks: see `ManualCall`.
+            input_responses: answers to the questions of the call before, by their keys; a message, or its JSON value.
+            request_state: the state of the call before, exactly as it came; None where there was none.
+            capabilities: what this call declares in place of what follows from this client's callbacks: whatever those
+                who will answer can be asked. Extensions and experimental capabilities are the client's own, unless
+                they are in it. Revisions before 2026-07-28 declare nothing by call.
+
+        Raises:
+            TypeError: there is something to go on with, and *manual_input* is not set.
+            LocalProtocolError: so is there in a revision whose calls carry no answers; raised by entering the block.
         """
-        return OpenCall(self._connection, name, _call_params(name, arguments, meta), self._schemas)
+        plan = CallPlan(
+            self._connection, self._schemas, name, arguments, meta, input_responses, request_state, capabilities
+        )
+        if manual_input:
+            return OpenCall(plan, ManualCall)
+        if input_responses is not None or request_state is not None or capabilities is not None:
+            raise TypeError("open_call(input_responses=, request_state=, capabilities=) need manual_input=True")
+        return OpenCall(plan, Call)
 
-    async def list_resources(self, cursor: str | None = None) -> types.ListResourcesResult:
-        """Return one page of the resources; *cursor* is the `next_cursor` of the page before."""
-        return await self._connection.request("resources/list", _page(cursor), types.ListResourcesResult)
-
-    async def list_resource_templates(self, cursor: str | None = None) -> types.ListResourceTemplatesResult:
-        """Return one page of the resource templates; *cursor* is the `next_cursor` of the page before."""
-        return await self._connection.request(
-            "resources/templates/list", _page(cursor), types.ListResourceTemplatesResult
+    async def list_resources(self, cursor: str | None = None, *, fresh: bool = False) -> types.ListResourcesResult:
+        """Return one page of the resources; see `list_tools`."""
+        return await self._connection.cached_request(
+            "resources/list", _page(cursor), types.ListResourcesResult, fresh=fresh
         )
 
-    async def read_resource(self, uri: str, *, meta: Mapping[str, Any] | None = None) -> types.ReadResourceResult:
-        """Read a resource."""
-        return await self._connection.request(
-            "resources/read", _with_meta({"uri": uri}, meta), types.ReadResourceResult
+    async def list_resource_templates(
+        self, cursor: str | None = None, *, fresh: bool = False
+    ) -> types.ListResourceTemplatesResult:
+        """Return one page of the resource templates; see `list_tools`."""
+        return await self._connection.cached_request(
+            "resources/templates/list", _page(cursor), types.ListResourceTemplatesResult, fresh=fresh
+        )
+
+    async def read_resource(
+        self, uri: str, *, meta: Mapping[str, Any] | None = None, fresh: bool = False
+    ) -> types.ReadResourceResult:
+        """Read a resource; what the server says may be kept is not asked for again while it is fresh.
+
+        Args:
+            uri: which.
+            meta: members for the request's `_meta`.
+            fresh: ask the server, whatever is cached.
+        """
+        return await self._connection.cached_request(
+            "resources/read", _with_meta({"uri": uri}, meta), types.ReadResourceResult, fresh=fresh
         )
 
     async def subscribe_resource(self, uri: str) -> None:
@@ -233,9 +323,11 @@ class Client:
             raise ValueError("listen() was asked to listen for nothing")
         return Listen(self._connection, wanted)
 
-    async def list_prompts(self, cursor: str | None = None) -> types.ListPromptsResult:
-        """Return one page of the prompts; *cursor* is the `next_cursor` of the page before."""
-        return await self._connection.request("prompts/list", _page(cursor), types.ListPromptsResult)
+    async def list_prompts(self, cursor: str | None = None, *, fresh: bool = False) -> types.ListPromptsResult:
+        """Return one page of the prompts; see `list_tools`."""
+        return await self._connection.cached_request(
+            "prompts/list", _page(cursor), types.ListPromptsResult, fresh=fresh
+        )
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, meta: Mapping[str, Any] | None = None
@@ -283,47 +375,57 @@ class Client:
         """Return when the server has answered; legacy revisions only."""
         await self._connection.request("ping", None, types.EmptyResult)
 
-    async def discover(self) -> types.DiscoverResult:
-        """Ask the server anew what it offers; modern revisions only."""
-        return await self._connection.request("server/discover", None, types.DiscoverResult)
+    async def discover(self, *, fresh: bool = False) -> types.DiscoverResult:
+        """Ask the server what it offers now; modern revisions only. *fresh*: whatever is cached."""
+        return await self._connection.cached_request("server/discover", None, types.DiscoverResult, fresh=fresh)
 
     async def roots_changed(self) -> None:
         """Tell a legacy server that the roots are not what they were."""
         await self._connection.notify("notifications/roots/list_changed")
 
-    async def request(self, method: str, params: JsonObject | None, result: type[R]) -> R:
-        """Send any request of the agreed revision, whatever the server has declared.
+    async def request(self, method: str, params: Any, result: type[R]) -> R:
+        """Send a request of your own or of an extension, or one of the agreed revision that has no method here.
 
-        For methods without one of their own here (tasks of 2025-11-25), and for servers that forget to declare.
+        What the server has declared does not count. In a modern revision the request says of itself what every other
+        does, so that a server sees which extensions it declares.
+
+        Args:
+            method: such as ``"com.example/rooms/list"``, or ``"tasks/get"`` (of 2025-11-25, and of an extension).
+            params: an object: a mapping, or an instance of a class whose JSON is one.
+            result: the class to return: one of `trio_mcp.types`, an attrs class, a dataclass, a TypedDict, a
+                `msgspec.Struct`, a pydantic model, or `dict`.
+
+        Raises:
+            TypeError: *params* or *result* are no object.
+            LocalProtocolError: the specification has that method, and the agreed revision lacks it.
         """
-        return await self._connection.request(method, params, result, undeclared=True)
+        json = None if params is None else to_object(params, self.revision)
+        return await self._connection.request(method, json, result, undeclared=True)
 
+    async def notify(self, method: str, params: Any = None) -> None:
+        """Send a notification of your own or of an extension. If cancelled, nothing was sent.
 
-@define(eq=False)
-class OpenCall:
-    """An `async with` block around one call; see `Client.open_call`."""
+        Args:
+            method: its name, none of the specification's.
+            params: as those of `request`.
 
-    _connection: Connection
-    _name: str
-    _params: JsonObject
-    _schemas: OutputSchemas
-    _exchange: OpenExchange | None = field(default=None, init=False)
+        Raises:
+            LocalProtocolError: it is one of the specification's: they are sent where they are due.
+            TypeError: *params* are no object.
+        """
+        if is_specified(method):
+            raise LocalProtocolError(f"{method!r} is the specification's own; it is sent where it is due")
+        await self._connection.notify(method, to_object(params, self.revision))
 
-    async def __aenter__(self) -> Call:
-        self._exchange = self._connection.open("tools/call", self._params, wants_updates=True)
-        return Call(self._connection, await self._exchange.__aenter__(), self._name, self._schemas)
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        assert self._exchange is not None
-        await self._exchange.__aexit__(*exc_info)
+    def extension(self, id: str) -> Mapping[str, Any] | None:
+        """Return the server's settings of an extension that both sides have declared; None where one has not."""
+        if id not in self._connection.own.extensions:
+            return None
+        return (self.server_capabilities.extensions or {}).get(id)
 
 
 def _page(cursor: str | None) -> JsonObject | None:
     return None if cursor is None else {"cursor": cursor}
-
-
-def _call_params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> JsonObject:
-    return _with_meta({"name": name} if arguments is None else {"name": name, "arguments": dict(arguments)}, meta)
 
 
 def _with_meta(params: JsonObject, meta: Mapping[str, Any] | None) -> JsonObject:

@@ -75,9 +75,11 @@ class ListenRequest:
         """Take a notification of this subscription."""
         change = read_change(method, params)
         if change is not None:
+            self._connection.cache.changed(change)
             self._inbox.put(change)
         elif method == ACKNOWLEDGED and self._acknowledgement is None:
             self._acknowledgement = self._read(params)
+            self._connection.cache.unheard(self._wanted)  # what was cached before may have changed since
             self._answered.set()
         else:
             _log.debug("%s in a subscription means nothing", method)
@@ -94,6 +96,7 @@ class ListenRequest:
     def ended(self, outcome: JsonObject | Exception) -> None:
         """The request is over: by an error, or in peace."""
         failure = outcome if isinstance(outcome, Exception) else None
+        self._connection.cache.unheard(self._wanted)
         self._inbox.end(failure or StopAsyncIteration())
         if self._acknowledgement is None:
             unacknowledged = RemoteProtocolError(f"the server ended {LISTEN!r} without having acknowledged it")

@@ -56,6 +56,7 @@ class SessionNews:
         """Take a notification; those that are no news mean nothing."""
         change = read_change(method, params)
         if change is not None:
+            self._connection.cache.changed(change)
             for inbox in self._inboxes:
                 inbox.put(change)
 

@@ -23,6 +23,7 @@ from .. import types
 from .._errors import ConnectionClosed, ServerExited, TrioMcpError
 from .._util import owned_nursery
 from ..transports import stdio_transport
+from ._cache import ServerCache
 from ._calls import OnProgress
 from ._client import Client
 from ._many_names import Prefix
@@ -244,7 +245,8 @@ async def open_clients(
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file is no JSON, or has no table of servers; or *prefix* or an option is something else.
+        ValueError: the file is no JSON, or has no table of servers; or *prefix* or an option is something else, or
+            *options* have the part of a `ResponseCache` that is about one server.
         TypeError: there is no option of this name.
     """
     clients: Clients | None = None
@@ -276,6 +278,8 @@ async def start_clients(
     all_options = {name: _merged(options, options_for(name) if options_for else {}) for name in clients.names}
     for each in [options, *all_options.values()]:
         check_options(each)
+    if isinstance(options.get("cache"), ServerCache):
+        raise ValueError("cache=: a part of a cache is about one server; give each its own by options_for=")
     started: Clients = await nursery.start(partial(clients.run, all_options), name="trio-mcp clients")
     return started
 

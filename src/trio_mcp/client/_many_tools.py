@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from functools import partial
 
 import trio
 from attrs import define, field, frozen
 
 from .. import types
 from .._errors import MissingCapability
+from .._util import run_all
 from ._client import Client
 from ._many_names import Offer, Prefix, assign_names, qualified_name
 
 __all__ = ["ServerTool", "Toolbox"]
+
+_log = logging.getLogger("trio_mcp.client")
 
 
 @frozen
@@ -48,12 +53,15 @@ class Toolbox:
     """By unique name, and by ``server__name`` where that is not the name of another tool."""
     _asking: trio.Lock = field(factory=trio.Lock, init=False)
 
-    async def ask(self) -> Sequence[ServerTool]:
-        """Ask every server for its tools, all at once; one that cannot answer is reported, and left out."""
+    async def ask(self, *, fresh: bool = False) -> Sequence[ServerTool]:
+        """Ask every server for its tools, all at once; one that cannot answer is reported, and left out.
+
+        Args:
+            fresh: ask also those whose lists are kept.
+        """
         offered: dict[str, list[types.Tool]] = {}
-        async with trio.open_nursery() as nursery:
-            for name, client in self._clients.items():
-                nursery.start_soon(self._ask_one, name, client, offered)
+        jobs = [partial(self._ask_one, name, client, offered, fresh) for name, client in self._clients.items()]
+        await run_all(jobs, log=_log)
         tools: dict[Offer, types.Tool] = {}
         for server in self._clients:  # in the file's order, whoever answered first
             for tool in offered.get(server, ()):
@@ -68,9 +76,9 @@ class Toolbox:
         self._listed = tuple(listed.values())
         return self._listed
 
-    async def _ask_one(self, name: str, client: Client, offered: dict[str, list[types.Tool]]) -> None:
+    async def _ask_one(self, name: str, client: Client, offered: dict[str, list[types.Tool]], fresh: bool) -> None:
         try:
-            offered[name] = [tool async for tool in client.tools()]
+            offered[name] = [tool async for tool in client.tools(fresh=fresh)]
         except MissingCapability:
             offered[name] = []  # a server without tools has not failed
         except Exception as exc:  # noqa: BLE001 # reported
@@ -92,7 +100,7 @@ class Toolbox:
             known = self._listed
             async with self._asking:
                 if self._listed is known:  # else another task has just asked
-                    await self.ask()
+                    await self.ask(fresh=True)
         if name not in self._found:
             raise KeyError(self._missing(name))
         return self._found[name]

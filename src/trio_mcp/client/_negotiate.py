@@ -37,6 +37,7 @@ from ..wire import (
     stamp,
 )
 from ._connection import Connection
+from ._declared import declaration
 
 __all__ = ["negotiate"]
 
@@ -155,7 +156,7 @@ class _Negotiation:
         self._check_not_refused(legacy[-1])
         params = {
             "protocolVersion": legacy[-1],
-            "capabilities": types.unstructure(connection.capabilities, revision=legacy[-1]),
+            "capabilities": declaration(connection.capabilities, legacy[-1]),
             "clientInfo": types.unstructure(connection.info, revision=legacy[-1]),
         }
         async with connection.transport.ask("initialize", params) as asked:

@@ -3,6 +3,9 @@
 An iterator of its own, not an async generator: there is nothing to clean up between two items, so a caller may leave
 its loop early without closing anything, and one that was cancelled in the middle may go on.
 
+A server may refuse a cursor that it gave out some time ago, on a page that was cached, say. Then the list is read anew
+from its beginning, once, and what the caller has had is not repeated.
+
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
 """
 
@@ -15,11 +18,12 @@ from typing import Generic, TypeVar
 from attrs import define, field
 
 from .. import types
-from .._errors import RemoteProtocolError
+from .._errors import ErrorResponse, RemoteProtocolError
+from ..wire import INVALID_PARAMS
 
 __all__ = ["MAX_PAGES", "Walk"]
 
-Item = TypeVar("Item")
+Item = TypeVar("Item", bound="types.Tool | types.Resource | types.ResourceTemplate | types.Prompt")
 Page = TypeVar(
     "Page",
     types.ListToolsResult,
@@ -50,6 +54,9 @@ class Walk(AsyncIterator[Item], Generic[Page, Item]):
     _seen: set[str | None] = field(factory=set[str | None], init=False)
     """The cursors of the pages so far."""
     _ended: bool = field(default=False, init=False)
+    _had: set[str] = field(factory=set[str], init=False)
+    """What tells the items so far from others."""
+    _began_anew: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         if self._max_pages < 1:
@@ -67,8 +74,29 @@ class Walk(AsyncIterator[Item], Generic[Page, Item]):
             raise RemoteProtocolError(f"the server's list has no end: cursor {self._cursor!r:.100} came twice")
         if len(self._seen) == self._max_pages:
             raise RemoteProtocolError(f"the server's list has no end within {self._max_pages} pages (max_pages)")
-        page = await self._fetch(self._cursor)
+        try:
+            page = await self._fetch(self._cursor)
+        except ErrorResponse as error:
+            if self._cursor is None or error.code != INVALID_PARAMS or self._began_anew:
+                raise
+            self._began_anew, self._cursor = True, None
+            self._seen.clear()
+            return
         self._seen.add(self._cursor)
-        self._items.extend(self._read(page))
+        for item in self._read(page):
+            identity = _identity(item)
+            if not self._began_anew or identity not in self._had:
+                self._items.append(item)
+            self._had.add(identity)
         self._cursor = page.next_cursor
         self._ended = self._cursor is None
+
+
+def _identity(item: types.Tool | types.Resource | types.ResourceTemplate | types.Prompt) -> str:
+    match item:
+        case types.Resource():
+            return item.uri
+        case types.ResourceTemplate():
+            return item.uri_template
+        case _:
+            return item.name

@@ -7,6 +7,7 @@ Rules of this file:
 2. The total limit measures the whole request.
 3. Both stand still while a person answers a question of the server, because nobody can say how long that takes, and
    on a link nobody can say which request the question belongs to.
+4. A modern request that asks is over: its retry has clocks of its own, and the time in between counts for nothing.
 
 A caller's own deadline is Trio's business (`trio.fail_after`), and not known here.
 

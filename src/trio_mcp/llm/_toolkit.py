@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
-import trio
 from attrs import define, frozen
 
 from .. import types
 from .._errors import ServerExited, TrioMcpError
+from .._util import run_all
 from ..wire import Undecodable, decode, is_array, is_object
 from ._functions import HasTools, definition, function_names
 from ._results import bounded, error_text, result_text
@@ -106,10 +107,9 @@ class Toolkit:
         prepared = [self._prepare(call) for call in calls]
         decided = [await _decide(call, approve) if isinstance(call, ToolCall) else call for call in prepared]
         texts = [each if isinstance(each, str) else "" for each in decided]
-        async with trio.open_nursery() as nursery:
-            for index, each in enumerate(decided):
-                if isinstance(each, ToolCall):
-                    nursery.start_soon(self._call, each, texts, index)
+        made = [(index, each) for index, each in enumerate(decided) if isinstance(each, ToolCall)]
+        jobs = [partial(self._call, each, texts, index) for index, each in made]
+        await run_all(jobs, log=_log)
         return [
             {"role": "tool", "tool_call_id": _id_of(call), "content": bounded(text, max_characters)}
             for call, text in zip(calls, texts, strict=True)

@@ -19,7 +19,8 @@ from typing import Any, Protocol, Self, TypeAlias
 import trio
 from attrs import define, field
 
-from .._errors import ConnectionLost
+from .._errors import ConnectionLost, ErrorResponse, RemoteProtocolError
+from .._tracing import RequestSpan
 from ..wire import ASKING, ExchangeEvent, ExchangeState, JsonObject, advance
 
 __all__ = ["Asked", "Listener", "Update", "UpdateBudget"]
@@ -81,6 +82,10 @@ class Asked(abc.ABC):
     state: ExchangeState = field(default=ExchangeState.OPEN, init=False)
     last_heard: float = field(default=0.0, init=False)
     """When the latest update arrived, on Trio's clock."""
+    id: int = field(default=0, init=False)
+    """Issued when the request is sent; 0 before."""
+    span: RequestSpan | None = field(default=None, init=False)
+    """What stands for it in a trace, if somebody traces."""
     listener: Listener | None = field(default=None, init=False)
     """Whoever set it is told of what arrives, at once and as long as the exchange is open."""
     _updates: deque[tuple[Update, int]] = field(factory=deque[tuple[Update, int]], init=False)
@@ -89,8 +94,23 @@ class Asked(abc.ABC):
     _interruption: Exception | None = field(default=None, init=False)
 
     async def __aenter__(self) -> Self:
-        await self._begin()
+        if self.span is None:
+            await self._begin()
+        else:
+            await self._begin_traced(self.span)
         return self
+
+    async def _begin_traced(self, span: RequestSpan) -> None:
+        try:
+            await self._begin()
+        except BaseException as exc:
+            span.failed(type(exc).__name__)
+            raise
+
+    def _leaving(self) -> None:
+        """The request goes out, and has its id; to be called by `_begin` before an answer can be there."""
+        if self.span is not None:
+            self.span.sent(self.id)
 
     async def __aexit__(self, *exc_info: object) -> None:
         self.leave()
@@ -105,6 +125,8 @@ class Asked(abc.ABC):
         if was_open:
             self._cancel()
             self._wake()
+            if self.span is not None:
+                self.span.failed("cancelled")
 
     @abc.abstractmethod
     def begins_at_once(self) -> bool:
@@ -144,6 +166,8 @@ class Asked(abc.ABC):
         event = ExchangeEvent.LOSS if isinstance(outcome, ConnectionLost) else ExchangeEvent.RESPONSE
         self.state = advance(ASKING, self.state, event)
         self._outcome = outcome
+        if self.span is not None:
+            _end_span(self.span, outcome)
         if self.listener is not None:
             self.listener.ended(outcome)
         self._wake()
@@ -163,6 +187,8 @@ class Asked(abc.ABC):
     def interrupt(self, reason: Exception) -> None:
         """Raise *reason* in the task that waits, while one does. The exchange goes on until that task leaves it."""
         self._interruption = reason
+        if self.span is not None:
+            self.span.failed("timeout", str(reason))
         self._wake()
 
     async def next_update(self) -> Update | None:
@@ -241,3 +267,10 @@ class Asked(abc.ABC):
     @abc.abstractmethod
     def _cancel(self) -> None:
         """Tell the other side, if it can know of the exchange, that nobody waits any more."""
+
+
+def _end_span(span: RequestSpan, outcome: JsonObject | Exception) -> None:
+    if isinstance(outcome, Exception) and not isinstance(outcome, ErrorResponse):
+        span.failed(type(outcome).__name__, str(outcome) if isinstance(outcome, RemoteProtocolError) else None)
+    else:
+        span.answered(outcome)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from .._errors import McpError
+from .._tracing import RequestSpan, server_span
 from ..wire import ANSWERING, INTERNAL_ERROR, ExchangeEvent, ExchangeState, JsonObject, RequestId, advance
+from ._asked import Asked
 from ._context import ExchangeContext
 
 if TYPE_CHECKING:
@@ -39,6 +41,14 @@ class Exchange(abc.ABC):
     run: Run | None = field(default=None, init=False)
     """The handler that works for this exchange now."""
     state: ExchangeState = field(default=ExchangeState.OPEN, init=False)
+    _span: RequestSpan | None = field(default=None, init=False)
+    """What stands for it in a trace, if somebody traces."""
+
+    def begin_span(self) -> RequestSpan | None:
+        """Begin the span of this request, which ends with it; None where nobody traces."""
+        context = self.context
+        self._span = server_span(self.method, self.params, context.meta, context.revision, self.id)
+        return self._span
 
     @property
     def open(self) -> bool:
@@ -51,9 +61,13 @@ class Exchange(abc.ABC):
         Raises:
             LocalProtocolError: the exchange has been answered or cancelled before.
         """
+        if self.run is not None and self.run.last_updates is not None:
+            self.run.last_updates()
         self.state = advance(ANSWERING, self.state, ExchangeEvent.RESPONSE)
         self._untie()
         self._send(outcome)
+        if self._span is not None:
+            self._span.answered(outcome)
 
     def notify(self, method: str, params: JsonObject) -> None:
         """Send an update that belongs to this exchange; dropped when the exchange is over.
@@ -85,7 +99,7 @@ class Exchange(abc.ABC):
         else:
             self.respond(McpError(INTERNAL_ERROR, "the server stopped before the request was done"))
         if run is not None:
-            run.scope.cancel(reason="the server stops")
+            run.stop("the server stops")
 
     def _stop(self, event: ExchangeEvent, reason: str) -> None:
         was_open, run = self.open, self.run
@@ -93,8 +107,10 @@ class Exchange(abc.ABC):
         self._untie()
         if was_open:
             self._end()
+            if self._span is not None:
+                self._span.failed("cancelled" if event is ExchangeEvent.CANCEL else "connection_lost")
         if run is not None:
-            run.scope.cancel(reason=reason)
+            run.stop(reason)
 
     def _untie(self) -> None:
         if self.run is not None:
@@ -105,6 +121,10 @@ class Exchange(abc.ABC):
     def _conclude(self, result: JsonObject) -> None:
         """Respond to an endless exchange, because this side ends it."""
         self.respond(result)
+
+    @abc.abstractmethod
+    def ask(self, method: str, params: JsonObject | None) -> Asked:
+        """Return a request to the other side that belongs to this exchange; enter it to send it, leave it to end it."""
 
     @abc.abstractmethod
     def has_room(self) -> bool:

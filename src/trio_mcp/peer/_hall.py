@@ -11,24 +11,35 @@ Rules of this file:
    handler whose clean-up fails while it is cancelled raises a group that holds `Cancelled`, which no
    `except Exception` sees: it would take the whole hall down.
 3. Whatever happens to a run, its slot is given back.
+4. A run that asks may go from one exchange to another; `_parking.py` says how.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 import trio
 from attrs import define, field
 
-from .._errors import ConnectionLost, McpError
+from .._errors import AskExpired, ConnectionLost, McpError
+from .._util import is_failure
 from ..wire import INTERNAL_ERROR, JsonObject
+from ._holds import Holds
+from ._limits import Limits
+from ._parking import Parking, Waiting
+from ._questions import Asking, Question
+from ._turns import Turns
 
 if TYPE_CHECKING:
+    from ._context import ExchangeContext
     from ._exchange import Exchange
+    from ._peer import Peer
     from ._slots import Slots
 
 __all__ = ["Explain", "Hall", "Handler", "OutOfTimeError", "Run"]
@@ -56,39 +67,130 @@ class Run:
     _explain: Explain
     slots: Slots
     """Where it has its slot, or waits for one."""
-    _origin: Exchange = field(init=False)
+    context: ExchangeContext = field(init=False)
+    """The terms of its exchange, or of the latest one."""
+    peer: Peer = field(init=False)
+    """The other end of the connection that it came by."""
+    _holds: Holds | None = field(default=None, init=False)
+    waiting: Waiting | None = field(default=None, init=False)
+    """What it asks by, where its questions do not go straight to the other side; set by who runs the handler."""
+    open: list[Asking] = field(factory=list[Asking], init=False)
+    """What it waits for: questions without an answer."""
+    method: str = field(init=False)
+    """What its handler answers."""
+    _task: trio.lowlevel.Task | None = field(default=None, init=False)
+    _has_slot: bool = field(default=False, init=False)
+    _has_ended: bool = field(default=False, init=False)
+    """Whether the handler has; a worker thread that it left may still want something."""
     _context: Context = field(factory=copy_context, init=False)
     """The context variables of whoever made the request; the run may be started by somebody else, later."""
     scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    last_updates: Callable[[], None] | None = field(default=None, init=False)
+    """Tells what is held back for its exchange; called right before that is answered, by whomever."""
     last_words: Callable[[], JsonObject] | None = field(default=None, init=False)
     """Makes the answer of a handler that does not end by itself, when the server stops; None for all others."""
 
     def __attrs_post_init__(self) -> None:
         assert self.exchange is not None
-        self._origin = self.exchange
+        self.context, self.method, self.peer = self.exchange.context, self.exchange.method, self.exchange.peer
+
+    @property
+    def holds(self) -> Holds:
+        """What it keeps from others while it works. Made when it is needed: most runs keep nothing, and ask nothing."""
+        if self._holds is None:
+            self._holds = Holds()
+        return self._holds
+
+    def tie(self, exchange: Exchange) -> None:
+        """Work for another exchange from now on."""
+        self.exchange, exchange.run = exchange, self
+        self.context, self.peer, self.slots = exchange.context, exchange.peer, exchange.peer.slots
 
     def start(self) -> None:
-        """Start the run's only task; called once, when it has its slot."""
+        """Start the run's only task, or let it go on: it has its slot."""
+        self._has_slot = True
+        if self.waiting is not None:
+            self.waiting.go_on()
+            return
         self.hall.running += 1
-        start = partial(self.hall.nursery.start_soon, self._drive, name=f"{self._origin.method} handler")
+        start = partial(self.hall.nursery.start_soon, self._drive, name=f"{self.method} handler")
         self._context.run(start)
+
+    def release_slot(self) -> None:
+        """Let another run have the slot, if it has one."""
+        if self._has_slot:
+            self._has_slot = False
+            self.slots.release()
+
+    @property
+    def group(self) -> Hashable:
+        """On whose account it takes turns with others: its connection's."""
+        return self.slots
+
+    @property
+    def has_several_tasks(self) -> bool:
+        """Whether the handler has started tasks of its own that have not all ended."""
+        return self._task is not None and bool(self._task.child_nurseries)
 
     def allow(self, seconds: float) -> None:
         """Let the handler work for at most *seconds* from now; what it is doing then is cancelled."""
         self.scope.deadline = trio.current_time() + seconds
 
-    async def _drive(self) -> None:
+    def end_limit(self) -> None:
+        """Let go on what is around the work that `allow` was for; a parked run has the time that its questions have."""
+        if self.waiting is None or self.waiting.token is None:
+            self.scope.deadline = math.inf
+
+    @contextmanager
+    def asking(self, questions: Sequence[Question]) -> Generator[Asking]:
+        """Wait for answers in the block; if the handler ends meanwhile, or has ended, the wait fails."""
+        if self._has_ended:
+            raise AskExpired("the call is over")
+        asking = Asking(questions)
+        self.open.append(asking)
         try:
-            outcome = await self._work()
+            yield asking
+        finally:
+            self.open.remove(asking)
+
+    def fail_all(self, failure: Exception) -> None:
+        """Raise *failure* wherever an answer is waited for."""
+        for asking in self.open:
+            asking.fail(failure)
+
+    def stop(self, reason: str) -> None:
+        """Cancel the handler. A clean-up that has shielded itself, and asks, is told that the call is over."""
+        self.scope.cancel(reason=reason)
+        self.fail_all(AskExpired("the call is over"))
+
+    async def _drive(self) -> None:
+        self._task = trio.lowlevel.current_task()
+        try:
+            try:
+                outcome = await self._work()
+            finally:
+                self._has_ended = True
+                if self.open:  # a worker thread that was left still waits
+                    self.fail_all(AskExpired("the call is over"))
+            if self.waiting is not None and self.waiting.token is not None:
+                await self._keep(self.waiting)
             if self.exchange is not None and not self.exchange.has_room():
                 await self._wait_for_room(self.exchange)
             if self.exchange is not None:
                 self.exchange.respond(outcome)
         finally:
             self.hall.running -= 1
-            self.slots.release()
+            self.release_slot()
+            if self.waiting is not None:
+                self.hall.parking.forget(self.waiting)
             if self.exchange is not None:
                 self.exchange.abandon()
+
+    async def _keep(self, waiting: Waiting) -> None:
+        """Keep the outcome of a run that is parked until somebody comes for it."""
+        waiting.kept = True
+        with trio.CancelScope(deadline=waiting.expires) as self.scope:
+            await waiting.attended.wait()
 
     async def _work(self) -> JsonObject | McpError:
         """Run the handler; return what to answer (rule 2)."""
@@ -102,25 +204,26 @@ class Run:
             failure = RuntimeError(f"the handler tried to exit the process: sys.exit({exc.code!r})")
         except BaseExceptionGroup as group:
             cancelled, rest = group.split(trio.Cancelled)
-            if cancelled is None or not isinstance(rest, ExceptionGroup):  # KeyboardInterrupt and its like pass
+            if rest is None or not is_failure(rest):  # KeyboardInterrupt and its like pass
                 raise
-            _log.error(
-                "a handler of %s failed while the server stopped", self._origin.method, exc_info=cast("Exception", rest)
-            )
-            raise cancelled from None  # the hall stops, and a clean-up failed
-        if self.exchange is None:
+            if cancelled is not None:
+                _log.error("a handler of %s failed while the server stopped", self.method, exc_info=rest)
+                raise cancelled from None  # the hall stops, and a clean-up failed
+            failure = RuntimeError("a task of the handler tried to exit the process")
+            failure.__cause__ = rest
+        if self.exchange is None and (self.waiting is None or self.waiting.token is None):
             self._mourn(failure)
             return {}
         try:
             return self._explain(failure)
         except Exception:  # noqa: BLE001 # a text that cannot be made, say, must not cost the siblings anything
-            _log.exception("a failure of %s cannot be explained", self._origin.method)
+            _log.exception("a failure of %s cannot be explained", self.method)
             return McpError(INTERNAL_ERROR, "internal error; the log says more")
 
     def _mourn(self, failure: Exception) -> None:
         """Log what nobody is left to hear."""
-        if not isinstance(failure, OutOfTimeError | ConnectionLost):
-            _log.error("a handler of %s failed after it was cancelled", self._origin.method, exc_info=failure)
+        if not isinstance(failure, OutOfTimeError | ConnectionLost | AskExpired):
+            _log.error("a handler of %s failed after it was cancelled", self.method, exc_info=failure)
 
     async def _wait_for_room(self, exchange: Exchange) -> None:
         with trio.CancelScope() as self.scope:  # the handler's own scope is spent; a cancellation must find this one
@@ -132,11 +235,20 @@ class Run:
 
 @define(eq=False)
 class Hall:
-    """The nursery of every handler of one serving, and their number."""
+    """The nursery of every handler of one serving, their number, and those that wait for answers."""
 
     nursery: trio.Nursery
+    limits: Limits = field(factory=Limits)
     running: int = field(default=0, init=False)
-    """Handlers that have started and not ended, cleaning up included."""
+    """Handlers that have started and not ended, cleaning up and waiting for answers included."""
+    parking: Parking = field(init=False)
+    """Those of them that wait for answers while nobody waits for them."""
+    turns: Turns = field(init=False)
+    """What the connections share: handlers that work at once."""
+
+    def __attrs_post_init__(self) -> None:
+        self.turns = Turns(self.limits.max_running)
+        self.parking = Parking(self.limits.max_parked, self.limits.ask_seconds)
 
     def begin(self, exchange: Exchange, handler: Handler, explain: Explain, slots: Slots | None = None) -> None:
         """Answer *exchange* with what *handler* returns, in a task of the hall, as soon as a slot is free.

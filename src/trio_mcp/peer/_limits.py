@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 from attrs import Attribute, field, frozen
@@ -23,9 +24,13 @@ class Limits:
     """The longest message read. A longer one is skipped and answered with an error, which cannot name the request: its
     id is in what was skipped."""
     max_in_flight: int = field(default=1024, validator=_positive)
-    """Requests of one connection whose handlers run at once; more wait."""
+    """Requests of one connection whose handlers run at once; more wait. Likewise the questions of one result that a
+    client's callbacks are asked at once."""
     max_queued: int = field(default=4096, validator=_positive)
     """Requests of one connection that wait for a handler; more are refused as busy. Also the longest batch read."""
+    max_running: int = field(default=4096, validator=_positive)
+    """Handlers of one serving that run at once, over all its connections; more wait, within the limits above, and the
+    connections are taken in turn."""
     max_listens: int = field(default=64, validator=_positive)
     """Requests of one connection that listen for changes (`subscriptions/listen`) at once; more are refused as busy.
     They count for none of the limits above, because they last."""
@@ -49,5 +54,20 @@ class Limits:
     """How long accepted requests may go on after the other side's input ended, or after a stop was asked for."""
     max_threads: int = field(default=40, validator=_positive)
     """Worker threads that plain `def` handlers of one serving may occupy at once."""
+    max_processes: int = field(factory=lambda: max(4, os.cpu_count() or 1), validator=_positive)
+    """Worker processes of one serving that may work at once for tools with `isolate="process"`; more calls wait. By
+    default as many as the machine has processors, and at least four."""
+    max_background: int = field(default=1024, validator=_positive)
+    """Tasks of `Server.background` that one serving may run at once; one more raises `TooManyTasks`."""
+    max_parked: int = field(default=1000, validator=_positive)
+    """Handlers of one serving that may wait for answers while no request waits for them; the question of one more fails
+    as `TooManyParked`."""
+    ask_seconds: float = field(default=600.0, validator=_positive)
+    """How long a question to the client, its user or its model stays open; then it raises `AskExpired`."""
+    max_rounds: int = field(default=32, validator=_positive)
+    """How often a modern server may ask a client for input before it answers one request; then the request fails."""
+    max_progress_per_second: float = field(default=100.0, validator=_positive)
+    """Progress that one handler may tell its client in a second, on average: of what is more, the newest value is told
+    as soon as it may be, or before the result. `math.inf` lifts the limit."""
     max_logs_per_second: float = field(default=100.0, validator=_positive)
     """Log messages that one handler may send its client in a second, on average; `math.inf` lifts the limit."""

@@ -53,6 +53,8 @@ _log = logging.getLogger("trio_mcp.peer")
 
 _READ_BYTES = 64 * 1024
 _MAX_READ_BYTES = 1024 * 1024
+_SHOWN = 80
+"""Bytes of a line which is no message that the log shows."""
 _MAX_COMPLAINTS = 10
 """Breaches of the protocol that are logged, of each connection."""
 _MAX_REASON = 300
@@ -105,7 +107,7 @@ class Link:
         self.outbox = Outbox(limits.outbox_bytes, limits.outbox_urgent_bytes, self._on_outbox_failure)
         self.budget = UpdateBudget(limits.max_updates, limits.max_update_bytes, limits.max_link_update_bytes)
         self.slots = Slots(limits.max_in_flight, limits.max_queued)
-        self.listens = Slots(limits.max_listens, 0)
+        self.listens = Slots.for_listens(limits.max_listens)
 
     def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> AskedOverLink:
         """Return an exchange to enter; entering sends the request, leaving ends it."""
@@ -260,6 +262,8 @@ class Link:
         message = parse_line(line)
         if isinstance(message, list):
             self._on_batch(message, len(line))
+        elif isinstance(message, Malformed):
+            self._on_malformed(message, line=line)
         else:
             self._on_message(message, len(line))
 
@@ -297,15 +301,16 @@ class Link:
             case _:  # Malformed
                 self._on_malformed(message, batch)
 
-    def _on_malformed(self, fault: Malformed, batch: Batch | None = None) -> None:
-        self._complain("not a message", fault.fault)
+    def _on_malformed(self, fault: Malformed, batch: Batch | None = None, line: bytes = b"") -> None:
+        shown = f": {line[:_SHOWN]!r}" if line else ""  # somebody's stray output, most likely
+        self._complain("not a message", fault.fault + shown)
         self._refuse(fault.id, McpError(fault.code, fault.fault), batch)
 
     def _complain(self, what: str, text: str) -> None:
         """Count what breaks the protocol, and log the first of it: a peer that goes on shall not fill our log."""
         self._malformed += 1
         if self._malformed <= _MAX_COMPLAINTS:
-            _log.warning("%s: %.200s", what, text)
+            _log.warning("%s: %.300s", what, text)
         if self._malformed == _MAX_COMPLAINTS:
             _log.warning("whatever else on this connection breaks the protocol is only counted")
 

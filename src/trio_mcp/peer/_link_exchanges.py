@@ -39,8 +39,6 @@ class AskedOverLink(Asked):
     """A request of ours on a link."""
 
     _link: Link
-    id: int = field(default=0, init=False)
-    """Issued when the request is sent; 0 before."""
     _entry: Entry | None = field(default=None, init=False)
 
     def begins_at_once(self) -> bool:
@@ -62,6 +60,7 @@ class AskedOverLink(Asked):
             ledger.forget(self.id)
             raise LocalProtocolError(f"the params of {self.method!r} cannot be sent: {exc}") from None
         self._entry = self._link.outbox.put(line)
+        self._leaving()
 
     def _cancel(self) -> None:
         self._link.ledger.forget(self.id)
@@ -81,6 +80,10 @@ class ExchangeOverLink(Exchange):
     _link: Link
     _batch: Batch | None = None
 
+    def ask(self, method: str, params: JsonObject | None) -> Asked:
+        """Return a request on the same link."""
+        return self._link.ask(method, params)
+
     def has_room(self) -> bool:
         """Whether the link's outbox has room."""
         return self._link.outbox.has_room()
@@ -90,11 +93,11 @@ class ExchangeOverLink(Exchange):
         await self._link.outbox.room()
 
     def _conclude(self, result: JsonObject) -> None:
-        # Both pages are obeyed: that on cancellation demands this notice, that on subscriptions wants the result.
+        # Both pages are obeyed: that on subscriptions wants the result, that on cancellation demands the notice. The
+        # result goes first, because there are clients that take a subscription for lost when the notice does.
+        self.respond(result)
         params = {"requestId": self.id, "reason": "the server stops", "_meta": {SUBSCRIPTION_ID_KEY: self.id}}
         self._link.outbox.put_urgent(encode_notification("notifications/cancelled", params))
-        if self.open:  # saying so may have broken the link
-            self.respond(result)
 
     def _send(self, outcome: JsonObject | McpError) -> None:
         self._link.ended(self)

@@ -1,13 +1,22 @@
-"""How many handlers of one connection run at once, and who waits: first come, first served."""
+"""How many handlers of one connection run at once, and who waits: first come, first served, connections in turn.
+
+Rules of this file:
+
+1. A handler runs when its connection has a slot free and the serving has a turn free (`Hall.turns`). Until then its
+   request waits, in the queue of its connection.
+2. A connection stands in line for a turn once, however many of its requests wait. When it has got one it stands in
+   line again, behind the others.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from attrs import define, field
 
 from .._errors import McpError
+from ._turns import Turns
 
 if TYPE_CHECKING:
     from ._hall import Run
@@ -25,40 +34,82 @@ class Slots:
     Args:
         max_running: handlers that run at once.
         max_waiting: requests that may wait for one to end; more are refused with `BUSY`.
+        listens: whether they are those that listen for changes. These last, so they take no turns of others.
     """
 
     max_running: int
     max_waiting: int
+    listens: bool = False
     running: int = field(default=0, init=False)
     _waiting: OrderedDict[Run, None] = field(factory=OrderedDict["Run", None], init=False)
     """A set in order: one that is cancelled while it waits is found at once."""
+    _turns: Turns = field(init=False)
+    """What it shares with the other connections, since its first request."""
+
+    def __attrs_post_init__(self) -> None:
+        self._turns = Turns(self.max_running)
+
+    @classmethod
+    def for_listens(cls, most: int) -> Self:
+        """Return the room for *most* requests that listen for changes."""
+        return cls(most, 0, listens=True)
 
     @property
     def waiting(self) -> int:
         """Requests that wait for a handler to end."""
         return len(self._waiting)
 
+    @property
+    def full(self) -> bool:
+        """Whether another request would be refused as busy."""
+        startable = self.running < self.max_running and self._turns.free
+        return not startable and len(self._waiting) >= self.max_waiting
+
     def take(self, run: Run) -> None:
         """Start *run* now if a slot is free, later otherwise; answer its exchange as busy where too many wait."""
-        if self.running < self.max_running:
+        if not self.listens:
+            self._turns = run.hall.turns
+        if self.running < self.max_running and self._turns.take():
             self.running += 1
             run.start()
-            return
-        if len(self._waiting) < self.max_waiting:
+        elif len(self._waiting) < self.max_waiting:
             self._waiting[run] = None
+            self._stand_in_line()
         else:
             assert run.exchange is not None
-            waiting = f"{self.running} requests run and {self.waiting} wait"
-            run.exchange.respond(McpError(BUSY, f"too busy: {waiting}; try again later"))
+            run.exchange.respond(McpError(BUSY, f"too busy: {self._busy_with()}; try again later"))
+
+    def _busy_with(self) -> str:
+        """Say which limits are reached."""
+        if self.listens:
+            return f"of this connection's requests, {self.running} listen (Limits.max_listens)"
+        if self.running >= self.max_running:
+            running = f"of this connection's requests, {self.running} run (Limits.max_in_flight)"
+            return f"{running} and {self.waiting} wait (Limits.max_queued)"
+        running = f"of all requests, {self._turns.taken} run (Limits.max_running)"
+        return f"{running}, and of this connection's, {self.waiting} wait (Limits.max_queued)"
 
     def release(self) -> None:
-        """Give a slot back; the next waiting run starts."""
+        """Give a slot back; the next waiting run starts, of this connection or of another."""
         self.running -= 1
-        if self._waiting:
-            run, _ = self._waiting.popitem(last=False)
-            self.running += 1
-            run.start()
+        self._stand_in_line()
+        self._turns.release()
 
     def forget(self, run: Run) -> None:
         """Let *run* wait no longer, if it does: its exchange is over."""
-        self._waiting.pop(run, None)
+        if run in self._waiting:
+            del self._waiting[run]
+            if not self._waiting:
+                self._turns.forget(self, self._begin_next)
+
+    def _stand_in_line(self) -> None:
+        """Wait for a turn, if one could be used."""
+        if self._waiting and self.running < self.max_running:
+            self._turns.wait(self, self._begin_next)
+
+    def _begin_next(self) -> None:
+        """It is this connection's turn."""
+        run, _ = self._waiting.popitem(last=False)
+        self.running += 1
+        self._stand_in_line()
+        run.start()

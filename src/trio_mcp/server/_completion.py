@@ -19,7 +19,7 @@ from attrs import define, evolve, field, frozen
 from .. import types
 from .._errors import McpError
 from ..wire import INVALID_PARAMS, encode
-from ._context import Context
+from ._context import Context, run_of
 from ._functions import TextFunction, name_of
 from ._prompts import Prompts
 from ._resources import Resources
@@ -58,7 +58,8 @@ class _Completer:
         work = partial(self.function, **{self.typed: value}, **keywords)
         if self.callee.is_async:
             return _completion(await work())
-        return await serving.threads.run(lambda: _completion(work()))  # what is made when it is asked for, there too
+        # what it suggests may be made when it is asked for: there, too
+        return await serving.threads.run(lambda: _completion(work()), run_of(context))
 
 
 @define(eq=False)

@@ -1,15 +1,22 @@
-"""What a tool returns, as content: helpers for binary blocks, and the forms older revisions lack, said in words."""
+"""What a tool returns, as content: helpers for binary blocks, and what older revisions do not have.
+
+A kind of content that a revision lacks (sounds before 2025-03-26, links to resources before 2025-06-18) is refused: its
+author learns of it, and nobody gets something else in its place without being told. Members that a revision lacks are
+left out.
+"""
 
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from attrs import evolve, frozen
 
 from .. import types
-from ..wire import encode
+from .._errors import McpError, ToolError
+from ..wire import INTERNAL_ERROR, encode
 
 __all__ = [
     "RESULT_CLASSES",
@@ -17,11 +24,13 @@ __all__ = [
     "Content",
     "Image",
     "content_blocks",
-    "for_revision",
     "holds_content",
+    "older_messages",
     "older_result",
     "text_of",
 ]
+
+_log = logging.getLogger("trio_mcp.server")
 
 CONTENT_CLASSES = (
     types.TextContent,
@@ -30,8 +39,13 @@ CONTENT_CLASSES = (
     types.ResourceLink,
     types.EmbeddedResource,
 )
-_LINKS = types.REVISIONS.index("2025-06-18")
-"""The first revision with links to resources, `_meta` of blocks, and structured content."""
+_STRUCTURED = types.REVISIONS.index("2025-06-18")
+"""The first revision with structured content, and with `_meta` of blocks."""
+_SINCE: Mapping[type, tuple[str, str]] = {
+    types.AudioContent: ("a sound", "2025-03-26"),
+    types.ResourceLink: ("a link to a resource", "2025-06-18"),
+}
+"""Kinds of content that came after the first revision: what each is called, and the revision it came with."""
 Content: TypeAlias = (
     "types.TextContent | types.ImageContent | types.AudioContent | types.ResourceLink | types.EmbeddedResource"
 )
@@ -115,36 +129,57 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else encode(value).decode()
 
 
-def older_result(result: types.CallToolResult, revision: str) -> types.CallToolResult:
-    """Return *result* as a peer of the legacy *revision* can read it.
+def older_result(result: types.CallToolResult, revision: str, tool: str) -> types.CallToolResult:
+    """Return the *result* of a tool as a peer of the legacy *revision* can read it.
 
     Structured content is there from 2025-06-18 on, and is an object. Where it has to go, its JSON takes its place, if
     the result has no text of its own.
+
+    Raises:
+        ToolError: the content has a kind that the revision lacks. The log has it, too.
     """
-    content = for_revision(result.content, revision)
+    try:
+        content = _for_revision(result.content, revision, f"tool {tool!r}: content")
+    except McpError as error:
+        raise ToolError(error.message) from error
     structured = result.structured_content
-    if structured is types.UNSET or (_knows_links(revision) and isinstance(structured, Mapping)):
+    if structured is types.UNSET or (_has_structure(revision) and isinstance(structured, Mapping)):
         return result if content == result.content else evolve(result, content=content)
     if not any(isinstance(block, types.TextContent) for block in content):
         content.append(types.TextContent(text=text_of(structured)))
     return evolve(result, content=content, structured_content=types.UNSET)
 
 
-def for_revision(blocks: Sequence[Any], revision: str) -> list[Any]:
-    """Return *blocks* as a peer of *revision* can read them: a kind it does not know becomes a text about it."""
-    if _knows_links(revision):
+def older_messages(result: types.GetPromptResult, revision: str, prompt: str) -> types.GetPromptResult:
+    """Return the *result* of a prompt as a peer of *revision* can read it.
+
+    Raises:
+        McpError: the messages hold content of a kind that the revision lacks. The log has it, too.
+    """
+    contents = [each.content for each in result.messages]
+    pairs = zip(result.messages, _for_revision(contents, revision, f"prompt {prompt!r}: messages"), strict=True)
+    return evolve(result, messages=[evolve(each, content=content) for each, content in pairs])
+
+
+def _for_revision(blocks: Sequence[Any], revision: str, where: str) -> list[Any]:
+    """Return *blocks* as a peer of *revision* can read them: without what the revision lacks in a block.
+
+    Args:
+        where: what errors call them.
+
+    Raises:
+        McpError: one of them is of a kind that the revision lacks. The log has it, too.
+    """
+    for number, block in enumerate(blocks):
+        what, since = _SINCE.get(block.__class__, ("", ""))
+        if revision < since:
+            text = f"{where}[{number}] is {what}, which revision {revision} does not have ({since} and later ones do)"
+            _log.error("%s; nothing was sent. Context.revision tells what a client speaks", text)
+            raise McpError(INTERNAL_ERROR, text)
+    if _has_structure(revision):
         return list(blocks)
-    return [_older(block, audio=revision != types.REVISIONS[0]) for block in blocks]
+    return [block if block.meta is None else evolve(block, meta=None) for block in blocks]
 
 
-def _knows_links(revision: str) -> bool:
-    return types.REVISIONS.index(revision) >= _LINKS
-
-
-def _older(block: Any, *, audio: bool) -> Any:
-    if isinstance(block, types.ResourceLink):
-        described = f": {block.description}" if block.description else ""
-        return types.TextContent(text=f"{block.title or block.name}{described} <{block.uri}>")
-    if isinstance(block, types.AudioContent) and not audio:
-        return types.TextContent(text=f"[a sound of type {block.mime_type}, which this revision cannot carry]")
-    return block if block.meta is None else evolve(block, meta=None)
+def _has_structure(revision: str) -> bool:
+    return types.REVISIONS.index(revision) >= _STRUCTURED

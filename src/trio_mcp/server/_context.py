@@ -4,50 +4,74 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 from attrs import define
 
 from .. import types
 from .._errors import StructureError
-from ..peer import ExchangeContext, Limits, Run
+from ..peer import ExchangeContext, Run
 from ..wire import LOG_LEVELS
-from ._changes import ChangeSource
+from ._asking import ASKABLE, Asker
+from ._context_asking import AskingContext
+from ._context_own import OwnContext
 from ._log_rate import LogRate
+from ._progress import Progress
+from ._replay import Past
+from ._sealing import pin
 
-__all__ = ["Context"]
+if TYPE_CHECKING:
+    from ._server import Server
+    from ._serving import Serving
+
+__all__ = ["Context", "finish", "pin_request", "run_of", "server_of"]
 
 
 @define(eq=False, init=False)
-class Context:
+class Context(AskingContext, OwnContext):
     """The request a handler works for. Any handler may ask for it by annotation, at any position.
 
     It belongs to its handler: keep it no longer than the handler runs. Several tasks of one handler may use it at once.
     """
 
     _run: Run
-    _state: Any
-    _facts: ExchangeContext
-    _reported: float
-    _limits: Limits
+    _serving: Serving
+    _past: Past | None
+    """What it was told in earlier rounds, if it is replayed."""
+    _pinned: bytes
+    """What the states of its questions are bound to; see `pin_request`."""
+    _made_asker: Asker | None
+    """Made by the first question: most handlers ask none."""
+    _progress: Progress | None
+    """Made by the first report: most handlers make none."""
     _log_rate: LogRate | None
     """Made by the first log message: most handlers send none."""
-    _changes: ChangeSource
 
-    def __init__(self, run: Run, facts: ExchangeContext, state: Any, limits: Limits, changes: ChangeSource) -> None:
+    def __init__(self, run: Run, serving: Serving, past: Past | None = None) -> None:
         self._run = run
-        self._facts = facts
-        self._state = state
-        self._reported = -math.inf
-        self._limits = limits
+        self._serving = serving
+        self._past = past
+        self._pinned = b""
+        self._made_asker = None
+        self._progress = None
         self._log_rate = None
-        self._changes = changes
+
+    @property
+    def _asker(self) -> Asker:
+        if self._made_asker is None:
+            self._made_asker = Asker(self._serving, self._run, self._past or Past(), self._pinned)
+        return self._made_asker
+
+    @property
+    def _facts(self) -> ExchangeContext:
+        """The terms of the request that it works for now: after a question, those of the retry."""
+        return self._run.context
 
     @property
     def state(self) -> Any:
         """What the server's lifespan yielded; None without a lifespan."""
-        return self._state
+        return self._serving.state
 
     @property
     def revision(self) -> str:
@@ -93,8 +117,9 @@ class Context:
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far the work is; does nothing where it did not ask for progress.
 
-        Progress must grow: a value that does not exceed the one before is not sent. Always a cancel point; waits only
-        when too much is queued for the client already.
+        Progress must grow: a value that does not exceed the one before is not sent. Of more values than
+        `Limits.max_progress_per_second` only the newest is sent, as soon as that may be and always before the result:
+        report as often as you like. Always a cancel point; waits only when too much is queued for the client already.
 
         Args:
             progress: how much is done, in a unit of your choice.
@@ -108,19 +133,9 @@ class Context:
         """
         if not math.isfinite(progress) or (total is not None and not math.isfinite(total)):
             raise ValueError(f"progress and total must be finite numbers, not {progress!r} and {total!r}")
-        token = self._facts.progress_token
-        if token is None:
-            await trio.lowlevel.checkpoint_if_cancelled()
-            return
-        params: dict[str, Any] = {"progressToken": token, "progress": progress}
-        if total is not None:
-            params["total"] = total
-        if message is not None and self.revision != types.REVISIONS[0]:  # the first one knows no message
-            params["message"] = message
-        await self._make_room()
-        if progress > self._reported:
-            self._reported = progress
-            self._tell("notifications/progress", params)
+        if self._progress is None:
+            self._progress = Progress(self._run, self._serving.limits.max_progress_per_second)
+        await self._progress.report(progress, total, message)
 
     async def log(self, level: types.LoggingLevel, data: Any, *, logger: str | None = None) -> None:
         """Send the client a log message, if it wants messages of this level. Put no secret in it.
@@ -149,7 +164,7 @@ class Context:
         params = {"level": level, "data": data} | ({} if logger is None else {"logger": logger})
         await self._make_room()
         if self._log_rate is None:
-            self._log_rate = LogRate(self._limits.max_logs_per_second)
+            self._log_rate = LogRate(self._serving.limits.max_logs_per_second)
         lost = self._log_rate.admit(trio.current_time())
         if lost is None:
             return
@@ -170,7 +185,7 @@ class Context:
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions
         """
-        self._changes.resource_updated(uri)
+        self._serving.server.changes.resource_updated(uri)
 
     async def _make_room(self) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -182,3 +197,27 @@ class Context:
         exchange = self._run.exchange
         if exchange is not None:
             exchange.notify(method, params)
+
+
+def pin_request(context: Context) -> None:
+    """Note what the request says, before somebody who may ask is given its arguments, and may change them."""
+    exchange = context._run.exchange  # noqa: SLF001 # it is no part of what handlers see
+    if exchange is not None and exchange.context.modern and exchange.method in ASKABLE and not context._pinned:  # noqa: SLF001
+        context._pinned = pin(exchange)  # noqa: SLF001
+
+
+def run_of(context: Context) -> Run:
+    """Return the run that *context* is a view of."""
+    return context._run  # noqa: SLF001 # it is no part of what handlers see
+
+
+def server_of(context: Context) -> Server:
+    """Return the server that *context* belongs to."""
+    return context._serving.server  # noqa: SLF001 # likewise
+
+
+def finish(context: Context) -> None:
+    """The handler has ended: tell what it has reported and is held back."""
+    progress = context._progress  # noqa: SLF001 # it is no part of what handlers see
+    if progress is not None:
+        progress.finish()

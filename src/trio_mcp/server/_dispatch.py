@@ -1,22 +1,30 @@
 """Method -> params -> handler -> result: how a server begins to answer an exchange, whatever carried it.
 
 Small answers that need no user code are given on the spot, by whoever received the request; everything else runs
-in the hall. The order of refusals is the specification's: unknown method, then params, then the rest.
+in the hall, and so does everything that passes middleware. The order of refusals is the specification's: unknown
+method, then params, then the rest.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import types
 from .._errors import McpError, StructureError
-from ..peer import Exchange, Run
-from ..wire import INTERNAL_ERROR, INVALID_PARAMS, LISTEN, METHOD_NOT_FOUND, JsonObject
-from ._context import Context
-from ._results import finish_result
-from ._subscriptions import listen
+from .._extensions import with_plain_extensions
+from ..peer import Exchange, ExchangeContext, Run, Slots
+from ..wire import INVALID_PARAMS, LISTEN, METHOD_NOT_FOUND, JsonObject
+from ._asking import ASKABLE, resume
+from ._cache import NOT_KEPT
+from ._context import Context, finish
+from ._custom import settled
+from ._explain import explain
+from ._passing import Passing
+from ._replay import Past
+from ._results import finish_result, not_to_be_kept
+from ._subscriptions import listen, listen_in
 
 if TYPE_CHECKING:
     from ._catalog import Catalog
@@ -24,8 +32,6 @@ if TYPE_CHECKING:
     from ._serving import Serving
 
 __all__ = ["dispatch"]
-
-_log = logging.getLogger("trio_mcp.server")
 
 AtOnce: TypeAlias = "Callable[[Serving, Exchange, Any], Any]"
 """Answers without waiting: takes typed params, returns a typed result, or raises `McpError`."""
@@ -35,44 +41,73 @@ InHall: TypeAlias = "Callable[[Serving, Run, Context, Any], Awaitable[Any]]"
 
 def dispatch(serving: Serving, exchange: Exchange) -> None:
     """Answer *exchange*, now or from a task of the hall."""
-    context = exchange.context
+    method, context, server = exchange.method, exchange.context, serving.server
+    params: Any = exchange.params or {}
+    refusal: McpError | None = None
+    past: Past | None = None
     try:
-        params = _read_params(serving, exchange)
-        at_once = _AT_ONCE.get(exchange.method)
-        if at_once is not None:
-            result = at_once(serving, exchange, params)
-            exchange.respond(finish_result(result, context, serving.server.info_json))
+        params = _read_params(serving, method, params, context)
+        if not server.all_middleware and method in _AT_ONCE:
+            result = _AT_ONCE[method](serving, exchange, params)
+            exchange.respond(finish_result(result, context, server.info_json))
             return
+        if not server.all_middleware and method == LISTEN:
+            listen(serving, exchange, params)
+            return
+        if method in ASKABLE and context.modern and params.request_state is not None:
+            past = resume(serving, exchange, params.request_state)
+            if past is None:  # its handler was parked, and goes on, within the middleware that it was called from
+                return
     except McpError as error:
-        exchange.respond(error)
-        return
-    if exchange.method == LISTEN:
-        listen(serving, exchange, params)
-        return
-    in_hall = _IN_HALL[exchange.method]
+        if not server.all_middleware:
+            exchange.respond(error)
+            return
+        refusal = error
+    passing: Passing | None = None
+    if server.all_middleware:
+        answer_it = partial(_answer_anew, refusal) if refusal and isinstance(params, types.Model) else _answer
+        passing = Passing(serving, exchange, partial(_read_params, serving, method, context=context), answer_it)
+        passing.offer(params, refusal)
 
     async def handle(run: Run) -> JsonObject:
-        view = Context(run, context, serving.state, serving.limits, serving.server.changes)
-        result = finish_result(await in_hall(serving, run, view, params), context, serving.server.info_json)
+        serving.background.adopt()
+        view = Context(run, serving, past)
+        hint = server.cache.get(method, NOT_KEPT)
+        try:
+            answer = passing.go(run, view) if passing else _answer(serving, exchange, run, view, params)
+            outcome = settled(server, run, await answer)
+        finally:
+            finish(view)
+        result = finish_result(outcome, context, server.info_json, hint)
         serving.changes.tell_now()
-        return result
+        return result if past is None and run.waiting is None else not_to_be_kept(result)
 
-    def explain(failure: Exception) -> JsonObject | McpError:
+    def explain_failure(failure: Exception) -> JsonObject | McpError:
         serving.changes.tell_now()
-        answer = _explain(serving, exchange, params, failure)
-        return answer if isinstance(answer, McpError) else finish_result(answer, context, serving.server.info_json)
+        answer: Any = passing.explain(failure) if passing else explain(server, method, params, context, failure)
+        return answer if isinstance(answer, McpError) else finish_result(answer, context, server.info_json)
 
-    serving.hall.begin(exchange, handle, explain)
+    serving.hall.begin(exchange, handle, explain_failure, _slots(serving, exchange))
 
 
-def _read_params(serving: Serving, exchange: Exchange) -> Any:
+def _slots(serving: Serving, exchange: Exchange) -> Slots | None:
+    """Return where a request takes its slot; None for where most do."""
+    if exchange.method == LISTEN:
+        return exchange.peer.listens
+    return serving.small_answers.of(exchange.peer, exchange.method) if exchange.method in _AT_ONCE else None
+
+
+def _read_params(serving: Serving, method: str, params: Mapping[str, Any], context: ExchangeContext) -> Any:
     """Return the typed params of a request this server answers; raises the refusal of any other."""
-    method, revision = exchange.method, exchange.context.revision
+    revision = context.revision
+    own = serving.server.own.method(method, revision)
+    if own is not None:
+        return own.read(dict(params), context)
     row = types.METHODS[revision].get(method)
     if row is None or row.kind != "request" or row.direction == "server" or not _offered(serving, method):
         raise McpError(METHOD_NOT_FOUND, f"this server has no method {method!r} in revision {revision}")
     try:
-        return types.structure(exchange.params or {}, row.params, revision=revision)
+        return types.structure(params, row.params, revision=revision)
     except StructureError as exc:
         raise McpError(INVALID_PARAMS, f"the params of {method!r} do not fit: {'; '.join(exc.faults)}") from None
 
@@ -82,15 +117,30 @@ def _offered(serving: Serving, method: str) -> bool:
     return answered and serving.server.offers(method.partition("/")[0])
 
 
-def _explain(serving: Serving, exchange: Exchange, params: Any, failure: Exception) -> Any:
-    """Turn what a handler raised into a result or an error; what is no deliberate answer goes to the log."""
+def _answer(serving: Serving, exchange: Exchange, run: Run, context: Context, params: Any) -> Awaitable[Any]:
+    """Answer in a task what this server offers; what is answered at once comes here only where there is middleware."""
     method = exchange.method
-    if isinstance(failure, McpError):
-        return failure
-    if method == "tools/call":
-        return serving.server.tools.explain(params.name, failure)
-    _log.error("answering %r failed", method, exc_info=failure)
-    return McpError(INTERNAL_ERROR, f"{method!r} failed; the server's log says why")
+    in_hall = _IN_HALL.get(method)
+    if in_hall is not None:
+        return in_hall(serving, run, context, params)
+    if method in _AT_ONCE:
+        return _answer_at_once(serving, exchange, params)
+    if method == LISTEN:
+        return listen_in(run, serving, exchange, params)
+    return serving.server.own.methods[method].call(serving, run, context, params)
+
+
+async def _answer_at_once(serving: Serving, exchange: Exchange, params: Any) -> Any:
+    return _AT_ONCE[exchange.method](serving, exchange, params)
+
+
+async def _answer_anew(
+    refusal: McpError, serving: Serving, exchange: Exchange, run: Run, context: Context, params: Any
+) -> Any:
+    """Answer a retry that was refused for its state or its answers, if middleware has taken these out."""
+    if params.request_state is not None:
+        raise refusal
+    return await _answer(serving, exchange, run, context, params)
 
 
 def _initialize(serving: Serving, exchange: Exchange, _: Any) -> types.InitializeResult:
@@ -98,7 +148,7 @@ def _initialize(serving: Serving, exchange: Exchange, _: Any) -> types.Initializ
     serving.subscribers.begin(exchange.peer, declared)
     return types.InitializeResult(
         protocol_version=exchange.context.revision,
-        capabilities=declared,
+        capabilities=with_plain_extensions(declared),
         server_info=server.info,
         instructions=server.instructions,
     )
@@ -106,13 +156,14 @@ def _initialize(serving: Serving, exchange: Exchange, _: Any) -> types.Initializ
 
 def _discover(serving: Serving, _: Exchange, __: Any) -> types.DiscoverResult:
     server = serving.server
+    hint = server.cache.get("server/discover", NOT_KEPT)
     return types.DiscoverResult(
         result_type="complete",
         supported_versions=list(server.revisions),
         capabilities=server.capabilities,
         instructions=server.instructions,
-        ttl_ms=0,
-        cache_scope="private",
+        ttl_ms=hint.ttl_ms,
+        cache_scope=hint.scope,
     )
 
 
@@ -140,7 +191,7 @@ def _lists(catalog_of: Callable[[Server], Catalog[Any]]) -> InHall:
     return answer
 
 
-async def _call_tool(serving: Serving, run: Run, context: Context, params: Any) -> types.CallToolResult:
+async def _call_tool(serving: Serving, run: Run, context: Context, params: Any) -> Any:
     return await serving.server.tools.call(serving, run, context, params)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import field, frozen
 
 from .._from_text import kinds_of, value_from_text
-from ._context import Context
+from ._context import Context, pin_request, run_of
 from ._signature import ArgumentFaults, Signature, describe
 
 if TYPE_CHECKING:
@@ -79,8 +79,10 @@ class TextFunction:
 
     async def call(self, serving: Serving, bound: Mapping[str, Any], context: Context) -> Any:
         """Call it with what `bind` returned: in this task if it is async, in a worker thread otherwise."""
+        if self._signature.injected:
+            pin_request(context)
         work = partial(self._signature.call, bound, {Context: context})
-        return await work() if self._signature.is_async else await serving.threads.run(work)
+        return await work() if self._signature.is_async else await serving.threads.run(work, run_of(context))
 
 
 def look_at(function: Callable[..., Any], name: str, namespace: Mapping[str, Any] | None = None) -> TextFunction:

@@ -1,13 +1,13 @@
-"""How fast a handler may log to its client: a token bucket, and a count of what did not pass.
+"""How fast a handler may log to its client, and a count of what did not pass.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging
 """
 
 from __future__ import annotations
 
-import math
-
 from attrs import define, field
+
+from ._token_bucket import TokenBucket
 
 __all__ = ["LogRate"]
 
@@ -21,16 +21,11 @@ class LogRate:
     """
 
     per_second: float
-    _left: float = field(init=False)
-    _filled: float = field(default=-math.inf, init=False)
+    _bucket: TokenBucket = field(init=False)
     _dropped: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._left = self._size
-
-    @property
-    def _size(self) -> float:
-        return max(1.0, self.per_second)
+        self._bucket = TokenBucket(self.per_second)
 
     def admit(self, now: float) -> int | None:
         """Return None if a message is too much now; else how many were dropped since one passed.
@@ -38,13 +33,8 @@ class LogRate:
         Args:
             now: in seconds.
         """
-        if math.isinf(self.per_second):
-            return 0
-        self._left = min(self._size, self._left + (now - self._filled) * self.per_second)
-        self._filled = now
-        if self._left < 1:
+        if not self._bucket.take(now):
             self._dropped += 1
             return None
-        self._left -= 1
         dropped, self._dropped = self._dropped, 0
         return dropped

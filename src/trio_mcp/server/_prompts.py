@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from .. import types
 from .._errors import McpError
 from ..wire import INVALID_PARAMS
 from ._catalog import Catalog, Listable
-from ._content import content_blocks, for_revision
+from ._content import content_blocks, older_messages
 from ._context import Context
 from ._functions import TextFunction, look_at, name_of
 from ._signature import ArgumentFaults
@@ -98,12 +98,10 @@ class Prompts:
             raise McpError(INVALID_PARAMS, f"the arguments of prompt {params.name!r} do not fit: {faults}") from None
         value = await found.function.call(serving, bound, context)
         if isinstance(value, types.GetPromptResult):
-            messages, result = value.messages, value
+            result = value
         else:
-            messages = _messages(value)
-            result = types.GetPromptResult(description=found.definition.description, messages=messages)
-        readable = [evolve(each, content=for_revision([each.content], context.revision)[0]) for each in messages]
-        return evolve(result, messages=readable)
+            result = types.GetPromptResult(description=found.definition.description, messages=_messages(value))
+        return older_messages(result, context.revision, params.name)
 
 
 def _messages(value: Any) -> list[types.PromptMessage]:

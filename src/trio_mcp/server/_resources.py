@@ -19,11 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from .. import types
 from .._errors import McpError, ResourceNotFound
 from ..wire import INVALID_PARAMS, UriTemplate, escapes, is_modern, is_uri
+from ._cache import CacheHint, check_hint
 from ._catalog import Catalog, Listable
 from ._context import Context
 from ._functions import TextFunction, look_at, name_of
@@ -53,6 +54,8 @@ class _Resource(Listable):
     function: TextFunction | None
     contents: tuple[Contents, ...] = ()
     """What it holds, if there is no function to ask."""
+    hint: CacheHint | None = None
+    """For how long what was read may be kept; None: as the server says of all."""
 
 
 @frozen
@@ -63,6 +66,8 @@ class _Template(Listable):
     function: TextFunction
     template: UriTemplate
     allow_traversal: bool
+    hint: CacheHint | None = None
+    """As of a resource."""
 
     def match(self, uri: str) -> dict[str, str | list[str]] | None:
         """Return the values of the variables in *uri*, None where it is no URI of this template (rule 2)."""
@@ -104,6 +109,7 @@ class Resources:
         meta: Mapping[str, Any] | None = None,
         size: int | None = None,
         allow_traversal: bool = False,
+        cache: CacheHint | None = None,
         namespace: Mapping[str, Any] | None = None,
     ) -> None:
         """Register a function; see `Server.resource`.
@@ -112,7 +118,7 @@ class Resources:
             namespace: names that annotations may use beside those of the function's module.
         """
         name = name or name_of(function)
-        looked_at, template = look_at(function, name, namespace), UriTemplate(uri)
+        looked_at, template, hint = look_at(function, name, namespace), UriTemplate(uri), check_hint(name, cache)
         _check_uri(uri, template.variables)
         if set(looked_at.parameters) != set(template.variables):
             theirs, ours = (", ".join(names) or "none" for names in (looked_at.parameters, template.variables))
@@ -130,12 +136,12 @@ class Resources:
             "meta": None if meta is None else dict(meta),
         }
         if not template.variables:
-            self.catalog.add(uri, _Resource(types.Resource(uri=uri, size=size, **facts), looked_at))
+            self.catalog.add(uri, _Resource(types.Resource(uri=uri, size=size, **facts), looked_at, hint=hint))
             return
         if size is not None:
             raise ValueError(f"{name}: a template has no size; leave size= out")
         definition = types.ResourceTemplate(uri_template=uri, **facts)
-        self.templates.add(uri, _Template(definition, looked_at, template, allow_traversal))
+        self.templates.add(uri, _Template(definition, looked_at, template, allow_traversal, hint))
 
     def add_static(
         self,
@@ -149,6 +155,7 @@ class Resources:
         annotations: types.Annotations | None = None,
         icons: Sequence[types.Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
+        cache: CacheHint | None = None,
     ) -> None:
         """Register contents that do not change; of a single text or bytes the size is published, too.
 
@@ -162,9 +169,11 @@ class Resources:
             annotations: hints about whom it is for.
             icons: pictures of it.
             meta: its `_meta`.
+            cache: for how long clients may keep it, and for whom; by default as `Server` says of all resources.
 
         Raises:
             ValueError: the URI is registered, or is none.
+            TypeError: *cache* is no `CacheHint`.
         """
         _check_uri(uri)
         size: int | None = None
@@ -185,7 +194,7 @@ class Resources:
         held: tuple[Contents, ...] = (contents,) if isinstance(contents, one) else tuple(contents)
         for each in held:
             _as_contents(each, uri, mime_type)  # refused here rather than when it is read
-        self.catalog.add(uri, _Resource(definition, None, held))
+        self.catalog.add(uri, _Resource(definition, None, held, check_hint(name, cache)))
 
     def remove(self, uri: str) -> None:
         """Take a resource or template out; raises KeyError where *uri* is not registered."""
@@ -201,10 +210,10 @@ class Resources:
             found = self.catalog.get(uri)
             if found is not None:
                 value = found.contents if found.function is None else await found.function.call(serving, {}, context)
-                return _result(value, uri, found.definition.mime_type)
+                return _result(value, uri, found.definition.mime_type, found.hint)
             template, bound = self._find(uri)
             value = await template.function.call(serving, bound, context)
-            return _result(value, uri, template.definition.mime_type)
+            return _result(value, uri, template.definition.mime_type, template.hint)
         except McpError as error:
             if error.code != RESOURCE_NOT_FOUND:
                 raise
@@ -232,10 +241,20 @@ def _check_uri(uri: str, variables: Sequence[str] = ()) -> None:
         raise ValueError(f"{uri!r} is no URI: spaces, braces and characters outside ASCII are percent-encoded{hint}")
 
 
-def _result(value: Any, uri: str, mime_type: str | None) -> types.ReadResourceResult:
+def _result(value: Any, uri: str, mime_type: str | None, hint: CacheHint | None) -> types.ReadResourceResult:
+    result = _read(value, uri, mime_type)
+    if hint is None:
+        return result
+    ttl_ms = hint.ttl_ms if result.ttl_ms is None else result.ttl_ms
+    return evolve(result, ttl_ms=ttl_ms, cache_scope=result.cache_scope or hint.scope)
+
+
+def _read(value: Any, uri: str, mime_type: str | None) -> types.ReadResourceResult:
     if isinstance(value, types.ReadResourceResult):
-        if value.ttl_ms is not None and value.ttl_ms < 0:
-            raise ValueError(f"resource {uri!r} returned ttl_ms={value.ttl_ms}; it must be at least 0")
+        if value.ttl_ms is not None and (type(value.ttl_ms) is not int or value.ttl_ms < 0):
+            raise ValueError(f"resource {uri!r} returned ttl_ms={value.ttl_ms!r}; it must be at least 0, and an int")
+        if value.cache_scope not in (None, "private", "public"):
+            raise ValueError(f"resource {uri!r} returned cache_scope={value.cache_scope!r}: 'private' or 'public'")
         return value
     values = value if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownVariableType] # a user's value
     return types.ReadResourceResult(contents=[_as_contents(each, uri, mime_type) for each in values])  # pyright: ignore[reportUnknownVariableType] # likewise

@@ -8,26 +8,37 @@ from __future__ import annotations
 from .. import types
 from ..peer import ExchangeContext
 from ..wire import SERVER_INFO_KEY, JsonObject
+from ._cache import NOT_KEPT, CacheHint
 
-__all__ = ["finish_result"]
+__all__ = ["finish_result", "not_to_be_kept"]
 
 
-def finish_result(result: types.Result | JsonObject, context: ExchangeContext, server_info: JsonObject) -> JsonObject:
+def finish_result(
+    result: types.Result | JsonObject,
+    context: ExchangeContext,
+    server_info: JsonObject,
+    hint: CacheHint = NOT_KEPT,
+) -> JsonObject:
     """Return what goes over the wire for *result*.
 
     Args:
         result: typed, or a page of a list in its JSON form.
         server_info: how the server names itself, in the shape of `types.Implementation`.
+        hint: for how long the result may be kept, and by whom, where it does not say so itself.
     """
     json: JsonObject
     if isinstance(result, dict):
-        is_page, json = True, result
+        may_be_kept, json = True, result
     else:
-        is_page, json = False, types.unstructure(result, revision=context.revision)
+        may_be_kept, json = hasattr(result, "ttl_ms"), types.unstructure(result, revision=context.revision)
     if context.modern:
-        json.setdefault("resultType", "complete")
-        if is_page or hasattr(result, "ttl_ms"):  # a result that may be cached says for how long, and by whom
-            json.setdefault("ttlMs", 0)
-            json.setdefault("cacheScope", "private")
+        kind = json.setdefault("resultType", "complete")
+        if may_be_kept and kind == "complete":
+            json = {**hint.to_wire(), **json}
         json["_meta"] = {SERVER_INFO_KEY: server_info, **json.get("_meta", {})}
     return json
+
+
+def not_to_be_kept(result: JsonObject) -> JsonObject:
+    """Return a result that came of the client's answers: whatever it says, nobody else may be given it."""
+    return {**result, **NOT_KEPT.to_wire()} if "ttlMs" in result else result

@@ -5,20 +5,26 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import TypeAlias
 
 import trio
+from attrs import define, field
 
 from .._util import owned_nursery
 from ..abc import Answerer, Serving
 from ..peer import Link
 from ..transports import claim_stdio, server_link
 
-__all__ = ["serve_stdio", "serve_stream"]
+__all__ = ["serve_listeners", "serve_stdio", "serve_stream"]
 
+_log = logging.getLogger("trio_mcp.server")
+
+_Listener: TypeAlias = "trio.abc.Listener[trio.abc.Stream]"
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -41,13 +47,47 @@ async def serve_stream(server: Answerer | Serving, stream: trio.abc.Stream) -> N
         await server_link(stream, serving).run(drain=True)
 
 
+async def serve_listeners(
+    server: Answerer,
+    listeners: Sequence[trio.abc.Listener[trio.abc.Stream]],
+    *,
+    signals: bool = True,
+    task_status: trio.TaskStatus[list[trio.abc.Listener[trio.abc.Stream]]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve every connection that comes in: over TCP, TLS or Unix sockets, with one lifespan for all of them.
+
+    ::
+
+        trio.run(serve_listeners, server, await trio.open_tcp_listeners(8000, host="127.0.0.1"))
+
+    Nobody is authenticated: listen where only those you trust can connect. Returns after one SIGINT or SIGTERM: no more
+    is accepted, questions that are open expire, requests under way are answered for `Limits.drain_seconds` at most, and
+    the rest is told that the server stops. A connection that fails costs no other one anything.
+
+    Args:
+        listeners: closed at the end.
+        signals: listen for SIGINT and SIGTERM, if this is the main thread and the function was not started through
+            `nursery.start`, whose program has its own way to stop: it cancels.
+    """
+    doors = _Doors()
+    try:
+        async with _stopped_by_signals(doors.stop, listen=signals and task_status is trio.TASK_STATUS_IGNORED):
+            with doors.opening:
+                async with server.serving() as serving:
+                    await doors.serve(serving, list(listeners), task_status)
+    finally:
+        for listener in listeners:  # closed already, unless the lifespan failed
+            await trio.aclose_forcefully(listener)
+
+
 async def serve_stdio(
     server: Answerer, *, signals: bool = True, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """Serve over standard input and output, which are this function's own until it returns.
 
-    Returns when the input has ended, or after one SIGINT or SIGTERM: no more is accepted, requests under way are
-    answered for `Limits.drain_seconds` at most, and the rest is told that the server stops. Meanwhile a stray
+    Returns when the input has ended, or after one SIGINT or SIGTERM: no more is accepted, questions that are open
+    expire, requests under way are answered for `Limits.drain_seconds` at most, and the rest is told that the server
+    stops. Meanwhile a stray
     `print` goes to standard error, and is reported there.
 
     Args:
@@ -58,26 +98,82 @@ async def serve_stdio(
         OSError: standard input or output is closed.
         trio.BusyResourceError: standard input and output are being served already.
     """
-    listen = signals and task_status is trio.TASK_STATUS_IGNORED
-    listen = listen and threading.current_thread() is threading.main_thread()
-    links: list[Link] = []
-    opening = trio.CancelScope()
-
-    def stop() -> None:
-        """Stop accepting; or, while the lifespan is still being entered, give that up."""
-        if links:
-            links[0].stop()
-        else:
-            opening.cancel(reason="stopped by a signal")
-
-    async with owned_nursery() as nursery:
-        if listen:
-            await nursery.start(_call_on_signal, stop)
-        with opening:
+    doors = _Doors()
+    async with _stopped_by_signals(doors.stop, listen=signals and task_status is trio.TASK_STATUS_IGNORED):
+        with doors.opening:
             async with claim_stdio() as stream, server.serving() as serving:  # a lifespan may print, too
-                links.append(server_link(stream, serving))
                 task_status.started()
-                await links[0].run(drain=True)
+                await doors.carry(serving, stream)
+
+
+@define(eq=False)
+class _Doors:
+    """The connections of one serving, and their common end."""
+
+    opening: trio.CancelScope = field(factory=trio.CancelScope)
+    """Entering the lifespan, which a stop gives up."""
+    _accepting: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _serving: Serving | None = field(default=None, init=False)
+    _links: set[Link] = field(factory=set[Link], init=False)
+    _left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+
+    def stop(self) -> None:
+        """Accept no more, neither connections nor messages; or, while the lifespan is being entered, give that up."""
+        if self._serving is None:
+            self.opening.cancel(reason="stopped by a signal")
+            return
+        self._accepting.cancel(reason="stopped by a signal")
+        self._serving.stop()
+        for link in self._links:
+            link.stop()
+
+    async def carry(self, serving: Serving, stream: trio.abc.Stream) -> None:
+        """Serve one connection."""
+        self._serving = serving
+        link = server_link(stream, serving)
+        self._links.add(link)
+        if self._accepting.cancel_called:
+            link.stop()
+        try:
+            await link.run(drain=True)
+        finally:
+            self._links.discard(link)
+            self._left.unpark_all()
+
+    async def serve(
+        self,
+        serving: Serving,
+        listeners: list[_Listener],
+        task_status: trio.TaskStatus[list[_Listener]],
+    ) -> None:
+        """Serve the connections that come in, until `stop`; then wait for them to end."""
+        self._serving = serving
+
+        async def carry(stream: trio.abc.Stream) -> None:
+            try:
+                await self.carry(serving, stream)
+            except Exception:  # noqa: BLE001 # a stream of a user's class, say, that raises what it should not
+                _log.exception("a connection failed")
+
+        async with owned_nursery() as connections:
+            with self._accepting:
+                try:
+                    await trio.serve_listeners(carry, listeners, handler_nursery=connections, task_status=task_status)
+                except ExceptionGroup as group:
+                    if len(group.exceptions) == 1:  # a listener that cannot accept any more
+                        raise group.exceptions[0] from None
+                    raise
+            while self._links:
+                await self._left.park()
+
+
+@asynccontextmanager
+async def _stopped_by_signals(stop: Callable[[], None], *, listen: bool) -> AsyncGenerator[None]:
+    """Call *stop* at each signal to stop, if that is wanted and this is the main thread."""
+    async with owned_nursery() as nursery:
+        if listen and threading.current_thread() is threading.main_thread():
+            await nursery.start(_call_on_signal, stop)
+        yield
 
 
 async def _call_on_signal(stop: Callable[[], None], *, task_status: trio.TaskStatus[None]) -> None:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, get_args, overload
 
 from attrs import define
 
 from .. import types
 from ..peer import Limits
 from ..wire import ListChanged
+from ._asking import AskingMode
+from ._background import Background
+from ._cache import CacheableMethod, CacheHint, check_hints
 from ._changes import ChangeSource
 from ._completion import Completions
 from ._cursors import Cursors, check_keys
+from ._extending import ExtensibleServer, callers_names
+from ._middleware import Middleware
 from ._prompts import Prompts
 from ._raw_schema import RawSchema
 from ._resources import Resources
+from ._sealing import Seals
 from ._serving import Serving, open_serving
 from ._tools import Tools
 
@@ -33,7 +38,7 @@ async def _no_lifespan(_: Server) -> AsyncGenerator[None]:
 
 
 @define(eq=False, init=False)
-class Server:
+class Server(ExtensibleServer):
     """What an MCP server offers: tools, resources and prompts, registered by decorators.
 
     The same server can be served many times at once, on any transport; what is registered or removed meanwhile counts
@@ -52,13 +57,22 @@ class Server:
         limits: what each connection may cost.
         revisions: the protocol revisions to speak, all of them by default.
         page_size: how many entries of a list go on one page; all of them by default.
-        keys: secrets of at least 16 bytes with which the server authenticates what it will be shown again, such as
-            the cursors of its lists: the first signs, all are accepted. By default each server makes one of its own,
-            so that nothing outlives the process.
+        keys: secrets of at least 16 bytes with which the server seals what it will be shown again: the cursors of its
+            lists, the states of questions. The first one seals, all of them open. By default each server makes one of
+            its own, so that nothing outlives the process.
+        asking: what a handler does while a modern client finds the answer to its question. ``"parked"`` keeps it where
+            it stands, in this process; ``"replayed"`` ends it and runs it anew with the answers, in any process that
+            shares *keys*. See `Context.elicit`.
+        cache: for how long clients may keep results, and for whom, by method: ``{"tools/list": CacheHint(ttl=60)}``.
+            Nothing is kept by default. One resource may say otherwise: see `resource`.
+        middleware: async functions around every request and notification, the outermost first; see `middleware`.
+        extensions: the extensions it understands, by id, and its settings of each: ``{"com.example/rooms": {}}``.
+        experimental: non-standard capabilities to declare, by name, each with what there is to say about it.
 
     Raises:
-        ValueError: *revisions* is empty or names an unknown one, *page_size* is below 1, or a key is too short.
-        TypeError: *keys* is no list of bytes.
+        ValueError: *revisions* is empty or names an unknown one, the id of an extension is none, *page_size* is below
+            1, a key is too short, or *cache* names a method whose results nobody keeps.
+        TypeError: *keys* is no list of bytes, or *cache* holds something else.
     """
 
     info: types.Implementation
@@ -74,6 +88,12 @@ class Server:
     """How many entries of a list go on one page; None puts all of them on one."""
     cursors: Cursors
     """Makes and reads the cursors of its lists."""
+    seals: Seals
+    """Makes and reads the states with which clients come back after a question."""
+    asking: AskingMode
+    """Where a handler is while a modern client finds the answer to its question."""
+    cache: Mapping[str, CacheHint]
+    """For how long results may be kept, and by whom, by method."""
     tools: Tools
     """Its tools, for adding and removing them otherwise than by decorators."""
     resources: Resources
@@ -82,6 +102,8 @@ class Server:
     """Likewise its prompts."""
     completions: Completions
     """Likewise its completions."""
+    background: Background
+    """Starts tasks that outlive the call that starts them."""
     changes: ChangeSource
     """Where what is registered, removed and updated is told to those who listen."""
 
@@ -100,11 +122,17 @@ class Server:
         revisions: Sequence[str] = types.REVISIONS,
         page_size: int | None = None,
         keys: Sequence[bytes] = (),
+        cache: Mapping[CacheableMethod, CacheHint] | None = None,
+        asking: AskingMode = "parked",
+        middleware: Sequence[Middleware] = (),
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
+        experimental: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.info = types.Implementation(
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
         )
         self.info_json = types.unstructure(self.info)
+        self._extend(middleware, extensions or {}, experimental or {})
         self.instructions = instructions
         self.lifespan = lifespan
         self.limits = Limits() if limits is None else limits
@@ -112,9 +140,15 @@ class Server:
         if page_size is not None and (type(page_size) is not int or page_size < 1):
             raise ValueError(f"page_size={page_size!r} must be a whole number, and at least 1")
         self.page_size = page_size
-        self.cursors = Cursors(check_keys(keys))
+        if asking not in get_args(AskingMode):
+            raise ValueError(f"asking={asking!r}: it is one of {', '.join(get_args(AskingMode))}")
+        self.asking = asking
+        keys = check_keys(keys)
+        self.cursors, self.seals = Cursors(keys), Seals(keys)
+        self.cache = check_hints(cache)
         self.tools, self.resources, self.prompts = Tools(), Resources(), Prompts()
         self.completions = Completions(self.prompts, self.resources)
+        self.background = Background(self)
         self.changes = ChangeSource()
         self.tools.catalog.changed = partial(self.changes.tell, ListChanged("tools"))
         self.prompts.catalog.changed = partial(self.changes.tell, ListChanged("prompts"))
@@ -132,6 +166,8 @@ class Server:
             if self.offers("resources")
             else None,
             prompts=types.PromptsCapability(list_changed=True) if self.offers("prompts") else None,
+            extensions=self.extensions or None,
+            experimental=self.experimental or None,
         )
 
     def offers(self, feature: str) -> bool:
@@ -180,6 +216,7 @@ class Server:
         output_schema: RawSchema | None = None,
         timeout: float | None = None,
         max_concurrency: int | None = None,
+        isolate: Literal["process"] | None = None,
     ) -> Callable[[F], F]: ...
     def tool(self, *args: Any, **options: Any) -> Any:
         """Register a function as a tool; bare or called. The function is returned unchanged.
@@ -200,14 +237,22 @@ class Server:
             output_schema: likewise for what the function returns, which then is the structured content as it is.
             timeout: seconds the handler may work; then it is cancelled, and the call is a tool error.
             max_concurrency: calls of this tool that work at once, over all connections; more wait.
+            isolate: ``"process"`` runs a plain function in a worker process, which is killed, with what it has started,
+                when the call is cancelled or out of time and when the server stops. It costs a process: the first call
+                waits until a new Python has imported the program, whose main module needs its
+                ``if __name__ == "__main__"``; arguments and results are pickled; there is no `Context`, and no
+                context variable. What it prints goes to standard error. Workers are used again, and stay until the
+                server stops, `Limits.max_processes` at most. It is no sandbox: what runs there is trusted as the server
+                is.
 
         Raises:
             ValueError: a tool of this name is registered, or an option makes no sense.
-            TypeError: a parameter cannot be described by a JSON Schema; the text names it.
+            TypeError: a parameter cannot be described by a JSON Schema; the text names it. Or the function cannot be
+                isolated, because it is async, takes a `Context`, or cannot be imported by its name.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
-        return _decorated(partial(self.tools.add, namespace=_callers_names()), *args, **options)
+        return _decorated(partial(self.tools.add, namespace=callers_names()), *args, **options)
 
     def resource(
         self,
@@ -222,6 +267,7 @@ class Server:
         meta: Mapping[str, Any] | None = None,
         size: int | None = None,
         allow_traversal: bool = False,
+        cache: CacheHint | None = None,
     ) -> Callable[[F], F]:
         """Register a function as a resource, or, where *uri* has ``{variables}``, as a resource template.
 
@@ -243,14 +289,17 @@ class Server:
             size: bytes of its contents, where that is known.
             allow_traversal: take any value of a template's variables. By default a URI is not found if one of them
                 could lead out of its place, as ``../`` does: an absolute path, a control character, an encoded ``..``.
+            cache: for how long clients may keep what was read, and for whom; by default as `Server` says of all
+                resources. A `types.ReadResourceResult` that says so itself is right.
 
         Raises:
             ValueError: the URI is registered, is none, or its variables are not the function's parameters.
-            TypeError: a parameter cannot be described by a JSON Schema; the text names it.
+            TypeError: a parameter cannot be described by a JSON Schema; the text names it. Or *cache* is no
+                `CacheHint`.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources
         """
-        namespace = _callers_names()
+        namespace = callers_names()
 
         def register(function: F) -> F:
             self.resources.add(
@@ -265,6 +314,7 @@ class Server:
                 meta=meta,
                 size=size,
                 allow_traversal=allow_traversal,
+                cache=cache,
                 namespace=namespace,
             )
             return function
@@ -303,7 +353,7 @@ class Server:
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
         """
-        return _decorated(partial(self.prompts.add, namespace=_callers_names()), *args, **options)
+        return _decorated(partial(self.prompts.add, namespace=callers_names()), *args, **options)
 
     def completion(self, *, prompt: str | None = None, template: str | None = None, argument: str) -> Callable[[F], F]:
         """Register a function that suggests values for an argument of a prompt or a variable of a resource template.
@@ -323,18 +373,13 @@ class Server:
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
         """
-        namespace = _callers_names()
+        namespace = callers_names()
 
         def register(function: F) -> F:
             self.completions.add(function, prompt=prompt, template=template, argument=argument, namespace=namespace)
             return function
 
         return register
-
-
-def _callers_names() -> Mapping[str, Any]:
-    """Return the local names of whoever called a decorator: annotations may name classes that are local there."""
-    return sys._getframe(2).f_locals  # noqa: SLF001 # Python has no public name for a caller's frame
 
 
 def _decorated(add: Callable[..., None], function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -10,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 
 from .._util import owned_nursery
-from ..peer import Exchange, Gate, Hall, Limits, ServerSession
+from ..peer import Exchange, Gate, Hall, Limits, Peer, ServerSession
 from ..wire import JsonObject
+from ._background import BackgroundTasks, open_background
 from ._changes import ChangeHub
 from ._dispatch import dispatch
+from ._isolation import Processes, open_processes, refuse_in_starting_worker
+from ._lanes import Lanes
+from ._notices import Notices
 from ._session_changes import SessionListeners
 from ._threads import Threads
 
@@ -22,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerStatistics", "Serving", "open_serving"]
 
-_log = logging.getLogger("trio_mcp.server")
-
 
 @frozen(kw_only=True)
 class ServerStatistics:
@@ -31,8 +32,14 @@ class ServerStatistics:
 
     running: int
     """Handlers that have started and not ended, those cleaning up after a cancellation included."""
+    parked: int
+    """Those of them that wait for answers while no request waits for them."""
     threads: int
     """Worker threads at work, those abandoned by a cancellation included."""
+    processes: int
+    """Worker processes of isolated tools, those that wait for work included."""
+    background: int
+    """Background tasks."""
     listening: int
     """Who is told of changes: open subscriptions, and connections that have made a handshake."""
 
@@ -47,13 +54,23 @@ class Serving:
     """What the server's lifespan yielded."""
     changes: ChangeHub
     """Who is told of changes."""
+    background: BackgroundTasks
+    """Tasks that outlive the calls that start them."""
+    processes: Processes
+    """The worker processes of isolated tools."""
     subscribers: SessionListeners = field(init=False)
     """Those of them that have made a handshake."""
     threads: Threads = field(init=False)
+    small_answers: Lanes = field(init=False)
+    """Where requests that are answered at once run while there is middleware: none waits for a handler to end."""
+    notices: Notices = field(init=False)
+    """Takes notifications that belong to no exchange."""
 
     def __attrs_post_init__(self) -> None:
         self.subscribers = SessionListeners(self)
         self.threads = Threads(self.limits.max_threads)
+        self.small_answers = Lanes(self.limits.max_in_flight, self.limits.max_queued)
+        self.notices = Notices(self)
 
     @property
     def limits(self) -> Limits:
@@ -66,22 +83,54 @@ class Serving:
 
     def answer(self, exchange: Exchange) -> None:
         """Begin to answer an exchange; synchronous."""
-        dispatch(self, exchange)
+        span = exchange.begin_span()
+        if span is None:
+            dispatch(self, exchange)
+        else:
+            with span.active():
+                dispatch(self, exchange)
 
-    def notified(self, method: str, params: JsonObject) -> None:
-        """Take a notification that belongs to no exchange. None of them means anything to a server so far."""
-        _log.debug("notification %s with %d params", method, len(params))
+    def notified(self, method: str, params: JsonObject, peer: Peer) -> None:
+        """Take a notification that belongs to no exchange."""
+        self.notices.take(method, params, peer)
+
+    def stop(self) -> None:
+        """Let open questions expire, and refuse new ones; synchronous. What else runs goes on until the block ends."""
+        self.hall.parking.close()
 
     def statistics(self) -> ServerStatistics:
         """Return what the serving holds now."""
         return ServerStatistics(
-            running=self.hall.running, threads=self.threads.working, listening=self.changes.listening
+            running=self.hall.running,
+            parked=self.hall.parking.parked,
+            threads=self.threads.working,
+            processes=self.processes.alive,
+            background=self.background.running,
+            listening=self.changes.listening,
         )
 
 
 @asynccontextmanager
 async def open_serving(server: Server) -> AsyncGenerator[Serving]:
-    """Enter the server's lifespan and open its hall; at the end, handlers that still run are cancelled."""
-    async with server.lifespan(server) as state, owned_nursery() as nursery:
+    """Enter the server's lifespan and open its hall.
+
+    At the end open questions expire, their handlers clean up for a bounded time, and what still runs is cancelled.
+    """
+    opened: list[Serving] = []
+
+    async def wind_down() -> None:
+        for serving in opened:
+            await serving.hall.parking.emptied()
+
+    refuse_in_starting_worker()
+    async with (
+        open_background(server) as (background, state),
+        open_processes(server.limits.max_processes) as processes,
+        owned_nursery(wind_down) as nursery,
+    ):
         with server.changes.serving() as hub:
-            yield Serving(server, Hall(nursery), state, hub)
+            opened.append(Serving(server, Hall(nursery, server.limits), state, hub, background, processes))
+            try:
+                yield opened[0]
+            finally:
+                opened[0].stop()  # also when cancelled: a clean-up that has shielded itself may wait for an answer

@@ -24,7 +24,7 @@ from ._docstring import parse_docstring
 from ._signature_inspect import inspect_callable
 from ._signature_publish import check_raw_schema, named_arguments, publish_parameters, publish_result, shape_of
 
-__all__ = ["ArgumentFaults", "Form", "ResultFaults", "Signature", "describe", "describe_type"]
+__all__ = ["ArgumentFaults", "ResultFaults", "Signature", "TypeReader", "describe", "describe_type"]
 
 _TOO_DEEP: Final = "$: nested too deeply"
 
@@ -235,8 +235,8 @@ def describe(
 
 
 @frozen
-class Form:
-    """A type as a question: the schema to ask with, and how to read the answer. Made by `describe_type`."""
+class TypeReader:
+    """A type as JSON: its schema, and how to read a value that came. Made by `describe_type`."""
 
     name: str
     schema: dict[str, Any]
@@ -259,21 +259,28 @@ class Form:
             raise ArgumentFaults(self.name, [_TOO_DEEP]) from None
 
 
-def describe_type(annotation: Any, *, name: str, namespace: Mapping[str, Any] | None = None) -> Form:
+def describe_type(
+    annotation: Any,
+    *,
+    name: str,
+    namespace: Mapping[str, Any] | None = None,
+    annotations: type[Annotations] = Annotations,
+) -> TypeReader:
     """Work out the schema and the reading of one type.
 
     Args:
         annotation: the type.
         name: what errors call it.
         namespace: names its annotations may use beside those of its module.
+        annotations: what knows the meaning of annotations.
 
     Raises:
         TypeError: it has no JSON form; says which part has none.
     """
-    annotations = Annotations(output=False, namespace=namespace or {})
-    shape = shape_of(annotations, annotation, name)
-    schema = annotations.definitions.complete(shape.schema)
-    return Form(name, schema, shape.load, LazyValidator(schema, FORMATS))
+    known = annotations(output=False, namespace=namespace or {})
+    shape = shape_of(known, annotation, name)
+    schema = known.definitions.complete(shape.schema)
+    return TypeReader(name, schema, shape.load, LazyValidator(schema, FORMATS))
 
 
 def _name_of(function: Any) -> str:

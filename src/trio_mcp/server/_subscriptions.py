@@ -38,22 +38,42 @@ from ._changes import has_resource
 if TYPE_CHECKING:
     from ._serving import Serving
 
-__all__ = ["listen"]
+__all__ = ["listen", "listen_in"]
 
 _log = logging.getLogger("trio_mcp.server")
 
 
 def listen(serving: Serving, exchange: Exchange, params: types.SubscriptionsListenRequestParams) -> None:
-    """Begin to answer `subscriptions/listen`."""
-    wanted, most = ChangeFilter.from_wire(params.notifications), serving.limits.max_subscriptions
-    if len(wanted.resources) > most:
-        fault = f"$.notifications.resourceSubscriptions: at most {most} resources, not {len(wanted.resources)}"
-        exchange.respond(McpError(INVALID_PARAMS, fault))
-        return
-    subscription = _Subscription(serving, exchange, _agreed(serving, wanted))
+    """Begin to answer `subscriptions/listen`.
+
+    Raises:
+        McpError: the refusal.
+    """
+    subscription = _subscribe(serving, exchange, params)
     serving.hall.begin(exchange, subscription.run, _explain, exchange.peer.listens)
     if exchange.run is not None:  # else there are too many already
         exchange.run.last_words = subscription.conclude
+
+
+async def listen_in(
+    run: Run, serving: Serving, exchange: Exchange, params: types.SubscriptionsListenRequestParams
+) -> NoReturn:
+    """Answer it in a run that has begun already.
+
+    Raises:
+        McpError: the refusal.
+    """
+    subscription = _subscribe(serving, exchange, params)
+    run.last_words = subscription.conclude
+    await subscription.run(run)
+
+
+def _subscribe(serving: Serving, exchange: Exchange, params: types.SubscriptionsListenRequestParams) -> _Subscription:
+    wanted, most = ChangeFilter.from_wire(params.notifications), serving.limits.max_subscriptions
+    if len(wanted.resources) > most:
+        fault = f"$.notifications.resourceSubscriptions: at most {most} resources, not {len(wanted.resources)}"
+        raise McpError(INVALID_PARAMS, fault)
+    return _Subscription(serving, exchange, _agreed(serving, wanted))
 
 
 def _agreed(serving: Serving, wanted: ChangeFilter) -> ChangeFilter:

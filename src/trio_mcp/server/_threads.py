@@ -1,4 +1,4 @@
-"""Plain `def` handlers in worker threads, from a limiter of the serving's own.
+"""Plain `def` handlers in worker threads of the serving's own number, which its connections take in turns.
 
 A thread cannot be cancelled. When its request is, the thread is abandoned: nobody waits for it, but it keeps its
 token until it really ends, so that abandoned threads count against the limit. A handler that may take long asks
@@ -8,7 +8,7 @@ token until it really ends, so that abandoned threads count against the limit. A
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -16,7 +16,9 @@ from weakref import WeakKeyDictionary
 import trio
 from attrs import define, field
 
-__all__ = ["Threads"]
+from ..peer import Hold, Run, Turns
+
+__all__ = ["Threads", "clock_stands_still", "take_turn"]
 
 T = TypeVar("T")
 
@@ -25,7 +27,7 @@ _held: WeakKeyDictionary[Any, list[float]] = WeakKeyDictionary()
 
 
 @contextmanager
-def _clock_stands_still() -> Generator[None]:
+def clock_stands_still() -> Generator[None]:
     """Keep a test's autojump clock from jumping: to Trio, a program that waits for a thread has nothing to do."""
     clock: Any = trio.lowlevel.current_clock()
     if not hasattr(clock, "autojump_threshold"):
@@ -51,66 +53,69 @@ class Threads:
     """
 
     limit: int
-    _limiter: trio.CapacityLimiter = field(init=False)
+    _turns: Turns = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._limiter = trio.CapacityLimiter(self.limit)
+        self._turns = Turns(self.limit)
 
     @property
     def working(self) -> int:
         """Threads at work now, abandoned ones included."""
-        return int(self._limiter.borrowed_tokens)
+        return self._turns.taken
 
     async def run(
         self,
         function: Callable[[], T],
+        run: Run,
         *,
-        turns: trio.Semaphore | None = None,
+        turns: Turns | None = None,
         on_begin: Callable[[], object] = lambda: None,
     ) -> T:
         """Call *function* in a thread; cancelled, leave it behind.
 
         Args:
+            run: the handler it is; what it holds here is given back while it waits for a person.
             turns: bounds further how many threads work at once; a turn ends when its thread does.
             on_begin: called when the function's turn has come.
         """
-        with _clock_stands_still():
-            limiter: Any = _Turn(self._limiter, turns or _UNBOUNDED, on_begin)
+        with clock_stands_still():
+            limiter: Any = _Permit(run, [self._turns] if turns is None else [turns, self._turns], on_begin)
             return await trio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=limiter)
 
 
-class _Unbounded:
-    """Turns without end."""
+async def take_turn(run: Run, turns: Turns) -> Hold:
+    """Take a turn for *run*, which gives it back while it waits for a person; `Holds.drop` must follow."""
 
-    async def acquire(self) -> None:
-        """Take a turn at once."""
+    async def take() -> None:
+        await turns.acquire(run.group)
 
-    def release(self) -> None:
-        """Give it back."""
-
-
-_UNBOUNDED = _Unbounded()
+    await take()
+    hold = Hold(take, turns.release)
+    run.holds.add(hold)
+    return hold
 
 
 @define(eq=False)
-class _Turn:
+class _Permit:
     """What Trio asks for leave to run one thread, and tells when the thread has ended, abandoned or not."""
 
-    _limiter: trio.CapacityLimiter
-    _turns: trio.Semaphore | _Unbounded
+    _run: Run
+    _turns: Sequence[Turns]
+    """What it takes, one after the other."""
     _on_begin: Callable[[], object]
+    _held: list[Hold] = field(factory=list[Hold], init=False)
 
     async def acquire_on_behalf_of(self, borrower: object) -> None:
         """Wait for a turn, and then for a thread."""
-        await self._turns.acquire()
         try:
-            await self._limiter.acquire_on_behalf_of(borrower)
+            for turns in self._turns:
+                self._held.append(await take_turn(self._run, turns))
         except BaseException:
-            self._turns.release()
+            self.release_on_behalf_of(borrower)
             raise
         self._on_begin()
 
-    def release_on_behalf_of(self, borrower: object) -> None:
+    def release_on_behalf_of(self, _: object) -> None:
         """The thread has ended."""
-        self._limiter.release_on_behalf_of(borrower)
-        self._turns.release()
+        for hold in self._held:
+            self._run.holds.drop(hold)

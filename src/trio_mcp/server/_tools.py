@@ -9,9 +9,8 @@ import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 from weakref import WeakKeyDictionary
 
 import trio
@@ -19,14 +18,17 @@ from attrs import define, field
 
 from .. import types
 from .._errors import McpError, ToolError
-from ..peer import OutOfTimeError, Run
+from ..peer import OutOfTimeError, Run, Turns
 from ..wire import INVALID_PARAMS, JsonObject, JsonText, is_modern
 from ._catalog import Catalog, Listable, with_texts
 from ._content import RESULT_CLASSES, content_blocks, holds_content, older_result, text_of
-from ._context import Context
+from ._context import Context, pin_request
+from ._custom import ExtensionResult
 from ._functions import name_of
+from ._isolation import Isolated, isolated
 from ._raw_schema import RawSchema, older_schema, read_raw_schema, written_schemas
 from ._signature import ArgumentFaults, ResultFaults, Signature, describe
+from ._threads import take_turn
 
 if TYPE_CHECKING:
     from ._serving import Serving
@@ -62,8 +64,10 @@ class _Tool(Listable):
     """Seconds the handler may work; infinite without a limit."""
     max_concurrency: int | None
     """How many calls work at once; None without a bound."""
-    _turns: WeakKeyDictionary[trio.lowlevel.TrioToken, trio.Semaphore] = field(
-        factory=WeakKeyDictionary[trio.lowlevel.TrioToken, trio.Semaphore], init=False
+    isolated: Isolated | None
+    """Set where the function runs in a worker process."""
+    _turns: WeakKeyDictionary[trio.lowlevel.TrioToken, Turns] = field(
+        factory=WeakKeyDictionary[trio.lowlevel.TrioToken, Turns], init=False
     )
     """Bounds that, by Trio run: a server may be served in several, and none can wake the tasks of another."""
 
@@ -78,34 +82,47 @@ class _Tool(Listable):
         as_written = {member: text for member, text in self.texts.items() if older.get(member) is json.get(member)}
         return with_texts(json | older, as_written)
 
-    def turns(self) -> trio.Semaphore | None:
+    def turns(self) -> Turns | None:
         """Return what calls in this Trio run take turns by."""
         if self.max_concurrency is None:
             return None
         token = trio.lowlevel.current_trio_token()
         if token not in self._turns:
-            self._turns[token] = trio.Semaphore(self.max_concurrency)
+            self._turns[token] = Turns(self.max_concurrency)
         return self._turns[token]
 
     async def call(
         self, serving: Serving, run: Run, context: Context, arguments: Mapping[str, Any]
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | ExtensionResult:
         bound = self.signature.bind(arguments)
         injected: dict[type, Any] = {Context: context}
+        if self.signature.injected:
+            pin_request(context)
 
         def begin() -> None:
             if not math.isinf(self.timeout):
                 run.allow(self.timeout)
 
+        turns = self.turns()
+        if self.isolated is not None:
+            return self._result(await serving.processes.run(self.isolated, bound, run, turns=turns, on_begin=begin))
         if not self.signature.is_async:
             work = partial(self.signature.call, bound, injected)
-            return self._result(await serving.threads.run(work, turns=self.turns(), on_begin=begin))
-        async with self.turns() or nullcontext():
+            return self._result(await serving.threads.run(work, run, turns=turns, on_begin=begin))
+        if turns is None:
             begin()
             return self._result(await self.signature.call(bound, injected))
+        hold = await take_turn(run, turns)
+        try:
+            begin()
+            return self._result(await self.signature.call(bound, injected))
+        finally:
+            run.holds.drop(hold)
 
-    def _result(self, value: Any) -> types.CallToolResult:
+    def _result(self, value: Any) -> types.CallToolResult | ExtensionResult:
         promised = self.signature.output_schema is not None
+        if isinstance(value, ExtensionResult):
+            return value
         if isinstance(value, types.CallToolResult):
             if promised and not value.is_error:
                 self._check(value.structured_content)
@@ -145,6 +162,7 @@ class Tools:
         output_schema: RawSchema | None = None,
         timeout: float | None = None,
         max_concurrency: int | None = None,
+        isolate: Literal["process"] | None = None,
         namespace: Mapping[str, Any] | None = None,
     ) -> None:
         """Register a function; see `Server.tool`.
@@ -160,13 +178,15 @@ class Tools:
             raise ValueError(f"tool {name!r}: timeout={timeout!r} must be a number of seconds above 0")
         if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):
             raise ValueError(f"tool {name!r}: max_concurrency={max_concurrency!r} must be a whole number of at least 1")
+        if isolate not in {None, "process"}:
+            raise ValueError(f"tool {name!r}: isolate={isolate!r} must be 'process', or left out")
         given = {"inputSchema": input_schema, "outputSchema": output_schema}
         raw = {member: read_raw_schema(schema, f"tool {name!r}: {member}") for member, schema in given.items()}
         signature = describe(
             function,
             name=name,
             inject=(Context,),
-            content=RESULT_CLASSES,
+            content=(*RESULT_CLASSES, ExtensionResult),
             input_schema=raw["inputSchema"],
             output_schema=raw["outputSchema"],
             namespace=namespace,
@@ -182,7 +202,8 @@ class Tools:
             meta=None if meta is None else dict(meta),
         )
         limit = math.inf if timeout is None else timeout
-        self.catalog.add(name, _Tool(definition, signature, written_schemas(given), limit, max_concurrency))
+        apart = None if isolate is None else isolated(function, signature)
+        self.catalog.add(name, _Tool(definition, signature, written_schemas(given), limit, max_concurrency, apart))
 
     def remove(self, name: str) -> None:
         """Take a tool out; calls under way go on. Raises KeyError where there is none of this name."""
@@ -190,7 +211,7 @@ class Tools:
 
     async def call(
         self, serving: Serving, run: Run, context: Context, params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | ExtensionResult:
         """Answer `tools/call`.
 
         Raises:
@@ -200,8 +221,14 @@ class Tools:
         tool = self.catalog.get(params.name)
         if tool is None:
             raise McpError(INVALID_PARAMS, f"no tool {params.name!r}")
-        result = await tool.call(serving, run, context, params.arguments or {})
-        return result if is_modern(context.revision) else older_result(result, context.revision)
+        try:
+            result = await tool.call(serving, run, context, params.arguments or {})
+        finally:
+            if not math.isinf(tool.timeout):
+                run.end_limit()  # it is the tool's, not that of the middleware around it
+        if is_modern(context.revision) or isinstance(result, ExtensionResult):
+            return result
+        return older_result(result, context.revision, params.name)
 
     def explain(self, name: str, failure: Exception) -> types.CallToolResult:
         """Return the tool error that stands for what a tool raised; a bug of the tool's goes to the log as well."""

@@ -14,6 +14,7 @@ from attrs import define, field
 from .. import types
 from .._errors import McpError
 from ..abc import Answerer, Serving
+from ..peer import Peer
 from ..server import Context, Server
 from ..wire import JsonObject
 
@@ -44,9 +45,9 @@ class _Noting:
 
     _serving: Any
 
-    def notified(self, method: str, params: JsonObject) -> None:
+    def notified(self, method: str, params: JsonObject, peer: Peer) -> None:
         self._serving.state.notified.append(method)
-        self._serving.notified(method, params)
+        self._serving.notified(method, params, peer)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._serving, name)

@@ -7,7 +7,7 @@ changes its arguments changes nothing of its caller's, and what JSON cannot say 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from typing import Any
@@ -16,11 +16,12 @@ import trio
 from attrs import define, field
 
 from .._errors import ConnectionClosed, ConnectionLost, ErrorResponse, LocalProtocolError, McpError
-from ..abc import Answerer, Client, Direction, Serving, Transport, TransportOpener
+from ..abc import Answerer, Client, Direction, Serving, Tap, Transport, TransportOpener
 from ..peer import Asked, ConnectionStatistics, Exchange, Gate, Limits, Slots, UpdateBudget
 from ..wire import (
     INTERNAL_ERROR,
     PROGRESS_TOKEN_KEY,
+    ExchangeState,
     JsonObject,
     NotJsonError,
     copy_json,
@@ -47,7 +48,7 @@ def memory_transport(answerer: Answerer) -> TransportOpener:
     @asynccontextmanager
     async def connect(client: Client) -> AsyncGenerator[Transport]:
         async with answerer.serving() as serving:
-            transport = _MemoryTransport(client, serving, serving.gate())
+            transport = _MemoryTransport(client, serving)
             try:
                 yield transport
             finally:
@@ -57,23 +58,35 @@ def memory_transport(answerer: Answerer) -> TransportOpener:
 
 
 @define(eq=False)
-class _ClientInMemory:
-    """The client's end, as the server sees it."""
+class _End:
+    """One end of a connection, as the other end sees it: what it asks, and what it is told."""
 
-    client: Client
     gate: Gate
+    """On which terms its requests are admitted at the other end."""
     limits: Limits
+    """What the other end lets it cost."""
+    answer: Callable[[Exchange], None]
+    """How the other end answers it."""
+    notified: Callable[[str, JsonObject], None]
+    """Takes what it is told."""
+    budget: UpdateBudget
+    """How much it keeps unread."""
+    _tap: Tap | None
+    _directions: Sequence[Direction]
+    """Which way its requests go, and which way the answers."""
     slots: Slots = field(init=False)
     listens: Slots = field(init=False)
+    asked: dict[int, _AskedInMemory] = field(factory=dict[int, "_AskedInMemory"], init=False)
     lost: ConnectionLost | None = field(default=None, init=False)
     """Why nothing comes or goes any more; None while the connection is up."""
+    _issued: int = field(default=0, init=False)
     _when_lost: list[Callable[[ConnectionLost], None]] = field(
         factory=list["Callable[[ConnectionLost], None]"], init=False
     )
 
     def __attrs_post_init__(self) -> None:
         self.slots = Slots(self.limits.max_in_flight, self.limits.max_queued)
-        self.listens = Slots(self.limits.max_listens, 0)
+        self.listens = Slots.for_listens(self.limits.max_listens)
 
     def has_room(self) -> bool:
         return self.lost is None
@@ -85,13 +98,18 @@ class _ClientInMemory:
 
     def tell(self, method: str, params: JsonObject) -> None:
         copied = copy_json(params)
-        self.tell_tap("received", encode_notification, method, copied)
-        self.client.notified(method, copied)
+        self.show_answer(encode_notification, method, copied)
+        self.notified(method, copied)
 
-    def tell_tap(self, direction: Direction, encode: Callable[..., bytes], *message: Any) -> None:
-        """Show whoever wants to see it what would have passed here as bytes."""
-        if self.client.tap is not None:
-            self.client.tap(direction, encode(*message)[:-1])
+    def show_request(self, encode: Callable[..., bytes], *message: Any) -> None:
+        """Show whoever wants to see it what would have gone from here as bytes."""
+        if self._tap is not None:
+            self._tap(self._directions[0], encode(*message)[:-1])
+
+    def show_answer(self, encode: Callable[..., bytes], *message: Any) -> None:
+        """Likewise what would have come here."""
+        if self._tap is not None:
+            self._tap(self._directions[1], encode(*message)[:-1])
 
     def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
         if self.lost is None:
@@ -99,11 +117,18 @@ class _ClientInMemory:
         else:
             tell(copy(self.lost))
 
+    def issue(self, asked: _AskedInMemory) -> int:
+        self._issued += 1
+        self.asked[self._issued] = asked
+        return self._issued
+
     def lose(self, reason: ConnectionLost) -> None:
         """The connection is closed."""
         self.lost = reason
         for tell in self._when_lost:
             tell(copy(reason))
+        for asked in list(self.asked.values()):
+            asked.lose(reason)
 
 
 @define(eq=False)
@@ -112,71 +137,88 @@ class _MemoryTransport:
 
     client: Client
     serving: Serving
-    gate: Gate
-    peer: _ClientInMemory = field(init=False)
-    budget: UpdateBudget = field(init=False)
-    asked: dict[int, _AskedInMemory] = field(factory=dict[int, "_AskedInMemory"], init=False)
-    _issued: int = field(default=0, init=False)
+    ours: _End = field(init=False)
+    """The client's end, as the server sees it."""
+    theirs: _End = field(init=False)
+    """The server's end, as the client sees it."""
 
     def __attrs_post_init__(self) -> None:
-        ours = self.client.limits  # each side bounds what it holds
-        self.budget = UpdateBudget(ours.max_updates, ours.max_update_bytes, ours.max_link_update_bytes)
-        self.peer = _ClientInMemory(self.client, self.gate, self.serving.limits)
+        client, serving = self.client, self.serving
+        self.ours = _End(
+            serving.gate(),
+            serving.limits,
+            serving.answer,
+            client.notified,
+            _budget(client.limits),
+            client.tap,
+            ("sent", "received"),
+        )
+        self.theirs = _End(
+            client.gate,
+            client.limits,
+            client.answer,
+            self._notified,
+            _budget(serving.limits),
+            client.tap,
+            ("received", "sent"),
+        )
 
     def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> Asked:
-        return _AskedInMemory(method, params, wants_updates, self.budget, self)
+        return _AskedInMemory(method, params, wants_updates, self.ours.budget, self.ours, self.theirs)
 
     async def notify(self, method: str, params: JsonObject | None) -> None:
-        await self.peer.room()
-        self.gate.notified(method)
-        copied = copy_json(params or {})
-        self.peer.tell_tap("sent", encode_notification, method, copied)
-        self.serving.notified(method, copied)
+        await self.ours.room()
+        self.theirs.tell(method, params or {})
+
+    def _notified(self, method: str, params: JsonObject) -> None:
+        self.ours.gate.notified(method)
+        self.serving.notified(method, params, self.ours)
 
     def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
-        self.peer.when_lost(tell)
+        self.ours.when_lost(tell)
 
     def statistics(self) -> ConnectionStatistics:
+        ours = self.ours
         return ConnectionStatistics(
-            asked=len(self.asked),
-            answering=len(self.asked),
-            running=self.peer.slots.running + self.peer.listens.running,
-            queued=self.peer.slots.waiting,
+            asked=len(ours.asked),
+            answering=len(ours.asked),
+            running=ours.slots.running + ours.listens.running,
+            queued=ours.slots.waiting,
             outbox_bytes=0,
-            update_bytes=self.budget.total,
+            update_bytes=ours.budget.total,
             unmatched_responses=0,
             malformed=0,
         )
 
-    def issue(self, asked: _AskedInMemory) -> int:
-        self._issued += 1
-        self.asked[self._issued] = asked
-        return self._issued
-
     def close(self) -> None:
         lost = ConnectionClosed("this side closed the connection")
-        self.peer.lose(lost)
-        for asked in list(self.asked.values()):
-            asked.lose(lost)
+        self.ours.lose(lost)
+        self.theirs.lose(lost)
+
+
+def _budget(limits: Limits) -> UpdateBudget:
+    """Return what one side keeps unread at most: each side bounds what it holds."""
+    return UpdateBudget(limits.max_updates, limits.max_update_bytes, limits.max_link_update_bytes)
 
 
 @define(eq=False)
 class _AskedInMemory(Asked):
-    """A request of ours, answered in the same process."""
+    """A request of one end, answered in the same process."""
 
-    transport: _MemoryTransport
-    id: int = field(default=0, init=False)
+    end: _End
+    """Whose request it is."""
+    _other: _End
     _exchange: _ExchangeInMemory | None = field(default=None, init=False)
 
     def begins_at_once(self) -> bool:
         return True
 
     async def _begin(self) -> None:
-        transport, params = self.transport, self.params
+        end, params = self.end, self.params
         await trio.lowlevel.checkpoint_if_cancelled()
-        if transport.peer.lost is not None:
-            raise copy(transport.peer.lost)
-        self.id = transport.issue(self)
+        if end.lost is not None:
+            raise copy(end.lost)
+        self.id = end.issue(self)
         if self.wants_updates:
             params = stamp(params, {PROGRESS_TOKEN_KEY: self.id})
         try:
@@ -184,20 +226,21 @@ class _AskedInMemory(Asked):
         except NotJsonError as exc:
             self.ended()
             raise LocalProtocolError(f"the params of {self.method!r} cannot be sent: {exc}") from None
-        transport.peer.tell_tap("sent", encode_request, self.id, self.method, params)
+        end.show_request(encode_request, self.id, self.method, params)
+        self._leaving()
         try:
-            context = transport.gate.admit(self.method, params)
+            context = end.gate.admit(self.method, params)
         except McpError as error:
             self.settle(error)
             return
-        self._exchange = _ExchangeInMemory(self.method, params, context, self.id, transport.peer, self)
-        transport.serving.answer(self._exchange)
+        self._exchange = _ExchangeInMemory(self.method, params, context, self.id, end, self, self._other)
+        end.answer(self._exchange)
 
     def _cancel(self) -> None:
         self.ended()
         if self.method != "initialize":  # which is never cancelled
             assert self._exchange is not None
-            self.transport.peer.tell_tap("sent", encode_notification, "notifications/cancelled", {"requestId": self.id})
+            self.end.show_request(encode_notification, "notifications/cancelled", {"requestId": self.id})
             self._exchange.cancel("the caller left")
 
     def lose(self, reason: ConnectionLost) -> None:
@@ -209,17 +252,19 @@ class _AskedInMemory(Asked):
 
     def settle(self, outcome: JsonObject | McpError) -> None:
         """Take the answer."""
+        if self.state is ExchangeState.CANCELLED:  # an `initialize` that was left went on, and nobody waits for it
+            return
         self.ended()
         if isinstance(outcome, McpError):
-            self.transport.peer.tell_tap("received", encode_error, self.id, outcome.code, outcome.message, outcome.data)
+            self.end.show_answer(encode_error, self.id, outcome.code, outcome.message, outcome.data)
             self.finish(ErrorResponse(outcome.code, outcome.message, outcome.data))
         else:
-            self.transport.peer.tell_tap("received", encode_result, self.id, outcome)
+            self.end.show_answer(encode_result, self.id, outcome)
             self.finish(outcome)
 
     def ended(self) -> None:
         """Nobody waits for this request any more."""
-        self.transport.asked.pop(self.id, None)
+        self.end.asked.pop(self.id, None)
 
 
 @define(eq=False)
@@ -227,6 +272,12 @@ class _ExchangeInMemory(Exchange):
     """The answering end."""
 
     _asked: _AskedInMemory
+    _answering: _End
+    """Who answers, as the asking end sees it."""
+
+    def ask(self, method: str, params: JsonObject | None) -> Asked:
+        answering, asking = self._answering, self._asked.end
+        return _AskedInMemory(method, params, False, answering.budget, answering, asking)
 
     def has_room(self) -> bool:
         return self._asked.waiting < _UNREAD_BEFORE_YIELDING
@@ -240,17 +291,18 @@ class _ExchangeInMemory(Exchange):
         except NotJsonError as exc:
             _log.error("the answer to %r cannot be sent: %s", self.method, exc)
             copied = McpError(INTERNAL_ERROR, "the answer is not JSON; the server's log says where")
-        self._asked.transport.gate.responded(self.method, success=not isinstance(copied, McpError))
+        self.peer.gate.responded(self.method, success=not isinstance(copied, McpError))
         self._asked.settle(copied)
 
     def _tell(self, method: str, params: JsonObject) -> None:
         data = encode(params)
         copied: JsonObject = decode(data)
-        self._asked.transport.peer.tell_tap("received", encode_notification, method, copied)
+        end = self._asked.end
+        end.show_answer(encode_notification, method, copied)
         if method == "notifications/progress":
             self._asked.put((method, copied), len(data))
         elif not self._asked.hear(method, copied):  # nothing else names its request on a connection
-            self._asked.transport.client.notified(method, copied)
+            end.notified(method, copied)
 
     def _end(self) -> None:
         """There is nothing to forget: the asking end keeps the record."""

@@ -14,6 +14,7 @@ from .._errors import ConnectionLost
 from .._util import owned_nursery
 from ..abc import Client, Serving, Transport, TransportOpener
 from ..peer import Link
+from ..wire import JsonObject
 from ._tap import tapped
 
 __all__ = ["connect_link", "server_link", "stream_transport"]
@@ -48,4 +49,9 @@ async def connect_link(
 
 def server_link(stream: trio.abc.Stream, serving: Serving) -> Link:
     """Return the server's end of a link over *stream*, which it will close."""
-    return Link(stream, serving.gate(), serving.answer, serving.notified, serving.limits)
+
+    def notified(method: str, params: JsonObject) -> None:
+        serving.notified(method, params, link)
+
+    link = Link(stream, serving.gate(), serving.answer, notified, serving.limits)
+    return link

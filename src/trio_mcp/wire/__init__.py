@@ -42,6 +42,7 @@ from ._json import NotJsonError as NotJsonError
 from ._json import Undecodable as Undecodable
 from ._json import copy_json as copy_json
 from ._json import decode as decode
+from ._json import digest as digest
 from ._json import encode as encode
 from ._json import is_array as is_array
 from ._json import is_object as is_object
@@ -70,6 +71,8 @@ from ._ledger import Ledger as Ledger
 from ._revisions import LEGACY_REVISIONS as LEGACY_REVISIONS
 from ._revisions import MODERN_REVISIONS as MODERN_REVISIONS
 from ._revisions import is_modern as is_modern
+from ._sampling import sampling_content as sampling_content
+from ._sampling import sampling_faults as sampling_faults
 from ._uri_safety import escapes as escapes
 from ._uri_template import UriTemplate as UriTemplate
 from ._uri_template_spelling import is_uri as is_uri

@@ -6,6 +6,7 @@ msgspec would turn a NaN into null without a word, so `encode` looks for one whe
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeGuard, cast
@@ -19,6 +20,7 @@ __all__ = [
     "Undecodable",
     "copy_json",
     "decode",
+    "digest",
     "encode",
     "is_array",
     "is_object",
@@ -30,6 +32,7 @@ JsonText: TypeAlias = msgspec.Raw
 """A JSON value that is encoded already; `encode` puts it where it stands, byte for byte."""
 
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
+_encode_sorted: Callable[[Any], bytes] = msgspec.json.Encoder(order="deterministic").encode
 _decode: Callable[[bytes | bytearray | memoryview], Any] = msgspec.json.Decoder().decode
 
 
@@ -108,6 +111,16 @@ def copy_json(value: Any) -> Any:
         NotJsonError: as `encode` does.
     """
     return _decode(encode(value))
+
+
+def digest(value: Any) -> str:
+    """Return a digest of *value*, the same for the same JSON value whatever the order of its members: 64 characters.
+
+    Raises:
+        NotJsonError: as `encode` does.
+    """
+    encode(value)
+    return hashlib.sha256(_encode_sorted(value)).hexdigest()
 
 
 def _path_of_non_finite(plain: Any) -> str | None:

@@ -1,0 +1,72 @@
+"""Conversations with a model: what a message may hold in which revision, and what must follow its use of tools.
+
+Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/sampling#message-content-constraints
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from .. import types
+from ._json import JsonObject, is_array, is_object
+
+__all__ = ["sampling_content", "sampling_faults"]
+
+_SINCE: Mapping[type[Any], str] = {
+    types.AudioContent: "2025-03-26",
+    types.ToolUseContent: "2025-11-25",
+    types.ToolResultContent: "2025-11-25",
+}
+"""Content that did not come with the first revision."""
+_WITH_LISTS = "2025-11-25"
+"""Since then a message may hold several blocks."""
+
+Content: TypeAlias = "types.SamplingMessageContentBlock | Sequence[types.SamplingMessageContentBlock]"
+"""What a message holds."""
+
+
+def sampling_content(content: Content, revision: str) -> Content:
+    """Return the content of a message as *revision* can carry it.
+
+    Raises:
+        ValueError: it cannot; the text names what, as the end of a sentence.
+    """
+    blocks = [content] if isinstance(content, types.Model) else content
+    for block in blocks:
+        if revision < _SINCE.get(type(block), revision):
+            raise ValueError(f"{type(block).__name__}, which revision {revision} does not have")
+    if isinstance(content, types.Model) or revision >= _WITH_LISTS:
+        return content
+    if len(blocks) != 1:
+        raise ValueError(f"{len(blocks)} blocks of content; revision {revision} has room for one")
+    return blocks[0]
+
+
+def sampling_faults(messages: Sequence[JsonObject]) -> Iterator[str]:
+    """Yield what is wrong with how tools are used in a conversation, by the place of the message.
+
+    Results of tools stand alone in a message of the user's, and the message after a use of tools holds the result of
+    each of them.
+
+    Args:
+        messages: in the shape of `types.SamplingMessage`, as they go over the wire.
+    """
+    expected: set[Any] = set()
+    for index, message in enumerate(messages):
+        blocks = _blocks(message)
+        results = {block.get("toolUseId") for block in blocks if block.get("type") == "tool_result"}
+        if results and (message.get("role") != "user" or len(results) < len(blocks)):
+            yield f"$.messages[{index}]: results of tools stand alone, in a message of the user's"
+        for unknown in sorted(map(str, results - expected)):
+            yield f"$.messages[{index}]: the result of {unknown!r}, which the message before does not use"
+        for missing in sorted(map(str, expected - results)):
+            yield f"$.messages[{index}]: the result of {missing!r} is missing, which the message before uses"
+        expected = {block.get("id") for block in blocks if block.get("type") == "tool_use"}
+    for missing in sorted(map(str, expected)):
+        yield f"$.messages[{len(messages)}]: the result of {missing!r} is missing, which the message before uses"
+
+
+def _blocks(message: JsonObject) -> list[JsonObject]:
+    content: Any = message.get("content")
+    return [each for each in (content if is_array(content) else [content]) if is_object(each)]

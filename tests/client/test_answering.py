@@ -1,0 +1,411 @@
+"""What a client makes of the application's answers before they leave, and of questions before anybody is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.client.rounds_by_hand import (
+    DONE,
+    HI,
+    HOW_MANY,
+    LOG_IN,
+    PAGE,
+    THINK,
+    TWO,
+    Json,
+    asked,
+    hi,
+    in_background,
+    interim,
+    no,
+    two,
+)
+from trio_mcp import ErrorResponse, LocalProtocolError, RemoteProtocolError, types
+
+LEGACY = "2025-11-25"
+
+
+def accepting(content: Any, action: Any = "accept") -> Any:
+    async def on_elicit(_: object) -> types.ElicitResult:
+        await trio.lowlevel.checkpoint()
+        return types.ElicitResult(action=action, content=content)
+
+    return on_elicit
+
+
+def saying(answer: Any) -> Any:
+    async def on_sample(_: object) -> Any:
+        await trio.lowlevel.checkpoint()
+        return answer
+
+    return on_sample
+
+
+def form(properties: Json, required: list[str] | None = None, more: Json | None = None) -> Json:
+    schema = (
+        {"type": "object", "properties": properties}
+        | (more or {})
+        | ({} if required is None else {"required": required})
+    )
+    return {"message": "?", "requestedSchema": schema}
+
+
+async def told(params: Json, method: str = "elicitation/create", revision: str = LEGACY, **options: Any) -> Json:
+    """Return what a server is answered that asks by a request of its own."""
+    async with asked(revision=revision, **options) as (client, server):
+        answer = await server.request(method, params)
+        async with in_background(client.list_tools):  # and whatever it was, the connection works
+            await server.answer({"tools": []}, method="tools/list")
+    del answer["jsonrpc"], answer["id"]
+    return answer
+
+
+async def outcome_of(question: Json, **options: Any) -> Any:
+    """Return what becomes of a call whose server asks in its result: the answer, or what the call raises."""
+    answers: list[Any] = []
+    async with (
+        asked(**options) as (client, server),
+        in_background(lambda: client.call_tool("t")) as outcome,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def serve() -> None:
+            await server.answer(interim("s", q=question))
+            answers.append((await server.answer(DONE))["params"]["inputResponses"]["q"])
+
+        nursery.start_soon(serve)
+        while not (outcome or answers):
+            await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    return answers[0] if answers else outcome[0]
+
+
+# Answers to forms.
+
+UNFIT: dict[str, tuple[Any, str]] = {
+    "a wrong type": ({"count": "two"}, "$.count: expected integer, got string"),
+    "out of bounds": ({"count": 0}, "$.count: 0 is less than the minimum of 1"),
+    "left out": ({}, "$.count: required, but missing"),
+    "no content": (None, "$.count: required, but missing"),
+}
+
+
+@pytest.mark.requirement("B.23-C3")
+@pytest.mark.parametrize("case", UNFIT)
+async def test_accepted_content_that_does_not_fit_the_form_is_not_sent(
+    case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    content, fault = UNFIT[case]
+    said = f"on_elicit accepted a form with what does not fit it: {fault}"
+    for revision in ("2025-06-18", LEGACY):
+        caplog.clear()
+        answer = await told(HOW_MANY["params"], revision=revision, on_elicit=accepting(content))
+        assert answer == {"error": {"code": -32603, "message": said}}
+        assert said in caplog.text
+    outcome = await outcome_of(HOW_MANY, on_elicit=accepting(content))
+    assert isinstance(outcome, LocalProtocolError)
+    assert str(outcome) == said
+
+
+FIT: dict[str, tuple[Json, Any, Json]] = {
+    "it fits": (HOW_MANY["params"], {"count": 2}, TWO),
+    "a whole number with a fraction of zero": (
+        HOW_MANY["params"],
+        {"count": 2.0},
+        {"action": "accept", "content": {"count": 2.0}},
+    ),
+    "nothing is asked for": (form({}), None, {"action": "accept"}),
+    "nothing is needed": (form({"a": {"type": "string"}}), {}, {"action": "accept", "content": {}}),
+    "choices": (
+        form(
+            {
+                "one": {"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]},
+                "titled": {"type": "string", "oneOf": [{"const": "a", "title": "A"}]},
+                "many": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "maxItems": 2},
+            }
+        ),
+        {"one": "b", "titled": "a", "many": ["a", "b"]},
+        {"action": "accept", "content": {"one": "b", "titled": "a", "many": ["a", "b"]}},
+    ),
+    "a form of a dialect that nobody knows cannot be checked": (
+        form({"a": {"type": "string"}}, more={"$schema": "urn:odd"}),
+        {"a": "x"},
+        {"action": "accept", "content": {"a": "x"}},
+    ),
+}
+
+
+@pytest.mark.requirement("B.23-C3")
+@pytest.mark.parametrize("case", FIT)
+async def test_accepted_content_that_fits_is_sent_as_it_is(case: str) -> None:
+    params, content, answer = FIT[case]
+    assert await told(params, on_elicit=accepting(content)) == {"result": answer}
+    assert await outcome_of({"method": "elicitation/create", "params": params}, on_elicit=accepting(content)) == answer
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_content_leaves_only_with_an_accepted_form(action: str) -> None:
+    on_elicit = accepting({"count": "secret"}, action)
+    assert await told(HOW_MANY["params"], on_elicit=on_elicit) == {"result": {"action": action}}
+    assert await outcome_of(HOW_MANY, on_elicit=on_elicit) == {"action": action}
+
+
+PREFILLED = form(
+    {
+        "count": {"type": "integer", "default": 1, "minimum": 1},
+        "where": {"type": "string", "enum": ["stalls", "circle"], "default": "circle"},
+        "sure": {"type": "boolean", "default": False},
+        "odd": {"type": "string", "maxLength": 1, "default": "too long"},
+        "note": {"type": "string"},
+    },
+    ["count"],
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "filled"),
+    [
+        (None, {"count": 1, "where": "circle", "sure": False}),
+        ({"count": 2, "sure": True, "note": "x"}, {"count": 2, "where": "circle", "sure": True, "note": "x"}),
+    ],
+)
+async def test_defaults_that_fit_fill_what_was_left_out_on_request(content: Any, filled: Json) -> None:
+    options: Json = {"on_elicit": accepting(content), "apply_form_defaults": True}
+    accepted = {"action": "accept", "content": filled}
+    assert await told(PREFILLED, **options) == {"result": accepted}
+    assert await outcome_of({"method": "elicitation/create", "params": PREFILLED}, **options) == accepted
+
+
+async def test_without_the_request_no_default_is_taken() -> None:
+    answer = await told(PREFILLED, on_elicit=accepting({"count": 3}))
+    assert answer == {"result": {"action": "accept", "content": {"count": 3}}}
+
+
+async def test_defaults_fill_no_form_that_was_not_accepted() -> None:
+    answer = await told(PREFILLED, on_elicit=accepting(None, "decline"), apply_form_defaults=True)
+    assert answer == {"result": {"action": "decline"}}
+
+
+@pytest.mark.parametrize("answer", [None, {"action": "accept"}, HI])
+async def test_a_callback_that_returns_something_else_is_told_so(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
+    refused = {"error": {"code": -32603, "message": "this client failed to answer 'elicitation/create'"}}
+    assert await told(HOW_MANY["params"], on_elicit=saying(answer)) == refused
+    assert "on_elicit returned" in caplog.text
+    outcome = await outcome_of(HOW_MANY, on_elicit=saying(answer))
+    assert isinstance(outcome, TypeError)
+    assert str(outcome).endswith("expected types.ElicitResult")
+
+
+# Pages to visit.
+
+
+async def test_a_page_is_answered_without_content_where_pages_were_declared() -> None:
+    seen: list[Any] = []
+
+    async def on_elicit(request: object) -> types.ElicitResult:
+        await trio.lowlevel.checkpoint()
+        seen.append(request)
+        return types.ElicitResult(action="accept", content={"a": "b"})
+
+    options: Json = {"on_elicit": on_elicit, "elicit_modes": ("url",)}
+    assert await told({**PAGE, "elicitationId": "1"}, **options) == {"result": {"action": "accept"}}
+    assert await outcome_of(LOG_IN, **options) == {"action": "accept"}
+    assert [each.url for each in seen] == ["https://example.com/login"] * 2
+
+
+async def test_a_form_is_refused_where_only_pages_were_declared() -> None:
+    answer = await told(HOW_MANY["params"], on_elicit=no, elicit_modes=("url",))
+    assert answer["error"]["code"] == -32602
+    assert "'elicitation.form'" in answer["error"]["message"]
+
+
+def complete(elicitation: Any) -> Json:
+    params = {"elicitationId": elicitation}
+    return {"jsonrpc": "2.0", "method": "notifications/elicitation/complete", "params": params}
+
+
+@pytest.mark.requirement("B.23-L2")
+async def test_the_end_of_a_visit_is_told_once_and_only_of_pages_that_the_server_has_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done: list[str] = []
+    all_told = trio.Event()
+
+    async def on_elicit_complete(visit: types.ElicitationCompleteNotificationParams) -> None:
+        await trio.lowlevel.checkpoint()
+        done.append(visit.elicitation_id)
+        if visit.elicitation_id == "broken":
+            raise KeyError("mine")
+        if visit.elicitation_id == "last":
+            all_told.set()
+
+    required = [{**PAGE, "elicitationId": each} for each in ("error", "last")]
+    options: Any = {"on_elicit": accepting(None), "elicit_modes": ("url",), "on_elicit_complete": on_elicit_complete}
+    async with asked(revision=LEGACY, **options) as (client, server):
+        for name in ("asked", "broken"):
+            await server.request("elicitation/create", {**PAGE, "elicitationId": name})
+        async with in_background(lambda: client.call_tool("t")) as outcome:
+            await server.refuse(-32042, {"elicitations": required})
+        error = outcome[0]
+        assert isinstance(error, ErrorResponse)
+        data = types.structure(error.data, types.URLElicitationRequiredErrorData)
+        assert [each.elicitation_id for each in data.elicitations] == ["error", "last"]
+        for each in ("unknown", 7, None, "asked", "asked", "broken", "error", "last"):
+            await server.send(complete(each))
+        await server.send({"jsonrpc": "2.0", "method": "notifications/elicitation/complete"})
+        await all_told.wait()
+    assert done == ["asked", "broken", "error", "last"]
+    assert "on_elicit_complete failed" in caplog.text
+
+
+@pytest.mark.requirement("B.23-L2")
+async def test_nobody_need_hear_of_the_end_of_a_visit() -> None:
+    async with asked(revision=LEGACY, on_elicit=accepting(None), elicit_modes=("url",)) as (client, server):
+        await server.request("elicitation/create", {**PAGE, "elicitationId": "1"})
+        await server.send(complete("1"))
+        async with in_background(client.list_tools):
+            await server.answer({"tools": []})
+
+
+@pytest.mark.parametrize("data", [None, 7, {}, {"elicitations": [{"url": 7}]}])
+async def test_an_error_that_names_pages_badly_is_still_the_outcome(
+    data: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        asked(revision=LEGACY, on_elicit=no, elicit_modes=("url",)) as (client, server),
+        in_background(lambda: client.call_tool("t")) as outcome,
+    ):
+        await server.refuse(-32042, data)
+    assert outcome[0].data == data
+    assert "an error -32042 of the server names no pages" in caplog.text
+
+
+async def test_of_very_many_visits_the_oldest_are_forgotten() -> None:
+    done: list[str] = []
+    all_told = trio.Event()
+
+    async def on_elicit_complete(visit: types.ElicitationCompleteNotificationParams) -> None:
+        await trio.lowlevel.checkpoint()
+        done.append(visit.elicitation_id)
+        all_told.set()
+
+    options: Any = {"on_elicit": no, "elicit_modes": ("url",), "on_elicit_complete": on_elicit_complete}
+    required = [{**PAGE, "elicitationId": str(number)} for number in range(1025)]
+    async with asked(revision=LEGACY, **options) as (client, server):
+        async with in_background(lambda: client.call_tool("t")):
+            await server.refuse(-32042, {"elicitations": required})
+        await server.send(complete("0"), complete("1"))
+        await all_told.wait()
+    assert done == ["1"]
+
+
+# Questions to the model.
+
+USE: Json = {"type": "tool_use", "id": "u1", "name": "add", "input": {}}
+USE_2: Json = {**USE, "id": "u2"}
+RESULT: Json = {"type": "tool_result", "toolUseId": "u1", "content": []}
+RESULT_2: Json = {**RESULT, "toolUseId": "u2"}
+TEXT: Json = {"type": "text", "text": "?"}
+
+
+def conversation(*turns: Any) -> Json:
+    roles = ["user", "assistant"] * len(turns)
+    messages = [{"role": role, "content": turn} for role, turn in zip(roles, turns, strict=False)]
+    return {"messages": messages, "maxTokens": 5, "tools": []}
+
+
+BROKEN_CONVERSATIONS: dict[str, tuple[Json, str]] = {
+    "a result beside something else": (conversation(TEXT, USE, [RESULT, TEXT]), "$.messages[2]"),
+    "a result that is missing": (conversation(TEXT, [USE, USE_2], RESULT), "'u2'"),
+    "no result at all": (conversation(TEXT, USE, TEXT), "'u1'"),
+    "a use at the end": (conversation(TEXT, USE), "'u1'"),
+    "a result of nothing": (conversation(RESULT), "'u1'"),
+}
+
+
+@pytest.mark.requirement("B.24-P1")
+@pytest.mark.parametrize("case", BROKEN_CONVERSATIONS)
+async def test_a_conversation_whose_results_of_tools_do_not_match_is_refused(case: str) -> None:
+    params, name = BROKEN_CONVERSATIONS[case]
+    options: Json = {"on_sample": no, "sample_with_tools": True}
+    error = (await told(params, "sampling/createMessage", **options))["error"]
+    assert error["code"] == -32602
+    assert name in error["message"]
+    outcome = await outcome_of({"method": "sampling/createMessage", "params": params}, **options)
+    assert isinstance(outcome, RemoteProtocolError)
+    assert name in str(outcome)
+
+
+@pytest.mark.requirement("B.24-P1")
+async def test_a_conversation_with_tools_reaches_the_model_and_its_wishes_the_server() -> None:
+    wish = types.CreateMessageResult(
+        role="assistant",
+        model="m",
+        content=[types.TextContent(text="hm"), types.ToolUseContent(id="u3", name="add", input={"a": 1})],
+        stop_reason="toolUse",
+    )
+    params = conversation(TEXT, [USE, USE_2], [RESULT_2, RESULT]) | {"toolChoice": {"mode": "required"}}
+    options: Json = {"on_sample": saying(wish), "sample_with_tools": True}
+    said = {
+        "role": "assistant",
+        "model": "m",
+        "content": [
+            {"type": "text", "text": "hm"},
+            {"type": "tool_use", "id": "u3", "name": "add", "input": {"a": 1}},
+        ],
+        "stopReason": "toolUse",
+    }
+    assert await told(params, "sampling/createMessage", **options) == {"result": said}
+    assert await outcome_of({"method": "sampling/createMessage", "params": params}, **options) == said
+
+
+BLOCKS: dict[str, tuple[Any, str]] = {
+    "TextContent": (types.TextContent(text="hi"), "2024-11-05"),
+    "AudioContent": (types.AudioContent(data="", mime_type="audio/wav"), "2025-03-26"),
+    "ToolUseContent": (types.ToolUseContent(id="1", name="n", input={}), "2025-11-25"),
+}
+
+
+@pytest.mark.parametrize("revision", [each for each in types.REVISIONS if each <= LEGACY])
+@pytest.mark.parametrize("name", BLOCKS)
+async def test_what_a_model_said_is_sent_as_the_revision_can_carry_it_or_not_at_all(name: str, revision: str) -> None:
+    block, since = BLOCKS[name]
+
+    async def tell(content: Any) -> Json:
+        answer = types.CreateMessageResult(role="assistant", model="m", content=content)
+        return await told(THINK["params"], "sampling/createMessage", revision=revision, on_sample=saying(answer))
+
+    if revision < since:
+        message = f"on_sample returned {name}, which revision {revision} does not have"
+        assert await tell(block) == {"error": {"code": -32603, "message": message}}
+        assert await tell([block]) == {"error": {"code": -32603, "message": message}}
+    else:
+        wire = types.unstructure(block)
+        has_lists = revision == LEGACY
+        assert (await tell(block))["result"]["content"] == wire
+        assert (await tell([block]))["result"]["content"] == ([wire] if has_lists else wire)
+        several = await tell([block, block])
+        if has_lists:
+            assert several["result"]["content"] == [wire, wire]
+        else:
+            message = f"on_sample returned 2 blocks of content; revision {revision} has room for one"
+            assert several == {"error": {"code": -32603, "message": message}}
+
+
+# Options.
+
+
+@pytest.mark.parametrize("modes", ["form", [], ["form", "smoke"]])
+async def test_modes_that_are_none_are_named(modes: Any) -> None:
+    with pytest.raises(ValueError, match=r"elicit_modes=.*: expected a list of one or both of"):
+        async with asked(on_elicit=two, elicit_modes=modes):
+            raise AssertionError
+
+
+async def test_context_is_declared_where_the_callback_understands_it() -> None:
+    params = {**THINK["params"], "includeContext": "thisServer"}
+    assert "result" in await told(params, "sampling/createMessage", on_sample=hi, sample_with_context=True)

@@ -1,0 +1,303 @@
+"""One cache for several clients: what they share, what they do not, and how much it may hold."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.client.by_hand import ASK, Json, Origin, connected, hinted
+from trio_mcp import CacheHint, Client, ResponseCache, Server, open_client, types
+from trio_mcp.client import CacheOption
+from trio_mcp.testing import open_scripted_server
+
+# Who shares what.
+
+
+async def asked_by_both(first: CacheOption, second: CacheOption, scope: str, **options: Any) -> int:
+    """Let one client after the other ask for everything, both connected; return how much the second had to ask."""
+    origins = [Origin(lambda method, _: hinted(method, scope=scope)) for _ in range(2)]
+    async with (
+        connected(origins[0], cache=first) as (one, _),
+        connected(origins[1], cache=second, **options) as (two, _),
+    ):
+        for client in (one, two, one, two):
+            for ask in ASK.values():
+                await ask(client)
+    assert len(origins[0].asked) == len(ASK)
+    return len(origins[1].asked)
+
+
+@pytest.mark.requirement("B.17-C3")
+@pytest.mark.parametrize(
+    ("scope", "principals", "shares"),
+    [
+        ("public", ("ada", "ada"), True),
+        ("public", ("ada", "bob"), True),
+        ("public", (None, None), True),
+        ("private", ("ada", "ada"), True),
+        ("private", ("ada", "bob"), False),
+        ("private", ("ada", None), False),
+        ("private", (None, None), False),
+    ],
+)
+async def test_what_is_private_is_shared_between_clients_of_one_principal_alone(
+    scope: str, principals: tuple[str | None, str | None], shares: bool
+) -> None:
+    cache = ResponseCache()
+    first, second = (cache.for_server("s", principal=each) for each in principals)
+    assert await asked_by_both(first, second, scope) == (0 if shares else len(ASK))
+
+
+async def test_nothing_is_shared_between_servers_of_different_names_or_clients_that_name_none() -> None:
+    cache = ResponseCache()
+    for first, second in (
+        (cache.for_server("a", principal=1), cache.for_server("b", principal=1)),
+        (cache, cache),
+        (cache.for_server("c", principal=1), cache),
+        (ResponseCache().for_server("a", principal=1), cache.for_server("a", principal=1)),
+    ):
+        cache.clear()
+        assert await asked_by_both(first, second, "public") == len(ASK)
+
+
+async def test_clients_that_say_something_else_about_themselves_share_nothing() -> None:
+    cache = ResponseCache().for_server("s")
+    info = types.Implementation(name="other", version="1")
+    assert await asked_by_both(cache, cache, "public", info=info) == len(ASK)
+
+    cache = ResponseCache().for_server("s")
+    assert await asked_by_both(cache, cache, "public", roots=[]) == len(ASK)
+
+
+async def test_a_server_of_the_same_name_and_another_version_is_another() -> None:
+    cache, asked = ResponseCache().for_server("s"), list[str]()
+    for version in ("1", "1", "2"):
+        server = Server("s", version=version, cache={"tools/list": CacheHint(ttl=60, scope="public")})
+        server.tool(name=f"t{version}")(lambda: None)
+
+        def tap(direction: str, message: bytes, version: str = version) -> None:
+            if direction == "sent" and b"tools/list" in message:
+                asked.append(version)
+
+        async with open_client(server, cache=cache, tap=tap) as client:
+            assert [tool.name async for tool in client.tools()] == [f"t{version}"]
+    assert asked == ["1", "2"]
+
+
+async def test_a_change_that_one_client_is_told_of_counts_for_all_of_the_same_server() -> None:
+    cache = ResponseCache()
+    names = [("s", "ada"), ("s", "bob"), ("other", "ada")]
+    origins = [Origin() for _ in names]
+    async with AsyncExitStack() as stack:
+        doors = [
+            connected(origin, cache=cache.for_server(server, principal=principal))
+            for origin, (server, principal) in zip(origins, names, strict=True)
+        ]
+        pairs = [await stack.enter_async_context(door) for door in doors]
+        for _ in range(2):
+            for client, _peer in pairs:
+                await client.list_tools()
+        await pairs[0][1].notify("notifications/tools/list_changed")
+        await trio.testing.wait_all_tasks_blocked()
+        for client, _peer in pairs:
+            await client.list_tools()
+    assert [len(origin.asked) for origin in origins] == [2, 2, 1]
+
+
+async def test_a_private_result_goes_before_a_public_one_until_it_is_asked_for_anew() -> None:
+    scopes = {"ada": "private", "bob": "public"}
+    cache = ResponseCache()
+    async with AsyncExitStack() as stack:
+        clients: dict[str, Client] = {}
+
+        def of(name: str) -> Origin:
+            return Origin(lambda method, _: hinted(method, scope=scopes[name], _meta={"of": name}))
+
+        for name, origin in [(name, of(name)) for name in scopes]:
+            door = connected(origin, cache=cache.for_server("s", principal=name))
+            clients[name], _peer = await stack.enter_async_context(door)
+
+        async def seen(name: str, *, fresh: bool = False) -> Any:
+            meta: Any = (await clients[name].list_tools(fresh=fresh)).meta
+            return meta["of"]
+
+        assert [await seen("ada"), await seen("bob"), await seen("ada"), await seen("bob")] == [
+            "ada",
+            "bob",
+            "ada",
+            "bob",
+        ]
+        scopes["ada"] = "public"
+        assert [await seen("ada", fresh=True), await seen("bob")] == ["ada", "ada"]
+    assert cache.statistics().entries == 1
+
+
+async def test_what_was_public_and_is_private_now_is_not_shared_any_more() -> None:
+    scopes = ["public", "private"]
+    origin, other = Origin(lambda method, _: hinted(method, scope=scopes.pop(0))), Origin()
+    cache = ResponseCache()
+    async with (
+        connected(origin, cache=cache.for_server("s", principal="ada")) as (ada, _),
+        connected(other, cache=cache.for_server("s", principal="bob")) as (bob, _),
+    ):
+        await ada.list_tools()
+        await bob.list_tools()
+        assert other.asked == []
+        await ada.list_tools(fresh=True)
+        await bob.list_tools()
+    assert len(other.asked) == 1
+
+
+async def test_a_principal_may_change_while_a_client_is_connected() -> None:
+    origin = Origin()
+    async with connected(origin, cache=ResponseCache().for_server("s", principal="ada")) as (client, _):
+        for principal in ("ada", "bob", "ada", "bob"):
+            client._connection.cache.principal = principal  # pyright: ignore[reportPrivateUsage] # as authentication will
+            await client.list_tools()
+    assert len(origin.asked) == 2
+
+
+# In whatever order.
+
+
+async def test_of_two_requests_at_once_both_are_sent_and_the_later_one_counts() -> None:
+    cache = ResponseCache()
+    got = dict[int, Any]()
+    async with open_scripted_server(cache=cache) as (client, peer), trio.open_nursery() as nursery:
+
+        async def ask(number: int) -> None:
+            got[number] = (await client.list_tools()).meta
+
+        requests: list[Json] = []
+        for number in range(3):
+            nursery.start_soon(ask, number)
+            requests.append(await peer.expect_request("tools/list"))
+        for number in (1, 0, 2):
+            await peer.respond(requests[number], hinted("tools/list", _meta={"number": number}))
+            await trio.testing.wait_all_tasks_blocked()
+            await ask(3)
+            assert got[3] == {"number": {1: 1, 0: 1, 2: 2}[number]}
+    assert [got[number] for number in range(3)] == [{"number": number} for number in range(3)]
+
+
+async def test_an_answer_of_one_principal_does_not_outdate_what_another_has_asked_before() -> None:
+    cache = ResponseCache()
+    ada, bob = (cache.for_server("s", principal=each) for each in ("ada", "bob"))
+    async with (
+        open_scripted_server(cache=ada) as (first, first_peer),
+        open_scripted_server(cache=bob) as (second, second_peer),
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(first.list_tools)
+        request = await first_peer.expect_request()
+        nursery.start_soon(second.list_tools)
+        await second_peer.answer(hinted("tools/list"))
+        await trio.testing.wait_all_tasks_blocked()
+        await first_peer.respond(request, hinted("tools/list"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert cache.statistics().entries == 2
+
+
+# How much.
+
+
+async def test_the_least_recently_used_result_makes_room() -> None:
+    origin, cache = Origin(), ResponseCache(max_entries=3)
+    async with connected(origin, cache=cache) as (client, _):
+        for cursor in ("a", "b", "c"):
+            await client.list_tools(cursor)
+        await client.list_tools("a")
+        await client.list_tools("d")
+        assert cache.statistics().entries == 3
+        for cursor in ("a", "c", "d", "b"):
+            await client.list_tools(cursor)
+    assert [params["cursor"] for _, params in origin.asked] == ["a", "b", "c", "d", "b"]
+
+
+async def test_results_take_no_more_bytes_than_they_may_and_one_that_is_too_large_is_not_kept() -> None:
+    def reply(method: str, params: Json) -> Json:
+        return hinted(method, contents=[{"uri": params["uri"], "text": "x" * int(params["uri"][2:])}])
+
+    origin, cache = Origin(reply), ResponseCache(max_bytes=10_000)
+    async with connected(origin, cache=cache) as (client, _):
+        sizes = [3000, 3001, 4000, 20_000, 100]
+        for size in sizes:
+            await client.read_resource(f"a:{size}")
+            assert cache.statistics().bytes <= 10_000
+        assert cache.statistics().entries == 3
+        for size in (3001, 4000, 100, 20_000):
+            await client.read_resource(f"a:{size}")
+    asked = [int(params["uri"][2:]) for _, params in origin.asked]
+    assert asked == [*sizes, 20_000]
+
+
+async def test_a_thousand_results_leave_as_many_as_there_is_room_for_and_then_none() -> None:
+    origin, cache = Origin(), ResponseCache(max_entries=50)
+    async with connected(origin, cache=cache) as (client, _):
+        for number in range(1000):
+            await client.list_tools(str(number))
+        assert cache.statistics().entries == 50
+    now = cache.statistics()
+    assert (now.entries, now.bytes, now.misses) == (0, 0, 1000)
+
+
+async def test_what_is_out_of_date_goes_when_it_is_looked_for(autojump_clock: trio.testing.MockClock) -> None:
+    times = [1000, 0]
+    cache = ResponseCache()
+    async with connected(Origin(lambda method, _: hinted(method, times.pop(0))), cache=cache) as (client, _):
+        await client.list_tools()
+        await trio.sleep(1)
+        assert cache.statistics().entries == 1
+        await client.list_tools()
+        assert cache.statistics().entries == 0
+
+
+async def test_it_can_be_cleared_and_then_keeps_nothing_that_is_on_its_way() -> None:
+    cache = ResponseCache()
+    async with open_scripted_server(cache=cache) as (client, peer), trio.open_nursery() as nursery:
+        for clear, kept in ((False, 1), (True, 0)):
+            nursery.start_soon(partial(client.list_tools, fresh=True))
+            request = await peer.expect_request()
+            if clear:
+                cache.clear()
+            await peer.respond(request, hinted("tools/list"))
+            await trio.testing.wait_all_tasks_blocked()
+            assert cache.statistics().entries == kept
+
+
+def test_another_run_of_trio_has_another_clock_and_finds_nothing() -> None:
+    cache, origin = ResponseCache(), Origin(lambda method, _: hinted(method, scope="public"))
+
+    async def ask() -> None:
+        async with connected(origin, cache=cache.for_server("s")) as (client, _):
+            for _ in range(2):
+                await client.list_tools()
+
+    for _ in range(2):
+        trio.run(ask, clock=trio.testing.MockClock())  # both begin at the same time
+    assert len(origin.asked) == 2
+
+
+# What it is given.
+
+
+@pytest.mark.parametrize("bound", [0, -1, 1.5, True, "1", None])
+@pytest.mark.parametrize("name", ["max_entries", "max_bytes"])
+def test_a_bound_is_a_whole_number_and_at_least_1(name: str, bound: Any) -> None:
+    with pytest.raises(ValueError, match=rf"ResponseCache\({name}={bound!r}\): must be a whole number, and at least 1"):
+        ResponseCache(**{name: bound})
+
+
+def test_a_server_is_named_by_a_text_and_a_principal_can_be_compared() -> None:
+    unnamed: Any = None
+    unhashable: Any = []
+    with pytest.raises(TypeError, match="server=None: expected a text"):
+        ResponseCache().for_server(unnamed)
+    with pytest.raises(TypeError, match="unhashable"):
+        ResponseCache().for_server("s", principal=unhashable)
+    assert ResponseCache().for_server("s", principal=("issuer", "ada")).principal == ("issuer", "ada")

@@ -1,0 +1,45 @@
+"""A serving that knows who asks, before any transport does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from attrs import define, evolve
+
+from trio_mcp.abc import Serving
+from trio_mcp.peer import Exchange, Gate, Limits, Peer
+from trio_mcp.wire import JsonObject
+
+
+@define(eq=False)
+class Guarded:
+    """One connection, or several, to a serving; they close, and it goes on.
+
+    Args:
+        principal: who asks; None for nobody that is known.
+    """
+
+    _serving: Serving
+    _principal: str | None
+
+    @property
+    def limits(self) -> Limits:
+        return self._serving.limits
+
+    def gate(self) -> Gate:
+        return self._serving.gate()
+
+    def answer(self, exchange: Exchange) -> None:
+        exchange.context = evolve(exchange.context, principal=self._principal)
+        self._serving.answer(exchange)
+
+    def notified(self, method: str, params: JsonObject, peer: Peer) -> None:
+        self._serving.notified(method, params, peer)
+
+    def stop(self) -> None:
+        self._serving.stop()
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncGenerator[Serving]:
+        yield self

@@ -1,0 +1,387 @@
+"""What the specification asks of servers that ask, beyond the rounds: forms, pages, models and roots."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import memory_stream_pair, wait_all_tasks_blocked
+
+from tests.interaction.asking import (
+    PAGE,
+    WITH_ELICITATION,
+    Wire,
+    capable,
+    in_all_legacy,
+    in_both_modes,
+    said,
+    serve,
+    visited,
+    with_elicitation,
+    work,
+)
+from tests.interaction.asking_server import Mode, Seats
+from tests.interaction.by_hand import MODERN
+from trio_mcp import (
+    Accepted,
+    AskExpired,
+    Context,
+    Declined,
+    Dismissed,
+    Elicit,
+    ErrorResponse,
+    LocalProtocolError,
+    McpError,
+    MissingCapability,
+    RemoteProtocolError,
+    Server,
+    StructureError,
+    Visit,
+    open_client,
+    serve_stream,
+    types,
+)
+from trio_mcp.testing import ScriptedPeer, open_memory_client
+
+# Only what was declared is asked.
+
+
+@pytest.mark.requirement("B.2-P1e", "B.10-S1", "B.25-S1")
+@in_all_legacy
+async def test_what_a_client_has_not_declared_is_not_asked(revision: str) -> None:
+    wire = Wire()
+
+    async def handler(ctx: Context) -> list[str]:
+        lacking: list[str] = []
+        for ask in (
+            lambda: ctx.elicit("How many?", Seats),
+            lambda: ctx.elicit("Pay", url=PAGE),
+            lambda: ctx.sample("Hi", max_tokens=1),
+            ctx.list_roots,
+            lambda: ctx.ask_all(Visit("Pay", PAGE)),
+        ):
+            with pytest.raises(MissingCapability) as caught:
+                await ask()
+            lacking += caught.value.required
+        return lacking
+
+    async with open_memory_client(serve(handler), revision=revision, tap=wire) as client:
+        assert said(await work(client)) == '["elicitation","elicitation","sampling","roots","elicitation"]'
+    assert wire.requests_received == []
+
+
+@pytest.mark.requirement("B.23-S1")
+@with_elicitation
+async def test_a_mode_that_was_not_declared_is_not_used(revision: str) -> None:
+    async def handler(ctx: Context) -> dict[str, Any]:
+        outcome: dict[str, Any] = {}
+        for mode, ask in (
+            ("form", lambda: ctx.elicit("How many?", {"type": "object", "properties": {}})),
+            ("url", lambda: ctx.elicit("Pay", url=PAGE)),
+        ):
+            try:
+                outcome[mode] = type(await ask()).__name__
+            except MissingCapability as exc:
+                outcome[mode] = exc.required
+        return outcome
+
+    with_urls = revision >= "2025-11-25"
+    async with open_client(serve(handler), revision=revision, on_elicit=visited) as client:
+        assert (await work(client)).structured_content == {
+            "form": "Accepted",
+            "url": {"elicitation": {"url": {}}},
+        }
+    if with_urls:
+        async with open_client(serve(handler), revision=revision, on_elicit=visited, elicit_modes=["url"]) as client:
+            assert (await work(client)).structured_content == {
+                "form": {"elicitation": {"form": {}}},
+                "url": "Accepted",
+            }
+
+
+@pytest.mark.requirement("B.24-S1a")
+@in_both_modes
+@pytest.mark.parametrize("revision", types.REVISIONS)
+async def test_tools_are_not_sent_to_a_model_that_cannot_use_them(mode: Mode, revision: str) -> None:
+    tool = types.Tool(name="look", input_schema={"type": "object"})
+
+    async def handler(ctx: Context) -> str:
+        try:
+            answer: Any = await ctx.sample("Hi", max_tokens=1, tools=[tool], tool_choice=types.ToolChoice(mode="auto"))
+        except MissingCapability as exc:
+            return f"missing: {exc.required}"
+        return str(answer.content.text)
+
+    missing = "missing: {'sampling': {'tools': {}}}"
+    with_tools = revision >= "2025-11-25"
+    async with open_client(serve(handler, mode), **capable(revision=revision)) as client:
+        assert said(await work(client)) == missing
+    async with open_client(serve(handler, mode), **capable(revision=revision, sample_with_tools=True)) as client:
+        assert said(await work(client)) == ("fine" if with_tools else missing)
+
+
+@pytest.mark.requirement("B.24-S1b")
+@pytest.mark.parametrize("revision", types.REVISIONS)
+async def test_a_model_is_not_asked_to_include_context(revision: str) -> None:
+    asked: list[types.CreateMessageRequestParams] = []
+
+    async def on_sample(request: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+        asked.append(request)
+        await trio.lowlevel.checkpoint()
+        return types.CreateMessageResult(role="assistant", model="m", content=types.TextContent(text="hi"))
+
+    async def handler(ctx: Context) -> str:
+        answer = await ctx.sample(
+            [types.SamplingMessage(role="user", content=[types.TextContent(text="Hi")])],
+            max_tokens=7,
+            system_prompt="Be brief.",
+            temperature=0.5,
+            stop_sequences=["."],
+            metadata={"a": 1},
+        )
+        return answer.model
+
+    async with open_memory_client(
+        serve(handler), revision=revision, on_sample=on_sample, sample_with_context=True
+    ) as client:
+        assert said(await work(client)) == "m"
+    (request,) = asked
+    assert request.include_context in {None, "none"}
+    assert (request.max_tokens, request.system_prompt, request.temperature) == (7, "Be brief.", 0.5)
+
+
+@pytest.mark.requirement("B.24-P1")
+@in_both_modes
+@pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
+async def test_a_conversation_that_no_client_accepts_is_not_sent(mode: Mode, revision: str) -> None:
+    use = types.ToolUseContent(id="1", name="look", input={})
+    result = types.ToolResultContent(tool_use_id="1", content=[])
+    used = types.SamplingMessage(role="assistant", content=[use])
+    mixed = types.SamplingMessage(role="user", content=[result, types.TextContent(text="and?")])
+    conversations = [[used], [used, mixed], [types.SamplingMessage(role="user", content=[result])]]
+
+    async def handler(ctx: Context) -> str:
+        for conversation in conversations:
+            with pytest.raises(ValueError, match="the messages cannot be sent"):
+                await ctx.sample(conversation, max_tokens=1)
+        return "fine"
+
+    wire = Wire()
+    async with open_memory_client(serve(handler, mode), **capable(revision=revision, tap=wire)) as client:
+        assert said(await work(client)) == "fine"
+    assert wire.requests_received == []
+
+
+@pytest.mark.parametrize("revision", types.REVISIONS)
+async def test_what_a_revision_cannot_carry_is_not_sent(revision: str) -> None:
+    texts = [types.TextContent(text="Hi"), types.TextContent(text="there")]
+    wire = Wire()
+
+    async def handler(ctx: Context) -> str:
+        try:
+            await ctx.sample([types.SamplingMessage(role="user", content=texts)], max_tokens=1)
+        except StructureError as exc:
+            return exc.faults[0]
+        return "asked"
+
+    with_lists = revision >= "2025-11-25"
+    async with open_memory_client(serve(handler), **capable(revision=revision, tap=wire)) as client:
+        outcome = said(await work(client))
+    assert outcome == "asked" if with_lists else outcome.startswith("$.messages[0].content: ")
+    assert with_lists or wire.requests_received == []
+
+
+@pytest.mark.requirement("B.10-S2")
+@in_all_legacy
+async def test_nothing_is_asked_when_the_call_is_over(revision: str) -> None:
+    wire = Wire()
+    kept: list[Context] = []
+
+    async def handler(ctx: Context) -> None:
+        kept.append(ctx)
+
+    async with open_memory_client(serve(handler), **capable(revision=revision, tap=wire)) as client:
+        await work(client)
+        with pytest.raises(AskExpired, match="the call is over"):
+            await kept[0].list_roots()
+    assert wire.requests_received == []
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
+async def test_a_completion_may_ask_an_older_client_alone(revision: str) -> None:
+    server = Server("s")
+    refusals: list[str] = []
+
+    @server.prompt
+    def greet(name: str) -> str:
+        return name
+
+    @server.completion(prompt="greet", argument="name")
+    async def names(_: str, ctx: Context) -> list[str]:
+        try:
+            return [root.uri for root in await ctx.list_roots()]
+        except LocalProtocolError as exc:
+            refusals.append(str(exc))
+            return []
+
+    async with open_client(server, **capable(revision=revision)) as client:
+        completed = await client.complete(types.PromptReference(name="greet"), "name", "A")
+    assert list(completed.values) == ([] if revision == MODERN else ["file:///home"])
+    assert len(refusals) == (revision == MODERN)
+
+
+# Answers.
+
+
+@pytest.mark.requirement("B.23-S6")
+@in_both_modes
+@with_elicitation
+async def test_declining_dismissing_and_failing_are_borne(mode: Mode, revision: str) -> None:
+    async def handler(ctx: Context) -> str:
+        try:
+            match await ctx.elicit("How many?", Seats):
+                case Accepted(value=seats):
+                    return f"accepted {seats.count}"
+                case Declined():
+                    return "declined"
+                case Dismissed():
+                    return "dismissed"
+        except ErrorResponse as exc:
+            return f"failed: {exc.message}"
+
+    outcomes: list[types.ElicitResult | Exception] = [
+        types.ElicitResult(action="decline"),
+        types.ElicitResult(action="cancel"),
+        types.ElicitResult(action="accept", content={"count": 3}),
+        McpError(-1, "the user has left"),
+    ]
+
+    async def on_elicit(_: object) -> types.ElicitResult:
+        await trio.lowlevel.checkpoint()
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async with open_client(serve(handler, mode), revision=revision, on_elicit=on_elicit) as client:
+        assert [said(await work(client)) for _ in range(3)] == ["declined", "dismissed", "accepted 3"]
+        if revision == MODERN:  # who cannot answer does not come back
+            with pytest.raises(McpError, match="the user has left"):
+                await work(client)
+        else:
+            assert said(await work(client)) == "failed: the user has left"
+
+
+@pytest.mark.requirement("B.23-S5")
+@pytest.mark.parametrize("revision", WITH_ELICITATION[:-1])
+async def test_an_answer_of_an_older_client_that_does_not_fit_is_its_fault(revision: str) -> None:
+    """Our own client checks what it sends, so this one is written by hand."""
+
+    async def handler(ctx: Context) -> str:
+        with pytest.raises(RemoteProtocolError) as caught:
+            await ctx.elicit("How many?", Seats)
+        return str(caught.value)
+
+    async with greeted(serve(handler), revision) as client:
+        for content in ({"count": 10}, {"count": "2"}, {}, {"count": None}):
+            await client.send(call(1))
+            question = await client.expect_request("elicitation/create")
+            answer = {"action": "accept", "content": content}
+            await client.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+            result = (await client.expect_response(1))["result"]
+            assert "the answer does not fit" in result["content"][0]["text"]
+
+
+def call(id: int) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "work"}}
+
+
+@asynccontextmanager
+async def greeted(server: Server, revision: str, *, initialized: bool = True) -> AsyncGenerator[ScriptedPeer]:
+    """Yield a client by hand that can be asked for forms and roots."""
+    ours, theirs = memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_stream, server, theirs)
+        client = ScriptedPeer(ours)
+        capabilities: dict[str, Any] = {"elicitation": {}, "roots": {}}
+        params = {"protocolVersion": revision, "capabilities": capabilities, "clientInfo": client.INFO}
+        await client.request("initialize", params, envelope=None)
+        if initialized:
+            await client.notify("notifications/initialized")
+        yield client
+        await ours.aclose()
+
+
+@pytest.mark.requirement("B.10-S2")
+@in_all_legacy
+async def test_a_client_that_has_not_said_that_it_is_initialized_is_not_asked(revision: str) -> None:
+    async def handler(ctx: Context) -> int:
+        return len(await ctx.list_roots())
+
+    async with greeted(serve(handler), revision, initialized=False) as client:
+        await client.send(call(1))
+        result = (await client.expect_response(1))["result"]
+        assert "before it has said that it is initialized" in result["content"][0]["text"]
+        await client.notify("notifications/initialized")
+        await client.send(call(2))
+        question = await client.expect_request("roots/list")
+        await client.send({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}})
+        assert (await client.expect_response(2))["result"]["content"][0]["text"] == "0"
+
+
+async def test_an_older_client_that_fails_one_of_several_questions_is_not_asked_the_others() -> None:
+    stopped = trio.Event()
+
+    async def on_elicit(request: types.ElicitRequestParams) -> types.ElicitResult:
+        if request.message == "fails":
+            await wait_all_tasks_blocked()
+            raise McpError(-1, "no")
+        try:
+            await trio.sleep_forever()
+        finally:
+            stopped.set()
+        raise AssertionError
+
+    async def handler(ctx: Context) -> str:
+        with pytest.raises(ErrorResponse, match="no"):
+            await ctx.ask_all(Elicit("waits", Seats), Elicit("fails", Seats))
+        return "fine"
+
+    async with open_client(serve(handler), revision="2025-11-25", on_elicit=on_elicit) as client:
+        assert said(await work(client)) == "fine"
+        await stopped.wait()
+
+
+# Mistakes of the handler's.
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
+async def test_questions_that_are_none_are_refused_where_they_are_asked(revision: str) -> None:
+    async def handler(ctx: Context) -> str:
+        elicit: Any = ctx.elicit
+        with pytest.raises(TypeError, match="either a form or url="):
+            await elicit("?")
+        with pytest.raises(TypeError, match="either a form or url="):
+            await elicit("?", Seats, url=PAGE)
+        with pytest.raises(TypeError, match="nothing to ask"):
+            await ctx.ask_all()
+        with pytest.raises(TypeError, match="at least one visit"):
+            ctx.url_elicitation_required()
+        return "fine"
+
+    async with open_client(serve(handler), **capable(revision=revision)) as client:
+        assert said(await work(client)) == "fine"
+
+
+@pytest.mark.requirement("B.25-S1")
+@in_both_modes
+@pytest.mark.parametrize("revision", types.REVISIONS)
+async def test_roots_may_be_gone(mode: Mode, revision: str) -> None:
+    async def handler(ctx: Context) -> str:
+        return f"{len(await ctx.list_roots())} roots"
+
+    async with open_client(serve(handler, mode), **capable(revision=revision, roots=[])) as client:
+        assert said(await work(client)) == "0 roots"

@@ -1,0 +1,126 @@
+"""What the specification asks of servers that have their users visit pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.interaction.asking import (
+    PAGE,
+    Wire,
+    capable,
+    in_both_modes,
+    nobody,
+    said,
+    serve,
+    text,
+    visited,
+    work,
+)
+from tests.interaction.asking_server import Mode
+from tests.interaction.by_hand import MODERN
+from tests.interaction.guarded import Guarded
+from trio_mcp import (
+    Context,
+    ErrorResponse,
+    Visit,
+    open_client,
+    types,
+)
+from trio_mcp.testing import open_memory_client
+
+
+@pytest.mark.requirement("B.23-S3a")
+@pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
+@pytest.mark.parametrize(
+    "url", ["example.com", "javascript:alert(1)", "https://", "https://a b", "http://[", "file:///a", ""]
+)
+async def test_an_address_that_is_none_is_not_sent(url: str, revision: str) -> None:
+    async def handler(ctx: Context) -> str:
+        with pytest.raises(ValueError, match="is no address of a page"):
+            await ctx.elicit("Pay", url=url)
+        return "fine"
+
+    async with open_client(serve(handler), revision=revision, on_elicit=nobody, elicit_modes=["url"]) as client:
+        assert said(await work(client)) == "fine"
+
+
+@in_both_modes
+@pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
+async def test_a_page_has_an_id_of_its_own_only_where_the_revision_has_one(mode: Mode, revision: str) -> None:
+    asked: list[Any] = []
+
+    async def on_elicit(request: Any) -> types.ElicitResult:
+        asked.append(request)
+        return await visited(request)
+
+    async def handler(ctx: Context) -> str:
+        first = await ctx.elicit("Pay", url=PAGE)
+        second = await ctx.elicit("Pay", url=PAGE, elicitation_id="mine")
+        return f"{first} {second}"
+
+    async with open_client(
+        serve(handler, mode), revision=revision, on_elicit=on_elicit, elicit_modes=["url"]
+    ) as client:
+        assert said(await work(client)) == "Accepted(value=None) Accepted(value=None)"
+    ids = [getattr(request, "elicitation_id", None) for request in asked]
+    if revision == MODERN:
+        assert ids == [None, None]
+    else:
+        assert ids[1] == "mine"
+        assert len(str(ids[0])) > 16
+
+
+@pytest.mark.requirement("B.23-L1")
+@pytest.mark.parametrize("revision", types.REVISIONS)
+async def test_that_a_page_was_done_with_is_told_only_to_who_was_asked(revision: str) -> None:
+    async def handler(ctx: Context) -> None:
+        await ctx.elicitation_complete("the-id")
+
+    one, other = Wire(), Wire()
+    server = serve(handler)
+    async with (
+        server.serving() as serving,
+        connected_to(serving, revision, one) as client,
+        connected_to(serving, revision, other) as stranger,
+    ):
+        await work(client)
+        await stranger.list_tools()
+    told = [{"elicitationId": "the-id"}] if revision == "2025-11-25" else []
+    assert one.received("notifications/elicitation/complete") == told
+    assert other.received("notifications/elicitation/complete") == []
+
+
+def connected_to(serving: Any, revision: str, wire: Wire) -> Any:
+    return open_memory_client(Guarded(serving, None), **capable(revision=revision, tap=wire))
+
+
+@pytest.mark.requirement("B.23-L3")
+@pytest.mark.parametrize("revision", types.REVISIONS)
+async def test_the_error_that_lists_pages_has_their_ids_and_is_used_where_it_exists(revision: str) -> None:
+    async def handler(ctx: Context) -> None:
+        raise ctx.url_elicitation_required(Visit("Pay", PAGE, elicitation_id="1"), Visit("Log in", PAGE))
+
+    async with open_client(
+        serve(handler), revision=revision, on_elicit=visited, elicit_modes=["form", "url"]
+    ) as client:
+        if revision == "2025-11-25":
+            with pytest.raises(ErrorResponse, match=r"visit these pages first: Pay .*; Log in ") as caught:
+                await work(client)
+            assert caught.value.code == -32042
+            pay, log_in = caught.value.data["elicitations"]
+            assert pay == {"mode": "url", "message": "Pay", "url": PAGE, "elicitationId": "1"}
+            assert log_in["elicitationId"] not in {"", "1"}
+        elif revision == MODERN:
+            with pytest.raises(ErrorResponse) as caught:
+                await work(client)
+            assert caught.value.code == -32021
+        else:
+            result = await work(client)
+            assert result.is_error
+            assert "elicitation" in text(result) or "by URL" in text(result) or "revision" in text(result)
+
+    async with open_client(serve(handler), revision="2025-11-25", on_elicit=visited) as client:
+        result = await work(client)  # it cannot open pages
+        assert result.is_error

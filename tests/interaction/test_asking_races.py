@@ -1,0 +1,302 @@
+"""What must not go wrong when a handler, a middleware or a client does what nobody expects while something is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import pytest
+import trio
+from attrs import evolve, frozen
+from trio.testing import MockClock
+
+from tests.interaction.asking import in_both_modes
+from tests.interaction.asking_server import Mode
+from tests.interaction.by_hand import ENVELOPE
+from tests.peer.fake_exchange import exchange
+from trio_mcp import Accepted, AskExpired, Context, McpError, Request, Server
+from trio_mcp.server._sealing import Seals
+from trio_mcp.testing import ScriptedPeer, open_scripted_client
+
+Json: TypeAlias = dict[str, Any]
+
+CAPABLE: Json = ENVELOPE | {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+ANN: Json = {"action": "accept", "content": {"name": "Ann"}}
+BAD_STATE = "$.requestState: it cannot be used, or not any more; send the request anew without it"
+
+
+@frozen
+class Name:
+    name: str
+
+
+async def call(
+    client: ScriptedPeer, arguments: Json | None = None, *, asked: Json | None = None, answer: Json = ANN
+) -> Json:
+    """Call the tool `ask`, the second time with the *answer* to every question that was *asked*."""
+    params: Json = {"name": "ask", "arguments": arguments or {}}
+    if asked is not None:
+        params["requestState"] = asked["requestState"]
+        params["inputResponses"] = dict.fromkeys(asked["inputRequests"], answer)
+    response = await client.request("tools/call", params, envelope=CAPABLE)
+    outcome: Json = response.get("result") or response["error"]
+    return outcome
+
+
+async def name_of(ctx: Context, message: str = "Who?") -> str:
+    match await ctx.elicit(message, Name):
+        case Accepted(value=answer):
+            return answer.name
+        case _:
+            return "nobody"
+
+
+def said(result: Json) -> str:
+    return str(result["content"][0]["text"])
+
+
+# What belongs to the handler is its own.
+
+
+@pytest.mark.parametrize("change", [1, object()], ids=["json", "no json"])
+@in_both_modes
+async def test_a_handler_may_change_its_arguments_before_it_asks(mode: Mode, change: object) -> None:
+    server = Server("asking", asking=mode)
+
+    @server.tool
+    async def ask(order: dict[str, Any], ctx: Context) -> str:
+        order["price"] = change
+        return await name_of(ctx)
+
+    async with open_scripted_client(server) as client:
+        order: Json = {"order": {"item": "tea"}}
+        first = await call(client, order)
+        assert said(await call(client, order, asked=first)) == "Ann"
+
+
+@in_both_modes
+async def test_a_handler_may_change_an_answer_before_it_asks_again(mode: Mode) -> None:
+    server = Server("asking", asking=mode)
+    days = {"type": "object", "properties": {"days": {"type": "array", "items": {"enum": ["Monday", "Friday"]}}}}
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        answer = await ctx.elicit("When?", days)
+        assert isinstance(answer, Accepted)
+        answer.value["days"].append(object())
+        return f"{await name_of(ctx, 'Who?')}, {await name_of(ctx, 'Who else?')}, {len(answer.value['days'])}"
+
+    async with open_scripted_client(server) as client:
+        first = await call(client)
+        second = await call(client, asked=first, answer={"action": "accept", "content": {"days": ["Friday"]}})
+        third = await call(client, asked=second)
+        assert said(await call(client, asked=third)) == "Ann, Ann, 2"
+
+
+# A clean-up that has shielded itself may ask: it is told what becomes of that.
+
+
+async def told_of(told: list[str], ctx: Context, message: str = "Who?") -> None:
+    """Ask, shielded, and note why there is no answer."""
+    with trio.CancelScope(shield=True):
+        try:
+            await name_of(ctx, message)
+        except AskExpired as why:
+            told.append(str(why))
+
+
+def shielded_server(mode: Mode, *messages: str) -> tuple[Server, list[str]]:
+    """Return a server whose tool asks *messages* in a task each, shielded, and what they were told instead."""
+    server, told = Server("asking", asking=mode), list[str]()
+
+    @server.tool
+    async def ask(ctx: Context) -> None:
+        async with trio.open_nursery() as nursery:
+            for message in messages:
+                nursery.start_soon(told_of, told, ctx, message)
+
+    return server, told
+
+
+async def test_it_is_told_when_the_handler_is_to_begin_anew(autojump_clock: MockClock) -> None:
+    server, told = shielded_server("replayed", "Who?")
+    async with server.serving() as serving, open_scripted_client(serving) as client:
+        await call(client)
+        await trio.sleep(1)
+        assert (serving.statistics().running, told) == (0, ["the call is over"])
+
+
+async def test_it_is_told_when_the_retry_is_cancelled(autojump_clock: MockClock) -> None:
+    server, told = shielded_server("parked", "Who?")
+    async with server.serving() as serving, open_scripted_client(serving) as client:
+        first = await call(client)
+        retry: Json = {"name": "ask", "arguments": {}, "requestState": first["requestState"]}
+        id = await client.begin("tools/call", retry, envelope=CAPABLE)
+        await client.notify("notifications/cancelled", {"requestId": id})
+        await trio.sleep(1)
+        assert (serving.statistics().running, told) == (0, ["the call is over"])
+
+
+async def test_it_is_told_when_the_serving_is_cancelled(autojump_clock: MockClock) -> None:
+    server, told = shielded_server("parked", "Who?")
+    began = trio.current_time()
+    with trio.CancelScope() as scope:
+        async with server.serving() as serving:
+            async with open_scripted_client(serving) as client:
+                await call(client)
+            scope.cancel()
+            await trio.lowlevel.checkpoint()
+    assert (trio.current_time() - began < 1, told) == (True, ["the server stops"])
+
+
+async def test_each_of_several_is_told_that_an_answer_was_refused(autojump_clock: MockClock) -> None:
+    server, told = shielded_server("replayed", "Who?", "Who else?")
+    async with open_scripted_client(server) as client:
+        first = await call(client)
+        refusal = await call(client, asked=first, answer={"action": "accept", "content": {}})
+        assert "name" in refusal["message"]
+    assert told == [
+        "the call is over",
+        "the call is over",
+        "the client's answer is none",
+        "the client's answer is none",
+    ]
+
+
+# A stop comes to its end.
+
+
+@in_both_modes
+async def test_a_handler_that_asks_again_and_again_does_not_keep_a_stopping_server_from_all_else(
+    mode: Mode, autojump_clock: MockClock
+) -> None:
+    server = Server("asking", asking=mode)
+    attempts = 0
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        nonlocal attempts
+        while attempts < 1000:
+            try:
+                return await name_of(ctx)
+            except AskExpired:
+                attempts += 1
+        return "gave up"
+
+    others = 0
+    async with server.serving() as serving:
+        async with open_scripted_client(serving) as client:
+            await call(client)
+        serving.stop()
+        while serving.statistics().parked:
+            others += 1
+            await trio.lowlevel.checkpoint()
+
+    assert others >= attempts == (1000 if mode == "parked" else 0)
+
+
+async def test_clean_up_gets_its_time_once_however_often_a_stop_is_asked_for(autojump_clock: MockClock) -> None:
+    server = Server("asking")
+    cleaned_up_for: list[float] = []
+
+    @server.tool
+    async def ask(ctx: Context) -> None:
+        try:
+            await name_of(ctx)
+        except AskExpired:
+            began = trio.current_time()
+            try:
+                await trio.sleep_forever()
+            finally:
+                cleaned_up_for.append(trio.current_time() - began)
+
+    async with server.serving() as serving:
+        async with open_scripted_client(serving) as client:
+            await call(client)
+        serving.stop()
+        await trio.sleep(4)
+
+    assert cleaned_up_for == [5]  # leaving the block has asked for it again
+
+
+# A state that is refused is refused for good.
+
+
+def anew(params: Any) -> Any:
+    return evolve(params)
+
+
+def without_state(params: Any) -> Any:
+    return {"name": params.name, "arguments": params.arguments}
+
+
+@pytest.mark.parametrize(("rewrite", "begun"), [(anew, 1), (without_state, 2)])
+@in_both_modes
+async def test_middleware_that_hands_on_other_params_revives_no_state(
+    mode: Mode, rewrite: Callable[[Any], Any], begun: int
+) -> None:
+    runs = 0
+    server = Server("asking", asking=mode)
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        nonlocal runs
+        runs += 1
+        return await name_of(ctx)
+
+    @server.middleware
+    async def rewriting(request: Request, call_next: Callable[[Request], Awaitable[Any]]) -> Any:
+        return await call_next(request.with_params(rewrite(request.params)))
+
+    async with open_scripted_client(server) as client:
+        first = await call(client)
+        outcome = await call(client, asked=first | {"requestState": first["requestState"][:-4]})
+
+    assert runs == begun
+    assert ("code" not in outcome) if begun == 2 else (outcome["code"], outcome["message"]) == (-32602, BAD_STATE)
+
+
+# Whatever comes is answered.
+
+
+@in_both_modes
+async def test_a_retry_that_is_nested_as_deep_as_can_be_read_is_answered(mode: Mode) -> None:
+    server = Server("asking", asking=mode)
+
+    @server.tool
+    async def ask(tree: Any, ctx: Context) -> str:
+        del tree
+        return await name_of(ctx)
+
+    async with open_scripted_client(server) as client:
+        first = await call(client, {"tree": 0})
+        start = json.dumps({"_meta": CAPABLE, "name": "ask", "requestState": first["requestState"]})[:-1]
+
+        async def retry(depth: int) -> int:
+            """Return the code of the error that a retry is refused with."""
+            tree = "[" * depth + "]" * depth
+            line = f'{start},"arguments":{{"tree":{tree}}}}}'
+            await client.send(f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{line}}}\n'.encode())
+            return int((await client.receive())["error"]["code"])
+
+        shallow, deep = 1, 100_000
+        assert (await retry(shallow), await retry(deep)) == (-32602, -32700)
+        while deep - shallow > 1:
+            middle = (shallow + deep) // 2
+            if await retry(middle) == -32602:
+                shallow = middle
+            else:
+                deep = middle
+        assert said(await call(client, {"tree": 0}, asked=first)) == "Ann"
+
+
+def test_a_state_belongs_to_no_request_that_cannot_be_written() -> None:
+    seals = Seals([bytes(16)])
+    state = seals.seal({}, "binding", 1e12)
+    asked = exchange()
+    asked.params = {"arguments": {"number": float("nan")}}
+
+    with pytest.raises(McpError) as refusal:
+        seals.open(state, asked)
+    assert refusal.value.message == BAD_STATE

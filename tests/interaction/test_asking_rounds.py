@@ -1,0 +1,349 @@
+"""Asking in rounds, where each interim result ends its exchange: the contract of 2026-07-28, sentence by sentence."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import memory_stream_pair
+
+from tests.interaction.asking import (
+    CAPABLE,
+    TWO,
+    Json,
+    Round,
+    Wire,
+    asking,
+    attempt,
+    capable,
+    count_of,
+    everywhere,
+    first_round,
+    happens,
+    in_both_modes,
+    said,
+)
+from tests.interaction.asking_server import Mode, make_server, whose
+from trio_mcp import Client, ConnectionClosed, ErrorResponse, open_client, serve_stream, types
+from trio_mcp.abc import Serving
+from trio_mcp.testing import open_scripted_client
+
+NO_ELICITATION = types.ClientCapabilities(roots=types.RootsCapability())
+BAD_STATE = "$.requestState: it cannot be used, or not any more; send the request anew without it"
+
+
+async def refused(outcome: Any) -> None:
+    """Await what must be refused as one with a bad state."""
+    with pytest.raises(ErrorResponse) as caught:
+        await outcome
+    assert (caught.value.code, caught.value.message, caught.value.data) == (-32602, BAD_STATE, None)
+
+
+# An interim result ends its exchange.
+
+
+@everywhere
+async def test_the_deadline_of_the_first_request_ends_with_it(where: str, tmp_path: Path) -> None:
+    async with asking(where, tmp_path) as client:
+        with trio.fail_after(30) as deadline:
+            first = await first_round(client, "book", {"show": "Hamlet"})
+        deadline.cancel()
+        assert said(await first.again()) == "2 seats for Hamlet; begun 1"
+
+
+async def test_a_late_cancellation_of_the_first_request_does_nothing() -> None:
+    call: Json = {"name": "book", "arguments": {"show": "Hamlet"}, "_meta": CAPABLE}
+    async with open_scripted_client(make_server()) as client:
+        await client.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+        interim = (await client.expect_response(1))["result"]
+        await client.notify("notifications/cancelled", {"requestId": 1})
+        answers = {key: {"action": "accept", "content": {"count": 2}} for key in interim["inputRequests"]}
+        retry: Json = {**call, "requestState": interim["requestState"], "inputResponses": answers}
+        await client.send({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": retry})
+        result = (await client.expect_response(2))["result"]
+        assert result["content"][0]["text"] == "2 seats for Hamlet; begun 1"
+
+
+@in_both_modes
+@everywhere
+async def test_progress_and_log_go_to_the_request_that_is_under_way(where: str, mode: Mode, tmp_path: Path) -> None:
+    wire = Wire()
+    tokens: list[Any] = []
+    async with asking(where, tmp_path, mode=mode, tap=wire) as client:
+        first = await first_round(client, "one_by_one", {"questions": ["a?"]}, meta=LOGGED)
+        told = wire.received("notifications/progress")
+        said(await first.again(meta=LOGGED))
+        tokens = [params["_meta"]["progressToken"] for params in wire.sent("tools/call")]
+
+    assert [(each["progressToken"], each["progress"]) for each in told] == [(tokens[0], 1)]
+    later = wire.received("notifications/progress")[1:]
+    assert {each["progressToken"] for each in later} == {tokens[1]}
+    assert later[-1]["progress"] == 2
+    assert tokens[0] != tokens[1]
+    assert [each["data"] for each in wire.received("notifications/message")] == ["a? was answered"]
+
+
+LOGGED = {"io.modelcontextprotocol/logLevel": "debug"}
+
+
+@everywhere
+async def test_the_log_level_of_the_first_request_ends_with_it(where: str, tmp_path: Path) -> None:
+    wire = Wire()
+    async with asking(where, tmp_path, tap=wire) as client:
+        first = await first_round(client, "one_by_one", {"questions": ["a?", "b?"]}, meta=LOGGED)
+        second = await first.asked_again()
+        said(await second.again(meta=LOGGED))
+
+    assert [each["data"] for each in wire.received("notifications/message")] == ["b? was answered"]
+
+
+@pytest.mark.requirement("B.9-S5")
+@everywhere
+async def test_what_the_handler_reports_while_parked_is_dropped(where: str, tmp_path: Path) -> None:
+    wire = Wire()
+    async with asking(where, tmp_path, tap=wire) as client:
+        first = await first_round(client, "noisy", meta=LOGGED)
+        await client.call_tool("let", {"event": "make noise"})
+        await happens(client, "noise was made")
+        said(await first.again(meta=LOGGED))
+
+    assert [each["progress"] for each in wire.received("notifications/progress")] == [1, 3]
+    assert wire.received("notifications/message") == []
+
+
+@everywhere
+async def test_cancelling_the_retry_cancels_the_handler(where: str, tmp_path: Path) -> None:
+    async with asking(where, tmp_path) as client:
+        first = await first_round(client, "linger", {"key": "one"})
+        call = client.open_call(
+            "linger", {"key": "one"}, manual_input=True, input_responses=first.answers(), request_state=first.state
+        )
+        async with call as retry:
+            assert (await anext(retry.updates)).progress == 1
+        await happens(client, "one stopped")
+        await refused(first.again())
+
+
+# What an interim result holds.
+
+
+@in_both_modes
+@everywhere
+async def test_an_interim_carries_every_question_open_when_it_is_written(
+    where: str, mode: Mode, tmp_path: Path
+) -> None:
+    async with asking(where, tmp_path, mode=mode) as client:
+        first = await first_round(client, "at_once", {"questions": ["a?", "b?", "c?"]})
+        assert first.messages == ["a?", "b?", "c?"]
+        assert said(await first.again()) == '{"a?":2,"b?":2,"c?":2}'
+
+
+@pytest.mark.requirement("B.9-S4b")
+@in_both_modes
+@everywhere
+async def test_unanswered_questions_are_asked_again_and_unknown_answers_ignored(
+    where: str, mode: Mode, tmp_path: Path
+) -> None:
+    async with asking(where, tmp_path, mode=mode) as client:
+        first = await first_round(client, "at_once", {"questions": ["a?", "b?", "c?"]})
+        answered = first.keys[0]
+        second = await first.asked_again({answered: TWO, "nobody asked": TWO})
+        assert sorted(second.keys) == sorted(set(first.keys) - {answered})
+        third = await second.asked_again({})
+        assert sorted(third.keys) == sorted(second.keys)
+        assert said(await third.again()) == '{"a?":2,"b?":2,"c?":2}'
+
+
+@in_both_modes
+@everywhere
+async def test_a_question_is_known_by_its_key_or_by_what_it_says_never_by_its_position(
+    where: str, mode: Mode, tmp_path: Path
+) -> None:
+    async with asking(where, tmp_path, mode=mode) as client:
+        one_way, other_way = [
+            await first_round(client, "at_once", {"questions": questions}) for questions in (["a?", "b?"], ["b?", "a?"])
+        ]
+        assert keys_by_message(one_way) == keys_by_message(other_way)
+
+        adults = await first_round(client, "by_key")
+        children = await adults.asked_again()
+        nobody = await children.asked_again()
+        assert len({*adults.keys, *children.keys, *nobody.keys}) == 3
+        assert said(await nobody.again()) == "[2,2,2]"
+
+        twice = await first_round(client, "one_by_one", {"questions": ["a?", "a?"]})
+        second = await twice.asked_again()
+        assert second.keys != twice.keys
+        assert said(await second.again({second.keys[0]: types.ElicitResult(action="decline")})) == "[2,0]"
+
+
+def keys_by_message(asked: Any) -> dict[str, str]:
+    return {question.params.message: key for key, question in asked.interim.input_requests.items()}
+
+
+@pytest.mark.requirement("B.9-S2", "B.1-S4")
+@in_both_modes
+@everywhere
+async def test_capabilities_are_checked_when_an_interim_is_written_against_the_request_it_answers(
+    where: str, mode: Mode, tmp_path: Path
+) -> None:
+    elicitation = types.ClientCapabilities(elicitation=types.ElicitationCapability())
+    async with asking(where, tmp_path, mode=mode) as client:
+        with pytest.raises(ErrorResponse, match=r"has not declared 'elicitation\.form'"):
+            await attempt(client, "seats_then_roots", capabilities=NO_ELICITATION)
+
+        first = await first_round(client, "seats_then_roots", capabilities=elicitation)
+        with pytest.raises(ErrorResponse, match="has not declared 'roots'") as caught:
+            await first.again(capabilities=elicitation)
+        assert caught.value.data == {"requiredCapabilities": {"roots": {}}}
+
+        first = await first_round(client, "seats_then_roots", capabilities=elicitation)
+        second = await first.asked_again(capabilities=NO_ELICITATION)  # it is the retry that is asked for roots
+        assert said(await second.again({second.keys[0]: types.ListRootsResult(roots=[])})) == "2 0"
+
+
+# States.
+
+
+@everywhere
+async def test_a_state_is_accepted_once(where: str, tmp_path: Path) -> None:
+    async with asking(where, tmp_path) as client:
+        first = await first_round(client, "one_by_one", {"questions": ["a?", "b?"]})
+        second = await first.asked_again()
+        await refused(first.again())
+        said(await second.again())
+        await refused(second.again())
+        assert await count_of(client, "one_by_one") == 1
+
+
+@pytest.mark.requirement("B.9-S3b")
+@in_both_modes
+@everywhere
+async def test_a_state_is_accepted_for_the_same_method_name_and_arguments_and_a_refusal_does_not_use_it_up(
+    where: str, mode: Mode, tmp_path: Path
+) -> None:
+    async with asking(where, tmp_path, mode=mode) as client:
+        first = await first_round(client, "book", {"show": "Hamlet"})
+        begun = await count_of(client, "book")
+        for name, arguments in (("book", {"show": "Faust"}), ("book", {}), ("try_to_book", {"show": "Hamlet"})):
+            await refused(attempt(client, name, arguments, answers=first.answers(), state=first.state))
+        params = {"name": "invitation", "requestState": first.state}
+        await refused(client.request("prompts/get", params, types.GetPromptResult))
+        assert await count_of(client, "book") == begun
+
+        assert said(await first.again()).startswith("2 seats for Hamlet")
+
+
+@pytest.mark.requirement("B.23-S5")
+@in_both_modes
+@everywhere
+async def test_a_malformed_retry_is_refused_and_does_not_use_the_state_up(
+    where: str, mode: Mode, tmp_path: Path
+) -> None:
+    async with asking(where, tmp_path, mode=mode) as client:
+        first = await first_round(client, "book", {"show": "Hamlet"})
+        wrong = types.ElicitResult(action="accept", content={"count": 10})
+        with pytest.raises(ErrorResponse, match=r"\$\.content\.count: .*9") as caught:
+            await first.again(first.answers(wrong))
+        assert caught.value.code == -32602
+        bad_ones: list[Any] = [{"action": "maybe"}, {"roots": []}]
+        for bad in bad_ones:
+            with pytest.raises(ErrorResponse) as caught:
+                await raw_retry(client, first, dict.fromkeys(first.keys, bad))
+            assert caught.value.code == -32602
+
+        assert said(await first.again()).startswith("2 seats for Hamlet")
+
+
+async def raw_retry(client: Any, first: Any, answers: Any) -> None:
+    params = {
+        "name": "book",
+        "arguments": {"show": "Hamlet"},
+        "requestState": first.state,
+        "inputResponses": answers,
+    }
+    await client.request("tools/call", params, types.CallToolResult)
+
+
+@in_both_modes
+async def test_a_state_that_is_no_text_is_refused(mode: Mode, tmp_path: Path) -> None:
+    async with asking("bytes", tmp_path, mode=mode) as client:
+        with pytest.raises(ErrorResponse, match="requestState") as caught:
+            await client.request("tools/call", {"name": "book", "requestState": 5}, types.CallToolResult)
+        assert caught.value.code == -32602
+
+
+@asynccontextmanager
+async def connection(serving: Serving) -> AsyncGenerator[Client]:
+    """Open one more client of a serving."""
+    ours, theirs = memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_stream, serving, theirs)
+        async with open_client(ours, **capable()) as client:
+            yield client
+
+
+async def test_any_connection_of_a_serving_may_bring_the_answers() -> None:
+    server = make_server()
+    async with server.serving() as serving, connection(serving) as other:
+        async with connection(serving) as one:
+            first = await first_round(one, "book", {"show": "Hamlet"})
+        async with open_client(server, **capable()) as stranger:  # another serving, with the same keys
+            await refused(first.again(client=stranger))
+        assert said(await first.again(client=other)) == "2 seats for Hamlet; begun 1"
+
+
+async def test_a_retry_whose_connection_breaks_ends_the_handler() -> None:
+    async with make_server().serving() as serving, connection(serving) as other:
+        async with connection(serving) as one, trio.open_nursery() as nursery:
+            first = await first_round(one, "linger", {"key": "one"})
+            nursery.start_soon(expect_loss, first)
+            async with one.open_call("count_of", {"what": "book"}) as call:  # the retry has left before this one
+                await call.result()
+            await one.aclose()
+        await happens(other, "one stopped")
+        await refused(first.again(client=other))
+
+
+async def expect_loss(first: Round) -> None:
+    with pytest.raises(ConnectionClosed):
+        await first.again()
+
+
+# The rest of the run's life.
+
+
+async def test_context_variables_are_those_of_the_first_request(tmp_path: Path) -> None:
+    async with asking("memory", tmp_path) as client:
+        whose.set("the first")
+        first = await first_round(client, "whose_call")
+        whose.set("the second")
+        assert said(await first.again()) == '["the first","the first"]'
+
+
+@everywhere
+async def test_a_handler_that_ends_while_parked_keeps_its_outcome_for_the_retry(where: str, tmp_path: Path) -> None:
+    """Its own deadlines run on; one that asks for no time at all would never be parked."""
+    async with asking(where, tmp_path) as client:
+        first = await first_round(client, "hasty", {"key": "one", "seconds": 0.2})
+        await happens(client, "one gave up")
+        assert said(await first.again()) == "gave up"
+        await refused(first.again())
+
+
+@everywhere
+async def test_beyond_max_parked_the_new_question_fails_and_nothing_is_evicted(where: str, tmp_path: Path) -> None:
+    async with asking(where, tmp_path) as client:
+        parked = [await first_round(client, "book", {"show": show}) for show in "abc"]
+        assert "Limits.max_parked" in said(await attempt(client, "try_to_book"))
+        with pytest.raises(ErrorResponse, match="too busy") as caught:
+            await attempt(client, "book", {"show": "d"})
+        assert caught.value.code == -31000
+
+        for first, show in zip(parked, "abc", strict=True):
+            assert said(await first.again()).startswith(f"2 seats for {show}")
+        await first_round(client, "try_to_book")

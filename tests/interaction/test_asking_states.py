@@ -1,0 +1,102 @@
+"""States that come back changed, or from somebody else, while their call is parked, or before it begins anew."""
+
+from __future__ import annotations
+
+import random
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.interaction.asking import asking, attempt, capable, count_of, first_round, in_both_modes, said
+from tests.interaction.asking_server import Mode, make_server
+from tests.interaction.guarded import Guarded
+from trio_mcp import ErrorResponse, open_client
+
+THE_REFUSAL = (-32602, "$.requestState: it cannot be used, or not any more; send the request anew without it", None)
+CHARACTERS = string.ascii_letters + string.digits + "-_="
+
+
+async def refusal(outcome: Any) -> tuple[int, str, object]:
+    with pytest.raises(ErrorResponse) as caught:
+        await outcome
+    return caught.value.code, caught.value.message, caught.value.data
+
+
+def changed(state: str, dice: random.Random) -> str:
+    """Return another text that begins as the state, ends as it, or is of its kind."""
+    place, character = dice.randrange(len(state)), dice.choice(CHARACTERS)
+    return dice.choice(
+        [
+            state[:place],
+            state[place:],
+            state[:place] + character + state[place + 1 :],
+            state[:place] + character + state[place:],
+            "".join(dice.choices(CHARACTERS, k=len(state))),
+        ]
+    )
+
+
+@in_both_modes
+@pytest.mark.parametrize("seed", range(5))
+async def test_no_state_that_was_changed_is_accepted_and_none_uses_the_call_up(
+    mode: Mode, seed: int, tmp_path: Path
+) -> None:
+    dice = random.Random(seed)
+    async with asking("memory", tmp_path, mode=mode) as client:
+        first = await first_round(client, "book", {"show": "Hamlet"})
+        for _ in range(40):
+            state = changed(first.state, dice)
+            if state != first.state:
+                assert await refusal(first.again(state=state)) == THE_REFUSAL
+        assert await count_of(client, "book") == 1
+        assert said(await first.again()).startswith("2 seats")
+
+
+@in_both_modes
+async def test_a_state_is_accepted_from_the_same_principal(mode: Mode) -> None:
+    async with (
+        make_server(mode).serving() as serving,
+        open_client(Guarded(serving, "Ada"), **capable()) as ada,
+        open_client(Guarded(serving, "Ada"), **capable()) as ada_again,
+        open_client(Guarded(serving, "Mallory"), **capable()) as mallory,
+        open_client(Guarded(serving, None), **capable()) as nobody,
+    ):
+        first = await first_round(ada, "book", {"show": "Hamlet"})
+        for stranger in (mallory, nobody):
+            assert await refusal(first.again(client=stranger)) == THE_REFUSAL
+        assert said(await first.again(client=ada_again)).startswith("2 seats")
+
+        anybodys = await first_round(nobody, "book", {"show": "Hamlet"})
+        assert await refusal(anybodys.again(client=ada)) == THE_REFUSAL
+
+
+@in_both_modes
+async def test_every_cause_has_the_same_refusal_and_a_cause_of_its_own_in_the_log(
+    mode: Mode, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asking("memory", tmp_path, mode=mode) as client:
+        first = await first_round(client, "book", {"show": "Hamlet"})
+        refused = [first.again(state="nonsense"), attempt(client, "book", {"show": "Faust"}, state=first.state)]
+        said(await first.again())
+        if mode == "parked":
+            refused.append(first.again())
+        for each in refused:
+            assert await refusal(each) == THE_REFUSAL
+
+    causes = [message.partition("refused: ")[2] for message in caplog.messages if "refused: " in message]
+    assert len(set(causes)) == len(refused)
+
+
+async def test_a_state_of_a_parked_call_is_none_of_a_server_that_replays_and_the_other_way_round() -> None:
+    keys = [bytes(32)]
+    async with (
+        open_client(make_server("parked", keys=keys), **capable()) as parking,
+        open_client(make_server("replayed", keys=keys), **capable()) as replaying,
+    ):
+        parked = await first_round(parking, "book", {"show": "Hamlet"})
+        assert await refusal(parked.again(client=replaying)) == THE_REFUSAL
+        replayed = await first_round(replaying, "book", {"show": "Hamlet"})
+        assert said(await replayed.again(client=parking)).startswith("2 seats")  # all that it needs is in it
+        assert said(await parked.again()) == "2 seats for Hamlet; begun 2"

@@ -1,0 +1,94 @@
+"""The promised program that asks in mid-call, with our client: every revision, transport and way to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from typing import Literal, Unpack
+
+import pytest
+
+from tests.interaction.book_server import make_server
+from tests.interaction.conftest import connected
+from trio_mcp import Client, ClientOptions, ErrorResponse, types
+from trio_mcp.server import AskingMode
+
+PROGRAM = str(Path(__file__).with_name("book_server.py"))
+WITH_ELICITATION = types.REVISIONS[2:]
+WITHOUT = types.REVISIONS[:2]
+MODERN = types.REVISIONS[-1]
+
+Open = Callable[..., AbstractAsyncContextManager[Client]]
+
+
+@pytest.fixture(params=["memory", "bytes", "stdio", "unix"])
+def transport(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=["parked", "replayed"])
+def asking(request: pytest.FixtureRequest) -> AskingMode:
+    return "replayed" if request.param == "replayed" else "parked"
+
+
+@pytest.fixture
+def opened(transport: str, asking: AskingMode, tmp_path: Path) -> Open:
+    def open_it(**options: Unpack[ClientOptions]) -> AbstractAsyncContextManager[Client]:
+        return connected(transport, partial(make_server, asking), [PROGRAM, asking], tmp_path, options)
+
+    return open_it
+
+
+async def ask(request: types.ElicitRequestParams) -> types.ElicitResult:
+    """The promised callback, word for word."""
+    return types.ElicitResult(action="accept", content={"count": 2})
+
+
+@pytest.mark.parametrize("revision", WITH_ELICITATION)
+async def test_it_books_what_the_user_says(opened: Open, revision: str) -> None:
+    async with opened(revision=revision, on_elicit=ask) as client:
+        booked = await client.call_tool("book", {"show": "Tosca"})
+    assert booked.structured_content == {"result": "2 seats for Tosca"}
+
+
+@pytest.mark.parametrize("revision", WITH_ELICITATION)
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_it_books_nothing_for_a_user_who_does_not_say(
+    opened: Open, revision: str, action: Literal["decline", "cancel"]
+) -> None:
+    async def refuse(_: object) -> types.ElicitResult:
+        return types.ElicitResult(action=action)
+
+    async with opened(revision=revision, on_elicit=refuse) as client:
+        booked = await client.call_tool("book", {"show": "Tosca"})
+    assert booked.structured_content == {"result": "nothing booked"}
+
+
+@pytest.mark.parametrize("revision", WITHOUT)
+async def test_where_there_is_no_elicitation_the_missing_capability_is_a_tool_error(
+    opened: Open, revision: str
+) -> None:
+    async with opened(revision=revision, on_elicit=ask) as client:
+        failed = await client.call_tool("book", {"show": "Tosca"})
+    assert failed.is_error
+    assert isinstance(failed.content[0], types.TextContent)
+    assert revision in failed.content[0].text
+
+
+@pytest.mark.parametrize("revision", WITH_ELICITATION)
+async def test_without_the_capability_it_is_a_tool_error_in_the_older_revisions_and_32021_in_the_newest(
+    opened: Open, revision: str
+) -> None:
+    async with opened(revision=revision) as client:
+        if revision == MODERN:
+            with pytest.raises(ErrorResponse) as refused:
+                await client.call_tool("book", {"show": "Tosca"})
+            assert refused.value.code == -32021
+            assert refused.value.data == {"requiredCapabilities": {"elicitation": {"form": {}}}}
+        else:
+            failed = await client.call_tool("book", {"show": "Tosca"})
+            assert failed.is_error
+            assert isinstance(failed.content[0], types.TextContent)
+            assert "elicitation" in failed.content[0].text

@@ -1,0 +1,93 @@
+"""Results that may be kept are asked for once, over every transport; of what an older server says nothing is kept."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TypeAlias, Unpack
+
+import pytest
+
+from tests.interaction import caching_server
+from tests.interaction.caching_server import MEMO
+from tests.interaction.conftest import connected
+from trio_mcp import Change, Client, ClientOptions, ListChanged, ResourceUpdated, types
+
+MODERN = types.REVISIONS[-1]
+Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Client]]
+
+
+class Requests(Counter[str]):
+    """A tap that counts the requests that a client sends."""
+
+    def __call__(self, direction: str, message: bytes) -> None:
+        sent = json.loads(message)
+        if direction == "sent" and "method" in sent and "id" in sent:
+            self[sent["method"]] += 1
+
+
+@pytest.fixture
+def opened(transport: str, revision: str, tmp_path: Path) -> Open:
+    """Return what opens a client of the caching server, in its own serving."""
+
+    def door(**options: Unpack[ClientOptions]) -> AbstractAsyncContextManager[Client]:
+        program = [str(caching_server.__file__)]
+        options.setdefault("revision", revision)
+        return connected(transport, caching_server.make_server, program, tmp_path, options)
+
+    return door
+
+
+async def text(client: Client) -> str:
+    (contents,) = (await client.read_resource(MEMO)).contents
+    assert isinstance(contents, types.TextResourceContents)
+    return contents.text
+
+
+@pytest.mark.requirement("B.17-C4a")
+async def test_what_may_be_kept_is_asked_for_once(opened: Open, revision: str) -> None:
+    requests = Requests()
+    async with opened(tap=requests) as client:
+        for _ in range(3):
+            assert [tool.name async for tool in client.tools()] == ["change", "nothing"]
+            assert [prompt.name async for prompt in client.prompts()] == ["prompt-1"]
+            assert [resource.uri async for resource in client.resources()] == [MEMO]
+            assert [template async for template in client.resource_templates()] == []
+            assert await text(client) == "first"
+    pages = 1 if revision == MODERN else 3
+    assert requests["tools/list"] == 2 * pages
+    assert requests["prompts/list"] == requests["resources/list"] == requests["resources/read"] == pages
+    assert requests["resources/templates/list"] == 3  # nothing was said about these
+
+
+@pytest.mark.requirement("B.17-C5")
+async def test_who_listens_is_never_shown_what_was_before_a_change(opened: Open) -> None:
+    async with opened() as client, client.listen(prompts=True, resources=[MEMO]) as changes:
+        for number in range(1, 5):
+            for _ in range(2):
+                assert await text(client) == ("first" if number == 1 else f"number {number - 1}")
+                names = [f"prompt-{each}" for each in range(1, number + 1)]
+                assert [prompt.name async for prompt in client.prompts()] == names
+            await client.call_tool("change")
+            heard: set[Change] = {await anext(changes), await anext(changes)}
+            assert heard == {ListChanged("prompts"), ResourceUpdated(MEMO)}
+
+
+async def test_who_does_not_listen_may_ask_for_what_is_there_now(opened: Open, revision: str) -> None:
+    async with opened() as client:
+        assert await text(client) == "first"
+        await client.call_tool("change")
+        assert await text(client) == ("first" if revision == MODERN else "number 1")
+        await client.read_resource(MEMO, fresh=True)
+        assert await text(client) == "number 1"
+
+
+async def test_without_a_cache_everything_is_asked_for(opened: Open) -> None:
+    requests = Requests()
+    async with opened(tap=requests, cache=False) as client:
+        for _ in range(3):
+            assert [tool.name async for tool in client.tools()] == ["change", "nothing"]
+    assert requests["tools/list"] == 6

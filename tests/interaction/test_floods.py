@@ -1,0 +1,333 @@
+"""Too much of everything, between whole clients and servers: order holds, memory is bounded, others are answered.
+
+What memory they take is printed (``pytest -s``): what the process has more, both sides together.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import sys
+import threading
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+from attrs import define, field
+from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
+
+from trio_mcp import Client, Context, Limits, Server, open_client, serve_stream, types
+from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_server
+from trio_mcp.wire import encode
+
+MODERN = types.REVISIONS[-1]
+UPDATES, UNREAD_UPDATES, CALLS = 10_000, 300_000, 50_000
+KEPT = Limits().max_updates
+MEBIBYTE = 2**20
+
+
+@define
+class Peak:
+    """The most that this process had in a block beyond what it had before, in bytes; looked at every few milliseconds.
+
+    By what the kernel says, because tracing each allocation makes these tests ten times slower.
+    """
+
+    bytes: int = field(default=0, init=False)
+
+
+def resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def watched(what: str) -> Generator[Peak]:
+    peak, over = Peak(), threading.Event()
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # else what an earlier test has freed is used first, and nobody sees it
+    before = resident()
+
+    def watch() -> None:
+        while not over.wait(0.005):
+            peak.bytes = max(peak.bytes, resident() - before)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield peak
+        peak.bytes = max(peak.bytes, resident() - before)
+    finally:
+        over.set()
+        watcher.join()
+    sys.stdout.write(f"\n{what}: at most {peak.bytes / MEBIBYTE:.1f} MiB more\n")
+
+
+def progress(token: object, first: int, number: int) -> bytes:
+    """Return *number* updates as lines."""
+    return b"".join(
+        encode(
+            {
+                "jsonrpc": "2.0",
+                "method": "notifications/progress",
+                "params": {"progressToken": token, "progress": each},
+            }
+        )
+        + b"\n"
+        for each in range(first, first + number)
+    )
+
+
+async def reporting(peer: ScriptedPeer, number: int) -> None:
+    """Answer one call with so many updates and a result, and every request after it with an empty list of tools."""
+    call = await peer.expect_request("tools/call")
+    token = call["params"]["_meta"]["progressToken"]
+    turn = trio.Lock()  # two tasks send
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(listing, peer, turn)
+        for first in range(0, number, 1000):
+            async with turn:
+                await peer.stream.send_all(progress(token, first, 1000))
+        async with turn:
+            await peer.send({"jsonrpc": "2.0", "id": call["id"], "result": {"resultType": "complete", "content": []}})
+
+
+@asynccontextmanager
+async def client_of_reporting(number: int) -> AsyncGenerator[Client]:
+    async with open_scripted_server(revision=MODERN) as (client, peer), trio.open_nursery() as nursery:
+        nursery.start_soon(reporting, peer, number)
+        yield client
+        nursery.cancel_scope.cancel()
+
+
+async def listing(peer: ScriptedPeer, turn: trio.Lock) -> None:
+    while (request := await peer.receive()) is not None:
+        result: dict[str, Any] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": []}
+        async with turn:
+            await peer.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
+
+
+async def test_ten_thousand_updates_come_in_order_and_before_the_result_to_one_who_sleeps_first(
+    autojump_clock: MockClock,
+) -> None:
+    async with (
+        client_of_reporting(UPDATES) as client,
+        client.open_call("work") as call,
+    ):
+        await trio.sleep(60)
+        assert [int(update.progress) async for update in call.updates] == list(range(UPDATES))
+        assert (await call.result()).content == []
+        assert call.skipped == 0
+
+
+def make_server(limits: Limits | None = None) -> Server:
+    server = Server("flooded", limits=limits)
+
+    @server.tool
+    async def report(number: int, ctx: Context) -> str:
+        for each in range(number):
+            await ctx.report_progress(each)
+        return "done"
+
+    @server.tool
+    async def big() -> str:
+        await trio.lowlevel.checkpoint()
+        return "x" * 20_000
+
+    return server
+
+
+UNTHROTTLED = Limits(max_progress_per_second=float("inf"))
+
+
+async def test_in_memory_ten_thousand_updates_come_in_order_and_before_the_result_as_well(
+    autojump_clock: MockClock,
+) -> None:
+    async with (
+        open_client(make_server(UNTHROTTLED)) as client,
+        client.open_call("report", {"number": UPDATES}) as call,
+    ):
+        await trio.sleep(60)
+        assert [int(update.progress) async for update in call.updates] == list(range(UPDATES))
+        assert (await call.result()).structured_content == {"result": "done"}
+        assert call.skipped == 0
+
+
+async def never_returning(entered: trio.Event, _: object) -> None:
+    entered.set()
+    await trio.sleep_forever()
+
+
+async def test_updates_for_a_consumer_that_never_returns_are_counted_and_others_are_answered() -> None:
+    entered, peak = trio.Event(), Peak()
+    async with client_of_reporting(UNREAD_UPDATES) as client:
+        with watched(f"{UNREAD_UPDATES} updates, nobody reads them") as peak:
+            async with client.open_call("work") as call, trio.open_nursery() as nursery:
+                nursery.start_soon(never_returning, entered, await anext(call.updates))
+                await answered_while_updates_come(client)
+                assert (await call.result()).content == []
+                nursery.cancel_scope.cancel()
+            assert call.skipped == UNREAD_UPDATES - 1 - KEPT
+    assert entered.is_set()
+    assert peak.bytes < 64 * MEBIBYTE
+
+
+async def answered_while_updates_come(client: Client) -> None:
+    for _ in range(20):
+        assert (await client.list_tools()).tools == []
+
+
+async def test_the_newest_of_too_many_updates_are_the_ones_that_are_kept(autojump_clock: MockClock) -> None:
+    async with client_of_reporting(UNREAD_UPDATES) as client, client.open_call("work") as call:
+        await call.result()
+        kept = [int(update.progress) async for update in call.updates]
+        assert kept == list(range(UNREAD_UPDATES - KEPT, UNREAD_UPDATES))
+        assert call.skipped == UNREAD_UPDATES - KEPT
+
+
+async def test_in_memory_a_consumer_that_never_returns_costs_as_little() -> None:
+    peak = Peak()
+    async with open_client(make_server(UNTHROTTLED)) as client:
+        with watched(f"{UNREAD_UPDATES} updates in memory, nobody reads them") as peak:
+            async with client.open_call("report", {"number": UNREAD_UPDATES}) as call:
+                await anext(call.updates)
+                assert len((await client.list_tools()).tools) == 2
+                assert (await call.result()).structured_content == {"result": "done"}
+                kept = [int(update.progress) async for update in call.updates]
+    assert kept == list(range(UNREAD_UPDATES - KEPT, UNREAD_UPDATES))
+    assert peak.bytes < 64 * MEBIBYTE
+
+
+@asynccontextmanager
+async def two_connections(server: Server) -> AsyncGenerator[tuple[trio.abc.Stream, Client]]:
+    """Serve *server* to a stream without a client, which holds nothing that is not read, and to a client."""
+    raw, served = lockstep_stream_pair()
+    ours, theirs = memory_stream_pair()
+    async with server.serving() as serving, trio.open_nursery() as nursery:
+        nursery.start_soon(serve_stream, serving, served)
+        nursery.start_soon(serve_stream, serving, theirs)
+        async with open_client(ours, revision=MODERN) as client:
+            yield raw, client
+        nursery.cancel_scope.cancel()
+
+
+def call(id: int, tool: str, **arguments: object) -> bytes:
+    meta: dict[str, Any] = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    params: dict[str, Any] = {"name": tool, "arguments": arguments, "_meta": meta}
+    return encode({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}) + b"\n"
+
+
+async def test_a_flood_of_calls_that_nobody_reads_the_answers_of_takes_bounded_memory_and_delays_no_other_connection(
+    autojump_clock: MockClock,
+) -> None:
+    """The link of the flooding peer is lost in the end; how far it came is not asked for."""
+    async with two_connections(make_server()) as (raw, client), trio.open_nursery() as nursery:
+
+        async def flood() -> None:
+            try:
+                for first in range(0, CALLS, 100):
+                    await raw.send_all(b"".join(call(first + number, "big") for number in range(100)))
+            except trio.BrokenResourceError:
+                pass
+            sent.set()
+
+        sent = trio.Event()
+        with watched(f"{CALLS} calls of 20 KB results, nobody reads them") as peak:
+            nursery.start_soon(flood)
+            for _ in range(20):
+                assert len((await client.list_tools()).tools) == 2
+            await sent.wait()
+            assert len((await client.list_tools()).tools) == 2
+    assert peak.bytes < 64 * MEBIBYTE
+
+
+async def test_a_listener_that_never_reads_takes_bounded_memory_and_delays_no_other(autojump_clock: MockClock) -> None:
+    server = make_server()
+
+    @server.resource("number://{n}")
+    async def number(n: int) -> str:
+        return str(n)
+
+    uris = [f"number://{n}" for n in range(500)]
+    meta: dict[str, Any] = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    params: dict[str, Any] = {"notifications": {"resourceSubscriptions": uris}, "_meta": meta}
+    listen = encode({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}) + b"\n"
+    async with two_connections(server) as (raw, client):
+        await raw.send_all(listen)
+        with watched("100,000 changes of 500 resources, nobody reads of them") as peak:
+            async with client.listen(resources=uris[:1]) as changes:
+                for round_ in range(200):
+                    for uri in uris:
+                        server.resource_updated(uri)
+                    assert (await anext(changes)) is not None, round_
+        assert len((await client.list_tools()).tools) == 2
+    assert peak.bytes < 8 * MEBIBYTE
+
+
+async def test_a_peer_that_stops_reading_for_a_minute_gets_everything_when_it_reads_again(
+    autojump_clock: MockClock,
+) -> None:
+    answers = 200
+    async with two_connections(make_server(Limits(stall_seconds=120))) as (raw, client):
+        for number in range(answers):
+            await raw.send_all(call(number, "big"))
+        with watched(f"{answers} answers of 20 KB for a peer that does not read for a minute") as peak:
+            for _ in range(60):
+                await trio.sleep(1)
+                assert len((await client.list_tools()).tools) == 2
+        peer = ScriptedPeer(raw)
+        assert {(await peer.receive())["id"] for _ in range(answers)} == set(range(answers))
+    assert peak.bytes < 16 * MEBIBYTE
+
+
+async def test_client_and_server_that_flood_each_other_over_narrow_pipes_do_not_deadlock(
+    autojump_clock: MockClock,
+) -> None:
+    """A hundred calls at once, each with progress, a question of 4 KB and a result of 20 KB, in lockstep."""
+    limits = Limits(outbox_bytes=8 * 1024)
+    server, answered = make_server(limits), 0
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        await ctx.report_progress(1)
+        answer = await ctx.sample("y" * 4096, max_tokens=1)
+        assert isinstance(answer.content, types.TextContent)
+        return answer.content.text * 5
+
+    async def sample(params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+        await trio.lowlevel.checkpoint()
+        content = params.messages[0].content
+        assert isinstance(content, types.TextContent)
+        return types.CreateMessageResult(role="assistant", content=content, model="echo")
+
+    async def calls(client: Client) -> None:
+        nonlocal answered
+        for _ in range(3):
+            result = await client.call_tool("ask", on_progress=nothing)
+            assert result.structured_content == {"result": "y" * 4096 * 5}
+            answered += 1
+
+    for revision in types.REVISIONS[-2:]:
+        async with open_memory_client(
+            server, lockstep=True, revision=revision, limits=limits, on_sample=sample
+        ) as client:
+            with trio.fail_after(1000):
+                async with trio.open_nursery() as nursery:
+                    for _ in range(100):
+                        nursery.start_soon(calls, client)
+            facts = client.statistics()
+            assert (facts.asked, facts.answering) == (0, 0)
+    assert answered == 600
+
+
+async def nothing(_: object) -> None:
+    await trio.lowlevel.checkpoint()

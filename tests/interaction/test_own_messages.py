@@ -1,0 +1,525 @@
+"""Methods, notifications and capabilities beyond the specification, between our server and our client."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from trio_mcp import (
+    Client,
+    Context,
+    ErrorResponse,
+    Extension,
+    ExtensionResult,
+    LocalProtocolError,
+    McpError,
+    MissingCapability,
+    RemoteProtocolError,
+    Request,
+    Server,
+    TimeLimits,
+    open_client,
+    types,
+)
+from trio_mcp.testing import open_memory_client
+from trio_mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY
+
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+ROOMS = "com.example/rooms"
+Open = Callable[..., AbstractAsyncContextManager[Client]]
+DOORS: dict[str, Open] = {"memory": open_client, "bytes": open_memory_client}
+
+
+@pytest.fixture(params=DOORS)
+def door(request: pytest.FixtureRequest) -> Open:
+    return DOORS[str(request.param)]
+
+
+@pytest.fixture(params=types.REVISIONS)
+def revision(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@attrs.frozen
+class Search:
+    words: list[str]
+    limit: int = 10
+
+
+@dataclass
+class Found:
+    count: int
+    titles: list[str]
+
+
+@attrs.frozen
+class Count:
+    number: int
+
+
+def make_server() -> Server:
+    server = Server("s", version="1", extensions={ROOMS: {"most": 3}}, experimental={"acme": {"beta": True}})
+
+    @server.method("acme/search")
+    async def search(params: Search, ctx: Context) -> Found:
+        await ctx.report_progress(1)
+        return Found(params.limit, [word.title() for word in params.words])
+
+    @server.method("acme/reverse")
+    def reverse(params: dict[str, Any]) -> dict[str, Any]:
+        return {"text": str(params["text"])[::-1]}
+
+    @server.method("acme/nothing")
+    async def nothing() -> None: ...
+
+    @server.method("acme/bug")
+    async def bug() -> int:
+        return 7
+
+    @server.method("rooms/list", extension=ROOMS)
+    async def rooms(ctx: Context) -> dict[str, Any]:
+        return {"settings": dict(ctx.extension(ROOMS) or {})}
+
+    @server.tool
+    async def in_a_room(ctx: Context) -> str:
+        settings = ctx.require_extension(ROOMS)
+        return f"in a room for {settings.get('people', 1)}"
+
+    assert search.__name__ == "search"  # decorators return the function
+    return server
+
+
+async def test_a_method_of_ones_own_is_answered_typed_in_every_revision(door: Open, revision: str) -> None:
+    async with door(make_server(), revision=revision) as client:
+        found = await client.request("acme/search", Search(["a", "b"], 2), Found)
+        assert found == Found(2, ["A", "B"])
+        assert (await client.request("acme/reverse", {"text": "abc"}, dict))["text"] == "cba"
+        assert isinstance(await client.request("acme/nothing", None, types.EmptyResult), types.EmptyResult)
+
+
+async def test_params_that_do_not_fit_are_refused_and_a_result_that_is_none_is_a_bug(
+    door: Open, revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with door(make_server(), revision=revision) as client:
+        with pytest.raises(ErrorResponse) as refusal:
+            await client.request("acme/search", {"words": "a"}, Found)
+        assert refusal.value.code == INVALID_PARAMS
+        assert refusal.value.message == "the params of 'acme/search' do not fit: $.words: Expected `array`, got `str`"
+        with pytest.raises(ErrorResponse) as failure:
+            await client.request("acme/bug", None, dict)
+        assert failure.value.code == INTERNAL_ERROR
+        with pytest.raises(ErrorResponse) as unknown:
+            await client.request("acme/unknown", None, dict)
+        assert unknown.value.code == METHOD_NOT_FOUND
+    assert "expected an object, not int" in caplog.text
+
+
+async def test_a_result_that_does_not_fit_is_the_servers_fault(door: Open) -> None:
+    async with door(make_server()) as client:
+        with pytest.raises(RemoteProtocolError, match=r"the result of 'acme/reverse' does not fit: .*`count`"):
+            await client.request("acme/reverse", {"text": "abc"}, Found)
+
+
+async def test_a_method_that_the_specification_has_elsewhere_is_not_sent(door: Open, revision: str) -> None:
+    async with door(make_server(), revision=revision) as client:
+        absent = "ping" if revision == MODERN else "server/discover"
+        with pytest.raises(LocalProtocolError, match=f"revision {revision} has no request '{absent}'"):
+            await client.request(absent, None, types.EmptyResult)
+        with pytest.raises(LocalProtocolError, match="is the specification's own; it is sent where it is due"):
+            await client.notify("notifications/initialized")
+
+
+@pytest.mark.requirement("D.1-P1")
+async def test_both_sides_see_what_the_other_has_declared(door: Open, revision: str) -> None:
+    seen: dict[str, Any] = {}
+    server = make_server()
+
+    @server.tool
+    async def look(ctx: Context) -> None:
+        seen.update(
+            extensions=ctx.client_capabilities.extensions,
+            experimental=ctx.client_capabilities.experimental,
+            rooms=ctx.extension(ROOMS),
+            other=ctx.extension("com.example/other"),
+        )
+
+    options: dict[str, Any] = {
+        "extensions": {ROOMS: {"people": 2}, "com.example/other": {}},
+        "experimental": {"zeta": {}},
+    }
+    async with door(server, revision=revision, **options) as client:
+        await client.call_tool("look")
+        assert client.server_capabilities.extensions == {ROOMS: {"most": 3}}
+        assert client.server_capabilities.experimental == {"acme": {"beta": True}}
+        assert client.extension(ROOMS) == {"most": 3}
+        assert client.extension("com.example/other") is None  # the server has not declared it
+
+    assert seen == {
+        "extensions": {ROOMS: {"people": 2}, "com.example/other": {}},
+        "experimental": {"zeta": {}},
+        "rooms": {"people": 2},
+        "other": None,
+    }
+
+
+@pytest.mark.requirement("D.1-P1")
+async def test_extensions_are_off_unless_the_application_has_opted_in(door: Open, revision: str) -> None:
+    messages: list[bytes] = []
+
+    def keep(_: str, message: bytes) -> None:
+        messages.append(message)
+
+    async with door(Server("s"), revision=revision, tap=keep) as client:
+        assert client.extension(ROOMS) is None
+        assert client.server_capabilities.extensions is None
+        with pytest.raises(ErrorResponse):
+            await client.request("acme/any", None, dict)
+
+    assert not [message for message in messages if b"extensions" in message or b"experimental" in message]
+
+
+@pytest.mark.requirement("B.1-S3", "D.1-P2")
+async def test_what_needs_an_extension_is_refused_with_its_name(door: Open, revision: str) -> None:
+    required: dict[str, Any] = {"extensions": {ROOMS: {}}}
+    async with door(make_server(), revision=revision) as client:
+        with pytest.raises(ErrorResponse) as refusal:
+            await client.request("rooms/list", None, dict)
+        if revision == MODERN:
+            assert refusal.value.code == MISSING_CAPABILITY
+            assert refusal.value.data == {"requiredCapabilities": required}
+            with pytest.raises(ErrorResponse) as of_tool:
+                await client.call_tool("in_a_room")
+            assert of_tool.value.code == MISSING_CAPABILITY
+            assert of_tool.value.data == {"requiredCapabilities": required}
+        else:
+            assert refusal.value.code == METHOD_NOT_FOUND
+            assert ROOMS in refusal.value.message
+            result = await client.call_tool("in_a_room")
+            assert result.is_error
+            assert ROOMS in str(result.content)
+
+
+async def test_with_the_extension_it_is_answered(door: Open, revision: str) -> None:
+    async with door(make_server(), revision=revision, extensions=[Extension(ROOMS, {"people": 2})]) as client:
+        assert (await client.request("rooms/list", None, dict))["settings"] == {"people": 2}
+        assert "in a room for 2" in str((await client.call_tool("in_a_room")).content)
+
+
+async def test_notifications_arrive_typed_and_in_order(door: Open, revision: str, autojump_clock: object) -> None:
+    server, got, all_there = Server("s"), list[int](), trio.Event()
+
+    @dataclass
+    class Tick:
+        number: int
+
+    @server.notification("notifications/acme/tick")
+    async def tick(params: Tick, ctx: Context) -> None:
+        await trio.sleep(1 / (1 + params.number))  # the earlier ones take longer
+        assert ctx.revision == revision
+        got.append(params.number)
+        if params.number == 4:
+            all_there.set()
+
+    async with door(server, revision=revision) as client:
+        for number in range(5):
+            await client.notify("notifications/acme/tick", Tick(number))
+        await all_there.wait()
+
+    assert got == [0, 1, 2, 3, 4]
+
+
+async def test_one_that_fails_or_does_not_fit_costs_itself(
+    door: Open, revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, got, done = Server("s"), list[str](), trio.Event()
+
+    @server.notification("notifications/acme/say")
+    def say(params: dict[str, Any]) -> None:
+        if params["text"] == "fail":
+            raise ValueError("a bug")
+        got.append(params["text"])
+        trio.from_thread.run_sync(done.set)
+
+    @server.notification("notifications/acme/search")
+    async def search(params: Search) -> None:
+        raise NotImplementedError
+
+    async with door(server, revision=revision) as client:
+        await client.notify("notifications/acme/say", {"text": "fail"})
+        await client.notify("notifications/acme/search", {"words": 7})
+        await client.notify("notifications/acme/unknown")
+        await client.notify("notifications/acme/say", {"text": "fine"})
+        await done.wait()
+
+    assert got == ["fine"]
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0] == "notification 'notifications/acme/say': its handler failed"
+    assert "$.words: Expected `array`, got `int`" in said[1]
+
+
+async def test_a_notification_of_an_extension_needs_the_extension(door: Open, revision: str) -> None:
+    server, got, done = Server("s", extensions={ROOMS: {}}), list[str](), trio.Event()
+
+    @server.notification("notifications/rooms/left", extension=ROOMS)
+    async def left(params: dict[str, Any]) -> None:
+        got.append(params["who"])
+        done.set()
+
+    async with door(server, revision=revision) as without:
+        await without.notify("notifications/rooms/left", {"who": "nobody"})
+    async with door(server, revision=revision, extensions={ROOMS: {}}) as client:
+        await client.notify("notifications/rooms/left", {"who": "ada"})
+        await done.wait()
+
+    assert got == ["ada"]
+
+
+async def test_a_server_notifies_with_its_own_words_and_the_client_hears_them_in_order(
+    door: Open, revision: str, autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, heard, done = Server("s"), list[int](), trio.Event()
+
+    @server.tool
+    async def count(to: int, ctx: Context) -> None:
+        for number in range(to):
+            await ctx.notify("notifications/acme/count", {"number": number})
+        await ctx.notify("notifications/acme/count", {"number": "many"})
+        await ctx.notify("notifications/acme/unheard")
+        await ctx.notify("notifications/acme/count", {"number": -1})
+
+    async def on_count(params: Count) -> None:
+        await trio.sleep(1)
+        if params.number == 1:
+            raise ValueError("a bug of the application's")
+        heard.append(params.number)
+        if params.number < 0:
+            done.set()
+
+    options = {"notifications": {"notifications/acme/count": on_count}}
+    async with door(server, revision=revision, **options) as client:
+        await client.call_tool("count", {"to": 3})
+        await done.wait()
+
+    assert heard == [0, 2, -1]
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        "the handler of notification 'notifications/acme/count' failed",
+        "the params of notification 'notifications/acme/count' do not fit: $.number: Expected `int`, got `str`",
+    ]
+
+
+async def test_a_server_asks_its_client_in_its_own_words_where_the_revision_lets_it(
+    door: Open, revision: str, autojump_clock: object
+) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def consult(word: str, ctx: Context) -> str:
+        found = await ctx.request("acme/ask", Search([word]), Found)
+        return found.titles[0]
+
+    async def answer(params: Search) -> Found:
+        await trio.sleep(1000)  # no limit runs while this side works
+        return Found(1, [params.words[0].upper()])
+
+    options: dict[str, Any] = {"methods": {"acme/ask": answer}, "time_limits": TimeLimits(idle=60, total=120)}
+    async with door(server, revision=revision, **options) as client:
+        if revision == MODERN:
+            with pytest.raises(ErrorResponse, match="a server cannot ask for 'acme/ask'") as refusal:
+                await client.call_tool("consult", {"word": "hi"})
+            assert refusal.value.code == MISSING_CAPABILITY
+        else:
+            result = await client.call_tool("consult", {"word": "hi"})
+            assert result.content == [types.TextContent(text="HI")]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "said"),
+    [
+        ("acme/fail", {}, "this client failed to answer 'acme/fail'"),
+        ("acme/refuse", {}, "not now"),
+        ("acme/typed", {"words": 1}, r"\$\.words: Expected `array`, got `int`"),
+        ("acme/unknown", {}, "acme/unknown"),
+        ("acme/odd", {}, "the result of 'acme/odd' does not fit"),
+        ("ping", {}, "'ping' is the specification's own"),
+    ],
+)
+async def test_what_goes_wrong_with_such_a_question_is_the_handlers_to_see(
+    door: Open, method: str, params: dict[str, Any], said: str
+) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def consult(ctx: Context) -> str:
+        await ctx.request(method, params, Found)
+        raise NotImplementedError
+
+    async def fail() -> None:
+        raise KeyError("secret")
+
+    async def refuse() -> None:
+        raise McpError(-31_000, "not now")
+
+    async def typed(params: Search) -> None:
+        raise NotImplementedError
+
+    async def odd() -> dict[str, Any]:
+        return {"count": "many"}
+
+    methods = {"acme/fail": fail, "acme/refuse": refuse, "acme/typed": typed, "acme/odd": odd}
+    async with door(server, revision=LEGACY, methods=methods) as client:
+        result = await client.call_tool("consult")
+
+    assert result.is_error
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    assert re.search(said, block.text)
+    assert "secret" not in block.text
+
+
+async def test_nothing_is_asked_before_the_client_says_that_it_is_initialized() -> None:
+    said: list[str] = []
+    server = Server("s")
+
+    @server.middleware
+    async def ask_too_early(request: Request, call_next: Any) -> Any:
+        if request.method == "initialize":
+            try:
+                await request.context.request("acme/ask", None, dict)
+            except MissingCapability as error:
+                said.append(str(error))
+        return await call_next(request)
+
+    async with open_memory_client(server, revision=LEGACY):
+        pass
+
+    assert said == ["'acme/ask' cannot be asked before the client has said that it is initialized"]
+
+
+async def test_names_of_the_specification_are_not_sent_as_ones_own(door: Open) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def misuse(ctx: Context) -> None:
+        await ctx.notify("notifications/message", {"level": "info", "data": "x"})
+
+    async with door(server) as client:
+        result = await client.call_tool("misuse")
+
+    assert "'notifications/message' is the specification's own" in str(result.content)
+
+
+async def test_a_run_that_is_over_notifies_nobody_and_asks_nothing(door: Open) -> None:
+    server, contexts = Server("s"), list[Context]()
+
+    @server.tool
+    async def leak(ctx: Context) -> None:
+        contexts.append(ctx)
+
+    async with door(server, revision=LEGACY) as client:
+        await client.call_tool("leak")
+        await contexts[0].notify("notifications/acme/late")
+        with pytest.raises(LocalProtocolError, match="the request is over"):
+            await contexts[0].request("acme/ask", None, dict)
+
+
+async def test_requiring_an_extension_that_the_server_does_not_declare_is_its_own_fault(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server("s")
+
+    @server.method("acme/rooms")
+    async def rooms(ctx: Context) -> None:
+        ctx.require_extension(ROOMS)
+
+    async with open_client(server, extensions={ROOMS: {}}) as client:
+        with pytest.raises(ErrorResponse) as failure:
+            await client.request("acme/rooms", None, dict)
+
+    assert failure.value.code == INTERNAL_ERROR
+    assert "this server does not declare the extension 'com.example/rooms'" in caplog.text
+
+
+REGISTRATIONS: dict[str, Callable[[Server], Any]] = {
+    "method 'tools/call' is the specification's own": lambda server: server.method("tools/call")(_any),
+    "is the specification's own; middleware": lambda server: server.notification("notifications/progress")(_any),
+    "a method 'acme/a' is registered already": lambda server: [server.method("acme/a")(_any) for _ in "ab"],
+    "a notification 'n/a' is registered": lambda server: [server.notification("n/a")(_any) for _ in "ab"],
+    "'of a method' names no extension": lambda server: server.method("acme/a", extension="of a method")(_any),
+    "'of a server' names no extension": lambda _: Server("s", extensions={"of a server": {}}),
+    "'of a result' names no extension": lambda _: ExtensionResult("of a result", "task", {}),
+    "'complete' is a type of the protocol's own": lambda _: ExtensionResult(ROOMS, "complete", {}),
+    "'of a client' names no extension": lambda _: Extension("of a client"),
+    "'input_required' is a result type": lambda _: Extension(ROOMS, {}, {"input_required": _any}),
+}
+
+
+@pytest.mark.parametrize("fault", REGISTRATIONS)
+def test_what_cannot_be_registered_is_refused_at_once(fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        REGISTRATIONS[fault](Server("s"))
+
+
+async def _any(*_: Any) -> Any:
+    raise NotImplementedError
+
+
+def not_async() -> None:
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "fault"),
+    [
+        ({"methods": {"roots/list": _any}}, ValueError, "method 'roots/list' is the specification's own"),
+        ({"notifications": {"notifications/message": _any}}, ValueError, "is the specification's own"),
+        ({"methods": {"acme/a": not_async}}, TypeError, r"methods\['acme/a'\]: .* is no async function"),
+        ({"extensions": {"rooms": {}}}, ValueError, "'rooms' names no extension"),
+        ({"extensions": [Extension(ROOMS), Extension(ROOMS)]}, ValueError, "'com.example/rooms' is there twice"),
+        (
+            {"extensions": [Extension(ROOMS, {}, {"task": _any}), Extension("a/b", {}, {"task": _any})]},
+            ValueError,
+            "two of them have results of type 'task'",
+        ),
+    ],
+)
+async def test_options_that_could_never_work_are_refused(
+    options: dict[str, Any], kind: type[Exception], fault: str
+) -> None:
+    with pytest.raises(kind, match=fault):
+        async with open_client(Server("s"), **options):
+            pass
+
+
+async def test_a_handler_that_is_too_slow_costs_the_oldest_notifications_and_nothing_else(
+    door: Open, autojump_clock: object
+) -> None:
+    server, heard, go_on, done = Server("s"), list[int](), trio.Event(), trio.Event()
+
+    @server.tool
+    async def flood(ctx: Context) -> None:
+        for number in range(1500):  # more than a connection queues, and more than a client keeps
+            await ctx.notify("notifications/acme/count", {"number": number, "ballast": "x" * 1000})
+
+    async def on_count(params: Count) -> None:
+        await go_on.wait()
+        heard.append(params.number)
+        if params.number == 1499:
+            done.set()
+
+    async with door(server, notifications={"notifications/acme/count": on_count}) as client:
+        await client.call_tool("flood")
+        go_on.set()
+        await done.wait()
+        skipped = client._connection.own.skipped  # pyright: ignore[reportPrivateUsage] # it is for debugging
+
+    assert heard == [*heard[:1], *range(heard[1], 1500)]
+    assert len(heard) + skipped == 1500
+    assert skipped > 400

@@ -1,0 +1,198 @@
+"""One contract of stopping, on every transport: accept no more, let questions expire, drain, flush, return with 0."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from attrs import define
+
+from trio_mcp import Client, ConnectionBroken, ConnectionLost, ServerExited, open_client, types
+from trio_mcp.wire import encode
+
+PROGRAM = Path(__file__).with_name("stopping_server.py")
+LEGACY, MODERN = types.REVISIONS[-2], types.REVISIONS[-1]
+
+
+@define(eq=False)
+class Stoppable:
+    """A server in a process of its own, and a client of it."""
+
+    client: Client
+    folder: Path
+    pid: int = 0
+    process: trio.Process | None = None
+    """Unless it is the client's own child."""
+    stream: trio.SocketStream | None = None
+
+    def release(self) -> None:
+        """Let the calls of `finish` end."""
+        (self.folder / "release").touch()
+
+    async def status(self) -> int:
+        """Wait until the server has ended; return its exit status, which must not have come with words."""
+        if self.process is None:
+            with pytest.raises(ServerExited) as exited:
+                while True:
+                    await self.client.list_tools()
+            assert exited.value.stderr_tail == ()
+            return exited.value.status
+        status = await self.process.wait()
+        assert self.process.stderr is not None
+        assert b"".join([bytes(chunk) async for chunk in self.process.stderr]) == b""
+        return status
+
+
+@asynccontextmanager
+async def over_stdio(folder: Path, **options: Any) -> AsyncGenerator[Stoppable]:
+    async with open_client([sys.executable, str(PROGRAM), str(folder)], **options) as client:
+        stoppable = Stoppable(client, folder)
+        stoppable.pid = (await client.call_tool("pid")).structured_content["result"]
+        yield stoppable
+
+
+@asynccontextmanager
+async def over_socket(folder: Path, kind: str, **options: Any) -> AsyncGenerator[Stoppable]:
+    command = [sys.executable, str(PROGRAM), str(folder), kind]
+    process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        said = b""
+        while not said.endswith(b"\n"):
+            said += await process.stdout.receive_some()
+        stream = await connected(folder, said.decode().strip())
+        async with open_client(stream, **options) as client:
+            yield Stoppable(client, folder, process.pid, process, stream)
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def connected(folder: Path, said: str) -> trio.SocketStream:
+    if said == "ready":
+        return await trio.open_unix_socket(str(folder / "socket"))
+    return await trio.open_tcp_stream("127.0.0.1", int(said))
+
+
+@asynccontextmanager
+async def stoppable_over(transport: str, folder: Path, **options: Any) -> AsyncGenerator[Stoppable]:
+    opened = over_stdio(folder, **options) if transport == "stdio" else over_socket(folder, transport, **options)
+    with trio.fail_after(30):
+        async with opened as stoppable:
+            yield stoppable
+
+
+@pytest.fixture(params=["stdio", "unix", "tcp"])
+def transport(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.complaint(11)
+async def test_a_signal_lets_accepted_calls_be_answered_and_the_server_ends_with_0(
+    transport: str, number: int, tmp_path: Path
+) -> None:
+    async with stoppable_over(transport, tmp_path) as server:
+        async with server.client.open_call("finish") as first, server.client.open_call("finish") as second:
+            await anext(first.updates)
+            await anext(second.updates)
+            os.kill(server.pid, number)
+            server.release()
+            assert (await first.result()).structured_content == {"result": "done"}
+            assert (await second.result()).structured_content == {"result": "done"}
+        assert await server.status() == 0
+
+
+async def test_the_end_of_input_lets_accepted_calls_be_answered(tmp_path: Path) -> None:
+    async with stoppable_over("unix", tmp_path) as server, server.client.open_call("finish") as call:
+        await anext(call.updates)
+        assert server.stream is not None
+        await server.stream.send_eof()
+        server.release()
+        assert (await call.result()).structured_content == {"result": "done"}
+
+
+@pytest.mark.complaint(12)
+async def test_the_end_of_standard_input_lets_accepted_calls_be_answered_and_the_server_ends_with_0(
+    tmp_path: Path,
+) -> None:
+    meta: dict[str, Any] = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    request = types.unstructure(types.CallToolRequestParams(name="finish", meta=meta))
+    line = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":' + encode(request) + b"}\n"
+    (tmp_path / "release").touch()
+    with trio.fail_after(30):
+        ended = await trio.run_process(
+            [sys.executable, str(PROGRAM), str(tmp_path)], stdin=line, capture_stdout=True, capture_stderr=True
+        )
+    assert ended.returncode == 0
+    assert b'"result":"done"' in ended.stdout
+    assert ended.stderr == b""
+
+
+@pytest.mark.parametrize("transport", ["unix", "tcp"])
+async def test_a_server_that_stops_accepts_no_connection_and_no_request(transport: str, tmp_path: Path) -> None:
+    async with stoppable_over(transport, tmp_path) as server, server.client.open_call("finish") as call:
+        await anext(call.updates)
+        os.kill(server.pid, signal.SIGTERM)
+        assert server.stream is not None
+        address: Any = server.stream.socket.getpeername()
+        with pytest.raises(OSError):  # noqa: PT011 # each kind of socket has its own way to refuse
+            while True:
+                await (await again(address)).aclose()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(unanswered, server.client)
+            server.release()
+            assert (await call.result()).structured_content == {"result": "done"}
+        assert await server.status() == 0
+
+
+async def again(address: Any) -> trio.SocketStream:
+    if isinstance(address, str):
+        return await trio.open_unix_socket(address)
+    return await trio.open_tcp_stream(*address)
+
+
+async def unanswered(client: Client) -> None:
+    with pytest.raises(ConnectionLost):
+        await client.list_tools()
+
+
+@pytest.mark.parametrize("revision", [LEGACY, MODERN])
+async def test_a_signal_lets_open_questions_expire_and_their_handlers_clean_up(
+    transport: str, revision: str, tmp_path: Path
+) -> None:
+    asked = trio.Event()
+
+    async def answer(_: object) -> types.ElicitResult:
+        asked.set()
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def call(client: Client) -> None:
+        if revision == MODERN:  # its call has been answered with the question; nobody waits for the handler
+            with pytest.raises(ConnectionBroken):
+                await client.call_tool("ask")
+        else:
+            assert (await client.call_tool("ask")).is_error
+
+    async with stoppable_over(transport, tmp_path, revision=revision, on_elicit=answer) as server:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call, server.client)
+            await asked.wait()
+            os.kill(server.pid, signal.SIGTERM)
+            if revision == MODERN:
+                assert await server.status() == 0
+                nursery.cancel_scope.cancel()
+        assert (tmp_path / "expired").read_text() == "cleaned up"
+        assert await server.status() == 0

@@ -1,0 +1,81 @@
+"""The official SDK's client, listening: run by that SDK's own interpreter, never imported by ours.
+
+Usage: ``python official_listener.py MODE COMMAND...``. MODE is what the official `Client` calls its mode ("auto" or
+"legacy"), COMMAND starts the server. It listens for all lists and for ``memo://one``, lets every one of them and
+``memo://two`` change, stops listening, lets the first memo change again, and tells in JSON what it heard of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import sys
+import warnings
+from typing import Any
+
+# By name, because the checkers of this file run where the official SDK is not installed.
+mcp = importlib.import_module("mcp")
+
+HEARD, UNHEARD = "memo://one", "memo://two"
+KINDS = ("tools", "prompts", "resources")
+
+
+def named(event: Any) -> str:
+    """What an event or a notification says, in one word."""
+    params = getattr(event, "params", None)
+    uri = getattr(event, "uri", None) or getattr(params, "uri", None)
+    return f"{type(event).__name__.removesuffix('Notification')} {uri or ''}".strip()
+
+
+async def change_all(client: Any) -> None:
+    """Let all change: what is not listened to first."""
+    await client.call_tool("touch", {"uri": UNHEARD})
+    for kind in KINDS:
+        await client.call_tool("grow", {"kind": kind})
+    await client.call_tool("touch", {"uri": HEARD})
+
+
+async def listen(client: Any) -> dict[str, Any]:
+    """The modern way, twice: left by this side, and ended by the server."""
+    wanted: dict[str, Any] = {f"{kind}_list_changed": True for kind in KINDS}
+    async with client.listen(**wanted, resource_subscriptions=[HEARD]) as changes:
+        honored = changes.honored.model_dump(mode="json", by_alias=True, exclude_none=True)
+        await change_all(client)
+        heard = [named(await anext(changes)) for _ in range(4)]
+    await client.call_tool("touch", {"uri": HEARD})
+    async with client.listen(resource_subscriptions=[HEARD]) as changes:
+        await client.call_tool("touch", {"uri": HEARD})
+        await client.call_tool("finish", {})
+        again = [named(change) async for change in changes]  # raises where the end was not in order
+    return {"honored": honored, "heard": heard, "again": again}
+
+
+async def subscribe(client: Any, told: asyncio.Queue[str]) -> dict[str, Any]:
+    """The legacy way: what is told unasked, and resources on request."""
+    await client.subscribe_resource(HEARD)
+    await change_all(client)
+    heard = [await told.get() for _ in range(4)]
+    await client.unsubscribe_resource(HEARD)
+    await client.call_tool("touch", {"uri": HEARD})
+    await client.call_tool("grow", {"kind": "tools"})
+    return {"honored": None, "heard": heard, "again": [await told.get()]}
+
+
+async def main(mode: str, command: list[str]) -> dict[str, Any]:
+    """Connect, listen, and tell."""
+    told: asyncio.Queue[str] = asyncio.Queue()
+
+    async def on_message(message: Any) -> None:
+        told.put_nowait(named(message))
+
+    server = mcp.StdioServerParameters(command=command[0], args=command[1:])
+    async with mcp.Client(server, mode=mode, message_handler=on_message) as client:
+        legacy = client.protocol_version < "2026"
+        outcome = await (subscribe(client, told) if legacy else listen(client))
+        return {"revision": client.protocol_version} | outcome
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")  # what the older era does is deprecated there
+    sys.stdout.write(json.dumps(asyncio.run(main(sys.argv[1], sys.argv[2:]))))

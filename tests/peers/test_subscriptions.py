@@ -1,0 +1,125 @@
+"""Hearing of changes with the official SDK on the other side, in both eras: our client, and our server.
+
+server-everything, which tells of updates by itself, has its tests in `test_everything_server.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from trio_mcp import ChangeFilter, ListChanged, ResourceUpdated, open_client
+
+HERE = Path(__file__).parent
+PATIENCE = 60  # seconds for a whole conversation
+EVERYTHING: dict[str, Any] = {"tools": True, "prompts": True, "resource_list": True, "resources": ["memo://one"]}
+ERAS = {"2025-11-25": "legacy", "2026-07-28": "auto"}
+
+
+@pytest.fixture
+def official_server(official_python: str) -> list[str]:
+    """The command of a server made with the official SDK that tells of changes."""
+    return [official_python, str(HERE / "official_server.py")]
+
+
+@pytest.mark.parametrize("revision", ERAS)
+async def test_our_client_hears_what_changes_on_an_official_server(official_server: list[str], revision: str) -> None:
+    with trio.fail_after(PATIENCE):
+        async with open_client(official_server, revision=revision) as client:
+            assert client.server_info is not None
+            async with client.listen(**EVERYTHING) as changes:
+                await client.call_tool("touch", {"uri": "memo://two"})
+                for kind in ("tools", "prompts", "resources"):
+                    await client.call_tool("grow", {"kind": kind})
+                await client.call_tool("touch", {"uri": "memo://one"})
+                heard = [await anext(changes) for _ in range(4)]
+                honored = changes.honored
+            await client.call_tool("touch", {"uri": "memo://one"})
+            async with client.listen(tools=True) as changes:  # what came in between was for nobody
+                await client.call_tool("grow", {"kind": "tools"})
+                again = await anext(changes)
+
+    assert client.revision == revision
+    assert honored == ChangeFilter(**EVERYTHING)
+    assert heard == [
+        ListChanged("tools"),
+        ListChanged("prompts"),
+        ListChanged("resources"),
+        ResourceUpdated("memo://one"),
+    ]
+    assert again == ListChanged("tools")
+
+
+async def test_our_client_subscribes_and_unsubscribes_at_a_legacy_official_server(official_server: list[str]) -> None:
+    async def subscribed() -> Any:
+        return (await client.call_tool("subscribed")).content[0].text  # type: ignore[union-attr] # the server says a text
+
+    with trio.fail_after(PATIENCE):
+        async with open_client(official_server, revision="2025-11-25") as client:
+            assert await subscribed() == ""
+            async with client.listen(resources=["memo://one", "memo://two"]):
+                assert await subscribed() == "memo://one,memo://two"
+                async with client.listen(resources=["memo://two"]):
+                    pass
+                assert await subscribed() == "memo://one,memo://two"
+            while await subscribed():  # leaving does not wait for the server to take note
+                await trio.lowlevel.checkpoint()
+
+
+async def test_an_official_server_ends_our_subscription_in_peace(official_server: list[str]) -> None:
+    with trio.fail_after(PATIENCE):
+        async with open_client(official_server, revision="2026-07-28") as client:
+            async with client.listen(resources=["memo://one"]) as changes:
+                await client.call_tool("touch", {"uri": "memo://one"})
+                await client.call_tool("finish")
+                heard = [change async for change in changes]
+            assert [tool.name async for tool in client.tools()]  # the connection is not concerned
+
+    assert heard == [ResourceUpdated("memo://one")]
+
+
+async def test_a_new_subscription_after_the_server_was_started_again_hears_what_changes(
+    official_server: list[str],
+) -> None:
+    with trio.fail_after(PATIENCE):
+        for _ in range(2):
+            async with open_client(official_server) as client, client.listen(resources=["memo://one"]) as changes:
+                await client.call_tool("touch", {"uri": "memo://one"})
+                assert await anext(changes) == ResourceUpdated("memo://one")
+
+
+@pytest.mark.parametrize("revision", ERAS)
+def test_the_official_client_hears_what_changes_on_our_server(official_python: str, revision: str) -> None:
+    ours = [sys.executable, "-W", "error", str(HERE / "changing_server.py")]
+
+    done = subprocess.run(
+        [official_python, str(HERE / "official_listener.py"), ERAS[revision], *ours],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=PATIENCE,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["revision"] == revision
+    words = ["ToolListChanged", "PromptListChanged", "ResourceListChanged", "ResourceUpdated memo://one"]
+    if revision == "2026-07-28":
+        words = ["ToolsListChanged", "PromptsListChanged", "ResourcesListChanged", "ResourceUpdated memo://one"]
+        assert told["honored"] == {
+            "toolsListChanged": True,
+            "promptsListChanged": True,
+            "resourcesListChanged": True,
+            "resourceSubscriptions": ["memo://one"],
+        }
+        assert told["again"] == ["ResourceUpdated memo://one"]
+    else:
+        assert told["again"] == ["ToolListChanged"]
+    assert told["heard"] == words

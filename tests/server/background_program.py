@@ -1,0 +1,58 @@
+"""A server whose calls start work that outlives them: `python background_program.py FILE`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import trio
+
+from trio_mcp import Context, Server, serve_stdio
+
+
+@asynccontextmanager
+async def lifespan(_: Server) -> AsyncGenerator[trio.Path]:
+    file = trio.Path(sys.argv[1])
+    try:
+        yield file
+    finally:
+        with trio.CancelScope(shield=True):
+            await write(file, "lifespan left")
+
+
+server = Server("background", lifespan=lifespan)
+go = trio.Event()
+
+
+async def write(file: trio.Path, line: str) -> None:
+    async with await file.open("a") as opened:
+        await opened.write(line + "\n")
+
+
+@server.tool
+async def begin(ctx: Context, then_wait: bool) -> None:
+    """Start some work; wait for the end of the world if that is wanted."""
+    server.background.start_soon(work, ctx.state)
+    await ctx.report_progress(1)
+    if then_wait:
+        await trio.sleep_forever()
+
+
+async def work(file: trio.Path) -> None:
+    await go.wait()
+    await write(file, "work done")
+
+
+@server.tool
+async def let_go() -> None:
+    go.set()
+
+
+@server.tool
+async def running(ctx: Context) -> int:
+    return ctx._serving.statistics().background
+
+
+if __name__ == "__main__":
+    trio.run(serve_stdio, server)

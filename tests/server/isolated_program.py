@@ -1,0 +1,56 @@
+"""A server whose main module has isolated tools: `python isolated_program.py [SOCKET]`.
+
+Without a socket it serves standard input and output; with one it connects there and serves that, and knows no signals.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+import trio
+
+from tests.server.isolated_tools import call_up, say, spin, wait
+from trio_mcp import Context, Limits, Server, serve_stdio, serve_stream
+
+server = Server("isolated", limits=Limits(drain_seconds=0.2))
+server.tool(isolate="process")(say)
+server.tool(isolate="process")(spin)
+server.tool(isolate="process")(wait)
+
+
+@dataclass
+class Told:
+    text: str
+
+
+@server.tool(isolate="process")
+def answer(told: Told) -> Told:
+    return Told(f"{told.text}, {__name__}")
+
+
+@server.tool
+def poll(path: str) -> None:
+    """Be busy in a thread, asking now and then whether that is still wanted."""
+    with call_up(path):
+        while True:
+            trio.from_thread.check_cancelled()
+
+
+@server.tool
+async def facts(ctx: Context) -> list[int]:
+    """Our number, and how much is at work."""
+    statistics = ctx._serving.statistics()
+    return [os.getpid(), statistics.running, statistics.threads, statistics.processes]
+
+
+async def serve_socket(path: str) -> None:
+    await serve_stream(server, await trio.open_unix_socket(path))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        trio.run(serve_socket, sys.argv[1])
+    else:
+        trio.run(serve_stdio, server)

@@ -1,0 +1,184 @@
+"""Functions for worker processes to import: a module of its own, so that they import no test."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import attrs
+
+from trio_mcp import McpError, ToolError
+
+CALLER = """
+import socket, sys
+line = socket.socket(socket.AF_UNIX)
+line.connect(sys.argv[1])
+line.sendall(b"grandchild")
+line.recv(1)
+"""
+
+
+@attrs.frozen
+class Point:
+    x: int
+    y: int = 0
+
+
+def call_up(path: str) -> socket.socket:
+    """Tell the test, which listens at *path*, the number of this process. The line is dead when the process is."""
+    line = socket.socket(socket.AF_UNIX)
+    line.connect(path)
+    line.sendall(str(os.getpid()).encode())
+    return line
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+def mirrored(point: Point, by: int = 1, /, *, shift: int = 0) -> Point:
+    return Point(point.y * by + shift, point.x * by + shift)
+
+
+def spin(path: str) -> None:
+    line = call_up(path)
+    while line.fileno():
+        pass
+
+
+def spin_with_company(path: str) -> None:
+    with subprocess.Popen([sys.executable, "-S", "-c", CALLER, path]):
+        spin(path)
+
+
+def wait(path: str) -> None:
+    call_up(path).recv(1)
+
+
+def quit_leaving_a_child(path: str) -> None:
+    """End, while a child that has left the process group holds on to everything."""
+    reading, writing = os.pipe()
+    if os.fork():
+        os.read(reading, 1)
+        os._exit(3)
+    os.setsid()
+    os.write(writing, b"!")
+    wait(path)
+    os._exit(0)
+
+
+def leave_word(path: str) -> None:
+    atexit.register(Path(path).write_text, "left", "utf-8")
+
+
+def end(how: str) -> None:
+    if how == "exit":
+        os._exit(3)
+    os.kill(os.getpid(), signal.Signals[how])
+
+
+def say(text: str) -> None:
+    print(text, end="")  # noqa: T201 # that is the point
+    os.write(1, text.encode())
+    assert sys.stdin.read() == ""
+
+
+def echo(text: str) -> str:
+    return text
+
+
+def descriptors() -> dict[str, str]:
+    """What is open here; the folder that was looked into is not any more."""
+    return {path.name: str(path.readlink()) for path in list(Path("/proc/self/fd").iterdir()) if path.is_symlink()}
+
+
+class TakesTwo(Exception):
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class LoadsAsNothing(Exception):
+    def __reduce__(self) -> Any:
+        return str, ("something else",)
+
+
+def fail(how: str) -> NoReturn:
+    match how:
+        case "deliberately":
+            raise ToolError("not today")
+        case "by protocol":
+            raise McpError(7, "not so")
+        case "plainly":
+            raise LookupError("nothing there")
+        case "with two":
+            raise TakesTwo(1, 2)
+        case "with a secret":
+            error = ValueError("cannot be pickled itself")
+            error.add_note("a note")
+            error.held = lambda: None  # type: ignore[attr-defined] # that is the trouble
+            raise error
+        case "silently":
+            raise Unspeakable(lambda: "neither said nor pickled")
+        case "oddly":
+            raise LoadsAsNothing("an odd one")
+        case "by leaving":
+            sys.exit(4)
+        case _:
+            raise KeyboardInterrupt
+
+
+def give_function() -> Any:
+    return lambda: None
+
+
+class Trap:
+    def __reduce__(self) -> Any:
+        return spring, (os.getpid(),)
+
+
+def spring(maker: int) -> None:
+    """Fail in any process but the one that pickled it."""
+    if os.getpid() != maker:
+        raise ValueError("it was a trap")
+
+
+def give_trap() -> Any:
+    return Trap()
+
+
+def impostor() -> None:
+    """What a decorator leaves registered when it puts something else in the function's place."""
+
+
+impostor.__name__ = impostor.__qualname__ = "pid"
+
+
+class Counter:
+    """A tool that is an object."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+
+    def __call__(self, step: int) -> int:
+        return self.start + step
+
+    def bound(self, step: int) -> int:
+        return self.start + 2 * step
+
+
+def local() -> Callable[[], None]:
+    def inner() -> None: ...
+
+    return inner

@@ -1,0 +1,570 @@
+"""Work that outlives the call that starts it: who owns it, what its failures cost, and how it ends."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp import Client, ConnectionLost, Context, Limits, Server, TooManyTasks, open_client, serve_stream
+from trio_mcp.server._serving import Serving
+
+PROGRAM = str(Path(__file__).with_name("background_program.py"))
+
+
+@asynccontextmanager
+async def served(server: Server) -> AsyncGenerator[tuple[Serving, Client]]:
+    """A serving to look into, and a client over bytes."""
+    async with server.serving() as serving, trio.open_nursery() as nursery:
+        ours, theirs = trio.testing.memory_stream_pair()
+        nursery.start_soon(serve_stream, serving, theirs)
+        async with open_client(ours) as client:
+            yield serving, client
+
+
+def starting(async_fn: Callable[..., Any], *args: Any, limits: Limits | None = None, **options: Any) -> Server:
+    """A server with a tool `begin` that starts a background task."""
+    server = Server("background", limits=limits)
+
+    @server.tool
+    async def begin() -> None:
+        server.background.start_soon(async_fn, *args, **options)
+
+    return server
+
+
+async def fail(how: BaseException) -> NoReturn:
+    raise how
+
+
+def record(into: list[str], what: str) -> Callable[[], Any]:
+    async def work() -> None:
+        await trio.lowlevel.checkpoint()
+        into.append(what)
+
+    return work
+
+
+# It outlives the call.
+
+
+async def test_a_task_goes_on_when_its_call_is_answered() -> None:
+    go, done = trio.Event(), trio.Event()
+
+    async def work() -> None:
+        await go.wait()
+        done.set()
+
+    async with served(starting(work)) as (serving, client):
+        await client.call_tool("begin", raise_on_error=True)
+        assert (serving.statistics().running, serving.statistics().background) == (0, 1)
+        go.set()
+        await done.wait()
+        await wait_all_tasks_blocked()
+        assert serving.statistics().background == 0
+
+
+async def test_a_task_goes_on_when_its_call_is_cancelled_and_when_its_connection_is_lost() -> None:
+    server, go, done = Server("s"), trio.Event(), list[str]()
+
+    async def work(name: str) -> None:
+        await go.wait()
+        done.append(name)
+
+    @server.tool
+    async def begin(ctx: Context, name: str) -> None:
+        server.background.start_soon(work, name)
+        await ctx.report_progress(1)
+        await trio.sleep_forever()
+
+    async with served(server) as (serving, client):
+        async with client.open_call("begin", {"name": "cancelled"}) as call:
+            await anext(call.updates)
+        async with trio.open_nursery() as nursery:
+            ours, theirs = trio.testing.memory_stream_pair()
+            nursery.start_soon(serve_stream, serving, theirs)
+            async with open_client(ours) as other, other.open_call("begin", {"name": "lost"}) as call:
+                await anext(call.updates)
+                await theirs.aclose()
+                with pytest.raises(ConnectionLost):
+                    await call.result()
+        await wait_all_tasks_blocked()
+        assert (serving.statistics().running, serving.statistics().background) == (0, 2)
+        go.set()
+        await wait_all_tasks_blocked()
+
+    assert sorted(done) == ["cancelled", "lost"]
+
+
+async def test_what_a_task_reports_after_the_call_is_dropped() -> None:
+    server, go, reported = Server("s"), trio.Event(), trio.Event()
+
+    async def work(ctx: Context) -> None:
+        await go.wait()
+        await ctx.report_progress(2)
+        await ctx.log("error", "too late")
+        reported.set()
+
+    @server.tool
+    async def begin(ctx: Context) -> None:
+        await ctx.report_progress(1)
+        server.background.start_soon(work, ctx)
+
+    async with open_client(server) as client, client.open_call("begin") as call:
+        await call.result()
+        go.set()
+        await reported.wait()
+        assert [update.progress async for update in call.updates] == [1]
+
+
+async def test_a_task_has_the_context_variables_of_its_caller() -> None:
+    whose: ContextVar[str] = ContextVar("whose", default="nobody's")
+    server, seen = Server("s"), list[str]()
+
+    async def work() -> None:
+        seen.append(whose.get())
+
+    @server.tool
+    async def begin() -> None:
+        whose.set("the handler's")
+        server.background.start_soon(work)
+
+    async with open_client(server) as client:
+        await client.call_tool("begin", raise_on_error=True)
+        await wait_all_tasks_blocked()
+
+    assert seen == ["the handler's"]
+
+
+# Whose it is.
+
+
+async def test_a_lifespan_may_start_tasks_and_wait_for_them_already() -> None:
+    order: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncGenerator[str]:
+        ready = trio.Event()
+
+        async def work() -> None:
+            ready.set()
+            try:
+                await trio.sleep_forever()
+            finally:
+                order.append("task")
+
+        server.background.start_soon(work)
+        await ready.wait()
+        yield "state"
+        order.append("lifespan")
+
+    async with Server("s", lifespan=lifespan, limits=Limits(drain_seconds=0.01)).serving() as serving:
+        assert serving.state == "state"
+        assert serving.statistics().background == 1
+
+    assert order == ["task", "lifespan"]  # what the lifespan yields is there until the last task has ended
+
+
+async def test_a_lifespan_that_fails_takes_its_tasks_along() -> None:
+    cancelled: list[bool] = []
+
+    async def work() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.append(True)
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncGenerator[None]:
+        server.background.start_soon(work)
+        await wait_all_tasks_blocked()
+        raise ValueError("no database")
+        yield
+
+    server = Server("s", lifespan=lifespan)
+    with pytest.raises(ValueError, match="no database"):
+        async with server.serving():
+            pass
+
+    assert cancelled == [True]
+    with pytest.raises(RuntimeError, match="no handler or lifespan"):
+        server.background.start_soon(work)
+
+
+async def test_each_serving_has_its_own_tasks() -> None:
+    server = starting(trio.sleep_forever, limits=Limits(drain_seconds=0.01))
+
+    async with served(server) as (one, first), served(server) as (two, second):
+        await first.call_tool("begin", raise_on_error=True)
+        assert (one.statistics().background, two.statistics().background) == (1, 0)
+        await second.call_tool("begin", raise_on_error=True)
+        await second.call_tool("begin", raise_on_error=True)
+        assert (one.statistics().background, two.statistics().background) == (1, 2)
+
+
+async def test_a_server_that_is_called_by_another_one_has_the_background_of_each_in_reach() -> None:
+    soon, clients = Limits(drain_seconds=0.01), list[Client]()
+    front, back = Server("front", limits=soon), Server("back", limits=soon)
+
+    @back.tool
+    async def begin() -> int:
+        back.background.start_soon(trio.sleep_forever)
+        front.background.start_soon(trio.sleep_forever)  # called for a handler of that one: it means its serving
+        return 1
+
+    @front.tool
+    async def pass_on(ctx: Context) -> int:
+        await clients[0].call_tool("begin", raise_on_error=True)
+        return ctx._serving.statistics().background
+
+    async with open_client(back) as inner, open_client(front) as client, served(front) as (other, _):
+        clients.append(inner)
+        content: Any = (await client.call_tool("pass_on", raise_on_error=True)).structured_content
+        assert content == {"result": 1}
+        assert other.statistics().background == 0
+
+
+async def test_a_task_may_start_another() -> None:
+    done: list[str] = []
+    server = Server("s")
+
+    async def first() -> None:
+        server.background.start_soon(record(done, "second"))
+
+    @server.tool
+    async def begin() -> None:
+        server.background.start_soon(first)
+
+    async with open_client(server) as client:
+        await client.call_tool("begin", raise_on_error=True)
+
+    assert done == ["second"]
+
+
+async def test_a_plain_handler_starts_tasks_through_trio_and_is_told_so_otherwise() -> None:
+    server, done = Server("s"), list[str]()
+
+    @server.tool
+    def begin() -> None:
+        trio.from_thread.run_sync(partial(server.background.start_soon, record(done, "done"), name="from a thread"))
+
+    @server.tool
+    def begin_wrongly() -> None:
+        server.background.start_soon(record(done, "wrong"))
+
+    async with open_client(server) as client:
+        await client.call_tool("begin", raise_on_error=True)
+        wrong: Any = (await client.call_tool("begin_wrongly")).content[0]
+
+    assert done == ["done"]
+    assert "trio.from_thread.run_sync(server.background.start_soon, async_fn)" in wrong.text
+
+
+async def test_outside_of_a_serving_there_is_no_background() -> None:
+    server = Server("lonely")
+
+    with pytest.raises(RuntimeError, match="no handler or lifespan of the server 'lonely' has called this"):
+        server.background.start_soon(trio.sleep_forever)
+    async with server.serving() as serving:
+        with pytest.raises(RuntimeError, match="no handler or lifespan"):
+            server.background.start_soon(trio.sleep_forever)
+    with pytest.raises(RuntimeError, match="the server 'lonely' stops"):
+        serving.background.start_soon(trio.sleep_forever)
+
+
+def test_another_trio_run_has_no_background_of_this_one() -> None:
+    servings: list[Serving] = []
+
+    async def first() -> None:
+        async with Server("s").serving() as serving:
+            servings.append(serving)
+
+    async def second() -> None:
+        servings[0].background.start_soon(trio.sleep_forever)
+
+    trio.run(first)
+    with pytest.raises(RuntimeError, match="another Trio run"):
+        trio.run(second)
+
+
+@pytest.mark.parametrize("given", ["a coroutine", "nothing"])
+async def test_what_is_no_function_is_refused_at_once(given: str) -> None:
+    coroutine = record([], "never")()
+    wrong: Any = coroutine if given == "a coroutine" else None
+
+    with pytest.raises(TypeError, match="is no async function") as caught:
+        async with Server("s").serving() as serving:
+            serving.background.start_soon(wrong)
+    coroutine.close()
+
+    assert ("pass the function and its arguments" in str(caught.value)) == (given == "a coroutine")
+
+
+async def test_one_task_too_many_is_refused() -> None:
+    async with served(starting(trio.sleep_forever, limits=Limits(max_background=2, drain_seconds=0.01))) as (
+        serving,
+        client,
+    ):
+        for _ in range(2):
+            await client.call_tool("begin", raise_on_error=True)
+        refused: Any = (await client.call_tool("begin")).content[0]
+        with pytest.raises(TooManyTasks):
+            serving.background.start_soon(trio.sleep_forever)
+        assert serving.statistics().background == 2
+
+    assert refused.text == "2 background tasks run already (Limits.max_background)"
+
+
+# What its failures cost.
+
+
+class Alone(Exception):
+    """Says what it is."""
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        (Alone("it failed"), "the background task fail failed"),
+        (ExceptionGroup("two", [Alone("one"), Alone("two")]), "the background task fail failed"),
+        (SystemExit(3), "the background task fail tried to exit the process: sys.exit(3)"),
+        (
+            BaseExceptionGroup("two", [SystemExit(3), Alone("one")]),
+            "a task of the background task fail tried to exit the process",
+        ),
+    ],
+    ids=["an exception", "a group", "an exit", "an exit in a group"],
+)
+async def test_a_task_that_fails_is_logged_and_disturbs_nobody(
+    how: BaseException, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(starting(fail, how)) as (serving, client):
+        go = trio.Event()
+        serving.background.start_soon(go.wait)
+        await client.call_tool("begin", raise_on_error=True)
+        await wait_all_tasks_blocked()
+        assert serving.statistics().background == 1
+        assert (await client.list_tools()).tools
+        go.set()
+
+    assert [(record.name, record.levelno, record.getMessage()) for record in caplog.records] == [
+        ("trio_mcp.server", logging.ERROR, told)
+    ]
+
+
+async def test_what_is_no_failure_of_a_task_is_not_kept_back() -> None:
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with Server("s").serving() as serving:
+            serving.background.start_soon(fail, BaseExceptionGroup("stop", [KeyboardInterrupt()]))
+            await trio.sleep_forever()
+
+    assert caught.group_contains(KeyboardInterrupt)
+
+
+async def test_a_function_that_is_not_async_is_a_failure_of_its_task(caplog: pytest.LogCaptureFixture) -> None:
+    wrong: Any = len
+
+    async with Server("s").serving() as serving:
+        serving.background.start_soon(wrong, "text", name="counting")
+
+    assert "the background task counting failed" in caplog.text
+    assert "TypeError" in caplog.text
+
+
+async def test_a_task_is_restarted_after_pauses_that_grow(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def longest(_: float, most: float) -> float:
+        return most
+
+    monkeypatch.setattr("random.uniform", longest)
+    begun: list[float] = []
+
+    async def work() -> None:
+        begun.append(trio.current_time())
+        if len(begun) == 9:
+            await trio.sleep(100)
+        if len(begun) < 11:
+            raise Alone("again")
+
+    start = trio.current_time()
+    async with Server("s").serving() as serving:
+        serving.background.start_soon(work, restart=True, name="stubborn")
+        await trio.sleep(1000)
+        assert serving.statistics().background == 0  # it has returned
+
+    pauses = [later - earlier for earlier, later in zip([start, *begun], begun, strict=False)]
+    assert pauses == pytest.approx([0, 1, 2, 4, 8, 16, 32, 60, 60, 101, 2])
+    assert caplog.text.count("the background task stubborn failed") == 10
+
+
+async def test_tasks_that_fail_together_do_not_restart_together(autojump_clock: MockClock) -> None:
+    begun: list[float] = []
+
+    async def work() -> None:
+        begun.append(trio.current_time())
+        raise Alone("all of us")
+
+    async with Server("s").serving() as serving:
+        for _ in range(10):
+            serving.background.start_soon(work, restart=True)
+        await trio.sleep(1.001)
+
+    assert len(set(begun)) >= 11  # the first ten at once, the others each in its time
+    assert all(0.5 <= at - begun[0] <= 1.001 for at in begun[10:])
+
+
+# How it ends.
+
+
+async def test_tasks_may_come_to_their_end_when_the_serving_stops(autojump_clock: MockClock) -> None:
+    done: list[str] = []
+
+    async def work(seconds: float) -> None:
+        try:
+            await trio.sleep(seconds)
+            done.append(f"{seconds} done")
+        except trio.Cancelled:
+            done.append(f"{seconds} cancelled")
+            raise
+
+    start = trio.current_time()
+    async with Server("s", limits=Limits(drain_seconds=3)).serving() as serving:
+        for seconds in (1, 2, 5):
+            serving.background.start_soon(work, seconds)
+
+    assert done == ["1 done", "2 done", "5 cancelled"]
+    assert trio.current_time() - start == pytest.approx(3)
+
+
+async def test_a_restarted_task_is_cancelled_when_those_that_are_waited_for_have_ended(
+    autojump_clock: MockClock,
+) -> None:
+    order: list[str] = []
+
+    async def consumer() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            order.append("consumer")
+
+    async def producer() -> None:
+        await trio.sleep(1)
+        order.append("producer")
+
+    start = trio.current_time()
+    async with Server("s").serving() as serving:
+        serving.background.start_soon(consumer, restart=True)
+        serving.background.start_soon(producer)
+
+    assert order == ["producer", "consumer"]
+    assert trio.current_time() - start == pytest.approx(1)
+
+
+async def test_tasks_end_at_once_when_the_serving_is_cancelled(autojump_clock: MockClock) -> None:
+    start = trio.current_time()
+    with trio.CancelScope() as scope:
+        async with Server("s").serving() as serving:
+            serving.background.start_soon(trio.sleep_forever)
+            await wait_all_tasks_blocked()
+            scope.cancel()
+
+    assert trio.current_time() == start
+
+
+async def test_a_clean_up_that_fails_is_logged_and_the_next_task_still_cleans_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done: list[str] = []
+
+    async def untidy() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise Alone("the clean-up failed")
+
+    async def tidy() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            done.append("tidy")
+
+    async with Server("s", limits=Limits(drain_seconds=0.01)).serving() as serving:
+        serving.background.start_soon(untidy)
+        serving.background.start_soon(tidy)
+
+    assert done == ["tidy"]
+    assert "failed while it was cancelled" in caplog.text
+
+
+async def test_a_shielded_clean_up_keeps_the_lifespan_waiting_for_a_bounded_time(autojump_clock: MockClock) -> None:
+    order: list[tuple[str, float]] = []
+    start = trio.current_time()
+
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncGenerator[None]:
+        yield
+        order.append(("lifespan", trio.current_time() - start))
+
+    async def stubborn() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(30)
+            order.append(("task", trio.current_time() - start))
+
+    async with Server("s", lifespan=lifespan, limits=Limits(drain_seconds=1)).serving() as serving:
+        serving.background.start_soon(stubborn)
+
+    assert [who for who, _ in order] == ["lifespan", "task"]
+    assert [at for _, at in order] == pytest.approx([11, 31])
+
+
+# In a real process.
+
+
+@asynccontextmanager
+async def program(file: Path) -> AsyncGenerator[Client]:
+    with trio.fail_after(60):
+        async with open_client([sys.executable, PROGRAM, str(file)]) as client:
+            yield client
+
+
+async def running(client: Client) -> int:
+    content: Any = (await client.call_tool("running", raise_on_error=True)).structured_content
+    return int(content["result"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a server on standard input needs POSIX")
+async def test_over_standard_input_work_outlives_answered_and_cancelled_calls(tmp_path: Path) -> None:
+    async with program(tmp_path / "file") as client:
+        await client.call_tool("begin", {"then_wait": False}, raise_on_error=True)
+        async with client.open_call("begin", {"then_wait": True}) as call:
+            await anext(call.updates)
+        assert await running(client) == 2
+        await client.call_tool("let_go")
+        while await running(client):
+            await trio.lowlevel.checkpoint()
+
+    assert (tmp_path / "file").read_text().splitlines() == ["work done", "work done", "lifespan left"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+async def test_over_standard_input_work_may_come_to_its_end_after_the_connection(tmp_path: Path) -> None:
+    async with program(tmp_path / "file") as client:
+        await client.call_tool("begin", {"then_wait": False}, raise_on_error=True)
+        await client.call_tool("let_go")
+
+    assert (tmp_path / "file").read_text().splitlines() == ["work done", "lifespan left"]

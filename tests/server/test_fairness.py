@@ -1,0 +1,250 @@
+"""One connection's flood does not starve another: what connections share, they take in turn."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from trio_mcp import Client, Context, ErrorResponse, Limits, Server, open_client, serve_stream, types
+
+FLOOD = 200
+
+
+@asynccontextmanager
+async def shared(server: Server, clients: int) -> AsyncGenerator[tuple[list[Client], Callable[[], Any]]]:
+    """Serve *server* once, over as many connections as that; the function returns its statistics."""
+    closing = trio.Event()
+    async with server.serving() as serving, trio.open_nursery() as nursery, trio.open_nursery() as connections:
+
+        async def connect(task_status: trio.TaskStatus[Client]) -> None:
+            ours, theirs = trio.testing.memory_stream_pair()
+            nursery.start_soon(serve_stream, serving, theirs)
+            async with open_client(ours) as client:
+                task_status.started(client)
+                await closing.wait()
+
+        yield [await connections.start(connect) for _ in range(clients)], serving.statistics
+        closing.set()
+
+
+class Gates:
+    """Lets calls end one by one, and knows in which order they worked."""
+
+    def __init__(self) -> None:
+        self.worked: list[str] = []
+        self.begun = trio.Event()
+        self.opened = trio.Event()
+
+    async def pass_through(self, who: str) -> None:
+        self.worked.append(who)
+        self.begun.set()
+        await self.opened.wait()
+        await trio.lowlevel.checkpoint()
+
+
+async def flood_and_ask(one: Client, other: Client, tool: str, gates: Gates, count: int = FLOOD) -> None:
+    """Flood by one client, then ask once by the other; then let them all work."""
+    async with trio.open_nursery() as nursery:
+        for _ in range(count):
+            nursery.start_soon(one.call_tool, tool, {"who": "flood"})
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(other.call_tool, tool, {"who": "single"})
+        await trio.testing.wait_all_tasks_blocked()
+        assert "single" not in gates.worked
+        gates.opened.set()
+    assert len(gates.worked) == count + 1
+
+
+async def test_a_flood_on_a_tool_that_works_once_at_a_time_delays_another_connection_by_one_call() -> None:
+    server, gates = Server("s"), Gates()
+
+    @server.tool(max_concurrency=1)
+    async def work(who: str) -> None:
+        await gates.pass_through(who)
+
+    async with shared(server, 2) as ((one, other), _):
+        await flood_and_ask(one, other, "work", gates)
+
+    assert gates.worked.index("single") <= 2
+
+
+async def test_a_flood_of_all_that_may_run_delays_another_connection_by_what_runs() -> None:
+    server, gates = Server("s", limits=Limits(max_running=3)), Gates()
+
+    @server.tool
+    async def work(who: str) -> None:
+        await gates.pass_through(who)
+
+    async with shared(server, 2) as ((one, other), statistics):
+        await flood_and_ask(one, other, "work", gates)
+        assert statistics().running == 0
+
+    assert gates.worked.index("single") < 3 + 3  # three end at once, and Trio shuffles who of the next three is first
+
+
+async def test_many_floods_delay_a_connection_by_one_call_of_each() -> None:
+    server, gates = Server("s"), Gates()
+
+    @server.tool(max_concurrency=1)
+    async def work(who: str) -> None:
+        await gates.pass_through(who)
+
+    async with shared(server, 6) as ((other, *floods), _), trio.open_nursery() as nursery:
+        for number, client in enumerate(floods):
+            for _ in range(20):
+                nursery.start_soon(client.call_tool, "work", {"who": str(number)})
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(other.call_tool, "work", {"who": "single"})
+        await trio.testing.wait_all_tasks_blocked()
+        gates.opened.set()
+
+    before = gates.worked[: gates.worked.index("single")]
+    assert len(before) <= 1 + len(floods)
+    assert len(gates.worked) == 101
+
+
+@pytest.mark.parametrize("bound", [Limits(max_threads=1), Limits(max_threads=2)])
+async def test_a_flood_of_functions_in_threads_delays_another_connection_by_one_call(bound: Limits) -> None:
+    server, worked = Server("s", limits=bound), list[str]()
+    began, opened = trio.Event(), threading.Event()
+
+    @server.tool
+    def work(who: str) -> None:
+        worked.append(who)
+        trio.from_thread.run_sync(began.set)
+        opened.wait(20)
+
+    async with shared(server, 2) as ((one, other), statistics):
+
+        async def until_running(handlers: int) -> None:
+            while statistics().running < handlers:
+                await other.list_tools()
+            await other.list_tools()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(50):
+                nursery.start_soon(one.call_tool, "work", {"who": "flood"})
+            await began.wait()
+            await until_running(50)
+            nursery.start_soon(other.call_tool, "work", {"who": "single"})
+            await until_running(51)
+            opened.set()
+        assert statistics().threads == 0
+
+    assert len(worked) == 51
+    assert worked.index("single") <= 2 * bound.max_threads + 1
+
+
+async def test_calls_that_are_cancelled_while_they_wait_for_others_leave_no_trace() -> None:
+    server, gates = Server("s", limits=Limits(max_running=4)), Gates()
+
+    @server.tool(max_concurrency=1)
+    async def work(who: str) -> None:
+        await gates.pass_through(who)
+
+    async with shared(server, 2) as ((one, other), statistics), trio.open_nursery() as nursery:
+        nursery.start_soon(one.call_tool, "work", {"who": "first"})
+        await trio.testing.wait_all_tasks_blocked()
+        async with trio.open_nursery() as leaving:  # some wait for the tool, some even for a place to run
+            for client in (one, other) * 10:
+                leaving.start_soon(client.call_tool, "work", {"who": "left"})
+            await trio.testing.wait_all_tasks_blocked()
+            assert statistics().running == 4
+            leaving.cancel_scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        assert statistics().running == 1
+        nursery.start_soon(other.call_tool, "work", {"who": "second"})
+        await trio.testing.wait_all_tasks_blocked()
+        gates.opened.set()
+
+    assert gates.worked == ["first", "second"]
+
+
+async def test_a_busy_server_names_the_limit_and_serves_the_other_connections() -> None:
+    server, gates = Server("s", limits=Limits(max_running=2, max_queued=3)), Gates()
+
+    @server.tool
+    async def work(who: str, ctx: Context) -> None:
+        await gates.pass_through(who)
+
+    refused: list[tuple[int, str]] = []
+
+    async def call(client: Client, who: str) -> None:
+        try:
+            await client.call_tool("work", {"who": who})
+        except ErrorResponse as error:
+            refused.append((error.code, error.message))
+
+    async with shared(server, 2) as ((one, other), _), trio.open_nursery() as nursery:
+        for _ in range(6):
+            nursery.start_soon(call, one, "flood")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(call, other, "single")
+        await trio.testing.wait_all_tasks_blocked()
+        gates.opened.set()
+
+    busy = "of all requests, 2 run (Limits.max_running), and of this connection's, 3 wait (Limits.max_queued)"
+    assert refused == [(-31_000, f"too busy: {busy}; try again later")]
+    assert gates.worked.count("flood") == 5
+    assert "single" in gates.worked
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_a_call_that_waits_for_a_person_gives_its_turns_back_and_takes_them_again(
+    revision: str, threaded: bool
+) -> None:
+    server = Server("s", limits=Limits(max_threads=1))
+    at_work, most, asked, answer = 0, 0, 0, trio.Event()
+    form: dict[str, Any] = {"type": "object", "properties": {}}
+
+    def step(change: int) -> None:
+        nonlocal at_work, most
+        at_work += change
+        most = max(most, at_work)
+
+    if threaded:
+
+        @server.tool(name="work")
+        def in_a_thread(ctx: Context) -> None:
+            step(1)
+            step(-1)
+            trio.from_thread.run(ctx.elicit, "Go on?", form)
+            step(1)
+            step(-1)
+
+    else:
+
+        @server.tool(name="work", max_concurrency=1)
+        async def in_a_task(ctx: Context) -> None:
+            step(1)
+            await trio.lowlevel.checkpoint()
+            step(-1)
+            await ctx.elicit("Go on?", form)
+            step(1)
+            await trio.lowlevel.checkpoint()
+            step(-1)
+
+    async def on_elicit(_: object) -> types.ElicitResult:
+        nonlocal asked
+        asked += 1
+        if asked == 5:
+            answer.set()
+        await answer.wait()
+        return types.ElicitResult(action="accept", content={})
+
+    with trio.fail_after(30):
+        async with open_client(server, revision=revision, on_elicit=on_elicit) as client:
+            async with trio.open_nursery() as nursery:
+                for _ in range(5):
+                    nursery.start_soon(partial(client.call_tool, "work", raise_on_error=True))
+            assert client.statistics().asked == 0
+
+    assert (asked, at_work, most) == (5, 0, 1)

@@ -1,0 +1,120 @@
+"""Isolated tools of real programs: main modules, the wire, signals, and the promise that a cancelled call stops."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.server.isolated_calls import Calls, hang_up, is_gone, taking_calls, until, value_of
+from trio_mcp import Client, open_client
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups and Unix sockets are POSIX's")
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = str(Path(__file__).with_name("isolated_program.py"))
+
+
+@pytest.fixture
+async def calls(tmp_path: Path) -> AsyncGenerator[Calls]:
+    async with taking_calls(tmp_path / "calls") as taken:
+        yield taken
+
+
+@asynccontextmanager
+async def program(*command: str) -> AsyncGenerator[Client]:
+    target: dict[str, Any] = {"command": sys.executable, "args": command or [PROGRAM], "env": {"PYTHONPATH": str(ROOT)}}
+    with trio.fail_after(60):
+        async with open_client(target) as client:
+            yield client
+
+
+async def facts(client: Client) -> list[int]:
+    """The server's number, and how many handlers, threads and processes it has at work."""
+    return [int(each) for each in await value_of(client, "facts")]
+
+
+@pytest.mark.parametrize("command", [[PROGRAM], ["-m", "tests.server.isolated_program"]], ids=["file", "module"])
+async def test_tools_and_classes_of_the_main_module_can_be_isolated(command: list[str]) -> None:
+    async with program(*command) as client:
+        told = await value_of(client, "answer", {"told": {"text": "hello"}})
+
+    assert told == {"text": "hello, __mp_main__"}
+
+
+async def test_what_a_worker_prints_stays_off_the_wire() -> None:
+    line = '{"jsonrpc": "2.0", "id": 1, "result": {}}\n'
+
+    async with program() as client:
+        result = await client.call_tool("say", {"text": line}, raise_on_error=True)
+        assert (await facts(client))[0]
+        assert client.statistics().unmatched_responses == 0
+
+    assert result.content == []
+
+
+@pytest.mark.parametrize("tool", ["spin", "poll"], ids=["a process that never asks", "a thread that asks"])
+async def test_a_busy_tool_stops_when_its_call_is_cancelled(tool: str, calls: Calls) -> None:
+    async with program() as client:
+        async with client.open_call(tool, {"path": calls.path}):
+            line, pid = await calls.take()
+        with trio.fail_after(5):  # within a second, on a machine that has nothing else to do
+            await hang_up(line)
+            while (await facts(client))[1:] != [1, 0, 0]:
+                await trio.lowlevel.checkpoint()
+        assert (tool == "poll") != is_gone(int(pid))
+
+        async with client.open_call(tool, {"path": calls.path}):  # it can be done again
+            line, _ = await calls.take()
+        await hang_up(line)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize("tool", ["spin", "wait"], ids=["busy", "blocked"])
+async def test_no_worker_outlives_a_server_that_a_signal_ends(
+    tool: str, number: signal.Signals, calls: Calls, tmp_path: Path
+) -> None:
+    """The server knows nothing of signals, so that SIGTERM ends it on the spot."""
+    path = str(tmp_path / "wire")
+    listening = trio.socket.socket(trio.socket.AF_UNIX)
+    await listening.bind(path)
+    listening.listen()
+
+    with trio.fail_after(60), listening:
+        async with trio.open_nursery() as nursery:
+            command = [sys.executable, PROGRAM, path]
+            environment = os.environ | {"PYTHONPATH": str(ROOT)}
+            server = await trio.lowlevel.open_process(command, env=environment, stderr=subprocess.DEVNULL)
+            wire, _ = await listening.accept()
+            async with open_client(trio.SocketStream(wire)) as client, client.open_call(tool, {"path": calls.path}):
+                line, pid = await calls.take()
+                server.send_signal(number)
+                await server.wait()
+                await hang_up(line)
+                await until(lambda: is_gone(int(pid)) or is_zombie(int(pid)))
+            nursery.cancel_scope.cancel()
+
+
+def is_zombie(pid: int) -> bool:
+    """Whether it has ended, and only waits for an init process that does not look."""
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+async def test_a_server_on_standard_input_takes_its_workers_with_it(calls: Calls) -> None:
+    with trio.fail_after(60):
+        async with program() as client, trio.open_nursery() as nursery:
+            async with client.open_call("spin", {"path": calls.path}):
+                line, worker = await calls.take()
+                os.kill((await facts(client))[0], signal.SIGTERM)
+                await hang_up(line)
+                await until(lambda: is_gone(int(worker)))
+            nursery.cancel_scope.cancel()

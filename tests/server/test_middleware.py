@@ -1,0 +1,764 @@
+"""Middleware: what it sees, in what order, what it may do, and what its failure costs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from attrs import evolve
+
+from trio_mcp import (
+    CallNext,
+    Client,
+    Context,
+    ErrorResponse,
+    Limits,
+    McpError,
+    Middleware,
+    Request,
+    Server,
+    ToolError,
+    ToolFailed,
+    open_client,
+    serve_stream,
+    types,
+)
+from trio_mcp.lowlevel import Serving
+from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_client
+from trio_mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+Open = Callable[..., AbstractAsyncContextManager[Client]]
+DOORS: dict[str, Open] = {"memory": open_client, "bytes": open_memory_client}
+
+
+@pytest.fixture(params=DOORS)
+def door(request: pytest.FixtureRequest) -> Open:
+    return DOORS[str(request.param)]
+
+
+@pytest.fixture(params=[LEGACY, MODERN])
+def revision(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def make_server(*middleware: Middleware, limits: Limits | None = None, page_size: int | None = None) -> Server:
+    server = Server("s", version="1", middleware=middleware, limits=limits, page_size=page_size)
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    @server.tool
+    async def fail(how: str) -> None:
+        raise ToolError("deliberate") if how == "deliberate" else RuntimeError("a bug")
+
+    server.resource("file:///a")(lambda: "a")
+    return server
+
+
+def text_of(result: types.CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    return block.text
+
+
+async def test_the_first_middleware_registered_is_the_outermost(door: Open, revision: str) -> None:
+    order: list[str] = []
+
+    def noting(name: str) -> Middleware:
+        async def note(request: Request, call_next: CallNext) -> Any:
+            if request.method == "tools/call":
+                order.append(f"{name} in")
+                result = await call_next(request)
+                order.append(f"{name} out")
+                return result
+            return await call_next(request)
+
+        return note
+
+    server = make_server(noting("first"), noting("second"))
+    third = noting("third")
+    assert server.middleware(third) is third
+
+    async with door(server, revision=revision) as client:
+        assert text_of(await client.call_tool("echo", {"text": "hi"})) == "hi"
+
+    assert order == ["first in", "second in", "third in", "third out", "second out", "first out"]
+
+
+async def test_it_sees_every_request_typed_and_the_typed_result(door: Open, revision: str) -> None:
+    seen: dict[str, tuple[type, type]] = {}
+
+    async def note(request: Request, call_next: CallNext) -> Any:
+        result = await call_next(request)
+        seen[request.method] = (type(request.params), type(result))
+        assert request.context.revision == revision
+        assert not request.is_notification or request.method == "notifications/initialized"
+        return result
+
+    async with door(make_server(note, page_size=1), revision=revision) as client:
+        assert [tool.name async for tool in client.tools()] == ["echo", "fail"]
+        await client.call_tool("echo", {"text": "hi"})
+        await client.read_resource("file:///a")
+        if revision == LEGACY:
+            await client.ping()
+            await client.subscribe_resource("file:///a")
+            await client.set_log_level("error")
+        await client.list_resources()  # notifications are worked on beside requests
+
+    opening: dict[str, dict[str, tuple[type, type]]] = {
+        LEGACY: {
+            "initialize": (types.InitializeRequestParams, types.InitializeResult),
+            "notifications/initialized": (types.NotificationParams, type(None)),
+            "ping": (types.RequestParams, types.EmptyResult),
+            "resources/subscribe": (types.SubscribeRequestParams, types.EmptyResult),
+            "logging/setLevel": (types.SetLevelRequestParams, types.EmptyResult),
+        },
+        MODERN: {"server/discover": (types.RequestParams, types.DiscoverResult)},
+    }
+    assert seen == opening[revision] | {
+        "tools/list": (types.PaginatedRequestParams, types.ListToolsResult),
+        "resources/list": (types.PaginatedRequestParams, types.ListResourcesResult),
+        "tools/call": (types.CallToolRequestParams, types.CallToolResult),
+        "resources/read": (types.ReadResourceRequestParams, types.ReadResourceResult),
+    }
+
+
+async def test_a_list_that_passes_unchanged_is_sent_as_it_was_written() -> None:
+    async def see(request: Request, call_next: CallNext) -> Any:
+        return await call_next(request)
+
+    plain, through = make_server(), make_server(see)
+    exact = '{"type": "object", "properties": {"n": {"type": "integer", "maximum": 1e2}}}'
+    for server in (plain, through):
+        server.tool(name="raw", input_schema=exact)(lambda n=0: n)
+    lists: list[bytes] = []
+
+    for server in (plain, through):
+
+        def keep(direction: str, message: bytes) -> None:
+            if direction == "received" and b'"tools":[' in message:
+                lists.append(message)
+
+        async with open_memory_client(server, tap=keep) as client:
+            await client.list_tools()
+
+    assert lists[0] == lists[1]
+    assert b"1e2" in lists[0]
+
+
+async def test_it_may_change_a_list(door: Open) -> None:
+    async def hide(request: Request, call_next: CallNext) -> Any:
+        result = await call_next(request)
+        if isinstance(result, types.ListToolsResult):
+            return evolve(result, tools=[tool for tool in result.tools if tool.name != "fail"])
+        return result
+
+    async with door(make_server(hide)) as client:
+        assert [tool.name async for tool in client.tools()] == ["echo"]
+
+
+async def test_it_may_pass_other_params_on(door: Open, revision: str) -> None:
+    async def shout(request: Request, call_next: CallNext) -> Any:
+        if request.method != "tools/call":
+            return await call_next(request)
+        text = request.params.arguments["text"]
+        if text == "typed":
+            return await call_next(request.with_params(evolve(request.params, arguments={"text": "TYPED"})))
+        return await call_next(request.with_params({"name": "echo", "arguments": {"text": text.upper()}}))
+
+    async with door(make_server(shout), revision=revision) as client:
+        assert text_of(await client.call_tool("echo", {"text": "typed"})) == "TYPED"
+        assert text_of(await client.call_tool("echo", {"text": "plain"})) == "PLAIN"
+
+
+async def test_it_may_answer_itself_with_a_typed_result_or_its_json(door: Open, revision: str) -> None:
+    async def answer(request: Request, call_next: CallNext) -> Any:
+        if request.method == "tools/call":
+            content = types.TextContent(text="mine")
+            if request.params.name == "typed":
+                return types.CallToolResult(content=[content], structured_content={"n": 1})
+            return {"content": [{"type": "text", "text": "mine"}]}
+        return await call_next(request)
+
+    async with door(make_server(answer), revision=revision) as client:
+        assert text_of(await client.call_tool("typed")) == "mine"
+        assert text_of(await client.call_tool("json")) == "mine"
+
+
+@pytest.mark.parametrize("revision", types.REVISIONS)
+async def test_what_it_answers_is_made_fit_for_the_revision(revision: str) -> None:
+    async def answer(request: Request, call_next: CallNext) -> Any:
+        if request.method == "tools/call":
+            link = types.ResourceLink(name="a", uri="file:///a")
+            return types.CallToolResult(content=[link], structured_content=[1])
+        return await call_next(request)
+
+    async with open_memory_client(make_server(answer), revision=revision) as client:
+        result = await client.call_tool("any")
+
+    if revision < "2025-06-18":
+        assert result.is_error
+        assert "a link to a resource" in text_of(result)
+    else:
+        assert isinstance(result.content[0], types.ResourceLink)
+        assert result.structured_content == ([1] if revision == MODERN else types.UNSET)
+
+
+async def test_only_a_revision_with_interim_results_is_answered_with_one(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def answer(request: Request, call_next: CallNext) -> Any:
+        if request.method == "tools/call":
+            return types.InputRequiredResult(result_type="input_required", request_state="mine")
+        return await call_next(request)
+
+    async with open_scripted_client(make_server(answer), revision) as client:
+        response = await client.request("tools/call", {"name": "echo", "arguments": {"text": "x"}})
+
+    if revision == MODERN:
+        assert response["result"]["requestState"] == "mine"
+    else:
+        assert response["error"]["code"] == INTERNAL_ERROR
+        assert "which is no result of it" in caplog.text
+
+
+async def test_a_prompt_that_it_answers_holds_nothing_that_the_revision_lacks() -> None:
+    async def answer(request: Request, call_next: CallNext) -> Any:
+        if request.method == "prompts/get":
+            sound = types.AudioContent(data="AAAA", mime_type="audio/wav")
+            return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=sound)])
+        return await call_next(request)
+
+    server = make_server(answer)
+    server.prompt(name="sing")(lambda: "la")
+    responses: list[Any] = []
+    for revision in ("2024-11-05", "2025-03-26"):
+        async with open_scripted_client(server, revision) as client:
+            responses.append(await client.request("prompts/get", {"name": "sing"}))
+
+    assert "prompt 'sing': messages[0] is a sound" in responses[0]["error"]["message"]
+    assert responses[1]["result"]["messages"][0]["content"]["type"] == "audio"
+
+
+async def test_what_is_no_request_is_not_held_against_the_handler(caplog: pytest.LogCaptureFixture) -> None:
+    wrong: Any = None
+
+    async def forget(request: Request, call_next: CallNext) -> Any:
+        return await call_next(wrong if request.method == "tools/call" else request)
+
+    async with open_client(make_server(forget)) as client:
+        with pytest.raises(ErrorResponse, match="the server's log says why"):
+            await client.call_tool("echo", {"text": "x"})
+
+    assert "answering 'tools/call' failed outside of its handler" in caplog.text
+
+
+async def test_it_may_refuse_with_an_error_of_its_choice(door: Open, revision: str) -> None:
+    async def refuse(request: Request, call_next: CallNext) -> Any:
+        if request.method == "tools/call":
+            raise McpError(-31_500, "not today", {"why": "Sunday"})
+        return await call_next(request)
+
+    async with door(make_server(refuse), revision=revision) as client:
+        with pytest.raises(ErrorResponse, match="not today") as refusal:
+            await client.call_tool("echo", {"text": "x"})
+        assert refusal.value.code == -31_500
+        assert refusal.value.data == {"why": "Sunday"}
+        assert [tool.name async for tool in client.tools()] == ["echo", "fail"]
+
+
+async def test_it_sees_what_the_handler_raised_and_may_make_something_else_of_it(door: Open) -> None:
+    caught: list[str] = []
+
+    async def mend(request: Request, call_next: CallNext) -> Any:
+        try:
+            return await call_next(request)
+        except ToolError as error:
+            caught.append(str(error))
+            return types.CallToolResult(content=[types.TextContent(text="mended")])
+        except RuntimeError as error:
+            raise ToolError("try later") from error
+
+    async with door(make_server(mend)) as client:
+        assert text_of(await client.call_tool("fail", {"how": "deliberate"})) == "mended"
+        with pytest.raises(ToolFailed, match="try later"):
+            await client.call_tool("fail", {"how": "bug"}, raise_on_error=True)
+
+    assert caught == ["deliberate"]
+
+
+async def test_what_it_does_not_catch_is_explained_as_ever(door: Open, caplog: pytest.LogCaptureFixture) -> None:
+    async def pass_on(request: Request, call_next: CallNext) -> Any:
+        return await call_next(request)
+
+    async with door(make_server(pass_on)) as client:
+        assert text_of(await client.call_tool("fail", {"how": "bug"})) == "a bug"
+        wrong = await client.call_tool("echo", {"text": 1})
+        assert wrong.is_error
+        assert "$.text: expected string" in text_of(wrong)
+
+    assert [record.getMessage() for record in caplog.records] == ["tool 'fail' failed"]
+
+
+async def test_its_own_failure_is_an_internal_error_and_costs_one_request(
+    door: Open, revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def stumble(request: Request, call_next: CallNext) -> Any:
+        if request.method == "tools/call" and request.params.arguments["text"] == "stumble":
+            raise KeyError("a secret of the middleware's")
+        return await call_next(request)
+
+    async with door(make_server(stumble), revision=revision) as client:
+        with pytest.raises(ErrorResponse) as refusal:
+            await client.call_tool("echo", {"text": "stumble"})
+        assert text_of(await client.call_tool("echo", {"text": "fine"})) == "fine"
+
+    assert refusal.value.code == INTERNAL_ERROR
+    assert "secret" not in str(refusal.value)
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert record.exc_info[0] is KeyError
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("tools/call", None),
+        ("tools/list", 7),
+        ("tools/call", types.CallToolRequestParams(name="echo")),
+        ("tools/call", types.ListToolsResult(tools=[])),
+        ("tools/call", types.Result(result_type="task")),  # whatever the client has declared
+    ],
+    ids=repr,
+)
+async def test_a_middleware_that_forgets_the_result_is_its_own_bug(
+    method: str, answer: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def forget(request: Request, call_next: CallNext) -> Any:
+        result = await call_next(request)
+        return answer if request.method == method else result
+
+    async with open_scripted_client(make_server(forget)) as client:
+        response = await client.request(method, {"name": "echo", "arguments": {"text": "x"}})
+
+    assert response["error"]["code"] == INTERNAL_ERROR
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert f"middleware answered {method!r} with {answer!r}" in str(record.exc_info[1])
+
+
+async def test_it_sees_unknown_methods_and_params_that_do_not_fit_as_json() -> None:
+    seen: list[tuple[str, Any]] = []
+    raised: list[int] = []
+
+    async def note(request: Request, call_next: CallNext) -> Any:
+        params: Any = request.params
+        seen.append((request.method, type(params) if isinstance(params, types.Model) else params))
+        try:
+            return await call_next(request)
+        except McpError as error:
+            raised.append(error.code)
+            if request.method == "tools/call":
+                return await call_next(request.with_params({"name": "echo", "arguments": {"text": "mended"}}))
+            if request.method == "acme/known-to-me":
+                return {"answer": 42}
+            raise
+
+    async with open_scripted_client(make_server(note), LEGACY) as client:
+        unknown = await client.request("acme/unknown", {"a": 1})
+        answered = await client.request("acme/known-to-me")
+        mended = await client.request("tools/call", {"name": 7})
+
+    assert unknown["error"]["code"] == METHOD_NOT_FOUND
+    assert answered["result"] == {"answer": 42}
+    assert mended["result"]["content"] == [{"type": "text", "text": "mended"}]
+    assert raised == [METHOD_NOT_FOUND, METHOD_NOT_FOUND, INVALID_PARAMS]
+    assert [each for each in seen if not each[0].startswith(("initialize", "notifications/"))] == [
+        ("acme/unknown", {"a": 1}),
+        ("acme/known-to-me", {}),
+        ("tools/call", {"name": 7}),
+    ]
+
+
+async def test_it_may_call_the_next_one_again() -> None:
+    calls: list[int] = []
+
+    async def retry(request: Request, call_next: CallNext) -> Any:
+        try:
+            return await call_next(request)
+        except RuntimeError:
+            return await call_next(request)
+
+    server = Server("s", middleware=[retry])
+
+    @server.tool
+    async def second_time_lucky() -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError("not yet")
+        return "done"
+
+    async with open_client(server) as client:
+        assert text_of(await client.call_tool("second_time_lucky")) == "done"
+
+
+async def test_cancelling_the_call_cancels_the_middleware_and_the_handler(
+    door: Open, revision: str, autojump_clock: object
+) -> None:
+    ended: list[str] = []
+    all_ended = trio.Event()
+
+    async def note(request: Request, call_next: CallNext) -> Any:
+        try:
+            return await call_next(request)
+        except trio.Cancelled:
+            ended.append(request.method)
+            all_ended.set()
+            raise
+
+    server = make_server(note)
+
+    @server.tool
+    async def hang() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append("handler")
+
+    async with door(server, revision=revision) as client:
+        with trio.move_on_after(1):
+            await client.call_tool("hang")
+        await all_ended.wait()
+
+    assert ended == ["handler", "tools/call"]
+
+
+async def test_a_tool_timeout_inside_of_middleware_is_a_tool_error(autojump_clock: object) -> None:
+    async def pass_on(request: Request, call_next: CallNext) -> Any:
+        return await call_next(request)
+
+    server = Server("s", middleware=[pass_on])
+
+    @server.tool(timeout=1)
+    async def slow() -> None:
+        await trio.sleep_forever()
+
+    async with open_client(server) as client:
+        result = await client.call_tool("slow")
+
+    assert result.is_error
+    assert text_of(result) == "slow took longer than it may (1 s)"
+
+
+async def test_the_time_limit_of_a_tool_is_not_that_of_the_middleware(autojump_clock: object) -> None:
+    async def slow(request: Request, call_next: CallNext) -> Any:
+        result = await call_next(request)
+        await trio.sleep(10)
+        return result
+
+    server = make_server(slow)
+
+    @server.tool(timeout=1)
+    async def hurry() -> str:
+        await trio.sleep(0.9)
+        return "in time"
+
+    async with open_client(server) as client:
+        assert text_of(await client.call_tool("hurry")) == "in time"
+
+
+async def test_it_sees_the_beginning_and_the_end_of_listening(door: Open, autojump_clock: object) -> None:
+    """It is around `subscriptions/listen` for as long as that lasts, and the acknowledgement and changes pass it."""
+    events: list[str] = []
+    ended = trio.Event()
+
+    async def note(request: Request, call_next: CallNext) -> Any:
+        if request.method != "subscriptions/listen":
+            return await call_next(request)
+        events.append("begin")
+        assert request.params.notifications.tools_list_changed is True
+        try:
+            return await call_next(request)
+        finally:
+            events.append("end")
+            ended.set()
+
+    server = make_server(note)
+
+    async with door(server, revision=MODERN) as client:
+        async with client.listen(tools=True) as changes:
+            server.tool(name="new")(lambda: None)
+            async for _ in changes:
+                events.append("change")
+                break
+        await ended.wait()
+
+    assert events == ["begin", "change", "end"]
+
+
+async def test_it_may_refuse_listening_and_too_much_of_it_is_refused_inside(door: Open) -> None:
+    async def refuse(request: Request, call_next: CallNext) -> Any:
+        if request.method == "subscriptions/listen" and request.params.notifications.prompts_list_changed:
+            raise McpError(-31_501, "no prompts here")
+        return await call_next(request)
+
+    server = make_server(refuse, limits=Limits(max_subscriptions=1))
+    server.prompt(name="p")(lambda: "p")
+
+    async with door(server, revision=MODERN) as client:
+        with pytest.raises(ErrorResponse, match="no prompts here"):
+            async with client.listen(prompts=True):
+                pass
+        with pytest.raises(ErrorResponse, match="at most 1 resources"):
+            async with client.listen(resources=["file:///a", "file:///b"]):
+                pass
+
+
+async def test_listening_inside_of_middleware_ends_in_peace_when_the_server_stops() -> None:
+    async def pass_on(request: Request, call_next: CallNext) -> Any:
+        return await call_next(request)
+
+    server = make_server(pass_on)
+    ours, theirs = trio.testing.memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_stream, server, theirs)
+        client = ScriptedPeer(ours)
+        await client.greet(MODERN)
+        id = await client.begin("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        await client.expect_notification("notifications/subscriptions/acknowledged")
+        await client.send_eof()
+        response = await client.expect_response(id)
+        await client.expect_notification("notifications/cancelled")
+
+    assert response["result"]["resultType"] == "complete"
+
+
+async def test_waiting_for_the_peer_inside_initialize_does_not_hold_the_connection_up() -> None:
+    """User complaint 24: awaiting the peer in a middleware around `initialize` deadlocked the connection."""
+    pinged = trio.Event()
+
+    async def wait_for_a_ping(request: Request, call_next: CallNext) -> Any:
+        if request.method == "ping":
+            pinged.set()
+        if request.method == "initialize":
+            await pinged.wait()
+        return await call_next(request)
+
+    server = make_server(wait_for_a_ping, limits=Limits(max_in_flight=1, max_queued=1))
+
+    with trio.fail_after(10):
+        async with by_hand(server) as (send, receive):
+            params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+            await send({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+            with pytest.raises(AssertionError, match="silence"):
+                await receive()
+            await send({"jsonrpc": "2.0", "id": 2, "method": "ping"})
+            answers = {(await receive())["id"], (await receive())["id"]}
+
+    assert answers == {1, 2}
+
+
+@asynccontextmanager
+async def by_hand(server: Server) -> AsyncGenerator[tuple[Any, Any]]:
+    """Serve over bytes; `receive` fails where nothing comes once everybody else has done what they can."""
+    ours, theirs = trio.testing.memory_stream_pair()
+    peer = ScriptedPeer(ours)
+
+    async def receive() -> Any:
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(cancel_when_idle, scope)
+                message = await peer.receive()
+                nursery.cancel_scope.cancel()
+                return message
+        raise AssertionError("silence")
+
+    async def cancel_when_idle(scope: trio.CancelScope) -> None:
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_stream, server, theirs)
+        yield peer.send, receive
+        await ours.aclose()
+
+
+async def test_a_ping_does_not_wait_for_handlers_that_hold_all_the_room() -> None:
+    """A handler that waits for its client must not keep the client's own question whether anybody is there waiting."""
+
+    async def pass_on(request: Request, call_next: CallNext) -> Any:
+        return await call_next(request)
+
+    server = Server("s", middleware=[pass_on], limits=Limits(max_in_flight=1, max_queued=1))
+    started = trio.Event()
+
+    @server.tool
+    async def hang() -> None:
+        started.set()
+        await trio.sleep_forever()
+
+    with trio.fail_after(10):
+        async with open_memory_client(server, revision=LEGACY) as client, trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "hang")
+            await started.wait()
+            await client.ping()
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_client_that_leaves_a_slow_initialize_costs_nobody_else_anything(
+    door: Open, autojump_clock: object
+) -> None:
+    """The protocol has no cancellation of `initialize`: it goes on, and its answer comes when nobody waits for it."""
+
+    async def slow(request: Request, call_next: CallNext) -> Any:
+        await trio.sleep(10)
+        return await call_next(request)
+
+    async with make_server(slow).serving() as serving:
+        with trio.move_on_after(1):
+            async with door(Shared(serving), revision=LEGACY):
+                raise NotImplementedError
+        await trio.sleep(20)
+        async with door(Shared(serving), revision=LEGACY) as client:
+            assert text_of(await client.call_tool("echo", {"text": "hi"})) == "hi"
+
+
+class Shared:
+    """A serving that lasts longer than a connection."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncGenerator[Serving]:
+        yield self._serving
+
+
+async def test_an_initialize_that_middleware_refused_may_be_tried_again() -> None:
+    tries: list[str] = []
+
+    async def not_the_first(request: Request, call_next: CallNext) -> Any:
+        if request.method == "initialize":
+            tries.append(request.params.protocol_version)
+            if len(tries) == 1:
+                raise McpError(-31_502, "come back later")
+        return await call_next(request)
+
+    async with by_hand(make_server(not_the_first)) as (send, receive):
+        params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        await send({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+        assert (await receive())["error"]["code"] == -31_502
+        await send({"jsonrpc": "2.0", "id": 2, "method": "initialize", "params": params})
+        assert (await receive())["result"]["protocolVersion"] == LEGACY
+
+
+async def test_a_server_without_middleware_answers_small_requests_on_the_spot() -> None:
+    server = make_server()
+
+    async with server.serving() as serving, open_client(server, revision=LEGACY) as client:
+        await client.ping()
+        assert serving.small_answers._lanes == {}  # pyright: ignore[reportPrivateUsage] # that nothing was made
+
+
+async def test_middleware_registered_while_the_server_is_served_counts_for_the_next_request() -> None:
+    server, seen = make_server(), list[str]()
+
+    async with open_client(server) as client:
+        await client.list_tools()
+
+        @server.middleware
+        async def note(request: Request, call_next: CallNext) -> Any:
+            seen.append(request.method)
+            return await call_next(request)
+
+        assert note in server.all_middleware
+        await client.list_resources()
+
+    assert seen == ["resources/list"]
+
+
+def no_coroutine(request: Request, call_next: CallNext) -> None:
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("none", [7, no_coroutine])
+def test_what_is_no_async_function_is_refused_where_it_is_registered(none: Any) -> None:
+    with pytest.raises(TypeError, match="is no middleware"):
+        Server("s").middleware(none)
+    with pytest.raises(TypeError, match="is no middleware"):
+        Server("s", middleware=[none])
+
+
+async def test_it_reports_and_logs_as_the_handler_does() -> None:
+    told: list[float] = []
+
+    async def report(request: Request, call_next: CallNext) -> Any:
+        if request.method == "tools/call":
+            await request.context.report_progress(0.5)
+        return await call_next(request)
+
+    async def on_progress(update: types.ProgressNotificationParams) -> None:
+        told.append(update.progress)
+
+    async with open_client(make_server(report)) as client:
+        await client.call_tool("echo", {"text": "x"}, on_progress=on_progress)
+
+    assert told == [0.5]
+
+
+async def test_a_handler_that_was_parked_goes_on_within_its_middleware() -> None:
+    """The retry that brings the answers does not pass the middleware again: it is there already."""
+    seen: list[str] = []
+
+    async def note(request: Request, call_next: CallNext) -> Any:
+        if request.method == "tools/call":
+            seen.append("in")
+        result = await call_next(request)
+        if request.method == "tools/call":
+            seen.append(text_of(result))
+        return result
+
+    server = Server("s", middleware=[note])
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        roots = await ctx.list_roots()
+        return roots[0].uri
+
+    async with open_memory_client(server, revision=MODERN, roots=[types.Root(uri="file:///here")]) as client:
+        assert text_of(await client.call_tool("ask")) == "file:///here"
+
+    assert seen == ["in", "file:///here"]
+
+
+async def test_a_state_that_is_none_is_refused_within_the_middleware() -> None:
+    refused: list[int] = []
+
+    async def note(request: Request, call_next: CallNext) -> Any:
+        try:
+            return await call_next(request)
+        except McpError as error:
+            refused.append(error.code)
+            raise
+
+    async with open_scripted_client(make_server(note), MODERN) as client:
+        params = {"name": "echo", "arguments": {"text": "x"}, "requestState": "nonsense"}
+        response = await client.request("tools/call", params)
+
+    assert refused == [response["error"]["code"]]
+
+
+async def test_debug_logs_of_the_engine_hold_no_params(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="trio_mcp")
+    async with open_scripted_client(make_server(), LEGACY) as client:
+        await client.notify("notifications/acme/nobody", {"password": "hunter2"})
+        await client.request("ping")
+
+    assert "hunter2" not in caplog.text

@@ -1,0 +1,362 @@
+"""Notifications on their way through middleware to handlers: whose they are, how many wait, what is dropped."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+import trio
+
+from trio_mcp import (
+    CallNext,
+    Context,
+    ErrorResponse,
+    Limits,
+    LocalProtocolError,
+    McpError,
+    MissingCapability,
+    Request,
+    Server,
+    open_client,
+    types,
+)
+from trio_mcp.lowlevel import Serving
+from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_client
+
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+
+
+async def test_middleware_sees_notifications_typed_and_handlers_come_last() -> None:
+    server, seen, done = Server("s"), list[tuple[str, Any]](), trio.Event()
+
+    @server.middleware
+    async def note(request: Request, call_next: CallNext) -> Any:
+        if request.is_notification:
+            params: Any = request.params
+            seen.append((request.method, type(params) if isinstance(params, types.Model) else params))
+        return await call_next(request)
+
+    @server.notification("notifications/acme/end")
+    async def end(params: dict[str, Any]) -> None:
+        seen.append(("handler", params["n"]))
+        done.set()
+
+    async with open_scripted_client(server, LEGACY) as client:
+        await client.notify("notifications/roots/list_changed")
+        await client.notify("notifications/acme/unknown", {"a": 1})
+        await client.notify("notifications/cancelled", {"requestId": 99})
+        await client.notify("notifications/progress", {"progressToken": 99, "progress": 1})
+        await client.notify("notifications/roots/list_changed", {"_meta": 7})
+        await client.notify("notifications/acme/end", {"n": 1})
+        await done.wait()
+
+    assert seen == [
+        ("notifications/initialized", types.NotificationParams),
+        ("notifications/roots/list_changed", types.NotificationParams),
+        ("notifications/acme/unknown", {"a": 1}),
+        ("notifications/acme/end", {"n": 1}),
+        ("handler", 1),
+    ]
+
+
+async def test_middleware_may_change_stop_and_mend_a_notification() -> None:
+    server, got, done = Server("s"), list[int](), trio.Event()
+
+    @server.middleware
+    async def edit(request: Request, call_next: CallNext) -> Any:
+        if request.method != "notifications/acme/number":
+            return await call_next(request)
+        match request.params:
+            case {"n": 1}:
+                return None  # it stops here
+            case {"n": 2}:
+                return await call_next(request.with_params({"n": 20}))
+            case _:
+                return await call_next(request)
+
+    @server.notification("notifications/acme/number")
+    async def number(params: dict[str, Any]) -> None:
+        got.append(params["n"])
+        if params["n"] == 3:
+            done.set()
+
+    async with open_memory_client(server) as client:
+        for n in (1, 2, 3):
+            await client.notify("notifications/acme/number", {"n": n})
+        await done.wait()
+
+    assert got == [20, 3]
+
+
+async def test_params_of_the_specifications_that_do_not_fit_are_shown_as_json_and_refused_inside(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server, seen, done = Server("s"), list[Any](), trio.Event()
+
+    @server.middleware
+    async def note(request: Request, call_next: CallNext) -> Any:
+        if request.method == "notifications/tasks/status":
+            seen.append(request.params)
+            done.set()
+        return await call_next(request)
+
+    async with open_scripted_client(server, LEGACY) as client:
+        await client.notify("notifications/tasks/status", {"status": 7})
+        await done.wait()
+        await client.request("ping")
+
+    assert seen == [{"status": 7}]
+    assert "its params do not fit: $.status:" in caplog.text
+
+
+async def test_a_middleware_that_fails_costs_one_notification(caplog: pytest.LogCaptureFixture) -> None:
+    server, got, done = Server("s"), list[int](), trio.Event()
+
+    @server.middleware
+    async def stumble(request: Request, call_next: CallNext) -> Any:
+        if request.method == "notifications/acme/number" and request.params["n"] == 1:
+            raise KeyError("oops")
+        return await call_next(request)
+
+    @server.notification("notifications/acme/number")
+    async def number(params: dict[str, Any]) -> None:
+        got.append(params["n"])
+        done.set()
+
+    async with open_client(server) as client:
+        await client.notify("notifications/acme/number", {"n": 1})
+        await client.notify("notifications/acme/number", {"n": 2})
+        await done.wait()
+
+    assert got == [2]
+    assert [record.getMessage() for record in caplog.records] == [
+        "notification 'notifications/acme/number': its handler failed"
+    ]
+
+
+async def test_those_of_one_connection_do_not_wait_for_those_of_another(autojump_clock: object) -> None:
+    server, got, blocked, done = Server("s"), list[str](), trio.Event(), trio.Event()
+
+    @server.notification("notifications/acme/say")
+    async def say(params: dict[str, Any]) -> None:
+        if params["text"] == "block":
+            blocked.set()
+            await trio.sleep_forever()
+        got.append(params["text"])
+        done.set()
+
+    async with server.serving() as serving:
+        answerer: Any = Shared(serving)
+        async with open_client(answerer) as first, open_client(answerer) as second:
+            await first.notify("notifications/acme/say", {"text": "block"})
+            await blocked.wait()
+            await first.notify("notifications/acme/say", {"text": "waits"})
+            await second.notify("notifications/acme/say", {"text": "passes"})
+            await done.wait()
+            assert got == ["passes"]
+
+
+class Shared:
+    """Serves several connections by one serving."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+
+    def serving(self) -> Any:
+        return self
+
+    async def __aenter__(self) -> Serving:
+        return self._serving
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+
+async def test_those_that_would_wait_beyond_the_limit_are_dropped_and_counted(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, got, go_on = Server("s", limits=Limits(max_queued=3)), list[int](), trio.Event()
+    done = trio.Event()
+
+    @server.notification("notifications/acme/number")
+    async def number(params: dict[str, Any]) -> None:
+        await go_on.wait()
+        got.append(params["n"])
+        if params["n"] in {3, 100}:
+            done.set()
+
+    async with server.serving() as serving:
+        answerer: Any = Shared(serving)
+        async with open_client(answerer) as client:
+            for n in range(20):
+                await client.notify("notifications/acme/number", {"n": n})
+            go_on.set()
+            await done.wait()
+            done = trio.Event()
+            await client.notify("notifications/acme/number", {"n": 100})
+            await done.wait()
+        assert serving.notices.dropped == 16
+
+    assert got == [0, 1, 2, 3, 100]
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warnings) == 10  # the rest is only counted
+    assert warnings[0].getMessage() == (
+        "notification 'notifications/acme/number' was dropped: 3 of its connection wait already"
+    )
+
+
+@pytest.mark.parametrize("method", ["initialize", "logging/setLevel", "tools/call"])
+async def test_a_notification_with_the_name_of_a_request_is_nothing(method: str) -> None:
+    server, seen = Server("s"), list[str]()
+
+    @server.middleware
+    async def note(request: Request, call_next: CallNext) -> Any:
+        seen.append(request.method)
+        return await call_next(request)
+
+    async with open_scripted_client(server, LEGACY) as client:
+        info = {"name": "c", "version": "1"}
+        params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": info, "level": "error", "name": "x"}
+        await client.notify(method, params)
+        await client.request("ping")
+
+    assert seen == ["initialize", "notifications/initialized", "ping"]
+
+
+async def test_one_that_comes_before_any_terms_are_known_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    """There is no handshake yet, and it says nothing about itself."""
+    server, got = Server("s"), list[str]()
+
+    @server.notification("notifications/acme/say")
+    async def say(params: dict[str, Any], ctx: Context) -> None:
+        got.append(ctx.revision)
+
+    async with open_scripted_client(server, MODERN) as client:
+        await client.notify("notifications/acme/say", {"text": "early"})
+        await client.notify("notifications/acme/say", {"_meta": ScriptedPeer.envelope(MODERN)})
+        await client.request("server/discover")
+
+    assert got == [MODERN]
+    assert "say in params._meta which protocol revision" in caplog.text
+
+
+async def test_what_a_handler_of_a_notification_logs_goes_to_its_client_where_that_may_be() -> None:
+    server, done, refused = Server("s"), trio.Event(), list[str]()
+
+    @server.notification("notifications/acme/say")
+    async def say(ctx: Context) -> None:
+        await ctx.log("info", "heard")
+        await ctx.notify("notifications/acme/echo", {"n": 1})
+        await ctx.report_progress(1)
+        try:
+            await ctx.list_roots()
+        except (MissingCapability, LocalProtocolError) as error:
+            refused.append(type(error).__name__)
+        try:
+            await ctx.request("acme/ask", None, dict)
+        except (MissingCapability, LocalProtocolError) as error:
+            refused.append(type(error).__name__)
+        done.set()
+
+    async with open_scripted_client(server, LEGACY) as client:
+        await client.notify("notifications/acme/say")
+        logged = await client.expect_notification("notifications/message")
+        echoed = await client.expect_notification("notifications/acme/echo")
+        await done.wait()
+    async with open_scripted_client(server, MODERN) as client:
+        done = trio.Event()
+        await client.notify("notifications/acme/say", {"_meta": ScriptedPeer.envelope(MODERN)})
+        await done.wait()
+        await client.request("server/discover")  # and nothing came before its answer
+
+    assert logged["params"]["data"] == "heard"
+    assert echoed["params"] == {"n": 1}
+    assert refused == ["MissingCapability", "LocalProtocolError", "LocalProtocolError", "MissingCapability"]
+
+
+async def test_handlers_that_wait_end_with_the_serving(autojump_clock: object) -> None:
+    server, begun, ended = Server("s"), trio.Event(), list[str]()
+
+    @server.notification("notifications/acme/hang")
+    async def hang() -> None:
+        begun.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append("cancelled")
+
+    async with open_memory_client(server) as client:
+        await client.notify("notifications/acme/hang")
+        await begun.wait()
+
+    assert ended == ["cancelled"]
+
+
+async def test_an_error_that_a_handler_chose_is_logged_as_what_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    server, done = Server("s"), trio.Event()
+
+    @server.notification("notifications/acme/refused")
+    async def refuse() -> None:
+        done.set()
+        raise McpError(-31_000, "no")
+
+    async with open_client(server) as client:
+        await client.notify("notifications/acme/refused")
+        await done.wait()
+        with pytest.raises(ErrorResponse):
+            await client.request("acme/any", None, dict)
+
+    assert "notification 'notifications/acme/refused': no" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+async def test_those_of_a_connection_that_is_gone_are_given_up_after_a_while(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, begun, ended = Server("s", limits=Limits(drain_seconds=5)), list[int](), list[float]()
+
+    @server.notification("notifications/acme/slow")
+    async def slow(params: dict[str, Any]) -> None:
+        begun.append(params["n"])
+        try:
+            await trio.sleep(3)
+        finally:
+            ended.append(trio.current_time())
+
+    async with server.serving() as serving:
+        answerer: Any = Shared(serving)
+        async with open_client(answerer) as client:
+            for n in range(100):
+                await client.notify("notifications/acme/slow", {"n": n})
+        left = trio.current_time()
+        await trio.sleep(60)
+        assert serving.statistics().running == 0
+
+    assert begun == [0, 1]
+    assert [round(when - left) for when in ended] == [3, 5]
+    given_up = [record for record in caplog.records if "its connection is gone" in record.getMessage()]
+    assert len([record for record in given_up if record.levelno == logging.WARNING]) == 10
+
+
+async def test_a_handler_that_tells_a_connection_that_is_gone_is_no_bug(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, begun = Server("s"), trio.Event()
+
+    @server.notification("notifications/acme/reply")
+    async def reply(ctx: Context) -> None:
+        begun.set()
+        await trio.sleep(1)
+        await ctx.notify("notifications/acme/late")
+
+    async with server.serving() as serving:
+        answerer: Any = Shared(serving)
+        async with open_memory_client(answerer) as client:
+            await client.notify("notifications/acme/reply")
+            await begun.wait()
+        await trio.sleep(10)
+
+    assert "its connection is gone" in caplog.text
+    assert "Traceback" not in caplog.text

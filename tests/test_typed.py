@@ -1,0 +1,305 @@
+"""Params and results of one's own, as types: what is read, what is refused and with which words."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, NotRequired, TypedDict
+
+import attrs
+import msgspec
+import pydantic
+import pytest
+
+from trio_mcp import StructureError, types
+from trio_mcp._typed import is_async, look_at, reader_of, to_object
+
+
+def refuse(_: object, __: object, ___: int) -> None:
+    raise LookupError("not there")
+
+
+def say_nothing(_: object, __: object, ___: int) -> None:
+    raise RuntimeError
+
+
+class SayingMore(Exception):
+    errors = "not a method"
+
+
+def say_more(_: object, __: object, ___: int) -> None:
+    raise SayingMore("more")
+
+
+@attrs.frozen
+class Picky:
+    refused: int = attrs.field(validator=[refuse])
+
+
+@attrs.frozen
+class Silent:
+    silent: int = attrs.field(validator=[say_nothing])
+
+
+@attrs.frozen
+class Talkative:
+    talkative: int = attrs.field(validator=[say_more])
+
+
+class PickyModel(pydantic.BaseModel):
+    refused: int
+
+    @pydantic.field_validator("refused")
+    @classmethod
+    def refuse(cls, _: int) -> int:
+        raise LookupError("not there")
+
+
+@attrs.frozen
+class Point:
+    x: int
+    y: int = 0
+
+
+@dataclass
+class Line:
+    start: Point
+    labels: list[str]
+
+
+class Circle(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    center_point: Point
+    drawn_at: dt.datetime | None = None
+
+
+class Named(TypedDict):
+    name: str
+    size: NotRequired[Annotated[int, msgspec.Meta(ge=1)]]
+
+
+class Model(pydantic.BaseModel):
+    when: dt.date
+    how_many: int = pydantic.Field(alias="howMany")
+
+
+@pytest.mark.parametrize(
+    ("kind", "json", "value"),
+    [
+        (Point, {"x": 1}, Point(1)),
+        (Line, {"start": {"x": 1, "y": 2}, "labels": []}, Line(Point(1, 2), [])),
+        (Circle, {"centerPoint": {"x": 1}}, Circle(Point(1))),
+        (Named, {"name": "a", "size": 2}, {"name": "a", "size": 2}),
+        (Model, {"when": "2026-07-28", "howMany": 2}, Model(when=dt.date(2026, 7, 28), howMany=2)),
+        (types.Root, {"uri": "file:///a"}, types.Root(uri="file:///a")),
+        (dict[str, int], {"a": 1}, {"a": 1}),
+    ],
+)
+def test_a_type_is_read_and_members_that_it_does_not_name_are_passed_over(kind: Any, json: Any, value: Any) -> None:
+    assert reader_of(kind)({**json, "_meta": {"a": 1}} if kind is not types.Root else json) == value
+    if kind not in {Circle, dict[str, int], types.Root}:
+        assert reader_of(kind)({**json, "newer": 1}) == value
+
+
+@pytest.mark.parametrize("kind", [dict, Any, object, Mapping, Mapping[str, Any]])
+def test_a_plain_object_comes_as_it_is(kind: Any) -> None:
+    json = {"a": [1], "_meta": {"b": 2}}
+    assert reader_of(kind)(json) is json
+
+
+@pytest.mark.parametrize(
+    ("kind", "json", "faults"),
+    [
+        (Point, {"x": "1"}, ["$.x: Expected `int`, got `str`"]),
+        (Point, {}, ["$: Object missing required field `x`"]),
+        (Line, {"start": {"x": None}, "labels": []}, ["$.start.x: Expected `int`, got `null`"]),
+        (Named, {"name": "a", "size": 0}, ["$.size: Expected `int` >= 1"]),
+        (Circle, {"centerPoint": {"x": 1}, "radius": 1}, ["$: Object contains unknown field `radius`"]),
+        (types.Root, {"uri": 7}, ["$.uri: expected string, got integer"]),
+        (Model, {"when": "soon", "howMany": "many"}, None),
+        # Validators raise what they like, and none of it may get past whoever reads.
+        (Picky, {"refused": 1}, ["$: not there"]),
+        (PickyModel, {"refused": 1}, ["$: not there"]),
+        (Silent, {"silent": 1}, ["$: RuntimeError"]),
+        (Talkative, {"talkative": 1}, ["$: more"]),
+    ],
+)
+def test_what_does_not_fit_is_named_by_its_place(kind: Any, json: Any, faults: list[str] | None) -> None:
+    with pytest.raises(StructureError) as refusal:
+        reader_of(kind)(json)
+    if faults is None:  # pydantic's own words, for both members
+        assert [fault.partition(":")[0] for fault in refusal.value.faults] == ["$.when", "$.howMany"]
+    else:
+        assert list(refusal.value.faults) == faults
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [(int, "int is no type of an object"), (list[int], "is no type of an object"), (Point | Line, "more than one")],
+)
+def test_what_could_never_be_read_is_refused_at_once(kind: Any, fault: str) -> None:
+    with pytest.raises(TypeError, match=fault):
+        reader_of(kind)
+
+
+@pytest.mark.parametrize(
+    ("value", "json"),
+    [
+        (None, {}),
+        ({"a": 1}, {"a": 1}),
+        (Point(1, 2), {"x": 1, "y": 2}),
+        (Circle(Point(1)), {"centerPoint": {"x": 1, "y": 0}, "drawnAt": None}),
+        (Model(when=dt.date(2026, 7, 28), howMany=2), {"when": "2026-07-28", "howMany": 2}),
+        (types.Root(uri="file:///a", meta={"b": 1}), {"uri": "file:///a", "_meta": {"b": 1}}),
+    ],
+)
+def test_what_is_sent_is_an_object(value: Any, json: Any) -> None:
+    assert to_object(value) == json
+
+
+@pytest.mark.parametrize("value", [7, "text", [1], Point])
+def test_what_is_no_object_is_not_sent(value: Any) -> None:
+    with pytest.raises(TypeError):
+        to_object(value)
+
+
+def test_what_is_sent_leaves_out_what_the_revision_lacks() -> None:
+    root = types.Root(uri="file:///a", meta={"b": 1})
+    assert to_object(root, "2024-11-05") == {"uri": "file:///a"}
+
+
+class Desk:
+    """Stands for a context."""
+
+
+def plain(params: Point, desk: Desk) -> Any:
+    return params, desk
+
+
+async def reversed_order(desk: Desk | None, params: Point) -> Any:
+    return params, desk
+
+
+def positional(params: Point, desk: Desk, /, unit: str = "m", *rest: int, **more: int) -> Any:
+    return params, desk
+
+
+@functools.wraps(plain)
+def wrapped(*arguments: Any, **keywords: Any) -> Any:
+    return plain(*arguments, **keywords)
+
+
+class Callee:
+    def __call__(self, params: Point, *, desk: Desk) -> Any:
+        return params, desk
+
+    def method(self, params: Point, desk: Desk) -> Any:
+        return params, desk
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        plain,
+        positional,
+        Callee(),
+        Callee().method,
+        functools.partial(plain),
+        wrapped,
+    ],
+    ids=repr,
+)
+def test_a_handler_gets_its_params_and_its_context_whatever_kind_of_callable_it_is(function: Any) -> None:
+    looked_at, desk = look_at(function, "it", context=Desk), Desk()
+    assert looked_at.call(looked_at.read({"x": 1}), desk) == (Point(1), desk)
+    assert not looked_at.is_async
+
+
+async def test_the_context_is_found_by_its_annotation() -> None:
+    looked_at, desk = look_at(reversed_order, "it", context=Desk), Desk()
+    assert looked_at.is_async
+    assert await looked_at.call(looked_at.read({"x": 1}), desk) == (Point(1), desk)
+
+
+def nothing() -> int:
+    return 7
+
+
+def anything(params: Any) -> Any:
+    return params
+
+
+anything.__annotations__.clear()
+
+
+def test_a_handler_may_take_nothing_or_anything() -> None:
+    assert look_at(nothing, "it").call({"x": 1}) == 7
+    assert look_at(anything, "it").call({"x": 1}) == {"x": 1}
+
+
+def test_annotations_may_name_classes_that_are_local() -> None:
+    @dataclass
+    class Local:
+        n: int
+
+    def closed_over(params: Local) -> bool:
+        return params == Local(3)
+
+    def named(params: Any) -> None:
+        raise NotImplementedError
+
+    named.__annotations__["params"] = "Elsewhere"
+    looked_at = look_at(closed_over, "it")
+    assert looked_at.call(looked_at.read({"n": 3}))
+    assert look_at(named, "it", namespace={"Elsewhere": Local}).read({"n": 3}) == Local(3)
+    with pytest.raises(TypeError, match="method 'acme/a': an annotation cannot be resolved: name 'Elsewhere'"):
+        look_at(named, "method 'acme/a'")
+
+
+def test_a_variable_that_is_not_assigned_yet_hurts_nobody() -> None:
+    def handler(params: dict[str, Any]) -> Any:
+        return later
+
+    looked_at = look_at(handler, "it")
+    later = 7
+    assert looked_at.call({}) == later
+
+
+def needs_more(params: Point, other: int) -> None:
+    raise NotImplementedError
+
+
+def test_a_handler_that_could_not_be_called_is_refused() -> None:
+    with pytest.raises(TypeError, match="it: nothing could be passed for its parameter 'other'"):
+        look_at(needs_more, "it")
+
+
+def test_a_callable_that_hides_its_signature_is_refused() -> None:
+    with pytest.raises(TypeError, match="it: its signature cannot be read"):
+        look_at(min, "it")
+
+
+def test_options_of_a_handler_are_left_alone() -> None:
+    def handler(*, option: int = 3, **more: int) -> int:
+        return option
+
+    assert look_at(handler, "it").call({"x": 1}) == 3
+
+
+def test_a_handler_whose_params_are_no_object_is_refused() -> None:
+    def handler(params: int) -> None:
+        raise NotImplementedError
+
+    with pytest.raises(TypeError, match="it: parameter 'params': int is no type of an object"):
+        look_at(handler, "it")
+
+
+def test_callable_objects_are_async_if_their_call_is() -> None:
+    class Async:
+        async def __call__(self) -> None:
+            raise NotImplementedError
+
+    assert is_async(Async())
+    assert is_async(functools.partial(Async()))
+    assert not is_async(Callee())
