@@ -131,7 +131,7 @@ async def linked(
     async with owned_nursery() as serving, owned_nursery() as connection:
         bench = Bench(RawPeer(theirs), Hall(serving), connection, handlers or {})
         bench.link = Link(
-            ours, gate or ServerSession(list(REVISIONS)), bench.answer, bench.notified, limits or Limits()
+            gate or ServerSession(list(REVISIONS)), bench.answer, bench.notified, limits or Limits(), ours
         )
 
         async def run() -> None:

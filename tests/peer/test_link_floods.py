@@ -199,7 +199,7 @@ async def test_two_sides_that_flood_each_other_do_not_deadlock(autojump_clock: M
         gates = [client_gate("2025-06-18"), client_gate("2025-06-18")]
         streams = lockstep_stream_pair()
         links = [
-            Link(stream, gate, answer, lambda _, __: None, limits) for stream, gate in zip(streams, gates, strict=True)
+            Link(gate, answer, lambda _, __: None, limits, stream) for stream, gate in zip(streams, gates, strict=True)
         ]
 
         async def run(link: Link) -> None:

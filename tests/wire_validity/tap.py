@@ -80,12 +80,13 @@ class _Numbers:
 
 def _tap_links(numbers: _Numbers, patch: Patch) -> None:
     # Imported here and below, because a child loads this file before it needs the package, or without.
+    from trio_mcp.peer import Lane
     from trio_mcp.peer._link import Link
     from trio_mcp.peer._outbox import Entry, Outbox
     from trio_mcp.peer._session import ClientSession
     from trio_mcp.wire import Oversized
 
-    begin, on_line = Link.__attrs_post_init__, Link._on_line
+    begin, take = Link.__attrs_post_init__, Link.take
     put, put_urgent = Outbox.put, Outbox.put_urgent
 
     def tapped_begin(self: Link) -> None:
@@ -95,10 +96,10 @@ def _tap_links(numbers: _Numbers, patch: Patch) -> None:
         else:
             numbers.open(self.outbox, "server")
 
-    def tapped_on_line(self: Link, line: bytes | Oversized) -> None:
+    def tapped_take(self: Link, line: bytes | Oversized, lane: Lane) -> None:
         if not isinstance(line, Oversized):
             numbers.hear(self.outbox, bytes(line))
-        on_line(self, line)
+        take(self, line, lane)
 
     def tapped_put(self: Outbox, line: bytes) -> Entry:
         numbers.say(self, line)
@@ -109,7 +110,7 @@ def _tap_links(numbers: _Numbers, patch: Patch) -> None:
         put_urgent(self, line)
 
     patch(Link, "__attrs_post_init__", tapped_begin)
-    patch(Link, "_on_line", tapped_on_line)
+    patch(Link, "take", tapped_take)
     patch(Outbox, "put", tapped_put)
     patch(Outbox, "put_urgent", tapped_put_urgent)
 

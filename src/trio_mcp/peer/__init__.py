@@ -6,6 +6,7 @@ from ._asked import Update as Update
 from ._asked import UpdateBudget as UpdateBudget
 from ._context import NO_HEADERS as NO_HEADERS
 from ._context import ExchangeContext as ExchangeContext
+from ._correspondent import Correspondent as Correspondent
 from ._exchange import Exchange as Exchange
 from ._gate import Gate as Gate
 from ._hall import Explain as Explain
@@ -14,8 +15,13 @@ from ._hall import Handler as Handler
 from ._hall import OutOfTimeError as OutOfTimeError
 from ._hall import Run as Run
 from ._holds import Hold as Hold
+from ._lane import Lane as Lane
 from ._limits import Limits as Limits
 from ._link import Link as Link
+from ._message_exchanges import AskedByMessage as AskedByMessage
+from ._message_exchanges import ExchangeByMessage as ExchangeByMessage
+from ._outbox import Entry as Entry
+from ._outbox import Outbox as Outbox
 from ._parking import GRACE_SECONDS as GRACE_SECONDS
 from ._parking import Parking as Parking
 from ._parking import Waiting as Waiting

@@ -41,7 +41,7 @@ async def connect_link(
         why_lost: names the reason when the other side's output has ended.
     """
     stream = tapped(stream, client.tap, client.limits.max_message_bytes)
-    link = Link(stream, client.gate, client.answer, client.notified, client.limits)
+    link = Link(client.gate, client.answer, client.notified, client.limits, stream)
     async with owned_nursery() as nursery:
         nursery.start_soon(lambda: link.run(drain=False, why_lost=why_lost), name="link")
         yield link
@@ -53,5 +53,5 @@ def server_link(stream: trio.abc.Stream, serving: Serving) -> Link:
     def notified(method: str, params: JsonObject) -> None:
         serving.notified(method, params, link)
 
-    link = Link(stream, serving.gate(), serving.answer, notified, serving.limits)
+    link = Link(serving.gate(), serving.answer, notified, serving.limits, stream)
     return link

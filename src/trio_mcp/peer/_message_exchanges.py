@@ -1,4 +1,4 @@
-"""The two ends of an exchange whose messages travel over a link."""
+"""The two ends of an exchange that is made of messages."""
 
 from __future__ import annotations
 
@@ -24,33 +24,36 @@ from ..wire import (
 )
 from ._asked import Asked
 from ._exchange import Exchange
-from ._outbox import Entry, Outbox
+from ._lane import Lane
+from ._outbox import Entry
 
 if TYPE_CHECKING:
-    from ._link import Link
+    from ._correspondent import Correspondent
 
-__all__ = ["AskedOverLink", "Batch", "ExchangeOverLink"]
+__all__ = ["AskedByMessage", "Batch", "ExchangeByMessage"]
 
 _log = logging.getLogger("trio_mcp.peer")
 
 
 @define(eq=False)
-class AskedOverLink(Asked):
-    """A request of ours on a link."""
+class AskedByMessage(Asked):
+    """A request of ours."""
 
-    _link: Link
+    _correspondent: Correspondent
+    _lane: Lane
+    """Where it goes out."""
     _entry: Entry | None = field(default=None, init=False)
 
     def begins_at_once(self) -> bool:
-        """Whether the link's outbox has room."""
-        return self._link.outbox.has_room()
+        """Whether its lane has room."""
+        return self._lane.has_room()
 
     async def _begin(self) -> None:
-        await self._link.room()  # cancelled here: nothing was sent, and there is nothing to say
-        if self._link.lost is not None:
+        await self._correspondent.room_in(self._lane)  # cancelled here: nothing was sent, and there is nothing to say
+        if self._correspondent.lost is not None:
             await trio.lowlevel.checkpoint_if_cancelled()
-            raise copy(self._link.lost)
-        ledger, params = self._link.ledger, self.params
+            raise copy(self._correspondent.lost)
+        ledger, params = self._correspondent.ledger, self.params
         self.id = ledger.issue(self)
         if self.wants_updates:
             params = stamp(params, {PROGRESS_TOKEN_KEY: self.id})
@@ -59,59 +62,61 @@ class AskedOverLink(Asked):
         except NotJsonError as exc:
             ledger.forget(self.id)
             raise LocalProtocolError(f"the params of {self.method!r} cannot be sent: {exc}") from None
-        self._entry = self._link.outbox.put(line)
+        self._entry = self._lane.put(line)
         self._leaving()
 
     def _cancel(self) -> None:
-        self._link.ledger.forget(self.id)
+        self._correspondent.ledger.forget(self.id)
         self.withdraw()
 
     def withdraw(self) -> None:
         """Take the request back if it has not left, and tell the other side to stop if it has."""
-        sent = self._entry is not None and not self._link.outbox.withdraw(self._entry)
+        sent = self._entry is not None and not self._lane.withdraw(self._entry)
         if sent and self.method != "initialize":  # which is never cancelled
-            self._link.outbox.put_urgent(encode_notification("notifications/cancelled", {"requestId": self.id}))
+            self._lane.put_urgent(encode_notification("notifications/cancelled", {"requestId": self.id}))
 
 
 @define(eq=False)
-class ExchangeOverLink(Exchange):
-    """A request of the other side on a link."""
+class ExchangeByMessage(Exchange):
+    """A request of the other side."""
 
-    _link: Link
+    _correspondent: Correspondent
+    lane: Lane
+    """Where its answer goes, and all that belongs to it."""
     _batch: Batch | None = None
 
     def ask(self, method: str, params: JsonObject | None) -> Asked:
-        """Return a request on the same link."""
-        return self._link.ask(method, params)
+        """Return a request that goes out where this one's answer will."""
+        return self._correspondent.ask_in(self.lane, method, params)
 
     def has_room(self) -> bool:
-        """Whether the link's outbox has room."""
-        return self._link.outbox.has_room()
+        """Whether its lane has room."""
+        return self.lane.has_room()
 
     async def room(self) -> None:
-        """Wait for room in the link's outbox."""
-        await self._link.outbox.room()
+        """Wait for room in its lane."""
+        await self.lane.room()
 
     def _conclude(self, result: JsonObject) -> None:
         # Both pages are obeyed: that on subscriptions wants the result, that on cancellation demands the notice. The
         # result goes first, because there are clients that take a subscription for lost when the notice does.
         self.respond(result)
         params = {"requestId": self.id, "reason": "the server stops", "_meta": {SUBSCRIPTION_ID_KEY: self.id}}
-        self._link.outbox.put_urgent(encode_notification("notifications/cancelled", params))
+        self.lane.put_urgent(encode_notification("notifications/cancelled", params))
 
     def _send(self, outcome: JsonObject | McpError) -> None:
-        self._link.ended(self)
+        self._correspondent.ended(self)
         try:
             line = self._encode(outcome)
         except NotJsonError as exc:
             _log.error("the answer to %r cannot be sent: %s", self.method, exc)  # the text says it all
             outcome = McpError(INTERNAL_ERROR, f"the answer to {self.method!r} is not JSON; the log says where")
             line = self._encode(outcome)
-        self._link.gate.responded(self.method, success=not isinstance(outcome, McpError))
+        self._correspondent.gate.responded(self.method, success=not isinstance(outcome, McpError))
         if self._batch is not None:
             self._batch.settle(line)
         else:
-            self._link.outbox.put_urgent(line)  # the reader itself may have answered, and it cannot wait
+            self.lane.put_urgent(line)  # the reader itself may have answered, and it cannot wait
 
     def _encode(self, outcome: JsonObject | McpError) -> bytes:
         if isinstance(outcome, McpError):
@@ -119,10 +124,10 @@ class ExchangeOverLink(Exchange):
         return encode_result(self.id, outcome)
 
     def _tell(self, method: str, params: JsonObject) -> None:
-        self._link.outbox.put(encode_notification(method, params))
+        self.lane.put(encode_notification(method, params))
 
     def _end(self) -> None:
-        self._link.ended(self)
+        self._correspondent.ended(self)
         if self._batch is not None:
             self._batch.settle(None)
 
@@ -134,7 +139,7 @@ class Batch:
     Specification: https://modelcontextprotocol.io/specification/2025-03-26/basic#batching
     """
 
-    _outbox: Outbox
+    _lane: Lane
     _answers: list[bytes] = field(factory=list[bytes], init=False)
     _open: int = field(default=1, init=False)
     """Requests not answered yet, and one more while the array is being read."""
@@ -153,7 +158,7 @@ class Batch:
             self.add(line)
         self._open -= 1
         if self._open == 0 and self._answers:  # urgent: the last one may have been refused, or cancelled, by the reader
-            self._outbox.put_urgent(b"[" + b",".join(self._answers) + b"]\n")
+            self._lane.put_urgent(b"[" + b",".join(self._answers) + b"]\n")
 
     def close(self) -> None:
         """The array has been read."""
