@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ._errors import ConnectionLost as ConnectionLost
     from ._errors import ConsentRefused as ConsentRefused
     from ._errors import ErrorResponse as ErrorResponse
+    from ._errors import HttpStatusError as HttpStatusError
     from ._errors import LocalProtocolError as LocalProtocolError
     from ._errors import McpError as McpError
     from ._errors import MissingCapability as MissingCapability
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ._errors import RemoteProtocolError as RemoteProtocolError
     from ._errors import RequestTimedOut as RequestTimedOut
     from ._errors import ResourceNotFound as ResourceNotFound
+    from ._errors import ResponseLost as ResponseLost
     from ._errors import ServerExited as ServerExited
     from ._errors import StructureError as StructureError
     from ._errors import ToolError as ToolError
@@ -81,9 +83,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "_errors": (
         "AskExpired", "ConnectionBroken", "ConnectionClosed", "ConnectionLost", "ConsentRefused", "ErrorResponse",
-        "LocalProtocolError", "McpError", "MissingCapability", "ProtocolError", "RemoteProtocolError",
-        "RequestTimedOut", "ResourceNotFound", "ServerExited", "StructureError", "ToolError", "ToolFailed",
-        "TooManyParked", "TooManyTasks", "TrioMcpError", "UnsupportedRevision",
+        "HttpStatusError", "LocalProtocolError", "McpError", "MissingCapability", "ProtocolError",
+        "RemoteProtocolError", "RequestTimedOut", "ResourceNotFound", "ResponseLost", "ServerExited", "StructureError",
+        "ToolError", "ToolFailed", "TooManyParked", "TooManyTasks", "TrioMcpError", "UnsupportedRevision",
     ),
     "client": (
         "Changes", "Client", "ClientOptions", "Clients", "Extension", "ResponseCache", "ServerTool", "TimeLimits",

@@ -13,6 +13,8 @@
     │   ├── LocalProtocolError  this program asked for something the protocol forbids
     │   └── RemoteProtocolError the peer did
     ├── StructureError          a JSON value does not fit its type; every fault by its path on the wire
+    ├── ResponseLost            the HTTP exchange of one request broke; others go on
+    ├── HttpStatusError         an HTTP status came in place of an answer
     ├── ConsentRefused          the client's consent hook said no; nothing was sent
     ├── MissingCapability       the other side never declared what the request needs
     ├── AskExpired              nobody answered a question of ours in time, or the server stops
@@ -40,6 +42,7 @@ __all__ = [
     "ConnectionLost",
     "ConsentRefused",
     "ErrorResponse",
+    "HttpStatusError",
     "LocalProtocolError",
     "McpError",
     "MissingCapability",
@@ -47,6 +50,7 @@ __all__ = [
     "RemoteProtocolError",
     "RequestTimedOut",
     "ResourceNotFound",
+    "ResponseLost",
     "ServerExited",
     "StructureError",
     "TooManyParked",
@@ -176,6 +180,33 @@ class StructureError(TrioMcpError):
 
     def __str__(self) -> str:
         return f"not a {self.type_name}: {'; '.join(self.faults)}"
+
+
+class ResponseLost(TrioMcpError):
+    """The answer to one request will not come, because the HTTP exchange that carried it broke. Others go on.
+
+    `sent` is False where surely nothing has reached the server (it could not be connected to); where it is True the
+    request may have taken effect.
+    """
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class HttpStatusError(TrioMcpError):
+    """The server, or a proxy before it, answered a request with an HTTP status that carries no MCP message.
+
+    `status` is its number, `text` the beginning of what came with it: untrusted, and for people. The client goes on.
+    """
+
+    def __init__(self, status: int, text: str = "") -> None:
+        super().__init__(status, text)
+        self.status = status
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"HTTP status {self.status}" + (f": {self.text}" if self.text else "")
 
 
 class ConsentRefused(TrioMcpError):

@@ -6,7 +6,7 @@ and a way to cancel it. Nothing here has code of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from .peer import Asked, ConnectionStatistics, Exchange, Gate, Limits, Peer
     from .wire import JsonObject
 
-__all__ = ["Answerer", "Client", "Direction", "Serving", "Tap", "Transport", "TransportOpener"]
+__all__ = [
+    "Answerer",
+    "Client",
+    "Direction",
+    "HttpAnswerer",
+    "HttpServing",
+    "Serving",
+    "Tap",
+    "Transport",
+    "TransportOpener",
+]
 
 Direction: TypeAlias = Literal["sent", "received"]
 """Which way a message went, seen from the client."""
@@ -30,6 +40,34 @@ class Answerer(Protocol):
 
     def serving(self) -> AbstractAsyncContextManager[Serving]:
         """Open what serves: the lifespan, and the nursery of the handlers."""
+        ...
+
+
+@runtime_checkable
+class HttpAnswerer(Protocol):
+    """Something whose exchanges can be served over HTTP as well: a `Server`."""
+
+    @property
+    def revisions(self) -> Sequence[str]:
+        """The protocol revisions it speaks, oldest first."""
+        ...
+
+    def serving(
+        self, *, asking: Literal["parked", "replayed"] | None = None
+    ) -> AbstractAsyncContextManager[HttpServing]:
+        """Open what serves: the lifespan, and the nursery of the handlers.
+
+        Args:
+            asking: in place of the answerer's own choice, where a handler is while a client finds an answer.
+        """
+        ...
+
+    def serving_one(self) -> AbstractAsyncContextManager[HttpServing]:
+        """Open what serves a single request, and leaves nothing behind.
+
+        Raises:
+            McpError: the answerer needs to be served for longer; what to answer instead.
+        """
         ...
 
 
@@ -55,6 +93,14 @@ class Serving(Protocol):
 
     def stop(self) -> None:
         """The end is near: let what waits for people end. Synchronous; the connections end by themselves."""
+        ...
+
+
+class HttpServing(Serving, Protocol):
+    """An `HttpAnswerer` while it is being served."""
+
+    def input_schema(self, tool: str) -> JsonObject | None:
+        """Return a tool's input schema, as modern clients list it; None where there is no such tool."""
         ...
 
 
@@ -87,6 +133,11 @@ class Client(Protocol):
 
 class Transport(Protocol):
     """The asking side of a connection that is up."""
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether requests carry header fields, into which the arguments that a tool names are mirrored."""
+        ...
 
     def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> Asked:
         """Return an exchange to enter with `async with`: entering sends the request, leaving ends it.

@@ -153,6 +153,10 @@ class Bad:
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
 
+    @property
+    def has_fields(self) -> bool:
+        return self.transport.has_fields
+
     def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> Asked:
         return self.transport.ask(method, params, wants_updates=wants_updates)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import abc
 from collections import deque
+from collections.abc import Mapping
 from typing import Any, Protocol, Self, TypeAlias
 
 import trio
@@ -22,6 +23,7 @@ from attrs import define, field
 from .._errors import ConnectionLost, ErrorResponse, RemoteProtocolError
 from .._tracing import RequestSpan
 from ..wire import ASKING, ExchangeEvent, ExchangeState, JsonObject, advance
+from ._context import NO_HEADERS
 
 __all__ = ["Asked", "Listener", "Update", "UpdateBudget"]
 
@@ -86,6 +88,10 @@ class Asked(abc.ABC):
     """Issued when the request is sent; 0 before."""
     span: RequestSpan | None = field(default=None, init=False)
     """What stands for it in a trace, if somebody traces."""
+    fields: Mapping[str, str] = field(default=NO_HEADERS, init=False)
+    """Header fields that go with it, where the transport has any (`abc.Transport.has_fields`); set before it leaves."""
+    repeatable: bool = field(default=False, init=False)
+    """Whether it may be sent once more when its answer was lost, because doing it twice does no harm; set likewise."""
     listener: Listener | None = field(default=None, init=False)
     """Whoever set it is told of what arrives, at once and as long as the exchange is open."""
     _updates: deque[tuple[Update, int]] = field(factory=deque[tuple[Update, int]], init=False)

@@ -99,6 +99,11 @@ class Correspondent(abc.ABC):
         self.listens = Slots.for_listens(limits.max_listens)
 
     @property
+    def has_fields(self) -> bool:
+        """Whether requests carry header fields: messages by themselves have none."""
+        return False
+
+    @property
     @abc.abstractmethod
     def lane(self) -> Lane:
         """Where what belongs to no exchange of the other side's goes out."""

@@ -16,12 +16,14 @@ from attrs import define, evolve, field
 
 from .._errors import McpError
 from ..wire import (
+    BATCH_REVISION,
     HANDSHAKE,
     INVALID_PARAMS,
     INVALID_REQUEST,
     LEGACY_REVISIONS,
     LOG_LEVELS,
     METHOD_NOT_FOUND,
+    NULL_ID_REVISIONS,
     REVISION_KEY,
     HandshakeEvent,
     HandshakeState,
@@ -39,11 +41,6 @@ from ._context import ExchangeContext
 __all__ = ["ClientSession", "ServerSession"]
 
 _NO_META: JsonObject = {}
-
-BATCH_REVISION = "2025-03-26"
-"""The one revision in which an array of messages is legal."""
-_NULL_ID_REVISIONS = frozenset(LEGACY_REVISIONS[:3])
-"""Their schemas know no error without id, so an unknown id is JSON-RPC's null there."""
 
 
 @define(eq=False)
@@ -80,7 +77,7 @@ class ServerSession:
     @property
     def omits_unknown_id(self) -> bool:
         """Unless a handshake agreed on a revision that cannot omit it."""
-        return self._terms is None or self._terms.revision not in _NULL_ID_REVISIONS
+        return self._terms is None or self._terms.revision not in NULL_ID_REVISIONS
 
     @property
     def operating(self) -> bool:
@@ -186,7 +183,7 @@ class ClientSession:
     @property
     def omits_unknown_id(self) -> bool:
         """Unless a handshake agreed on a revision that cannot omit it."""
-        return self.revision not in _NULL_ID_REVISIONS
+        return self.revision not in NULL_ID_REVISIONS
 
     @property
     def operating(self) -> bool:

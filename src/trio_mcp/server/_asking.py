@@ -88,7 +88,7 @@ class Asker:
         if self._past.answer(run, questions):
             return [question.answer for question in questions]
         if run.waiting is None:
-            parked = self._serving.server.asking == "parked"
+            parked = self._serving.asking == "parked"
             run.waiting = run.hall.parking.waiting(run, self._parked) if parked else Waiting(run, self._leave)
         return await run.waiting.ask(questions)
 

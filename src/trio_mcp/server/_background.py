@@ -93,6 +93,8 @@ class BackgroundTasks:
     """The background tasks of one serving. Made by `open_background`."""
 
     _server: Server
+    _lasts: bool
+    """Whether the serving outlives a single request."""
     _nursery: trio.Nursery
     _token: trio.lowlevel.TrioToken = field(factory=trio.lowlevel.current_trio_token, init=False)
     _stops: bool = field(default=False, init=False)
@@ -128,6 +130,11 @@ class BackgroundTasks:
         if not callable(given):
             hint = ": pass the function and its arguments" if inspect.iscoroutine(given) else ""
             raise TypeError(f"{given!r} is no async function{hint}")
+        if not self._lasts:
+            raise RuntimeError(
+                "background tasks need a serving that lasts, and this request has one of its own, because nobody runs "
+                "the lifespan of the HTTP application: let the host pass on lifespan events, or enter `app.run()`"
+            )
         if self._stops:
             raise RuntimeError(f"the server {self._server.info.name!r} stops, and starts no background tasks any more")
         most = self._server.limits.max_background
@@ -217,10 +224,14 @@ async def _succeeds(work: Callable[[], Awaitable[object]], label: str) -> bool:
 
 
 @asynccontextmanager
-async def open_background(server: Server) -> AsyncGenerator[tuple[BackgroundTasks, Any]]:
-    """Enter the server's lifespan, with background tasks around it (rule 1); yields both the tasks and its state."""
+async def open_background(server: Server, *, lasts: bool) -> AsyncGenerator[tuple[BackgroundTasks, Any]]:
+    """Enter the server's lifespan, with background tasks around it (rule 1); yields both the tasks and its state.
+
+    Args:
+        lasts: whether there may be tasks.
+    """
     async with owned_nursery() as nursery:
-        tasks = BackgroundTasks(server, nursery)
+        tasks = BackgroundTasks(server, lasts, nursery)
         before = tasks.adopt()
         try:
             async with server.lifespan(server) as state:

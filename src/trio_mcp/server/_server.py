@@ -10,8 +10,9 @@ from typing import Any, Literal, TypeVar, get_args, overload
 from attrs import define
 
 from .. import types
+from .._errors import McpError
 from ..peer import Limits
-from ..wire import ListChanged
+from ..wire import INTERNAL_ERROR, ListChanged
 from ._asking import AskingMode
 from ._background import Background
 from ._cache import CacheableMethod, CacheHint, check_hints
@@ -196,9 +197,27 @@ class Server(ExtensibleServer):
         """
         self.changes.resource_updated(uri)
 
-    def serving(self) -> AbstractAsyncContextManager[Serving]:
-        """Open a serving: enters the lifespan, and the nursery in which handlers run. `serve_*` do this for you."""
-        return open_serving(self)
+    def serving(self, *, asking: AskingMode | None = None) -> AbstractAsyncContextManager[Serving]:
+        """Open a serving: enters the lifespan, and the nursery in which handlers run. `serve_*` do this for you.
+
+        Args:
+            asking: where its handlers are while clients find answers, in place of what the server says of itself.
+        """
+        return open_serving(self, asking or self.asking)
+
+    def serving_one(self) -> AbstractAsyncContextManager[Serving]:
+        """Open a serving for a single request, whose handler can neither wait for an answer nor leave tasks behind.
+
+        Raises:
+            McpError: the server has a lifespan, which is not for a single request.
+        """
+        if self.lifespan is not _no_lifespan:
+            raise McpError(
+                INTERNAL_ERROR,
+                f"the server {self.info.name!r} has a lifespan that nobody runs: let the host of the HTTP application "
+                "pass on lifespan events, or enter `app.run()`",
+            )
+        return open_serving(self, "replayed", lasts=False)
 
     @overload
     def tool(self, function: F, /) -> F: ...

@@ -11,6 +11,7 @@ from attrs import define, field, frozen
 from .._util import owned_nursery
 from ..peer import Exchange, Gate, Hall, Limits, Peer, ServerSession
 from ..wire import JsonObject
+from ._asking import AskingMode
 from ._background import BackgroundTasks, open_background
 from ._changes import ChangeHub
 from ._dispatch import dispatch
@@ -58,6 +59,8 @@ class Serving:
     """Tasks that outlive the calls that start them."""
     processes: Processes
     """The worker processes of isolated tools."""
+    asking: AskingMode
+    """Where a handler is while a modern client finds the answer to its question."""
     subscribers: SessionListeners = field(init=False)
     """Those of them that have made a handshake."""
     threads: Threads = field(init=False)
@@ -76,6 +79,10 @@ class Serving:
     def limits(self) -> Limits:
         """What each connection may cost."""
         return self.server.limits
+
+    def input_schema(self, tool: str) -> JsonObject | None:
+        """Return a tool's input schema, as modern clients list it; None where there is no such tool."""
+        return self.server.tools.input_schema(tool)
 
     def gate(self) -> Gate:
         """Return the gate of a new connection."""
@@ -111,8 +118,11 @@ class Serving:
 
 
 @asynccontextmanager
-async def open_serving(server: Server) -> AsyncGenerator[Serving]:
+async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True) -> AsyncGenerator[Serving]:
     """Enter the server's lifespan and open its hall.
+
+    Args:
+        lasts: whether it outlives a single request, so that background tasks may.
 
     At the end open questions expire, their handlers clean up for a bounded time, and what still runs is cancelled.
     """
@@ -124,12 +134,12 @@ async def open_serving(server: Server) -> AsyncGenerator[Serving]:
 
     refuse_in_starting_worker()
     async with (
-        open_background(server) as (background, state),
+        open_background(server, lasts=lasts) as (background, state),
         open_processes(server.limits.max_processes) as processes,
         owned_nursery(wind_down) as nursery,
     ):
         with server.changes.serving() as hub:
-            opened.append(Serving(server, Hall(nursery, server.limits), state, hub, background, processes))
+            opened.append(Serving(server, Hall(nursery, server.limits), state, hub, background, processes, asking))
             try:
                 yield opened[0]
             finally:

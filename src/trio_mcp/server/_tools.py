@@ -205,6 +205,11 @@ class Tools:
         apart = None if isolate is None else isolated(function, signature)
         self.catalog.add(name, _Tool(definition, signature, written_schemas(given), limit, max_concurrency, apart))
 
+    def input_schema(self, name: str) -> JsonObject | None:
+        """Return the input schema of a tool, the same object each time; None where there is no such tool."""
+        tool = self.catalog.get(name)
+        return None if tool is None else tool.definition.input_schema
+
     def remove(self, name: str) -> None:
         """Take a tool out; calls under way go on. Raises KeyError where there is none of this name."""
         self.catalog.remove(name)

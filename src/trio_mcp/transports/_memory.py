@@ -163,6 +163,10 @@ class _MemoryTransport:
             ("received", "sent"),
         )
 
+    @property
+    def has_fields(self) -> bool:
+        return False
+
     def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> Asked:
         return _AskedInMemory(method, params, wants_updates, self.ours.budget, self.ours, self.theirs)
 

@@ -1,0 +1,103 @@
+"""A serving for a single request, for HTTP where nobody runs a lifespan: what it can do, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+from attrs import define
+
+from trio_mcp import Context, McpError, Server, ToolFailed, open_client, types
+from trio_mcp.abc import HttpAnswerer
+from trio_mcp.server._serving import Serving
+
+
+@define
+class ForOneRequest:
+    """An answerer whose servings are all for a single request."""
+
+    server: Server
+
+    def serving(self) -> AbstractAsyncContextManager[Serving]:
+        return self.server.serving_one()
+
+
+@define
+class Sure:
+    really: bool
+
+
+async def accept(_: types.ElicitRequestParams) -> types.ElicitResult:
+    return types.ElicitResult(action="accept", content={"really": True})
+
+
+async def test_a_server_can_be_served_over_http() -> None:
+    assert isinstance(Server("any"), HttpAnswerer)
+
+
+async def test_a_request_is_answered() -> None:
+    server = Server("one")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async with open_client(ForOneRequest(server)) as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+
+
+async def test_a_handler_that_asks_begins_anew_with_the_answer_whatever_the_server_prefers() -> None:
+    server, begun = Server("one", asking="parked"), list[str]()
+
+    @server.tool
+    async def book(ctx: Context) -> str:
+        begun.append("again")
+        await ctx.elicit("Sure?", Sure)
+        return "booked"
+
+    async with open_client(ForOneRequest(server), on_elicit=accept) as client:
+        await client.call_tool("book", raise_on_error=True)
+    assert begun == ["again", "again"]
+
+
+async def test_how_handlers_ask_can_be_chosen_for_one_serving() -> None:
+    server = Server("one", asking="parked")
+    async with server.serving(asking="replayed") as replaying, server.serving() as parking:
+        assert (replaying.asking, parking.asking) == ("replayed", "parked")
+
+
+async def test_background_tasks_are_refused_with_the_way_out() -> None:
+    server = Server("one")
+
+    @server.tool
+    async def begin() -> None:
+        server.background.start_soon(server.info_json.get)  # type: ignore[arg-type]  # never called
+
+    async with open_client(ForOneRequest(server)) as client:
+        with pytest.raises(ToolFailed, match=r"need a serving that lasts.*app\.run\(\)"):
+            await client.call_tool("begin", raise_on_error=True)
+
+
+async def test_a_server_with_a_lifespan_is_refused_with_the_way_out() -> None:
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncGenerator[None]:
+        yield
+
+    with pytest.raises(McpError, match=r"'one' has a lifespan that nobody runs.*app\.run\(\)"):
+        Server("one", lifespan=lifespan).serving_one()
+
+
+async def test_the_input_schema_of_a_tool_is_the_same_object_each_time() -> None:
+    server = Server("one")
+
+    @server.tool
+    async def add(a: int) -> int:
+        return a
+
+    async with server.serving_one() as serving:
+        schema = serving.input_schema("add")
+        assert schema is not None
+        assert schema["properties"] == {"a": {"type": "integer"}}
+        assert serving.input_schema("add") is schema
+        assert serving.input_schema("other") is None
