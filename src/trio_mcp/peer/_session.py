@@ -60,6 +60,11 @@ class ServerSession:
     _terms: ExchangeContext | None = field(default=None, init=False)
 
     @property
+    def revision(self) -> str | None:
+        """The one of the handshake, once `initialize` was answered."""
+        return None if self._terms is None else self._terms.revision
+
+    @property
     def may_respond(self) -> bool:
         """A server always may."""
         return True

@@ -34,6 +34,7 @@ __all__ = [
     "SERVER_INFO_KEY",
     "UNSUPPORTED_REVISION",
     "Envelope",
+    "envelope_faults",
     "progress_token",
     "read_envelope",
     "stamp",
@@ -75,23 +76,31 @@ def read_envelope(meta: JsonObject, spoken: Sequence[str]) -> Envelope:
     Raises:
         McpError: the answer to send (rule 3).
     """
-    revision, capabilities = meta[REVISION_KEY], meta.get(CAPABILITIES_KEY)
-    info, level = meta.get(CLIENT_INFO_KEY), meta.get(LOG_LEVEL_KEY)
-    faults: list[str] = []
-    if type(revision) is not str:
-        faults.append(f"$._meta.{REVISION_KEY}: expected string")
-    if not is_object(capabilities):
-        what = "expected object" if CAPABILITIES_KEY in meta else "required member is missing"
-        faults.append(f"$._meta.{CAPABILITIES_KEY}: {what}")
-    if CLIENT_INFO_KEY in meta and not _is_implementation(info):
-        faults.append(f"$._meta.{CLIENT_INFO_KEY}: expected object with the strings 'name' and 'version'")
-    if LOG_LEVEL_KEY in meta and level not in LOG_LEVELS:
-        faults.append(f"$._meta.{LOG_LEVEL_KEY}: expected one of {', '.join(LOG_LEVELS)}")
-    if faults or not is_object(capabilities):
+    faults = envelope_faults(meta)
+    if faults:
         raise McpError(INVALID_PARAMS, "; ".join(faults))
+    revision = meta[REVISION_KEY]
     if revision not in spoken:
         raise unsupported_revision(revision, spoken)
-    return Envelope(revision, capabilities, info, level)
+    return Envelope(revision, meta[CAPABILITIES_KEY], meta.get(CLIENT_INFO_KEY), meta.get(LOG_LEVEL_KEY))
+
+
+def envelope_faults(meta: JsonObject) -> list[str]:
+    """Return what is missing or of the wrong type in the `_meta` of a modern request, each by its path (rule 2)."""
+    faults: list[str] = []
+    if type(meta.get(REVISION_KEY)) is not str:
+        faults.append(f"$._meta.{REVISION_KEY}: {_expected('string', REVISION_KEY, meta)}")
+    if not is_object(meta.get(CAPABILITIES_KEY)):
+        faults.append(f"$._meta.{CAPABILITIES_KEY}: {_expected('object', CAPABILITIES_KEY, meta)}")
+    if CLIENT_INFO_KEY in meta and not _is_implementation(meta[CLIENT_INFO_KEY]):
+        faults.append(f"$._meta.{CLIENT_INFO_KEY}: expected object with the strings 'name' and 'version'")
+    if LOG_LEVEL_KEY in meta and meta[LOG_LEVEL_KEY] not in LOG_LEVELS:
+        faults.append(f"$._meta.{LOG_LEVEL_KEY}: expected one of {', '.join(LOG_LEVELS)}")
+    return faults
+
+
+def _expected(what: str, key: str, meta: JsonObject) -> str:
+    return f"expected {what}" if key in meta else "required member is missing"
 
 
 def unsupported_revision(requested: str, spoken: Sequence[str]) -> McpError:

@@ -10,10 +10,15 @@ from __future__ import annotations
 
 from ..types import METHODS, REVISIONS
 
-__all__ = ["LEGACY_REVISIONS", "MODERN_REVISIONS", "is_modern"]
+__all__ = ["BATCH_REVISION", "LEGACY_REVISIONS", "MODERN_REVISIONS", "NULL_ID_REVISIONS", "is_modern"]
 
 LEGACY_REVISIONS: tuple[str, ...] = tuple(revision for revision in REVISIONS if "initialize" in METHODS[revision])
 MODERN_REVISIONS: tuple[str, ...] = tuple(revision for revision in REVISIONS if "initialize" not in METHODS[revision])
+
+BATCH_REVISION = "2025-03-26"
+"""The one revision in which an array of messages is legal."""
+NULL_ID_REVISIONS = frozenset(LEGACY_REVISIONS[:3])
+"""Their schemas know no error without id, so an unknown id is JSON-RPC's null there."""
 
 _MODERN = frozenset(MODERN_REVISIONS)
 

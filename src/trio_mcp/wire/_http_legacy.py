@@ -1,0 +1,110 @@
+"""What Streamable HTTP was up to 2025-11-25: sessions that a header field names, streams of their own, deletion.
+
+Which session a name stands for, and whether it is there at all, is the server's to know; here is only what can be said
+about a request by itself.
+
+Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import frozen
+
+from .._errors import McpError
+from ._http_fields import VERSION_FIELD
+from ._http_post import Headers, Post, Rule, first_fault, refusal_of
+from ._http_refusal import Refusal
+from ._json import is_array
+from ._jsonrpc import INVALID_REQUEST, Malformed, Request
+from ._revisions import BATCH_REVISION, is_modern
+
+__all__ = ["LAST_EVENT_FIELD", "SESSION_FIELD", "LegacyPost", "check_session", "names_session", "read_legacy"]
+
+SESSION_FIELD = "mcp-session-id"
+LAST_EVENT_FIELD = "last-event-id"
+
+
+@frozen
+class LegacyPost:
+    """What was posted for a session, or to begin one."""
+
+    value: Any
+    """The JSON object of one message, or an array of such; an array is legal only in a session of 2025-03-26."""
+    session_id: str | None
+    """The session it names; None only where it begins one."""
+    revision: str | None
+    """The revision that its header names, one that is spoken; None where it names none. The session knows better."""
+    is_initialize: bool
+    """Whether it is the request `initialize`, by itself."""
+
+
+def names_session(headers: Headers) -> bool:
+    """Tell whether a request names a session."""
+    return bool(headers.get(SESSION_FIELD))
+
+
+def read_legacy(post: Post) -> LegacyPost | Refusal:
+    """Return what was posted if it keeps the rules of the older revisions."""
+    fault = first_fault(_RULES, post)
+    if fault is not None:
+        return refusal_of(post.headers, post.message, fault)
+    revision = post.version if post.version in post.spoken else None  # that of `initialize` is not looked at
+    return LegacyPost(post.value, post.headers.get(SESSION_FIELD) or None, revision, _begins_session(post))
+
+
+def check_session(headers: Headers, spoken: Sequence[str]) -> Refusal | None:
+    """Return what a GET or DELETE gets at once; None where it names a session, which may be there or not.
+
+    Args:
+        headers: of the request; `check_head` has passed them.
+        spoken: the revisions the server speaks.
+    """
+    version = headers.get(VERSION_FIELD) or None
+    if version is not None and is_modern(version):
+        return Refusal(405, headers={"allow": "POST"})  # there is neither in that revision
+    fault = _version_fault(version, spoken)
+    if fault is None and not names_session(headers):
+        fault = _no_session()
+    return None if fault is None else refusal_of(headers, None, fault)
+
+
+def _is_well_formed(post: Post) -> McpError | None:
+    return McpError(post.message.code, post.message.fault) if isinstance(post.message, Malformed) else None
+
+
+def _batch_is_legal(post: Post) -> McpError | None:
+    if not is_array(post.value):
+        return None
+    if post.version not in {None, BATCH_REVISION}:
+        return McpError(INVALID_REQUEST, f"an array of messages, which only {BATCH_REVISION} has")
+    return None if post.value else McpError(INVALID_REQUEST, "an array of no messages")
+
+
+def _version_is_spoken(post: Post) -> McpError | None:
+    return None if _begins_session(post) else _version_fault(post.version, post.spoken)
+
+
+def _session_is_named(post: Post) -> McpError | None:
+    return None if _begins_session(post) or names_session(post.headers) else _no_session()
+
+
+_RULES: Sequence[Rule] = (_is_well_formed, _batch_is_legal, _version_is_spoken, _session_is_named)
+
+
+def _begins_session(post: Post) -> bool:
+    return isinstance(post.message, Request) and post.message.method == "initialize"
+
+
+def _version_fault(version: str | None, spoken: Sequence[str]) -> McpError | None:
+    legacy = [revision for revision in spoken if not is_modern(revision)]
+    if version is None or version in legacy:
+        return None
+    offered = ", ".join(legacy)
+    return McpError(INVALID_REQUEST, f"{VERSION_FIELD} {version[:100]!r}: sessions here speak {offered}")
+
+
+def _no_session() -> McpError:
+    return McpError(INVALID_REQUEST, f"the header field {SESSION_FIELD} is missing: send 'initialize' first")

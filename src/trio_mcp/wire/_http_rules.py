@@ -1,0 +1,178 @@
+"""What a server of Streamable HTTP makes of a request, whatever its era: served, as what, or refused with which status.
+
+Two steps, because a refusal that needs no body should not wait for it:
+
+1. `check_head`: method (405), `Host` and `Origin` (403), `Content-Type` (415), `Accept` (406), size (413).
+2. `read_post`: JSON (400, -32700), then the era, then the rules of the era. After the two comes authorization's turn,
+   the sessions', and that of everything a serving knows.
+
+The era of a POST, the first that holds:
+
+1. Its envelope names a revision: modern.
+2. It names a session: legacy.
+3. Its version header is none of the older revisions', or its `_meta` holds another part of an envelope: modern.
+4. Anything else, `initialize` above all: legacy.
+
+A server that speaks revisions of one era only takes everything as of that era.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http and
+https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from attrs import frozen
+
+from .._errors import McpError
+from ._http_legacy import LegacyPost, names_session, read_legacy
+from ._http_media import EVENT_STREAM_TYPE, JSON_TYPE, accepts, is_json
+from ._http_origin import host_is_allowed, is_host_entry, is_origin_entry, origin_is_allowed
+from ._http_post import Headers, ModernPost, Post, read_modern, refusal_of
+from ._http_refusal import Refusal
+from ._json import Undecodable, decode, is_array
+from ._jsonrpc import INVALID_REQUEST, PARSE_ERROR, parse_message
+from ._revisions import is_modern
+
+__all__ = ["HttpPolicy", "check_head", "read_post"]
+
+
+@frozen
+class HttpPolicy:
+    """What a server takes.
+
+    Raises:
+        ValueError: an entry of a list is none, or the server serves no era.
+    """
+
+    allowed_hosts: Sequence[str] | None
+    """The names it answers to, as `localhost:*`, `127.0.0.1:8000`, `[::1]:*`, `example.com`; None for any."""
+    allowed_origins: Sequence[str] | None
+    """The web sites whose pages may use it, as `https://example.com`, `http://localhost:*`; None for any."""
+    max_body_bytes: int
+    legacy: bool
+    """Whether it serves the revisions up to 2025-11-25."""
+    modern: bool
+    """Whether it serves those from 2026-07-28 on."""
+
+    def __attrs_post_init__(self) -> None:
+        if not (self.legacy or self.modern):
+            raise ValueError("a server serves at least one era")
+        _check_entries("allowed_hosts", self.allowed_hosts, is_host_entry, "example.com, localhost:*")
+        _check_entries("allowed_origins", self.allowed_origins, is_origin_entry, "https://example.com")
+
+
+def _check_entries(name: str, entries: Sequence[str] | None, is_entry: Callable[[str], bool], examples: str) -> None:
+    if isinstance(entries, str):
+        raise ValueError(f"{name} is a list of texts, not the text {entries!r}")
+    for entry in entries or ():
+        if not is_entry(entry):
+            raise ValueError(f"{name}: {entry!r} is not of the form {examples}")
+
+
+@frozen
+class _Head:
+    method: str
+    headers: Headers
+    policy: HttpPolicy
+
+
+def check_head(http_method: str, headers: Headers, policy: HttpPolicy) -> Refusal | None:
+    """Return what a request gets before its body is read, None where it may go on.
+
+    Args:
+        http_method: upper-case, as ASGI has it.
+        headers: of the request.
+        policy: what is taken.
+    """
+    head = _Head(http_method, headers, policy)
+    return next((refusal for rule in _HEAD_RULES if (refusal := rule(head)) is not None), None)
+
+
+def _method_is_served(head: _Head) -> Refusal | None:
+    served = ("GET", "POST", "DELETE") if head.policy.legacy else ("POST",)
+    return None if head.method in served else Refusal(405, headers={"allow": ", ".join(served)})
+
+
+def _host_is_ours(head: _Head) -> Refusal | None:
+    host, allowed = head.headers.get("host"), head.policy.allowed_hosts
+    if allowed is None or host_is_allowed(host, allowed):
+        return None
+    return _refused(403, f"Host {_shown(host)} is no name of this server (see allowed_hosts)")
+
+
+def _origin_is_welcome(head: _Head) -> Refusal | None:
+    origin, allowed = head.headers.get("origin"), head.policy.allowed_origins
+    if origin is None or allowed is None or origin_is_allowed(origin, allowed):
+        return None
+    return _refused(403, f"pages of Origin {_shown(origin)} may not use this server (see allowed_origins)")
+
+
+def _body_is_json(head: _Head) -> Refusal | None:
+    sent = head.headers.get("content-type")
+    if head.method != "POST" or is_json(sent):
+        return None
+    return _refused(415, f"Content-Type must be {JSON_TYPE}, not {_shown(sent)}")
+
+
+def _response_is_accepted(head: _Head) -> Refusal | None:
+    accept = head.headers.get("accept")
+    lacking = [each for each in _RESPONSE_TYPES[head.method] if not accepts(accept, each)]
+    return _refused(406, f"Accept must list {' and '.join(lacking)}") if lacking else None
+
+
+def _body_is_small(head: _Head) -> Refusal | None:
+    limit, length = head.policy.max_body_bytes, head.headers.get("content-length", "")
+    if not (length.isascii() and length.isdigit()) or (len(length) <= _LONGEST_SIZE and int(length) <= limit):
+        return None  # one that says nothing is measured while it is read
+    return _refused(413, f"the body is longer than {limit} bytes")
+
+
+_HEAD_RULES: Sequence[Callable[[_Head], Refusal | None]] = (
+    _method_is_served,
+    _host_is_ours,
+    _origin_is_welcome,
+    _body_is_json,
+    _response_is_accepted,
+    _body_is_small,
+)
+_RESPONSE_TYPES = {"POST": (JSON_TYPE, EVENT_STREAM_TYPE), "GET": (EVENT_STREAM_TYPE,), "DELETE": ()}
+_LONGEST_SIZE = 18  # digits: int() refuses numbers of thousands
+
+
+def read_post(
+    headers: Headers, body: bytes, policy: HttpPolicy, spoken: Sequence[str]
+) -> ModernPost | LegacyPost | Refusal:
+    """Return what was posted: a modern message, something for a session, or what it gets instead.
+
+    Never raises, whatever was sent. A refusal carries the id of the request where it could be read.
+
+    Args:
+        headers: of the request; `check_head` has passed them.
+        body: all of it.
+        policy: what is taken.
+        spoken: the revisions the server speaks, oldest first; those of an era that is not served are not offered.
+    """
+    try:
+        value = decode(body)
+    except Undecodable as exc:
+        return refusal_of(headers, None, McpError(PARSE_ERROR, f"not a JSON message: {exc}"))
+    offered = [revision for revision in spoken if (policy.modern if is_modern(revision) else policy.legacy)]
+    post = Post(headers, value, None if is_array(value) else parse_message(value), offered)
+    return read_modern(post) if _is_modern_post(post) else read_legacy(post)
+
+
+def _is_modern_post(post: Post) -> bool:
+    eras = {is_modern(revision) for revision in post.spoken}
+    if len(eras) == 1:
+        return eras == {True}
+    return post.names_its_revision or (post.looks_modern and not names_session(post.headers))
+
+
+def _refused(status: int, sentence: str) -> Refusal:
+    return Refusal(status, McpError(INVALID_REQUEST, sentence))
+
+
+def _shown(value: str | None) -> str:
+    return "(none)" if value is None else repr(value[:100])
