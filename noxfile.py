@@ -27,6 +27,12 @@ LATER = ("3.12", "3.13", "3.14")
 OFFICIAL_SDK = "mcp==2.3.0"
 SQLITE_SERVER = ("mcp-server-sqlite==2025.4.25", "mcp<2")
 EVERYTHING_SERVER = "@modelcontextprotocol/server-everything@2026.8.31"
+# The conformance suite needs a newer Node than most machines have, so it brings its own.
+CONFORMANCE_SUITE = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@24.21.0")
+
+# Processes that share the tests of a session: as many as the machines that must be fast enough have cores. More would
+# disturb the tests that measure.
+IN_PARALLEL = ("-n", "2")
 
 nox.needs_version = ">=2025.2.9"
 nox.options.error_on_external_run = True
@@ -86,10 +92,10 @@ def tests(session: nox.Session) -> None:
     """The test suite on every Python that starts here; on 3.11 with every branch of the package covered."""
     session.install("-e", ".", *group("tests"))
     if session.python != OLDEST or session.posargs:
-        session.run("pytest", *session.posargs)
+        session.run("pytest", *(session.posargs or IN_PARALLEL))
         return
     session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest")
+    session.run("coverage", "run", "-m", "pytest", *IN_PARALLEL)
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 
@@ -104,7 +110,7 @@ def codegen_check(session: nox.Session) -> None:
 @nox.session
 def readme(session: nox.Session) -> None:
     """The README does what it says: its first command in a fresh copy, and every program in it."""
-    session.install(".", *group("runner"))
+    session.install(".", *group("readme"))
     session.run("pytest", "tests/readme", *session.posargs)
 
 
@@ -125,6 +131,17 @@ def peers(session: nox.Session) -> None:
     session.run("pytest", *selection, *session.posargs, env={"TRIO_MCP_PEERS": str(homes)})
     if not node:
         session.skip("the Python peers passed; server-everything needs Node")
+
+
+@nox.session
+def conformance(session: nox.Session) -> None:
+    """The protocol's own conformance suite against our server and our client; `-- --only NAME` runs one scenario."""
+    if not has_node(session):
+        session.skip("the suite needs npm")
+    session.install(".")
+    suite = str(Path(session.create_tmp()) / "suite")
+    session.run("npm", "install", "--no-audit", "--no-fund", "--prefix", suite, *CONFORMANCE_SUITE, external=True)
+    session.run("python", "-m", "tests.conformance.run", "--suite", suite, *session.posargs)
 
 
 @nox.session
@@ -162,4 +179,4 @@ def spec(session: nox.Session) -> None:
     # By `python -m`, because the plugin is loaded before pytest has read `pythonpath`. The settings are named, because
     # pytest looks for them near what it takes for paths, and DIR may be anywhere.
     plugin = ("-c", "pyproject.toml", "-p", "tests.wire_validity.plugin")
-    session.run("python", "-m", "pytest", *plugin, *left_out, *session.posargs)
+    session.run("python", "-m", "pytest", *plugin, *left_out, *IN_PARALLEL, *session.posargs)

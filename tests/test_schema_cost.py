@@ -21,6 +21,13 @@ NOWHERE = ["$: does not fit; where and why could be found out only with too much
 ITSELF: Json = {"$ref": "#"}
 
 
+@pytest.fixture(autouse=True)
+def fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count to a tenth of what is allowed: what multiplies comes to far more; tests/interaction has the real bounds."""
+    for bound in ("_DETAILED_STEPS", "_OUTLINED_STEPS", "_MOST_COUNTED_STEPS"):
+        monkeypatch.setattr(_schema, bound, getattr(_schema, bound) // 10)
+
+
 def faults(schema: Json, value: Any) -> list[str]:
     return compile_schema(schema).faults(value)
 

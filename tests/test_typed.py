@@ -208,7 +208,7 @@ class Callee:
         functools.partial(plain),
         wrapped,
     ],
-    ids=repr,
+    ids=["a function", "by position", "an object", "a method", "a partial", "wrapped"],
 )
 def test_a_handler_gets_its_params_and_its_context_whatever_kind_of_callable_it_is(function: Any) -> None:
     looked_at, desk = look_at(function, "it", context=Desk), Desk()

@@ -199,16 +199,18 @@ def test_a_run_of_pytest_passes_where_every_message_is_valid(tmp_path: Path) -> 
     assert "    2025-03-26 server: 2 results" in report
 
 
-def test_a_run_of_pytest_fails_where_one_is_not_though_every_test_passes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["by itself", "by workers"])
+def test_a_run_of_pytest_fails_where_one_is_not_though_every_test_passes(tmp_path: Path, workers: list[str]) -> None:
     path = lay_out(tmp_path / "upstream") / BATCHES / "schema.json"
     document = json.loads(path.read_text("utf-8"))
     document["$defs"]["PingRequest"]["required"] = ["method", "politeness"]
     path.write_text(json.dumps(document), "utf-8")
 
-    status, report = run_pytest(tmp_path, tmp_path / "upstream", "--part")
+    status, report = run_pytest(tmp_path, tmp_path / "upstream", "--part", *workers)
 
     assert status == 1, report
     assert "1 passed" in report
+    assert "    2025-03-26 client: 2 requests, 1 notifications\n" in report
     assert f"test_it (call)\n  request of the client in {BATCHES}, against JSONRPCMessage, " in report
     assert 'PingRequest:\n    $: "politeness" is a required property\n    {"jsonrpc": "2.0", "id": 2, ' in report
     assert "\n1 faults\n" in report

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import pytest
@@ -12,6 +14,7 @@ from tests.wire_validity.plugin import missing
 from tests.wire_validity.stand_in import ROOT, judge, upstream
 from tests.wire_validity.tap import Role
 from tests.wire_validity.upstream import Part
+from trio_mcp.wire import SUBSCRIPTION_ID_KEY, Undecodable, decode
 
 MODERN = "2026-07-28"
 LEGACY = "2025-11-25"
@@ -57,6 +60,23 @@ def handshake(revision: str) -> list[Said]:
 
 def modern(id: int | str, method: str, params: Json | None = None) -> Said:
     return request(id, method, {**(params or {}), "_meta": ENVELOPE})
+
+
+def subscribed(id: int | str = 1) -> list[Said]:
+    """A subscription and its result, with which the server ends it."""
+    return [
+        modern(id, "subscriptions/listen", {"notifications": {}}),
+        result(id, {"resultType": "complete", "_meta": tag(id)}),
+    ]
+
+
+def ended(id: int | str, role: Role = "server", **more: Any) -> Said:
+    """The notice that follows the result of a subscription."""
+    return note(role, "notifications/cancelled", {"requestId": id, **more})
+
+
+def tag(id: Any) -> Json:
+    return {SUBSCRIPTION_ID_KEY: id}
 
 
 def listen(here: Judge, *said: Said) -> list[str]:
@@ -118,6 +138,17 @@ VALID: dict[str, list[Said]] = {
         modern(1, "tools/call", CALL),
         note("client", "notifications/cancelled", {"requestId": 1}),
     ],
+    "the cancellation of a subscription that the server has just answered": [
+        *subscribed("1"),
+        ended("1", _meta=tag("1")),
+    ],
+    "the end of two subscriptions": [
+        *subscribed(1),
+        ended(1, _meta=tag(1)),
+        *subscribed("1"),
+        modern(2, "tools/call", CALL),
+        ended("1", _meta=tag("1")),
+    ],
     "a log message to a modern request": [
         modern(1, "tools/call", CALL),
         note("server", "notifications/message", {"level": "info", "data": None}),
@@ -141,6 +172,7 @@ def test_what_is_valid_is_counted_and_no_fault(case: str) -> None:
     assert not here.counts.exempt
 
 
+OF_NOTHING = "$.params.requestId: of no request"
 INVALID: dict[str, tuple[list[Said], str]] = {
     "a result of an extension that the request does not declare": (
         [modern(1, "tools/call", CALL), result(1, {"resultType": "task", "taskId": "t"})],
@@ -194,7 +226,27 @@ INVALID: dict[str, tuple[list[Said], str]] = {
     ),
     "the cancellation of nothing": (
         [*handshake(LEGACY), note("client", "notifications/cancelled", {"requestId": 1})],
-        "$.params.requestId: of no request",
+        OF_NOTHING,
+    ),
+    "a second cancellation of an answered subscription": (
+        [*subscribed(), ended(1, _meta=tag(1)), ended(1, _meta=tag(1))],
+        OF_NOTHING,
+    ),
+    "the cancellation of an answered subscription without its tag": ([*subscribed(), ended(1)], OF_NOTHING),
+    "one with the tag of another": ([*subscribed(), ended(1, _meta=tag(2))], OF_NOTHING),
+    "one with a tag of the other kind": ([*subscribed(), ended(1, _meta=tag("1"))], OF_NOTHING),
+    "one of another subscription": ([*subscribed(2), *subscribed(1), ended(2, _meta=tag(2))], OF_NOTHING),
+    "one that does not follow at once": (
+        [*subscribed(), modern(2, "tools/call", CALL), error(-32603, id=2), ended(1, _meta=tag(1))],
+        OF_NOTHING,
+    ),
+    "the cancellation of an answered request that is no subscription": (
+        [modern(1, "tools/call", CALL), result(1, {"resultType": "complete", "content": []}), ended(1, _meta=tag(1))],
+        OF_NOTHING,
+    ),
+    "the cancellation of a subscription that an error has ended": (
+        [modern(1, "subscriptions/listen", {"notifications": {}}), error(-32603, id=1), ended(1, _meta=tag(1))],
+        OF_NOTHING,
     ),
     "a log message of no level": (
         [*handshake(LEGACY), note("server", "notifications/message", {"level": "loud", "data": 1})],
@@ -248,6 +300,26 @@ def test_what_is_no_line_of_json_is_a_fault_of_ours_and_none_of_others(line: byt
     assert expected in here.faults[0]
 
 
+def test_whatever_our_own_parser_can_read_of_others_is_heard() -> None:
+    here = judge()
+    here.opened(1, None)
+    line = deepest()
+    here.said(1, "client", line, ours=False)
+    here.said(1, "server", json.dumps(error(-32602, id=1)[1]).encode() + b"\n", ours=True)
+    assert here.faults == []
+    assert sys.getrecursionlimit() < 2 * line.count(b"[")  # what was set for it was set back
+
+
+def deepest() -> bytes:
+    """Return a request that is nested as deep as our own parser can read it where it is called."""
+    for depth in range(sys.getrecursionlimit(), 0, -1):
+        line = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":%b%b}}\n' % (b"[" * depth, b"]" * depth)
+        with suppress(Undecodable):
+            decode(line)
+            return line
+    raise AssertionError("it cannot read anything")
+
+
 # -- What is exempt.
 
 
@@ -284,6 +356,18 @@ def test_methods_made_up_for_the_engine_are_counted_by_themselves_and_real_ones_
     assert listen(judge(bench), modern(1, "tools/list"), result(1, {"anything": 1})) != []
     assert listen(judge(bench), *handshake("2024-11-05")[:1], result("hello", {"revision": "2024-11-05"})) == []
     assert listen(judge(bench), *handshake("2024-11-05")[:1], result("hello", {"protocolVersion": "x"})) != []
+
+
+def test_what_the_engine_ends_may_have_any_method_there_and_only_there() -> None:
+    work = [modern(1, "work"), result(1, {"end": 1}), ended(1, _meta=tag(1))]
+    called = [
+        modern(1, "tools/list"),
+        result(1, {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}),
+    ]
+    bench = f"{BENCHES[0]}test_peer.py::test_x (call)"
+    assert listen(judge(bench), *work) == []
+    assert OF_NOTHING in listen(judge(bench), *work, work[-1])[0]
+    assert OF_NOTHING in listen(judge(bench), *called, work[-1])[0]
 
 
 # -- The whole.

@@ -44,11 +44,13 @@ if TYPE_CHECKING:
     from .client import TimeLimits as TimeLimits
     from .client import open_client as open_client
     from .client import open_clients as open_clients
+    from .client import open_http_client as open_http_client
     from .client import open_memory_client as open_memory_client
     from .client import open_stdio_client as open_stdio_client
     from .client import open_stream_client as open_stream_client
     from .client import start_client as start_client
     from .client import start_clients as start_clients
+    from .client import start_http_client as start_http_client
     from .client import start_memory_client as start_memory_client
     from .client import start_stdio_client as start_stdio_client
     from .client import start_stream_client as start_stream_client
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from .server import Dismissed as Dismissed
     from .server import Elicit as Elicit
     from .server import ExtensionResult as ExtensionResult
+    from .server import HttpBound as HttpBound
     from .server import Image as Image
     from .server import ListRoots as ListRoots
     from .server import Middleware as Middleware
@@ -72,9 +75,15 @@ if TYPE_CHECKING:
     from .server import Sample as Sample
     from .server import Server as Server
     from .server import Visit as Visit
+    from .server import http_app as http_app
+    from .server import serve_http as serve_http
     from .server import serve_listeners as serve_listeners
     from .server import serve_stdio as serve_stdio
     from .server import serve_stream as serve_stream
+    from .transports import HttpApp as HttpApp
+    from .transports import MemoryEventStore as MemoryEventStore
+    from .transports import SessionSettings as SessionSettings
+    from .transports import SqliteEventStore as SqliteEventStore
     from .wire import Change as Change
     from .wire import ChangeFilter as ChangeFilter
     from .wire import ListChanged as ListChanged
@@ -89,15 +98,17 @@ _HOMES = {
     ),
     "client": (
         "Changes", "Client", "ClientOptions", "Clients", "Extension", "ResponseCache", "ServerTool", "TimeLimits",
-        "open_client", "open_clients", "open_memory_client", "open_stdio_client", "open_stream_client", "start_client",
-        "start_clients", "start_memory_client", "start_stdio_client", "start_stream_client",
+        "open_client", "open_clients", "open_http_client", "open_memory_client", "open_stdio_client",
+        "open_stream_client", "start_client", "start_clients", "start_http_client", "start_memory_client",
+        "start_stdio_client", "start_stream_client",
     ),
     "peer": ("Limits",),
     "server": (
         "Accepted", "Ask", "Audio", "CacheHint", "CallNext", "Choices", "Context", "Declined", "Dismissed", "Elicit",
-        "ExtensionResult", "Image", "ListRoots", "Middleware", "RateLimit", "Request", "Sample", "Server", "Visit",
-        "serve_listeners", "serve_stdio", "serve_stream",
+        "ExtensionResult", "HttpBound", "Image", "ListRoots", "Middleware", "RateLimit", "Request", "Sample", "Server",
+        "Visit", "http_app", "serve_http", "serve_listeners", "serve_stdio", "serve_stream",
     ),
+    "transports": ("HttpApp", "MemoryEventStore", "SessionSettings", "SqliteEventStore"),
     "wire": ("Change", "ChangeFilter", "ListChanged", "ResourceUpdated"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -19,6 +19,8 @@ __all__ = [
     "Answerer",
     "Client",
     "Direction",
+    "EventLog",
+    "EventStore",
     "HttpAnswerer",
     "HttpServing",
     "Serving",
@@ -50,6 +52,11 @@ class HttpAnswerer(Protocol):
     @property
     def revisions(self) -> Sequence[str]:
         """The protocol revisions it speaks, oldest first."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """What each connection, or client, may cost."""
         ...
 
     def serving(
@@ -104,6 +111,45 @@ class HttpServing(Serving, Protocol):
         ...
 
 
+class EventStore(Protocol):
+    """Keeps what goes out on event streams, so that a client whose connection has broken gets the rest of it.
+
+    There are `MemoryEventStore` and `SqliteEventStore`; yours may keep the events anywhere else.
+    """
+
+    def open(self) -> AbstractAsyncContextManager[EventLog]:
+        """Open it for as long as an application is being served. It is opened again only when it has been closed."""
+        ...
+
+
+class EventLog(Protocol):
+    """An `EventStore` that is open. An event has an owner, a stream of that owner, and a number in that stream.
+
+    What an owner is, and a stream, is nobody's business here. The numbers of a stream begin with 1 and have no gaps. A
+    log is bounded: it loses what it will, of one owner the oldest events first. Whatever it raises is logged, and costs
+    nothing but that what it should have kept is not there.
+    """
+
+    async def append(self, owner: str, stream: int, first: int, events: Sequence[bytes]) -> None:
+        """Keep events of a stream, the first of which has the number *first*.
+
+        Those of one stream come in order, one call after the other; other streams may be appended to meanwhile.
+        """
+        ...
+
+    async def read(self, owner: str, stream: int, after: int) -> tuple[int, Sequence[bytes]]:
+        """Return the number of the oldest event after number *after* that is there, and some events from it on.
+
+        They follow one another without a gap, are some tens of KiB together unless a single one is longer, and are the
+        beginning of what is there. Where nothing is there, the events are empty and the number means nothing.
+        """
+        ...
+
+    async def forget(self, owner: str) -> None:
+        """Drop all events of an owner: it is gone."""
+        ...
+
+
 class Client(Protocol):
     """The part of a client that a transport needs: it answers what a legacy server asks."""
 
@@ -130,6 +176,14 @@ class Client(Protocol):
         """Take a notification that belongs to no exchange; synchronous, and never raises."""
         ...
 
+    def renewed(self) -> None:
+        """Take note that another session stands in the place of a lost one: the server knows nothing of before.
+
+        Called when it is agreed on, and heard of as the one before was (`Transport.hear_news`). Synchronous, and never
+        raises.
+        """
+        ...
+
 
 class Transport(Protocol):
     """The asking side of a connection that is up."""
@@ -148,6 +202,16 @@ class Transport(Protocol):
 
     async def notify(self, method: str, params: JsonObject | None) -> None:
         """Send a notification that belongs to no exchange.
+
+        Raises:
+            ConnectionLost: the connection is gone.
+        """
+        ...
+
+    async def hear_news(self) -> None:
+        """From now on, hear what the server of a handshake says outside of exchanges; return when that is so.
+
+        Nothing to do where that is heard anyway, or already. A server that says nothing there is no error.
 
         Raises:
             ConnectionLost: the connection is gone.

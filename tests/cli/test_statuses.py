@@ -29,7 +29,6 @@ SILENT = ["--", sys.executable, "-c", "import sys; sys.stdin.read()"]
         (["call", "add", "a=x", "b=2", *SAMPLE], 2, "trio-mcp call: the arguments do not fit"),
         (["tools", "--revision", "1999-01-01", *SAMPLE], 2, "trio-mcp tools: revision='1999-01-01'"),
         (["tools"], 2, "trio-mcp tools: no server"),
-        (["tools", "--", "HTTPS://example.org/mcp"], 2, "trio-mcp tools: HTTPS://example.org/mcp is a URL"),
         (["tools", "--", "/no/such/program"], 3, "trio-mcp tools: cannot start '/no/such/program': No such file"),
         (["call", "book", *raw(exit=7)], 3, "trio-mcp call: the server process exited with status 7"),
         (["tools", "--revision", "2024-11-05", *raw()], 3, "trio-mcp tools: no common protocol revision"),
@@ -50,10 +49,10 @@ def test_each_end_has_its_status_and_its_line(arguments: list[str], status: int,
 def test_a_call_that_takes_too_long_is_given_up_and_the_server_told(tmp_path: Path, command: Command) -> None:
     written = tmp_path / "stopped"
 
-    done = command("call", "book", "--timeout", "5", *raw(cancelled=str(written)))
+    done = command("call", "book", "--timeout", "3", *raw(cancelled=str(written)))
 
     assert (done.status, done.out) == (3, "")
-    assert done.err == "trio-mcp call: 'tools/call' took longer than 5 s in all (TimeLimits.total)\n"
+    assert done.err == "trio-mcp call: 'tools/call' took longer than 3 s in all (TimeLimits.total)\n"
     assert "requestId" in json.loads(written.read_text())
 
 
@@ -147,7 +146,7 @@ def test_what_this_package_logs_about_a_server_is_not_obeyed_either(command: Com
 SERVERS: Any = {
     "mcpServers": {
         "mine": {"command": sys.executable, "args": [str(PROGRAMS / "sample_server.py")]},
-        "far": {"url": "https://example.org/mcp"},
+        "far": {"url": "ftp://example.org/mcp"},
         "odd": 3,
         "off": {"command": "true", "disabled": True},
     }
@@ -168,7 +167,7 @@ def test_a_server_of_a_file_is_found_by_its_name(tmp_path: Path, command: Comman
         (json.dumps(SERVERS), "mind", "no server 'mind'; did you mean mine?"),
         (json.dumps(SERVERS), "odd", "server 'odd': expected an object"),
         (json.dumps(SERVERS), "off", "server 'off' is disabled"),
-        (json.dumps(SERVERS), "far", "HTTP"),
+        (json.dumps(SERVERS), "far", "server 'far': 'ftp://example.org/mcp' is no address"),
         ("[]", "mine", "expected an object with the member 'mcpServers'"),
         ("{", "mine", "not JSON"),
     ],

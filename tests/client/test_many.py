@@ -18,6 +18,7 @@ import trio.testing
 from trio_mcp import (
     ClientOptions,
     Clients,
+    ConnectionBroken,
     ConnectionClosed,
     ErrorResponse,
     RequestTimedOut,
@@ -107,7 +108,7 @@ async def test_a_server_that_fails_is_reported_and_the_others_work(
     servers: dict[str, object] = {
         "dies": program(DYING),
         "missing": {"command": str(tmp_path / "no such program")},
-        "remote": {"url": "http://localhost/mcp"},
+        "remote": {"url": "http://127.0.0.1:1/mcp"},
         "silent": program(SILENT),
         "works": tools("w", "add"),
         "wrong": {"args": []},
@@ -127,7 +128,8 @@ async def test_a_server_that_fails_is_reported_and_the_others_work(
     assert isinstance(clients.failed["missing"], FileNotFoundError)
     assert "no such program" in str(clients.failed["missing"])
     assert isinstance(clients.failed["silent"], RequestTimedOut)
-    assert "server 'remote': this server is reached over HTTP" in str(clients.failed["remote"])
+    assert isinstance(clients.failed["remote"], ConnectionBroken)
+    assert "http://127.0.0.1:1/mcp" in str(clients.failed["remote"])
     assert "server 'wrong': 'command' is required" in str(clients.failed["wrong"])
     assert len(clients.failed) == 5
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]

@@ -10,7 +10,15 @@ import pytest
 import trio
 import trio.testing
 
-from trio_mcp import Server, open_client, open_clients, open_stdio_client, open_stream_client, start_client
+from trio_mcp import (
+    Server,
+    open_client,
+    open_clients,
+    open_http_client,
+    open_stdio_client,
+    open_stream_client,
+    start_client,
+)
 from trio_mcp import testing as kit
 
 Door = Callable[[Any], AbstractAsyncContextManager[object]]
@@ -21,6 +29,7 @@ DOORS: dict[str, Door] = {
     "command": lambda options: open_client(NEVER, **options),
     "stdio": lambda options: open_stdio_client(NEVER, **options),
     "memory": lambda options: open_client(Server("s"), **options),
+    "http": lambda options: open_http_client("http://never.reached/", **options),
     "stream": lambda options: open_stream_client(trio.testing.memory_stream_pair()[0], **options),
     "testing": lambda options: kit.open_memory_client(Server("s"), **options),
     "many": lambda options: open_clients(TABLE, **options),

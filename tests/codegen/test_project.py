@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -58,14 +59,17 @@ def test_taking_over_the_same_facts_changes_the_pin_alone(
     assert pin.normalised == hashlib.sha256(after[checkout / "schema" / f"{REVISION}.json"]).hexdigest()
 
 
-def test_a_file_that_is_pinned_already_keeps_its_commit_and_another_has_none(checkout: Path, upstream: Path) -> None:
-    folder = str(upstream.parent.parent)
-    main(["--from", folder, "--commit", "c0ffee"])
+def test_a_file_that_is_pinned_already_keeps_its_commit_and_another_has_none(
+    checkout: Path, upstream: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(project, "emit", Mock())  # which takes time, and is not under test
+    folder = upstream.parent.parent
+    project.take_over(folder, "c0ffee")
 
-    main(["--from", folder])
+    project.take_over(folder, None)
     kept = project.read_pins()[REVISION].commit
     upstream.write_text(upstream.read_text("utf-8") + "\n", "utf-8")
-    main(["--from", folder])
+    project.take_over(folder, None)
 
     assert (kept, project.read_pins()[REVISION].commit) == ("c0ffee", "unknown")
     assert checkout.exists()

@@ -9,7 +9,6 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
@@ -19,26 +18,43 @@ from codegen.spec import judge, run
 from codegen.spec.leniency import SWITCHES, Leniency
 from codegen.spec.seeds import changed, changes, same_json
 
-NEWEST = "2026-07-28"
+OLDEST, NEWEST = "2024-11-05", "2026-07-28"
+
+
+FEW = 300
+"""How many messages are compared here, of each revision."""
+
+
+@pytest.fixture(scope="module")
+def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the normal forms laid out as upstream does, and `schema/` where they are pinned as such."""
+    root = tmp_path_factory.mktemp("laid out")
+    shutil.copytree(project.SCHEMA, root / "schema")
+    for path in (root / "schema").glob("*.json"):
+        document = json.loads(path.read_text("utf-8"))
+        (root / "upstream" / path.stem).mkdir(parents=True)
+        text = json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **document})
+        (root / "upstream" / path.stem / "schema.json").write_text(text, "utf-8")
+    write_example(root / "upstream", {"type": "text", "text": "hi"})
+    with pytest.MonkeyPatch.context() as patch:
+        turn_to(root / "schema", patch)
+        project.take_over(root / "upstream", "c0ffee")
+    return root
+
+
+def turn_to(schema: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(project, "SCHEMA", schema)
+    patch.setattr(project, "PINS", schema / "pins.toml")
 
 
 @pytest.fixture
-def upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The normal forms laid out as upstream does, pinned as such, and only few messages to compare."""
-    schema, folder = tmp_path / "schema", tmp_path / "upstream"
-    shutil.copytree(project.SCHEMA, schema)
-    monkeypatch.setattr(project, "SCHEMA", schema)
-    monkeypatch.setattr(project, "PINS", schema / "pins.toml")
-    for path in schema.glob("*.json"):
-        document = json.loads(path.read_text("utf-8"))
-        (folder / path.stem).mkdir(parents=True)
-        text = json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **document})
-        (folder / path.stem / "schema.json").write_text(text, "utf-8")
-    write_example(folder, {"type": "text", "text": "hi"})
-    project.take_over(folder, "c0ffee")
-    monkeypatch.setattr(judge, "_MOST", 1500)
-    monkeypatch.setattr(run, "FEWEST", 1500)
-    return folder
+def upstream(laid_out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of that to spoil, and only few messages to compare."""
+    shutil.copytree(laid_out, tmp_path, dirs_exist_ok=True)
+    turn_to(tmp_path / "schema", monkeypatch)
+    monkeypatch.setattr(judge, "_MOST", FEW)
+    monkeypatch.setattr(run, "FEWEST", FEW)
+    return tmp_path / "upstream"
 
 
 def write_example(folder: Path, message: dict[str, Any]) -> None:
@@ -58,7 +74,7 @@ def test_every_difference_of_the_types_has_a_name(upstream: Path, capsys: pytest
 
     assert status == 0
     assert report.splitlines()[0] == "2026-07-28: 1 example messages, each made into its type and back"
-    assert report.count(": 1500 mutated messages of ") == len(project.read_pins())
+    assert report.count(f": {FEW} mutated messages of ") == len(project.read_pins())
     assert "null for a member that may be left out counts as left out\n" in report
     assert report.endswith("no difference without a name\n")
 
@@ -66,30 +82,42 @@ def test_every_difference_of_the_types_has_a_name(upstream: Path, capsys: pytest
 def test_a_difference_without_a_name_fails(
     upstream: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    compare_it = judge.Comparison.run
+
+    def compare_the_oldest(self: judge.Comparison, from_examples: dict[str, list[Any]]) -> None:
+        (compare_it if self.revision.name == OLDEST else none_compared)(self, from_examples)
+
+    monkeypatch.setattr(judge.Comparison, "run", compare_the_oldest)
     monkeypatch.setattr(judge, "SWITCHES", SWITCHES - {Leniency.CAPABILITY})
 
     status, report = compare(upstream, capsys)
 
     assert status == 1
-    assert "FAULT revision 2024-11-05, " in report
+    assert f"FAULT revision {OLDEST}, " in report
     assert "invalid, but accepted, for no reason that has a name\n" in report
 
 
-def test_a_comparison_by_too_few_messages_fails(
-    upstream: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run, "FEWEST", 1501)
-
-    status, report = compare(upstream, capsys)
-
-    assert status == 1
-    assert "FAULT revision 2024-11-05: judged by 1500 messages only\n" in report
+def none_compared(self: judge.Comparison, _: object) -> None:
+    """Stand in for what takes time and is not under test."""
+    self.messages = FEW
 
 
 @pytest.fixture
 def no_mutants(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out what takes time and is not under test."""
-    monkeypatch.setattr(judge.Comparison, "run", Mock())
+    monkeypatch.setattr(judge.Comparison, "run", none_compared)
+
+
+@pytest.mark.usefixtures("no_mutants")
+def test_a_comparison_by_too_few_messages_fails(
+    upstream: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert compare(upstream, capsys)[0] == 0
+    monkeypatch.setattr(run, "FEWEST", FEW + 1)
+
+    status, report = compare(upstream, capsys)
+
+    assert status == 1
+    assert f"FAULT revision {OLDEST}: judged by {FEW} messages only\n" in report
 
 
 @pytest.mark.usefixtures("no_mutants")

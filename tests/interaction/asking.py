@@ -16,17 +16,18 @@ from attrs import define, field
 from tests.interaction.asking_server import HOURS, Mode, make_server, program
 from tests.interaction.by_hand import ENVELOPE, MODERN
 from tests.interaction.conftest import over_unix_socket
+from tests.interaction.over_http import IN_PROCESS, over_http
 from trio_mcp import Client, ClientOptions, Server, open_client, types
 from trio_mcp.testing import open_memory_client
 
 Json: TypeAlias = dict[str, Any]
 
-WHERE = ("memory", "bytes", "stdio", "unix")
+WHERE = ("memory", "bytes", "stdio", "unix", *IN_PROCESS)
 MODES: Sequence[Mode] = ("parked", "replayed")
 WITH_ELICITATION = types.REVISIONS[2:]
 
 everywhere = pytest.mark.parametrize("where", WHERE)
-in_virtual_time = pytest.mark.parametrize("where", ["memory", "bytes"])
+in_virtual_time = pytest.mark.parametrize("where", ["memory", "bytes", *IN_PROCESS])
 in_both_modes = pytest.mark.parametrize("mode", MODES)
 LEGACY = types.REVISIONS[:-1]
 PAGE = "https://example.com/pay"
@@ -99,6 +100,8 @@ async def asking(
         server = make_server(mode, ask_seconds, keys)
         if where == "unix":
             door = over_unix_socket(server, folder, given)
+        elif where in IN_PROCESS:
+            door = over_http(where, server, given)
         else:
             door = (open_client if where == "memory" else open_memory_client)(server, **given)
     with trio.fail_after(60 if where in {"stdio", "unix"} else 100 * HOURS):  # the others may have a test's clock

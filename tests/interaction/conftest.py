@@ -17,6 +17,7 @@ import pytest
 import trio
 
 from tests.interaction.conversation_server import SMALL, make_server
+from tests.interaction.over_http import IN_PROCESS, carries, over_http, over_http_socket
 from tests.interaction.surface_server import make_server as make_surface_server
 from trio_mcp import Client, ClientOptions, Server, open_client, serve_stream, types
 from trio_mcp.testing import open_memory_client
@@ -24,7 +25,7 @@ from trio_mcp.testing import open_memory_client
 Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[Client]]
 
 IN_MEMORY = ("memory", "bytes", "lockstep")
-TRANSPORTS = (*IN_MEMORY, "stdio", "unix")
+TRANSPORTS = (*IN_MEMORY, "stdio", "unix", *IN_PROCESS, "http-socket")
 
 numbers = count()
 """So that one test may open several sockets."""
@@ -51,11 +52,11 @@ def connect(transport: str, revision: str, tmp_path: Path) -> Connect:
     return opened
 
 
-@pytest.fixture(params=("memory", "bytes", "unix"))
+@pytest.fixture(params=("memory", "bytes", "unix", *IN_PROCESS))
 def surface(request: pytest.FixtureRequest, revision: str, tmp_path: Path) -> Connect:
     """Return what opens a client of the surface server, whose lists have pages of `page_size` if that is given.
 
-    Child processes cost more, so that is one for many tests: see `Scenes`.
+    Child processes and sockets cost more, so there is one for many tests: see `Scenes`.
     """
     transport = str(request.param)
 
@@ -92,6 +93,10 @@ async def connected(
         "lockstep": lambda: open_memory_client(make(), lockstep=True, **options),
         "stdio": lambda: open_client([sys.executable, *program], **options),
         "unix": lambda: over_unix_socket(make(), folder, options),
+        "http": lambda: over_http("http", make(), options),
+        "http-resumable": lambda: over_http("http-resumable", make(), options),
+        "http-sse": lambda: over_http("http-sse", make(), options),
+        "http-socket": lambda: over_http_socket(make(), options),
     }
     with trio.fail_after(30):
         async with doors[transport]() as client:
@@ -110,3 +115,14 @@ async def over_unix_socket(server: Server, folder: Path, options: ClientOptions)
         async with open_client(await trio.open_unix_socket(path), **options) as client:
             yield client
         nursery.cancel_scope.cancel()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what a transport cannot carry, as if it had never been in the product."""
+    items[:] = [item for item in items if _is_possible(item)]
+
+
+def _is_possible(item: pytest.Item) -> bool:
+    parameters: dict[str, object] = item.callspec.params if hasattr(item, "callspec") else {}
+    revision = str(parameters.get("revision", types.REVISIONS[-1]))
+    return all(carries(str(value), revision) for value in parameters.values() if value in IN_PROCESS)

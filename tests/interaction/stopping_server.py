@@ -1,18 +1,20 @@
-"""A server to be stopped in the middle of its work: `python stopping_server.py FOLDER [unix | tcp]`.
+"""A server to be stopped in the middle of its work: `python stopping_server.py FOLDER [unix | tcp | http]`.
 
-Over sockets it says on standard output where it listens.
+Over sockets and HTTP it says on standard output where it listens.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import trio
 from attrs import frozen
 
-from trio_mcp import AskExpired, Context, Limits, Server, serve_listeners, serve_stdio
+from trio_mcp import AskExpired, Context, Limits, Server, serve_http, serve_listeners, serve_stdio
 
 FOLDER = Path(sys.argv[1])
 
@@ -71,5 +73,8 @@ if __name__ == "__main__":
             trio.run(over_unix)
         case ["tcp"]:
             trio.run(over_tcp)
+        case ["http"]:
+            logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+            trio.run(partial(serve_http, server, port=0))
         case _:
             trio.run(serve_stdio, server)

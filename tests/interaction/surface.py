@@ -1,4 +1,4 @@
-"""What the tests of a server's surface share: what each revision knows, and many tests over one child process."""
+"""What the tests of a server's surface share: what each revision knows, and many tests over one connection."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import trio
 from attrs import define, field
 
 from tests.interaction.conftest import Connect, surface_program
+from tests.interaction.over_http import over_http_socket
+from tests.interaction.surface_server import make_server
 from trio_mcp import Client, ClientOptions, open_client, types
 from trio_mcp.wire import is_array, is_object
 
@@ -42,6 +44,8 @@ INFO = {
 }
 
 Scene: TypeAlias = Callable[[Connect, str], Awaitable[None]]
+Door: TypeAlias = Callable[["int | None", ClientOptions], AbstractAsyncContextManager[Client]]
+"""Opens a client of a new server, whose lists have pages of this size."""
 Test = TypeVar("Test", bound=Scene)
 Json = TypeVar("Json")
 
@@ -85,7 +89,7 @@ PRIVATE = (0, "private")
 
 @define
 class Scenes:
-    """Tests of one file that run over stdio as well, all of them with the same child process."""
+    """Tests of one file that run over costly transports as well, all of them with the same connection."""
 
     _tests: list[Scene] = field(factory=list[Scene], init=False)
 
@@ -95,33 +99,45 @@ class Scenes:
         return test
 
     async def play_over_stdio(self, revision: str) -> None:
+        await self._play(over_stdio, revision)
+
+    async def play_over_an_http_socket(self, revision: str) -> None:
+        await self._play(over_a_socket, revision)
+
+    async def _play(self, door: Door, revision: str) -> None:
         with trio.fail_after(60):
-            async with _child_processes(revision) as surface:
+            async with _shared(door, revision) as surface:
                 for test in self._tests:
                     await test(surface, revision)
 
 
+def over_stdio(page_size: int | None, options: ClientOptions) -> AbstractAsyncContextManager[Client]:
+    return open_client([sys.executable, *surface_program(page_size)], **options)
+
+
+def over_a_socket(page_size: int | None, options: ClientOptions) -> AbstractAsyncContextManager[Client]:
+    return over_http_socket(make_server(page_size=page_size), options)
+
+
 @asynccontextmanager
-async def _child_processes(revision: str) -> AsyncGenerator[Connect]:
+async def _shared(door: Door, revision: str) -> AsyncGenerator[Connect]:
     """Yield what opens a client: one that is open already, unless there are options that this one lacks."""
     shared: dict[int | None, Client] = {}
     async with AsyncExitStack() as stack:
 
         async def opened(page_size: int | None) -> Client:
             if page_size not in shared:
-                door = open_client([sys.executable, *surface_program(page_size)], revision=revision)
-                shared[page_size] = await stack.enter_async_context(door)
+                shared[page_size] = await stack.enter_async_context(door(page_size, {"revision": revision}))
             return shared[page_size]
 
         @asynccontextmanager
         async def connect(page_size: int | None = None, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
-            door: AbstractAsyncContextManager[Client]
             if options:
                 options.setdefault("revision", revision)
-                door = open_client([sys.executable, *surface_program(page_size)], **options)
+                client_door = door(page_size, options)
             else:
-                door = nullcontext(await opened(page_size))
-            async with door as client:
+                client_door = nullcontext(await opened(page_size))
+            async with client_door as client:
                 yield client
 
         yield connect

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.interaction.over_http import HTTP_DOORS
 from trio_mcp import Client, Context, Server, open_client, types
 from trio_mcp.testing import open_memory_client
 
@@ -21,7 +22,7 @@ SETTINGS: dict[str, Any] = {"mimeTypes": [MEDIA_TYPE]}
 TOOL_META: dict[str, Any] = {"ui": {"resourceUri": PAGE, "visibility": ["model", "app"]}, "com.example/odd": [1, None]}
 PAGE_META: dict[str, Any] = {"ui": {"csp": {"connectDomains": ["https://api.example"]}, "prefersBorder": True}}
 Open = Callable[..., AbstractAsyncContextManager[Client]]
-DOORS: dict[str, Open] = {"memory": open_client, "bytes": open_memory_client}
+DOORS: dict[str, Open] = {"memory": open_client, "bytes": open_memory_client, **HTTP_DOORS}
 
 
 def make_server() -> Server:

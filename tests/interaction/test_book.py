@@ -12,6 +12,7 @@ import pytest
 
 from tests.interaction.book_server import make_server
 from tests.interaction.conftest import connected
+from tests.interaction.over_http import IN_PROCESS
 from trio_mcp import Client, ClientOptions, ErrorResponse, types
 from trio_mcp.server import AskingMode
 
@@ -23,7 +24,7 @@ MODERN = types.REVISIONS[-1]
 Open = Callable[..., AbstractAsyncContextManager[Client]]
 
 
-@pytest.fixture(params=["memory", "bytes", "stdio", "unix"])
+@pytest.fixture(params=["memory", "bytes", "stdio", "unix", *IN_PROCESS, "http-socket"])
 def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -17,21 +17,25 @@ from attrs import define
 
 from tests.interaction.by_hand import ENVELOPE, MODERN
 from tests.interaction.conversation_server import Boaster, make_server
+from tests.interaction.over_http import HTTP_DOORS, URL, bridged
 from trio_mcp import (
     Client,
     ConnectionClosed,
     ErrorResponse,
+    Limits,
     ResourceUpdated,
     Server,
     open_client,
     serve_stream,
     start_client,
+    start_http_client,
     start_memory_client,
     start_stdio_client,
     start_stream_client,
     types,
 )
 from trio_mcp.lowlevel import Link, Serving
+from trio_mcp.server import AskingMode
 from trio_mcp.testing import ScriptedPeer, cancel_everywhere, open_memory_client
 from trio_mcp.transports import server_link
 
@@ -89,6 +93,26 @@ async def direct(revision: str) -> AsyncGenerator[Pair]:
         open_client(Shared(serving), revision=revision, roots=[]) as client,
     ):
         yield Pair(client, serving, None)
+
+
+class Shown(Boaster):
+    """A server whose serving can be looked at, whoever serves it."""
+
+    shown: Serving
+
+    @asynccontextmanager
+    async def serving(self, *, asking: AskingMode | None = None) -> AsyncGenerator[Serving]:
+        async with super().serving(asking=asking) as self.shown:
+            yield self.shown
+
+
+@asynccontextmanager
+async def over_http(revision: str) -> AsyncGenerator[Pair]:
+    server = make_server(make=Shown)
+    assert isinstance(server, Shown)
+    limits = Limits(max_posts=1000)
+    async with HTTP_DOORS["http"](server, revision=revision, roots=[], limits=limits) as client:
+        yield Pair(client, server.shown, None)
 
 
 def walking(walk: Callable[[Client], AsyncIterator[object]]) -> Attempt:
@@ -167,6 +191,7 @@ LEGACY_ONLY: dict[str, Attempt] = {
 MODERN_ONLY: dict[str, Attempt] = {"discover": Client.discover}
 AT_ONCE = ("set_log_level", "roots_changed", "notify", "open_call, left at once")
 """These wait for nothing, at least in one era."""
+everywhere = pytest.mark.parametrize("opened", [over_bytes, direct, over_http])
 ATTEMPTS = ANYWHERE | LEGACY_ONLY | MODERN_ONLY
 CASES = [
     (revision, name) for revision in ERAS for name in ANYWHERE | (MODERN_ONLY if revision == MODERN else LEGACY_ONLY)
@@ -180,7 +205,7 @@ def test_every_public_coroutine_of_a_client_is_tried() -> None:
     assert public - facts - elsewhere == {name.partition(",")[0].partition(" ")[0] for name in ATTEMPTS}
 
 
-@pytest.mark.parametrize("opened", [over_bytes, direct])
+@everywhere
 @pytest.mark.parametrize(("revision", "name"), CASES)
 async def test_a_cancelled_call_leaves_nothing(
     revision: str, name: str, opened: Callable[[str], Any], autojump_clock: object
@@ -197,7 +222,7 @@ async def test_a_cancelled_call_leaves_nothing(
             assert points >= 4  # this side, the link, the other side and back
 
 
-@pytest.mark.parametrize("opened", [over_bytes, direct])
+@everywhere
 async def test_wherever_a_block_that_listens_is_cancelled_no_subscription_is_left(
     opened: Callable[[str], Any], autojump_clock: object
 ) -> None:
@@ -236,7 +261,7 @@ async def test_a_thousand_calls_of_which_a_quarter_is_cancelled_leave_nothing(au
                 await one.result()
         outcomes.append(scope.cancelled_caught)
 
-    for opened in (over_bytes, direct):
+    for opened in (over_bytes, direct, over_http):
         outcomes.clear()
         async with opened("2025-11-25") as pair:
             async with trio.open_nursery() as nursery:
@@ -322,6 +347,18 @@ async def through_start_stream_client(server: Server, revision: str) -> None:
         await client.aclose()
 
 
+async def through_http(server: Server, revision: str) -> None:
+    async with HTTP_DOORS["http"](server, revision=revision) as client:
+        await client.call_tool("add", {"a": 1, "b": 2})
+
+
+async def through_start_http_client(server: Server, revision: str) -> None:
+    async with bridged("http", server) as engine, trio.open_nursery() as nursery:
+        client = await start_http_client(nursery, URL, engine=engine, revision=revision, roots=[])
+        await client.list_tools()
+        await client.aclose()
+
+
 @pytest.mark.parametrize("revision", ERAS)
 @pytest.mark.parametrize(
     "through",
@@ -331,6 +368,8 @@ async def through_start_stream_client(server: Server, revision: str) -> None:
         through_start_client,
         through_start_memory_client,
         through_start_stream_client,
+        through_http,
+        through_start_http_client,
     ],
 )
 @pytest.mark.complaint(8)

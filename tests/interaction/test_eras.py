@@ -107,6 +107,22 @@ async def test_any_error_to_the_probe_but_the_refusal_of_a_revision_means_legacy
     assert (await converse(script)).revision == NEWEST_LEGACY
 
 
+async def test_a_server_that_answers_the_probe_with_nothing_is_greeted_in_the_legacy_way() -> None:
+    async def script(server: ScriptedPeer) -> None:
+        await server.answer({})
+        await server.answer_initialize(NEWEST_LEGACY)
+
+    assert (await converse(script)).revision == NEWEST_LEGACY
+
+
+async def test_a_pinned_modern_client_takes_nothing_for_no_discovery() -> None:
+    async def script(server: ScriptedPeer) -> None:
+        await server.answer({})
+
+    with pytest.raises(RemoteProtocolError, match="'server/discover' does not fit"):
+        await alone(script, revision=MODERN)
+
+
 @pytest.mark.requirement("B.4-C6")
 async def test_a_pinned_modern_client_does_not_fall_back() -> None:
     async def script(server: ScriptedPeer) -> None:
@@ -233,9 +249,19 @@ async def alone(script: Callable[[ScriptedPeer], Awaitable[object]], **options: 
 
 
 @pytest.mark.requirement("B.4-C3")
-async def test_a_server_that_refuses_the_revision_it_offers_is_not_followed() -> None:
+async def test_a_server_that_refuses_the_revision_it_offers_is_asked_once_more() -> None:
     async def script(server: ScriptedPeer) -> None:
-        await server.refuse(-32022, {"supported": [MODERN]})
+        await server.refuse(-32022, {"supported": [MODERN]}, method="server/discover")
+        await server.answer_discover(MODERN)
+
+    assert (await converse(script)).revision == MODERN
+
+
+@pytest.mark.requirement("B.4-C3")
+async def test_a_server_that_goes_on_refusing_the_revision_it_offers_is_not_followed() -> None:
+    async def script(server: ScriptedPeer) -> None:
+        for _ in range(2):
+            await server.refuse(-32022, {"supported": [MODERN]}, method="server/discover")
 
     with pytest.raises(RemoteProtocolError, match=f"both offers revision {MODERN} and refuses it"):
         await alone(script)
@@ -329,7 +355,7 @@ async def test_a_modern_server_need_not_name_itself() -> None:
     assert (await converse(partial(ScriptedPeer.welcome, revision=MODERN), revision=MODERN)).server_info is None
 
 
-@pytest.mark.parametrize("result", [{}, {"supportedVersions": [MODERN], "capabilities": 7}])
+@pytest.mark.parametrize("result", [{"capabilities": {}}, {"supportedVersions": [MODERN], "capabilities": 7}])
 async def test_a_discovery_that_does_not_fit_breaks_the_protocol(result: dict[str, Any]) -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.answer(result)

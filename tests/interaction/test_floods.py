@@ -15,17 +15,22 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 from attrs import define, field
 from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 
-from trio_mcp import Client, Context, Limits, Server, open_client, serve_stream, types
+from tests.interaction.http_by_hand import HttpByHand
+from tests.interaction.over_http import HTTP_DOORS, URL, bridged
+from trio_mcp import Client, Context, Limits, Server, open_client, open_http_client, serve_stream, types
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_server
 from trio_mcp.wire import encode
 
 MODERN = types.REVISIONS[-1]
-UPDATES, UNREAD_UPDATES, CALLS = 10_000, 300_000, 50_000
+UPDATES, UNREAD_UPDATES, CALLS = 10_000, 100_000, 50_000
+POURED = 4_000
 KEPT = Limits().max_updates
+OVER_HTTP = [("http", MODERN), ("http", types.REVISIONS[-2]), ("http-resumable", types.REVISIONS[-2])]
 MEBIBYTE = 2**20
 
 
@@ -156,6 +161,20 @@ async def test_in_memory_ten_thousand_updates_come_in_order_and_before_the_resul
         assert call.skipped == 0
 
 
+@pytest.mark.parametrize(("transport", "revision"), OVER_HTTP)
+async def test_over_http_ten_thousand_updates_come_in_order_and_before_the_result_as_well(
+    transport: str, revision: str, autojump_clock: MockClock
+) -> None:
+    async with (
+        HTTP_DOORS[transport](make_server(UNTHROTTLED), revision=revision) as client,
+        client.open_call("report", {"number": UPDATES}) as call,
+    ):
+        await trio.sleep(60)
+        assert [int(update.progress) async for update in call.updates] == list(range(UPDATES))
+        assert (await call.result()).content == [types.TextContent(text="done")]
+        assert call.skipped == 0
+
+
 async def never_returning(entered: trio.Event, _: object) -> None:
     entered.set()
     await trio.sleep_forever()
@@ -172,7 +191,7 @@ async def test_updates_for_a_consumer_that_never_returns_are_counted_and_others_
                 nursery.cancel_scope.cancel()
             assert call.skipped == UNREAD_UPDATES - 1 - KEPT
     assert entered.is_set()
-    assert peak.bytes < 64 * MEBIBYTE
+    assert peak.bytes < 48 * MEBIBYTE
 
 
 async def answered_while_updates_come(client: Client) -> None:
@@ -198,7 +217,41 @@ async def test_in_memory_a_consumer_that_never_returns_costs_as_little() -> None
                 assert (await call.result()).structured_content == {"result": "done"}
                 kept = [int(update.progress) async for update in call.updates]
     assert kept == list(range(UNREAD_UPDATES - KEPT, UNREAD_UPDATES))
-    assert peak.bytes < 64 * MEBIBYTE
+    assert peak.bytes < 48 * MEBIBYTE
+
+
+@pytest.mark.parametrize(("transport", "revision"), OVER_HTTP)
+async def test_over_http_a_client_that_never_reads_takes_bounded_memory_and_delays_no_other(
+    transport: str, revision: str, autojump_clock: MockClock
+) -> None:
+    """The handler waits for it until it counts as gone: then that cancels a modern request, and no other."""
+    server, ended, poured = make_server(), trio.Event(), 0
+
+    @server.tool
+    async def pour(ctx: Context) -> None:
+        nonlocal poured
+        try:
+            while poured < POURED:
+                await ctx.notify("notifications/acme/pour", {"text": "x" * 1000})
+                poured += 1
+        finally:
+            ended.set()
+
+    async with bridged(transport, server) as engine, trio.open_nursery() as nursery:
+        raw = HttpByHand(engine, revision)
+        if revision != MODERN:
+            await raw.greet()
+        with watched("a stream that nobody reads") as peak:
+            nursery.start_soon(raw.post_and_never_read, raw.call("pour"))
+            async with open_http_client(URL, engine=engine, revision=revision) as client:
+                for _ in range(20):
+                    assert len((await client.list_tools()).tools) == 3
+                assert poured < POURED / 2
+                await ended.wait()
+                assert (poured == POURED) == (revision != MODERN)
+                assert len((await client.list_tools()).tools) == 3
+        nursery.cancel_scope.cancel()
+    assert peak.bytes < 8 * MEBIBYTE
 
 
 @asynccontextmanager

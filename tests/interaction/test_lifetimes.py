@@ -16,6 +16,7 @@ import trio.testing
 from tests.interaction.by_hand import ENVELOPE, MODERN
 from tests.interaction.conftest import conversation_program
 from tests.interaction.conversation_server import make_server
+from tests.interaction.over_http import HTTP_DOORS, URL, bridged
 from trio_mcp import (
     Client,
     ConnectionBroken,
@@ -30,6 +31,7 @@ from trio_mcp import (
     open_stream_client,
     serve_stream,
     start_client,
+    start_http_client,
     start_memory_client,
     start_stdio_client,
     start_stream_client,
@@ -49,6 +51,8 @@ DOORS: dict[str, Door] = {
     "direct": lambda: open_memory_client(make_server()),
     "bytes": lambda: open_client_over_bytes(make_server()),
     "child": lambda: open_stdio_client(child()),
+    "http": lambda: HTTP_DOORS["http"](make_server()),
+    "http session": lambda: HTTP_DOORS["http-resumable"](make_server(), revision="2025-11-25"),
 }
 
 
@@ -71,14 +75,20 @@ async def served_stream() -> AsyncGenerator[trio.abc.Stream]:
 @pytest.mark.complaint(1)
 async def test_clients_are_closed_in_any_order_from_any_task() -> None:
     with trio.fail_after(20):
-        async with served_stream() as stream, trio.open_nursery() as nursery:
+        async with (
+            served_stream() as stream,
+            bridged("http", make_server()) as engine,
+            trio.open_nursery() as nursery,
+        ):
             clients = [
                 await start_client(nursery, make_server()),
                 await start_stream_client(nursery, stream),
+                await start_http_client(nursery, URL, engine=engine),
                 await start_stdio_client(nursery, child()),
                 await start_memory_client(nursery, make_server()),
+                await start_http_client(nursery, URL, engine=engine, revision="2025-11-25"),
             ]
-            for index in (1, 0, 3, 2):
+            for index in (1, 0, 5, 4, 2, 3):
                 async with trio.open_nursery() as other:
                     other.start_soon(clients[index].aclose)
                 with pytest.raises(ConnectionClosed):
@@ -216,7 +226,8 @@ def without_database() -> Server:
         (["/no/such/program"], FileNotFoundError, "cannot start '/no/such/program'"),
         ([], ValueError, "expected a list of the program"),
         ({"comand": "x"}, ValueError, "'comand' is not supported"),
-        ("http://localhost", TypeError, "cannot connect to 'http://localhost'"),
+        ("http://127.0.0.1:1/mcp", ConnectionBroken, "cannot connect to http://127.0.0.1:1/mcp"),
+        ("localhost", ValueError, "'localhost' is no URL"),
         (7, TypeError, "cannot connect to 7"),
         ([sys.executable, "-c", "import sys; sys.exit('sorry')"], ServerExited, "sorry"),
     ],

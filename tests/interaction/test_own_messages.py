@@ -12,6 +12,7 @@ import attrs
 import pytest
 import trio
 
+from tests.interaction.over_http import HTTP_DOORS
 from trio_mcp import (
     Client,
     Context,
@@ -34,7 +35,7 @@ from trio_mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISS
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 ROOMS = "com.example/rooms"
 Open = Callable[..., AbstractAsyncContextManager[Client]]
-DOORS: dict[str, Open] = {"memory": open_client, "bytes": open_memory_client}
+DOORS: dict[str, Open] = {"memory": open_client, "bytes": open_memory_client, **HTTP_DOORS}
 
 
 @pytest.fixture(params=DOORS)

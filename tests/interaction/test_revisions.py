@@ -17,6 +17,7 @@ import trio.testing
 
 from tests.interaction.by_hand import MODERN
 from tests.interaction.conftest import connected, numbers
+from tests.interaction.over_http import IN_PROCESS
 from tests.interaction.surface_server import make_server as make_surface_server
 from trio_mcp import (
     Audio,
@@ -42,7 +43,7 @@ SOUND = Audio(b"a", "audio/wav")
 PICTURE = Image(b"a", "image/png")
 
 
-@pytest.fixture(params=("memory", "bytes", "unix"))
+@pytest.fixture(params=("memory", "bytes", "unix", *IN_PROCESS))
 def carrier(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -15,7 +15,7 @@ import pytest
 import trio
 from attrs import define
 
-from trio_mcp import Client, ConnectionBroken, ConnectionLost, ServerExited, open_client, types
+from trio_mcp import Client, ConnectionBroken, ConnectionLost, ErrorResponse, ResponseLost, ServerExited, open_client, types
 from trio_mcp.wire import encode
 
 PROGRAM = Path(__file__).with_name("stopping_server.py")
@@ -32,6 +32,9 @@ class Stoppable:
     process: trio.Process | None = None
     """Unless it is the client's own child."""
     stream: trio.SocketStream | None = None
+    """Over sockets."""
+    url: str = ""
+    """Over HTTP."""
 
     def release(self) -> None:
         """Let the calls of `finish` end."""
@@ -68,9 +71,11 @@ async def over_socket(folder: Path, kind: str, **options: Any) -> AsyncGenerator
         said = b""
         while not said.endswith(b"\n"):
             said += await process.stdout.receive_some()
-        stream = await connected(folder, said.decode().strip())
-        async with open_client(stream, **options) as client:
-            yield Stoppable(client, folder, process.pid, process, stream)
+        place = said.decode().strip()
+        url = place.removeprefix("serving at ")
+        stream = await connected(folder, place) if url == place else None
+        async with open_client(url if stream is None else stream, **options) as client:
+            yield Stoppable(client, folder, process.pid, process, stream, url)
     finally:
         process.kill()
         await process.wait()
@@ -90,7 +95,7 @@ async def stoppable_over(transport: str, folder: Path, **options: Any) -> AsyncG
             yield stoppable
 
 
-@pytest.fixture(params=["stdio", "unix", "tcp"])
+@pytest.fixture(params=["stdio", "unix", "tcp", "http"])
 def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -154,6 +159,26 @@ async def test_a_server_that_stops_accepts_no_connection_and_no_request(transpor
             nursery.start_soon(unanswered, server.client)
             server.release()
             assert (await call.result()).structured_content == {"result": "done"}
+        assert await server.status() == 0
+
+
+@pytest.mark.parametrize("revision", [LEGACY, MODERN])
+async def test_over_http_a_server_that_stops_accepts_no_connection_and_no_request(
+    revision: str, tmp_path: Path
+) -> None:
+    async with stoppable_over("http", tmp_path, revision=revision) as server:
+        async with server.client.open_call("finish") as call:
+            await anext(call.updates)
+            os.kill(server.pid, signal.SIGTERM)
+            with pytest.raises((ResponseLost, ErrorResponse), match="cannot connect|the server stops") as unanswered:
+                while True:
+                    await server.client.call_tool("pid")
+            print("RAISED", repr(unanswered.value))
+            with pytest.raises(ConnectionBroken, match="cannot connect"):
+                async with open_client(server.url, revision=revision):
+                    pass
+            server.release()
+            assert (await call.result()).content == [types.TextContent(text="done")]
         assert await server.status() == 0
 
 

@@ -138,3 +138,7 @@ async def test_a_prompt_returns_a_result_of_its_own_making(surface: Connect, rev
 
 async def test_all_of_this_over_stdio(revision: str) -> None:
     await scenes.play_over_stdio(revision)
+
+
+async def test_all_of_this_over_an_http_socket(revision: str) -> None:
+    await scenes.play_over_an_http_socket(revision)

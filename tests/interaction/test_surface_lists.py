@@ -232,3 +232,7 @@ async def last_names(client: Client) -> list[str]:
 
 async def test_all_of_this_over_stdio(revision: str) -> None:
     await scenes.play_over_stdio(revision)
+
+
+async def test_all_of_this_over_an_http_socket(revision: str) -> None:
+    await scenes.play_over_an_http_socket(revision)

@@ -220,3 +220,7 @@ async def test_log_messages_come_at_the_level_that_was_asked_for_and_above(surfa
 
 async def test_all_of_this_over_stdio(revision: str) -> None:
     await scenes.play_over_stdio(revision)
+
+
+async def test_all_of_this_over_an_http_socket(revision: str) -> None:
+    await scenes.play_over_an_http_socket(revision)

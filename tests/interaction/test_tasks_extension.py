@@ -15,6 +15,7 @@ import msgspec
 import pytest
 import trio
 
+from tests.interaction.over_http import HTTP_DOORS
 from trio_mcp import (
     Client,
     Context,
@@ -36,7 +37,7 @@ TASKS = "io.modelcontextprotocol/tasks"
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 REQUIRED: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
 Open = Callable[..., AbstractAsyncContextManager[Client]]
-DOORS: dict[str, Open] = {"memory": open_client, "bytes": open_memory_client}
+DOORS: dict[str, Open] = {"memory": open_client, "bytes": open_memory_client, **HTTP_DOORS}
 
 
 @pytest.fixture(params=DOORS)

@@ -12,11 +12,20 @@ import trio
 import trio.testing
 
 from tests.interaction.by_hand import MODERN, Json
+from tests.interaction.over_http import HTTP_DOORS
 from trio_mcp import Client, Context, Limits, RequestTimedOut, Server, TimeLimits, open_client, types
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_server
 
 ASKING = "2025-11-25"
 QUESTION: Json = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+
+DOORS: dict[str, Callable[..., Any]] = {
+    "memory": open_client,
+    "bytes": open_memory_client,
+    "http": HTTP_DOORS["http"],
+    "http session": partial(HTTP_DOORS["http-resumable"], revision=ASKING),
+}
+everywhere = pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
 
 
 class Watched:
@@ -43,7 +52,7 @@ async def ignore(_: object) -> None:
 
 
 @pytest.mark.requirement("B.13-P1a", "B.13-P1b")
-@pytest.mark.parametrize("door", [open_client, open_memory_client])
+@everywhere
 async def test_silence_beyond_the_idle_limit_ends_the_call_and_stops_the_handler(
     door: Callable[..., Any], autojump_clock: object
 ) -> None:
@@ -58,7 +67,7 @@ async def test_silence_beyond_the_idle_limit_ends_the_call_and_stops_the_handler
 
 
 @pytest.mark.requirement("B.13-P3")
-@pytest.mark.parametrize("door", [open_client, open_memory_client])
+@everywhere
 @pytest.mark.complaint(20)
 async def test_progress_begins_the_idle_limit_anew_where_it_was_asked_for(
     door: Callable[..., Any], autojump_clock: object
@@ -82,7 +91,7 @@ async def test_the_idle_limit_counts_from_the_last_update(autojump_clock: object
 
 
 @pytest.mark.requirement("B.13-P3")
-@pytest.mark.parametrize("door", [open_client, open_memory_client])
+@everywhere
 @pytest.mark.complaint(20)
 async def test_the_total_limit_ends_a_call_that_keeps_reporting(
     door: Callable[..., Any], autojump_clock: object

@@ -51,7 +51,7 @@ FLOODS = [
 async def test_a_hundred_thousand_refusals_for_a_peer_that_does_not_read_cost_bounded_memory_and_the_link(
     chunk: bytes, autojump_clock: MockClock
 ) -> None:
-    limits = Limits(outbox_urgent_bytes=1_000_000)
+    limits = Limits(outbox_urgent_bytes=300_000)
 
     async with linked(pair=lockstep_stream_pair, limits=limits) as bench:
         tracemalloc.start()

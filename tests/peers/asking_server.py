@@ -16,6 +16,7 @@ from trio_mcp import Accepted, Context, Declined, Dismissed, Elicit, ListRoots, 
 
 server = Server("asking", asking="replayed" if sys.argv[1:] == ["replayed"] else "parked")
 side_effects: list[str] = []
+"""Of all trips, because over HTTP the server outlives its clients."""
 
 
 # What follows is the promised fragment, word for word.
@@ -35,13 +36,14 @@ async def book(show: str, ctx: Context) -> str:
 
 # That was the promised fragment.
 @server.tool
-async def careful(ctx: Context) -> str:
+async def careful(trip: str, ctx: Context) -> str:
     """Do something that can be seen before the question, and something once."""
-    side_effects.append("before")
-    await ctx.once("charge", lambda: side_effects.append("once"))
+    before, once = f"before {trip}", f"once {trip}"
+    side_effects.append(before)
+    await ctx.once("charge", lambda: side_effects.append(once))
     await ctx.elicit("How many?", Seats)
     await ctx.elicit("How many more?", Seats)
-    return f"{side_effects.count('before')} {side_effects.count('once')}"
+    return f"{side_effects.count(before)} {side_effects.count(once)}"
 
 
 @server.tool

@@ -1,8 +1,9 @@
-"""The official SDK's client, made to play a plan: run by that SDK's own interpreter, never imported by ours.
+"""The official SDK's client, made to play plans: run by that SDK's own interpreter, never imported by ours.
 
-Usage: ``python official_client.py MODE PLAN COMMAND...``. MODE is what the official `Client` calls its mode
-("auto", "legacy" or a modern revision), PLAN a JSON list of steps, COMMAND starts the server. Standard output
-gets one JSON object: what was negotiated, and what came of each step. Nothing is judged here.
+Each line of standard input is a JSON object: `mode` is what the official `Client` calls its mode ("auto", "legacy" or a
+modern revision), `server` a URL or the command that starts the server, `steps` what is played on one connection. Each
+gets a line of standard output: what was negotiated, what was sent over HTTP, and what came of each step; or what went
+wrong. It is one process for many plans, because to start takes it longest. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -11,10 +12,16 @@ import asyncio
 import importlib
 import json
 import sys
+import traceback
+import warnings
 from typing import Any
 
 # By name, because the checkers of this file run where the official SDK is not installed.
+httpx2 = importlib.import_module("httpx2")
 mcp = importlib.import_module("mcp")
+streamable_http = importlib.import_module("mcp.client.streamable_http")
+
+PATIENCE = 60  # seconds for a whole plan
 
 LISTS = {
     "tools": "list_tools",
@@ -32,6 +39,7 @@ class Player:
         self.client: Any = None
         self.meta: dict[str, Any] | None = None
         self.questions: list[Any] = []
+        self.given: dict[str, Any] = {}
         self.messages: list[Any] = []
         self.message_came = asyncio.Event()
 
@@ -41,10 +49,7 @@ class Player:
         self.message_came.set()
 
     def callbacks(self, plan: list[dict[str, Any]]) -> dict[str, Any]:
-        """Take what is to be answered to questions of the server out of a plan, as callbacks; no step, none of it."""
-        if not plan or plan[0]["do"] != "answers":
-            return {}
-        answers = {name: value for name, value in plan.pop(0).items() if name != "do"}
+        """The callbacks of a client that can be asked what the first step of the plan answers; none if it does not."""
         results = {
             "elicitation": mcp.types.ElicitResult,
             "sampling": mcp.types.CreateMessageResult,
@@ -54,15 +59,24 @@ class Player:
         def answering(name: str) -> Any:
             async def answer(_: Any, params: Any = None) -> Any:
                 self.questions.append(None if params is None else plain(params))
-                return results[name].model_validate(answers[name])
+                return results[name].model_validate(self.given[name])
 
             return answer
 
-        return {f"{name}_callback": answering(name) for name in answers}
+        names = [name for name in plan[0] if name != "do"] if plan and plan[0]["do"] == "answers" else []
+        return {f"{name}_callback": answering(name) for name in names}
+
+    async def answers(self, **given: Any) -> None:
+        """Answer the server's questions so from now on."""
+        self.given |= given
 
     async def asked(self) -> list[Any]:
         """The questions of the server so far."""
-        return self.questions
+        return list(self.questions)
+
+    async def together(self, steps: list[dict[str, Any]]) -> list[Any]:
+        """The outcomes of steps that are all under way at once."""
+        return await asyncio.gather(*map(self.play, steps))
 
     async def play(self, step: dict[str, Any]) -> Any:
         """The outcome of one step."""
@@ -158,18 +172,51 @@ def plain(model: Any) -> Any:
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-async def main(mode: str, plan: list[dict[str, Any]], command: list[str]) -> dict[str, Any]:
+class Traffic:
+    """What is sent over HTTP, and a client of the HTTP library that takes it down."""
+
+    def __init__(self) -> None:
+        self.requests: list[list[Any]] = []
+        self.sessions: list[str] = []
+        self.client = httpx2.AsyncClient(timeout=PATIENCE, event_hooks={"response": [self.took]})
+
+    async def took(self, response: Any) -> None:
+        """Keep what came back: the method of the request, the event that it goes on after, and the status."""
+        asked = response.request
+        self.requests.append([asked.method, asked.headers.get("last-event-id"), response.status_code])
+        self.sessions += [response.headers["mcp-session-id"]] if "mcp-session-id" in response.headers else []
+
+
+async def play(mode: str, server: str | list[str], steps: list[dict[str, Any]]) -> dict[str, Any]:
     """Connect, play the whole plan, close, and tell."""
-    server = mcp.StdioServerParameters(command=command[0], args=command[1:])
+    traffic = Traffic()
+    if isinstance(server, str):
+        target = streamable_http.streamable_http_client(server, http_client=traffic.client)
+    else:
+        target = mcp.StdioServerParameters(command=server[0], args=server[1:])
     player = Player()
-    callbacks = player.callbacks(plan)
-    async with mcp.Client(server, mode=mode, logging_callback=player.on_log, **callbacks) as player.client:
-        client = player.client
-        outcomes = [await player.play(step) for step in plan]
-        # A pinned modern client has asked the server nothing yet, and may not know its name.
-        server_name = client.server_info.name if client.server_info else None
-        return {"revision": client.protocol_version, "server": server_name, "steps": outcomes}
+    callbacks = player.callbacks(steps)
+    async with asyncio.timeout(PATIENCE), traffic.client:
+        async with mcp.Client(target, mode=mode, logging_callback=player.on_log, **callbacks) as client:
+            player.client = client
+            outcomes = [await player.play(step) for step in steps]
+            # A pinned modern client has asked the server nothing yet, and may not know its name.
+            name = client.server_info.name if client.server_info else None
+            told = {"revision": client.protocol_version, "server": name, "steps": outcomes}
+    return told | {"requests": traffic.requests, "sessions": traffic.sessions}
+
+
+def main() -> None:
+    """Play one plan after the other."""
+    warnings.simplefilter("ignore")  # what the older era does is deprecated there
+    for line in sys.stdin:
+        try:
+            told = asyncio.run(play(**json.loads(line)))
+        except BaseException:  # noqa: BLE001 # whatever it is, the test shall say it
+            told = {"fault": traceback.format_exc()}
+        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(asyncio.run(main(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]))))
+    main()

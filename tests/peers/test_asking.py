@@ -1,4 +1,6 @@
-"""The promised program that asks its user in mid-call, with the official client in both eras, parked and replayed."""
+"""The promised program that asks its user in mid-call, with the official client in both eras, over stdio and HTTP,
+parked and replayed.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.peers.test_official_client import Play, call, play_with, value
+from tests.peers.test_official_client import Play, Step, call, era, over, play_with, value
 
-__all__ = ["play_with"]  # a fixture
+__all__ = ["era", "over", "play_with"]  # fixtures
 
 SERVER = str(Path(__file__).with_name("asking_server.py"))
 ACCEPT = {"action": "accept", "content": {"count": 2}}
@@ -18,23 +20,47 @@ MODEL = {"role": "assistant", "content": {"type": "text", "text": "short"}, "mod
 ROOTS = {"roots": [{"uri": "file:///home/ada", "name": "home"}]}
 
 
-@pytest.fixture(params=["parked", "replayed"])
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def play_asking(play_with: Callable[..., Play], mode: str) -> Play:
-    return play_with("asking", SERVER, mode)
-
-
 def answers(**given: Any) -> dict[str, Any]:
     return {"do": "answers", **given}
 
 
-def test_the_promised_program_books_what_the_user_of_the_official_client_says(play_asking: Play) -> None:
-    booked, asked = play_asking(answers(elicitation=ACCEPT), call("book", show="Tosca"), {"do": "asked"})
-    assert value(booked) == "2 seats for Tosca"
+PLAN: dict[str, Step] = {
+    "accepting": answers(elicitation=ACCEPT, sampling=MODEL, list_roots=ROOTS),
+    "booked": call("book", show="Tosca"),
+    "asked": {"do": "asked"},
+    "careful": call("careful", trip=""),
+    "summary": call("summarise", text="much"),
+    "everything": call("everything"),
+    "prompt": {"do": "prompt", "name": "plan", "arguments": {}},
+    "resource": {"do": "read", "uri": "seats://free"},
+    "declining": answers(elicitation={"action": "decline"}),
+    "declined": call("book", show="Tosca"),
+    "cancelling": answers(elicitation={"action": "cancel"}),
+    "cancelled": call("book", show="Tosca"),
+}
+"""What a client does that can be asked everything. It is one client, because to start one takes longest."""
+
+
+@pytest.fixture(scope="module", params=["parked", "replayed"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def play_asking(play_with: Callable[..., Play], mode: str) -> Play:
+    return play_with("asking", SERVER, mode, url=f"asking-{mode}")
+
+
+@pytest.fixture(scope="module")
+def played(play_asking: Play, era: tuple[str, str], mode: str) -> dict[str, Any]:
+    """What came of each step of the plan."""
+    plan = PLAN | {"careful": call("careful", trip=f"{era[0]} {mode}")}  # over HTTP it is one server for all
+    return dict(zip(plan, play_asking(*plan.values()), strict=True))
+
+
+def test_the_promised_program_books_what_the_user_of_the_official_client_says(played: dict[str, Any]) -> None:
+    assert value(played["booked"]) == "2 seats for Tosca"
+    asked = played["asked"]
     assert [question["message"] for question in asked] == ["How many seats for Tosca?"]
     assert asked[0]["requestedSchema"]["properties"]["count"] == {
         "type": "integer",
@@ -44,14 +70,15 @@ def test_the_promised_program_books_what_the_user_of_the_official_client_says(pl
     }
 
 
-@pytest.mark.parametrize("action", ["decline", "cancel"])
-def test_the_promised_program_books_nothing_for_a_user_who_does_not_answer(play_asking: Play, action: str) -> None:
-    [booked] = play_asking(answers(elicitation={"action": action}), call("book", show="Tosca"))
-    assert value(booked) == "nothing booked"
+@pytest.mark.parametrize("outcome", ["declined", "cancelled"])
+def test_the_promised_program_books_nothing_for_a_user_who_does_not_answer(
+    played: dict[str, Any], outcome: str
+) -> None:
+    assert value(played[outcome]) == "nothing booked"
 
 
 def test_the_promised_program_says_what_the_official_client_would_have_to_declare(
-    play_asking: Play, play_with: Callable[..., Play], request: pytest.FixtureRequest
+    play_asking: Play, request: pytest.FixtureRequest
 ) -> None:
     attempt = {"do": "attempt", "step": call("book", show="Tosca")}
     [outcome] = play_asking(attempt)
@@ -65,28 +92,17 @@ def test_the_promised_program_says_what_the_official_client_would_have_to_declar
 
 
 def test_what_is_done_before_a_question_is_done_once_or_with_each_round_and_once_is_once(
-    play_asking: Play, mode: str, request: pytest.FixtureRequest
+    played: dict[str, Any], mode: str, request: pytest.FixtureRequest
 ) -> None:
-    [outcome] = play_asking(answers(elicitation=ACCEPT), call("careful"))
     replayed = mode == "replayed" and "2026" in request.node.name
-    assert value(outcome) == ("3 1" if replayed else "1 1")
+    assert value(played["careful"]) == ("3 1" if replayed else "1 1")
 
 
-def test_the_model_and_the_roots_of_the_official_client_are_asked(play_asking: Play) -> None:
-    said, everything = play_asking(
-        answers(elicitation=ACCEPT, sampling=MODEL, list_roots=ROOTS),
-        call("summarise", text="much"),
-        call("everything"),
-    )
-    assert value(said) == "tiny: short"
-    assert value(everything) == "Accepted(value=Seats(count=2)) ['file:///home/ada']"
+def test_the_model_and_the_roots_of_the_official_client_are_asked(played: dict[str, Any]) -> None:
+    assert value(played["summary"]) == "tiny: short"
+    assert value(played["everything"]) == "Accepted(value=Seats(count=2)) ['file:///home/ada']"
 
 
-def test_prompts_and_resources_ask_the_official_client_as_well(play_asking: Play) -> None:
-    prompt, resource = play_asking(
-        answers(elicitation=ACCEPT, list_roots=ROOTS),
-        {"do": "prompt", "name": "plan", "arguments": {}},
-        {"do": "read", "uri": "seats://free"},
-    )
-    assert prompt[0]["content"]["text"] == "Plan an evening for 2."
-    assert resource[0]["text"] == "1 roots"
+def test_prompts_and_resources_ask_the_official_client_as_well(played: dict[str, Any]) -> None:
+    assert played["prompt"][0]["content"]["text"] == "Plan an evening for 2."
+    assert played["resource"][0]["text"] == "1 roots"

@@ -1,4 +1,4 @@
-"""The official SDK's client, second major version, with our SQLite server, in both eras.
+"""The official SDK's client, second major version, with our servers, in both eras, over stdio and HTTP.
 
 `official_client.py` plays a plan in the official SDK's own environment; here the plans are made and what came of
 them is judged. Whether a handler stopped is in our server's own words: a later step of the plan asks it.
@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.peers.conftest import Perform
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PLAYER = Path(__file__).with_name("official_client.py")
-PATIENCE = 120  # seconds for a whole plan
 
 Step = dict[str, Any]
 Play = Callable[..., list[Any]]
@@ -36,24 +35,31 @@ def value(outcome: Any) -> Any:
     return content["result"] if content.keys() == {"result"} else content
 
 
-@pytest.fixture(params=[("legacy", "2025-11-25"), ("auto", "2026-07-28")], ids=lambda era: era[1])
-def play_with(request: pytest.FixtureRequest, official_python: str) -> Callable[..., Play]:
-    """Return what plays steps against a server: its name, its program and the arguments of that are given."""
+@pytest.fixture(scope="module", params=[("legacy", "2025-11-25"), ("auto", "2026-07-28")], ids=lambda era: era[1])
+def era(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """What the official client calls the era, and the newest revision of that."""
     mode, revision = request.param
+    return mode, revision
 
-    def make(name: str, *program: str) -> Play:
+
+@pytest.fixture(scope="module", params=["stdio", "http"])
+def over(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def play_with(
+    era: tuple[str, str], over: str, official_player: Perform, our_urls: Mapping[str, str]
+) -> Callable[..., Play]:
+    """Return what plays steps against a server: its name, and its program with the arguments of that; for HTTP, what
+    it is called there."""
+    mode, revision = era
+
+    def make(name: str, *program: str, url: str) -> Play:
+        server = our_urls[url] if over == "http" else [sys.executable, "-W", "error", *program]
+
         def play_steps(*steps: Step) -> list[Any]:
-            ours = [sys.executable, "-W", "error", *program]
-            done = subprocess.run(
-                [official_python, str(PLAYER), mode, json.dumps(steps), *ours],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                encoding="utf-8",
-                timeout=PATIENCE,
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr
-            report = json.loads(done.stdout)
+            report = official_player(mode=mode, server=server, steps=steps)
             assert (report["server"], report["revision"]) == (name, revision)
             outcomes: list[Any] = report["steps"]
             return outcomes
@@ -64,15 +70,16 @@ def play_with(request: pytest.FixtureRequest, official_python: str) -> Callable[
 
 
 @pytest.fixture
-def play(play_with: Callable[..., Play], tmp_path: Path) -> Play:
-    """Play steps against the SQLite server, on a database of the test's own; the outcome of each."""
-    return play_with("trio-mcp-sqlite", str(EXAMPLES / "sqlite_server.py"), str(tmp_path / "test.db"))
+def play(play_with: Callable[..., Play], era: tuple[str, str], tmp_path: Path) -> Play:
+    """Play steps against the SQLite server, on a database of the test's own or, over HTTP, of the era's."""
+    program = str(EXAMPLES / "sqlite_server.py"), str(tmp_path / "test.db")
+    return play_with("trio-mcp-sqlite", *program, url=f"sqlite-{era[0]}")
 
 
 @pytest.fixture
-def play_library(play_with: Callable[..., Play]) -> Play:
+def play_library(play_with: Callable[..., Play], era: tuple[str, str]) -> Play:
     """The same with the library server."""
-    return play_with("library", str(EXAMPLES / "library_server.py"))
+    return play_with("library", str(EXAMPLES / "library_server.py"), url=f"library-{era[0]}")
 
 
 def test_it_lists_what_our_server_offers(play: Play) -> None:

@@ -73,7 +73,9 @@ async def test_a_task_goes_on_when_its_call_is_answered() -> None:
         assert serving.statistics().background == 0
 
 
-async def test_a_task_goes_on_when_its_call_is_cancelled_and_when_its_connection_is_lost() -> None:
+async def test_a_task_goes_on_when_its_call_is_cancelled_and_when_its_connection_is_lost(
+    autojump_clock: MockClock,
+) -> None:
     server, go, done = Server("s"), trio.Event(), list[str]()
 
     async def work(name: str) -> None:

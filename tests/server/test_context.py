@@ -278,3 +278,59 @@ async def test_a_log_message_waits_its_turn_behind_progress_that_nobody_reads() 
 def test_a_way_to_wait_for_answers_that_there_is_not_is_refused(asking: Any) -> None:
     with pytest.raises(ValueError, match="parked, replayed"):
         Server("s", asking=asking)
+
+
+@pytest.mark.parametrize("door", [open_client, open_memory_client])
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_a_stream_that_carries_everything_is_not_closed(door: Any, revision: str) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def long(ctx: Context) -> str:
+        await ctx.report_progress(1)
+        await ctx.close_stream(retry=1.0)
+        await ctx.report_progress(2)
+        return "done"
+
+    heard: list[float] = []
+
+    async def hear(update: types.ProgressNotificationParams) -> None:
+        heard.append(update.progress)
+
+    async with door(server, revision=revision) as client:
+        result = await client.call_tool("long", on_progress=hear)
+
+    assert heard == [1, 2]
+    assert result.structured_content == {"result": "done"}
+
+
+async def test_after_its_request_a_handler_has_no_stream_to_close() -> None:
+    server, left = Server("s"), trio.Event()
+
+    @server.tool
+    async def stubborn(ctx: Context) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await ctx.close_stream()
+            left.set()
+
+    async with open_memory_client(server) as client:
+        with trio.move_on_after(0.01):
+            await client.call_tool("stubborn")
+        await left.wait()
+
+
+@pytest.mark.parametrize("retry", [-1.0, math.inf, math.nan])
+async def test_a_pause_that_is_none_is_refused_by_name(retry: float) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def long(ctx: Context) -> None:
+        await ctx.close_stream(retry=retry)
+
+    async with open_client(server) as client:
+        result = await client.call_tool("long")
+
+    assert result.is_error

@@ -163,6 +163,9 @@ class Bad:
     async def notify(self, method: str, params: Any) -> None:
         await self.transport.notify(method, params)
 
+    async def hear_news(self) -> None:
+        await self.transport.hear_news()
+
     def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
         self.transport.when_lost(tell)
 

@@ -19,6 +19,7 @@ import trio.testing
 
 from trio_mcp import ConnectionBroken, ServerExited
 from trio_mcp.transports import _child_process, _child_stderr
+from trio_mcp.transports._child_platform import NARROW_PIPE, WIDE_PIPE, bytes_waiting
 from trio_mcp.transports._child_process import ChildProcess, open_child_process
 
 if sys.platform == "win32":
@@ -99,6 +100,33 @@ async def test_what_is_sent_reaches_the_child_and_what_it_writes_is_received() -
             assert await child.stream.receive_some(3) == b"hel"
             assert await child.stream.receive_some() == b"lo\n"
             assert child.returncode is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be asked for it")
+async def test_the_pipe_of_the_output_is_wide_while_a_large_message_passes_and_narrow_for_small_ones() -> None:
+    large, small = b"x" * 100_000 + b"\n", b"y\n" * 100_000
+    script = "import os; os.write(1, b'x' * 100_000 + b'\\n' + b'y\\n' * 100_000); os.read(0, 1)"
+
+    async def filled(child: ChildProcess, size: int) -> None:
+        await until(lambda: bytes_waiting(child._stream._stdout) == size)
+
+    def capacity(child: ChildProcess) -> int:
+        assert isinstance(child._stream._stdout, trio.lowlevel.FdStream)
+        return fcntl.fcntl(child._stream._stdout.fileno(), fcntl.F_GETPIPE_SZ)
+
+    with trio.fail_after(SURELY):
+        async with open_child_process([sys.executable, "-c", script]) as child:
+            assert capacity(child) == NARROW_PIPE
+            await filled(child, NARROW_PIPE)
+            said = await child.stream.receive_some(NARROW_PIPE)
+            assert capacity(child) == WIDE_PIPE
+            await filled(child, len(large + small) - NARROW_PIPE)
+            said += await child.stream.receive_some(NARROW_PIPE)  # the large one ends here
+            assert capacity(child) == WIDE_PIPE  # it holds more than a narrow one could
+            said += await child.stream.receive_some(len(small))
+            assert capacity(child) == NARROW_PIPE
+
+    assert said == large + small
 
 
 @pytest.mark.requirement("B.5-C3a")

@@ -17,6 +17,8 @@ Rules of this file:
 7. Likewise of messages that applications have defined, which tests call by the names in `OWN`, and of those of the
    extension whose methods one revision had as an experiment. A result of a type that no revision has is an extension's
    if its request has declared one.
+8. A server that ends a subscription answers it, and cancels it in its very next message, with the id of the
+   subscription: that is no cancellation of nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from attrs import define, field, frozen
 
 from tests.wire_validity.tap import Role
 from tests.wire_validity.upstream import Json, Part, Revision, Upstream
-from trio_mcp.wire import is_array, is_object
+from trio_mcp.wire import LISTEN, SUBSCRIPTION_ID_KEY, is_array, is_object
 
 Id: TypeAlias = "str | int"
 
@@ -89,6 +91,8 @@ class Conversation:
     """By who asked: the revisions of all requests of ours, answered or not."""
     _tokens: dict[Role, dict[Id, Asked]] = field(factory=lambda: {"client": {}, "server": {}}, init=False)
     """By who asked: the requests that want progress, by their tokens."""
+    _just_answered: tuple[Id, Asked] | None = field(default=None, init=False)
+    """The request of which the server's latest message was the result."""
 
     # What others say is believed, and only remembered.
 
@@ -173,6 +177,12 @@ class Conversation:
         return verdict
 
     def _verdict(self, role: Role, message: Json) -> Verdict:
+        verdict = self._of_its_kind(role, message)
+        if role == "server" and verdict.kind != "result":
+            self._just_answered = None
+        return verdict
+
+    def _of_its_kind(self, role: Role, message: Json) -> Verdict:
         match message:
             case {"method": str(), "id": int() | str()}:
                 return self._request(role, message)
@@ -230,7 +240,7 @@ class Conversation:
     def _revisions_of_notification(self, role: Role, method: str, params: Json) -> tuple[list[str], list[str]]:
         if method == "notifications/cancelled":
             id = _at(params, "requestId")
-            revision = self._revision_of_id(role, id) if _is_id(id) else None
+            revision = self._revision_of_cancelled(role, id, params) if _is_id(id) else None
             return ([revision], []) if revision else ([self._default()], ["$.params.requestId: of no request"])
         if method == "notifications/progress":
             token = _at(params, "progressToken")
@@ -240,10 +250,19 @@ class Conversation:
         agreed = [self.agreed] if self.agreed else []
         return [*dict.fromkeys(agreed + under_way)] or [self._default()], []
 
-    def _revision_of_id(self, role: Role, id: Id) -> str | None:
+    def _revision_of_cancelled(self, role: Role, id: Id, params: Json) -> str | None:
         """Return the revision of a cancelled request: one's own, or one of the client's that a server ends."""
-        other = self._open["client"].get(id) if role == "server" else None
+        other = self._open["client"].get(id) or self._ended(id, params) if role == "server" else None
         return self._issued[role].get(id) or (other.revision if other else None)
+
+    def _ended(self, id: Id, params: Json) -> Asked | None:
+        """Return the subscription that the server has just answered, if this is its cancellation (rule 8)."""
+        named = _at(params, "_meta", SUBSCRIPTION_ID_KEY)
+        answered, asked = self._just_answered or (None, None)
+        if asked is None or not (_is_id(named) and named == id == answered):
+            return None
+        may_end = asked.method == LISTEN or (self.bench and not self.upstream.knows(asked.method or ""))
+        return asked if may_end else None
 
     def _result(self, role: Role, message: Json) -> Verdict:
         asked = self._taken(_other(role), message.get("id"))
@@ -251,6 +270,8 @@ class Conversation:
             revision = self._revision(self._default())
             return Verdict(message, role, "result", revision.name, [], ["$.id: a result for no request"])
         self._answered(role, asked, message)
+        if role == "server":
+            self._just_answered = message["id"], asked
         revision = self._revision(self.agreed if asked.method == _HANDSHAKE and self.agreed else asked.revision)
         verdict = Verdict(message, role, "result", revision.name, [Part(("JSONRPCMessage", revision.result))], [])
         if self.bench and (not self.upstream.knows(asked.method) or _is_of_bench(asked.method, message["result"])):

@@ -1,15 +1,18 @@
 """A pytest plugin: every message that the tests' run puts on a wire is valid by the specification's own schema.
 
-`python -m pytest -c pyproject.toml -p tests.wire_validity.plugin --from DIR` loads it; `nox -s spec` does that.
+`python -m pytest -c pyproject.toml -p tests.wire_validity.plugin --from DIR` loads it; `nox -s spec` does that. With
+`-n` of pytest-xdist, each worker judges what is said there, and the process that has started them takes it together.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import define, field
@@ -19,6 +22,7 @@ from tests.wire_validity.tap import RECORDS, TEST, Role, install, replay, watche
 from tests.wire_validity.upstream import Upstream
 from trio_mcp import types
 
+_HEARD = "messages on the wire"
 _SHOWN = 30
 """How many faults are printed."""
 _NEEDED: tuple[tuple[Role, str], ...] = (
@@ -46,20 +50,28 @@ def pytest_configure(config: pytest.Config) -> None:
         upstream = Upstream.read({name: Path(folder) / name / "schema.json" for name in types.REVISIONS})
     except OSError as exc:
         raise pytest.UsageError(f"--from: {exc}") from None
-    config.pluginmanager.register(_Plugin(upstream, whole=not config.getoption("part")), "wire-validity")
+    plugin = _Plugin(upstream, not config.getoption("part"), getattr(config, "workeroutput", None))
+    config.pluginmanager.register(plugin, "wire-validity")
+    if not config.getoption("numprocesses", None):  # else the tests run in other processes
+        plugin.listen()
 
 
 @define(eq=False, slots=False)
 class _Plugin:
-    """The hooks of one run."""
+    """The hooks of one run, or of one worker's part of it."""
 
     upstream: Upstream
     whole: bool
+    output: dict[str, Any] | None
+    """What a worker hands over when it is done; None in the process that was started by hand."""
     judge: Judge = field(init=False)
     _records: tempfile.TemporaryDirectory[str] = field(factory=tempfile.TemporaryDirectory, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.judge = Judge(self.upstream, lambda: os.environ.get(TEST, "no test"))
+
+    def listen(self) -> None:
+        """Judge from now on what this process and its children say."""
         os.environ[RECORDS] = self._records.name
         os.environ.update(watched(os.environ))  # for the children that inherit our environment
         install(self.judge)
@@ -67,17 +79,28 @@ class _Plugin:
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
         self._hear_children()
-        if self.whole:
+        if self.output is not None:
+            self.output[_HEARD] = pickle.dumps((self.judge.counts, self.judge.faults))
+        elif self.whole:
             self.judge.faults += missing(self.judge, self.upstream)
         if self.judge.faults and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return (yield)
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take what a worker has found; one that has crashed fails the run anyway."""
+        heard = getattr(node, "workeroutput", {}).get(_HEARD)
+        if heard is not None:
+            counts, faults = pickle.loads(heard)  # our own process has made it
+            self.judge.counts.add(counts)
+            self.judge.faults += faults
+
     def _hear_children(self) -> None:
         counts, before = self.judge.counts, _total(self.judge.counts)
         for path in sorted(Path(self._records.name).iterdir()):
             hear_child(path, self.judge)
-        counts.of_children = _total(counts) - before
+        counts.of_children += _total(counts) - before
         self._records.cleanup()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -100,14 +123,15 @@ def hear_child(path: Path, judge: Judge) -> None:
 
 def missing(judge: Judge, upstream: Upstream) -> list[str]:
     """Return what a whole run must have seen and has not: where nothing is seen, nothing can be wrong."""
-    faults = [
+    faults = [] if judge.counts.children else ["no child process was heard"]
+    faults += [
         f"no {kind} of a {role} in {revision} was seen"
         for revision in upstream.names
         for role, kind in _NEEDED
         if not judge.counts.judged[revision, role, kind]
     ]
     faults += [f"not needed any more, so take it out of the table: {reason}" for reason in judge.stale()]
-    return faults if judge.counts.children else [*faults, "no child process was heard"]
+    return faults
 
 
 def _total(counts: Counts) -> int:

@@ -18,6 +18,8 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 _TARGET = "(-- COMMAND [ARG ...] | -- URL | --config FILE NAME)"
 _PAIRS = "[KEY=VALUE ...]"
 _SERVER = "python server.py"
+_HTTP_ONLY = ("host", "path", "allow_host", "allow_origin", "certfile", "keyfile", "workers")
+"""Options of `serve` that say how it is served over HTTP."""
 
 
 def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -44,6 +46,7 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
             chosen.error(f"unknown arguments: {' '.join(unknown)}")
     options.target = target
     _check_target(options, chosen)
+    _check_serving(options, chosen)
     return options
 
 
@@ -53,9 +56,16 @@ def _check_target(options: argparse.Namespace, parser: argparse.ArgumentParser) 
             parser.error("this command takes no server after --")
     elif options.config is not None:
         if options.target is not None:
-            parser.error("two servers: say --config FILE NAME, or a command after --, not both")
+            parser.error("two servers: say --config FILE NAME, or a command or URL after --, not both")
     elif not options.target:
-        parser.error(f"no server: end with -- and its command, as in -- {_SERVER}, or say --config FILE NAME")
+        parser.error(f"no server: end with -- and its command or URL, as in -- {_SERVER}, or say --config FILE NAME")
+
+
+def _check_serving(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    if options.command == "serve" and options.http is None:
+        useless = [f"--{name.replace('_', '-')}" for name in _HTTP_ONLY if getattr(options, name) is not None]
+        if useless:
+            parser.error(f"without --http PORT there is no use for {', '.join(useless)}")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -98,15 +108,43 @@ class _Adder:
         self._add_call()
         self._add_texts()
         self._add_watch()
+        self._add_serve()
+        self._add("demo", "start a SQLite server as a child process, and show what a client does with it", "demo")
+
+    def _add_serve(self) -> None:
         serve = self._add(
-            "serve", "serve a Server of a Python program over standard input and output", "serve server.py"
+            "serve",
+            "serve a Server of a Python program, over standard input and output or over HTTP",
+            "serve server.py --http 8000",
         )
         serve.add_argument(
             "server",
             metavar="MODULE[:NAME]",
             help="a module or the path of a Python file, and the Server in it: 'server', or the only one, by default",
         )
-        self._add("demo", "start a SQLite server as a child process, and show what a client does with it", "demo")
+        serve.add_argument("--http", type=_port, metavar="PORT", help="serve over HTTP; 0 takes any port that is free")
+        serve.add_argument("--host", metavar="HOST", help="the name or address to listen at: 127.0.0.1 by default")
+        serve.add_argument("--path", metavar="PATH", help="where clients find it: /mcp by default")
+        serve.add_argument(
+            "--allow-host",
+            action="append",
+            metavar="NAME",
+            help="a name by which clients reach it, such as example.com:*, or 'any'; may be repeated",
+        )
+        serve.add_argument(
+            "--allow-origin",
+            action="append",
+            metavar="ORIGIN",
+            help="a site whose pages may use it, such as https://example.com, or 'any'; may be repeated",
+        )
+        serve.add_argument("--certfile", metavar="FILE", help="serve over HTTPS, with this certificate (PEM)")
+        serve.add_argument("--keyfile", metavar="FILE", help="the certificate's private key, if it is in another file")
+        serve.add_argument(
+            "--workers",
+            type=_count,
+            metavar="N",
+            help="serve from N processes; clients of revisions without per-request metadata are then refused",
+        )
 
     def _add_lists(self) -> None:
         self._connected("info", "show which server it is, and what it can do")
@@ -182,7 +220,17 @@ class _Adder:
 def _common_options() -> _Parser:
     common = _Parser(add_help=False)
     common.add_argument(
-        "--config", nargs=2, metavar=("FILE", "NAME"), help="a server of an mcpServers file, instead of -- COMMAND"
+        "--config",
+        nargs=2,
+        metavar=("FILE", "NAME"),
+        help="a server of an mcpServers file, instead of what stands after --",
+    )
+    common.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME:VALUE",
+        help="a header field to send with each request to a URL, such as Authorization; may be repeated",
     )
     common.add_argument("--json", action="store_true", help="print what came over the wire, as JSON, and nothing else")
     common.add_argument(
@@ -213,3 +261,18 @@ def _seconds(text: str) -> float:
     if not 0 < seconds < math.inf:
         raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text!r}")
     return seconds
+
+
+def _port(text: str) -> int:
+    return _whole_number(text, 0, 65_535)
+
+
+def _count(text: str) -> int:
+    return _whole_number(text, 1, 1_000)
+
+
+def _whole_number(text: str, least: int, most: int) -> int:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+    if not least <= number <= most:
+        raise argparse.ArgumentTypeError(f"expected a number from {least} to {most}, got {text!r}")
+    return number

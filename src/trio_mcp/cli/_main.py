@@ -24,11 +24,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: the command line is wrong (status 2), or asks for help or the version (status 0).
     """
-    options = read_arguments(sys.argv[1:] if arguments is None else arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = read_arguments(arguments)
     # What is served goes over input and output, so `serve` refuses to do without.
     prepare_streams(["stderr"] if options.command == "serve" else ["stdin", "stdout", "stderr"])
     try:
-        _run(options)
+        _run(options, arguments)
         with printing():
             sys.stdout.flush()
     except BaseException as error:
@@ -51,13 +52,17 @@ def _say(line: str) -> None:
         sys.stderr.write(line)
 
 
-def _run(options: argparse.Namespace) -> None:
+def _run(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     # Imported here, because --help and a wrong command line do without Trio.
     match options.command:
         case "demo":
             from .demo._run import run_demo  # noqa: PLC0415
 
             run_demo()
+        case "serve" if options.http is not None:
+            from ._serve_http import serve_over_http  # noqa: PLC0415
+
+            serve_over_http(options, arguments)
         case "serve":
             from ._serve import serve  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Which server a command line means: a command, or an entry of an ``mcpServers`` file."""
+"""Which server a command line means: a command, a URL, or an entry of an ``mcpServers`` file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
 from pathlib import Path
 
-from ..client import Client, ClientOptions, open_stdio_client, read_server_table
+from ..client import Client, ClientOptions, open_client, open_http_client, open_stdio_client, read_server_table
 from ._failures import UsageError
 
 __all__ = ["nearest", "open_target", "read_file"]
@@ -20,15 +20,30 @@ async def open_target(
     """Return what connects to the server that is meant.
 
     Raises:
-        UsageError: it is a URL, or the file or the entry in it cannot be used.
+        UsageError: the file or the entry in it cannot be used, or header fields are given for a command.
     """
-    if options.config is not None:
+    command: list[str] | None = options.target
+    is_url = command is not None and len(command) == 1 and "://" in command[0]
+    if options.header and not is_url:
+        raise UsageError("--header goes with a URL after --; in a file, the entry has 'headers'")
+    if command is None:
         path, name = options.config
         return await _open_entry(path, name, client_options)
-    command: list[str] = options.target
-    if len(command) == 1 and command[0].lower().startswith(("http://", "https://")):
-        raise UsageError(f"{command[0]} is a URL, and this version reaches no server over HTTP; give its command")
+    if is_url:
+        return open_http_client(command[0], headers=_headers(options.header), **client_options)
     return open_stdio_client(command, **client_options)
+
+
+def _headers(given: Iterable[str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for each in given:
+        name, colon, value = each.partition(":")
+        if not colon:
+            raise UsageError("--header: expected NAME:VALUE")  # what it says may be a secret
+        if name.strip().lower() in map(str.lower, headers):
+            raise UsageError(f"--header {name.strip()} is there twice")
+        headers[name.strip()] = value.strip()
+    return headers
 
 
 async def _open_entry(path: str, name: str, client_options: ClientOptions) -> AbstractAsyncContextManager[Client]:
@@ -38,12 +53,12 @@ async def _open_entry(path: str, name: str, client_options: ClientOptions) -> Ab
             raise UsageError(f"{path}: server {name!r} is disabled")
         if name not in table.entries:
             raise UsageError(f"{path}: no server {name!r}; {nearest(name, table.entries)}")
-        server = table.server(name)
+        opener = table.opener(name)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(str(error)) from None
-    return open_stdio_client(server.command, env=server.env, cwd=server.cwd, **client_options)
+    return open_client(opener, **client_options)
 
 
 def read_file(path: str) -> bytes:

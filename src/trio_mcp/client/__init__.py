@@ -29,10 +29,12 @@ from ._many_names import Prefix as Prefix
 from ._many_tools import ServerTool as ServerTool
 from ._open import Target as Target
 from ._open import open_client as open_client
+from ._open import open_http_client as open_http_client
 from ._open import open_memory_client as open_memory_client
 from ._open import open_stdio_client as open_stdio_client
 from ._open import open_stream_client as open_stream_client
 from ._open import start_client as start_client
+from ._open import start_http_client as start_http_client
 from ._open import start_memory_client as start_memory_client
 from ._open import start_stdio_client as start_stdio_client
 from ._open import start_stream_client as start_stream_client

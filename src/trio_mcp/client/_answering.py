@@ -55,6 +55,11 @@ class Answering:
         self.replies = Replies(self._callbacks)
         self.visits = Visits(self._callbacks.on_elicit_complete)
 
+    @property
+    def hears(self) -> bool:
+        """Whether there is anything to answer, or to hand on."""
+        return self._callbacks.hears
+
     def answer(self, exchange: Exchange) -> None:
         """Begin to answer; synchronous."""
         try:

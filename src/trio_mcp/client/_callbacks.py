@@ -65,6 +65,12 @@ class Callbacks:
     on_log: OnLog | None = None
     consent: Consent | None = None
 
+    @property
+    def hears(self) -> bool:
+        """Whether any of them hears what a server of a handshake says outside of requests."""
+        each = (self.on_elicit, self.on_elicit_complete, self.on_sample, self.roots, self.on_log)
+        return any(callback is not None for callback in each)
+
     def capabilities(self) -> types.ClientCapabilities:
         """Return what follows from them."""
         modes = self.elicit_modes

@@ -14,7 +14,6 @@ from .._extensions import with_named_extensions
 from ..wire import JsonObject, is_modern
 from ._connection import Connection
 from ._declared import declaration
-from ._output_schemas import OutputSchemas
 from ._rounds import ANSWERS, STATE, OpenRequest
 
 __all__ = ["Call", "CallPlan", "ManualCall", "OnProgress", "OpenCall", "Updates"]
@@ -52,7 +51,6 @@ class _CallInFlight:
 
     _connection: Connection
     _request: OpenRequest
-    _schemas: OutputSchemas
 
     @property
     def updates(self) -> Updates:
@@ -68,7 +66,7 @@ class _CallInFlight:
         result = self._connection.read_result("tools/call", json, types.CallToolResult)
         assert self._request.params is not None
         name: str = self._request.params["name"]
-        self._schemas.check(name, result)
+        self._connection.tools.outputs.check(name, result)
         if raise_on_error and result.is_error:
             texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
             raise ToolFailed(name, "\n".join(texts), result)
@@ -126,13 +124,13 @@ class CallPlan:
     """A tool call that is not begun."""
 
     connection: Connection
-    schemas: OutputSchemas
     name: str
     arguments: Mapping[str, Any] | None
     meta: Mapping[str, Any] | None
     answers: Mapping[str, types.InputResponse | JsonObject] | None = None
     state: str | None = None
     capabilities: types.ClientCapabilities | None = None
+    repeatable: bool = False
 
     def open(self, *, wants_updates: bool, is_manual: bool = False) -> OpenRequest:
         """Return the request to enter.
@@ -143,7 +141,12 @@ class CallPlan:
         """
         params, declared = self._params(), self._declared()
         return self.connection.open(
-            "tools/call", params, wants_updates=wants_updates, capabilities=declared, is_manual=is_manual
+            "tools/call",
+            params,
+            wants_updates=wants_updates,
+            capabilities=declared,
+            is_manual=is_manual,
+            repeatable=self.repeatable,
         )
 
     def _declared(self) -> JsonObject | None:
@@ -187,7 +190,7 @@ class OpenCall(Generic[C]):
         request = self._plan.open(wants_updates=True, is_manual=issubclass(self._kind, ManualCall))
         await request.__aenter__()
         self._request = request
-        return self._kind(self._plan.connection, request, self._plan.schemas)
+        return self._kind(self._plan.connection, request)
 
     async def __aexit__(self, *exc_info: object) -> None:
         assert self._request is not None

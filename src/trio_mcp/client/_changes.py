@@ -49,6 +49,11 @@ class ChangeInbox:
                 self.skipped += 1
             self._news.unpark()
 
+    @property
+    def wanted(self) -> ChangeFilter:
+        """What was asked for."""
+        return self._wanted
+
     def end(self, reason: Exception) -> None:
         """Nothing more will come, and why; the first reason stands. `StopAsyncIteration` is an end in peace."""
         if self._end is None:
@@ -89,7 +94,8 @@ class Changes(AsyncIterator[Change]):
     """What changes on a server, as long as the block of `Client.listen` lasts: iterate over it, in one task at a time.
 
     Yields a `ListChanged` or a `ResourceUpdated`. The same change is not there twice before it is read. The iteration
-    ends when the server stops in an orderly way; when the connection is lost, it raises `ConnectionLost`.
+    ends when the server stops in an orderly way; when the connection is lost, it raises `ConnectionLost`. Over HTTP a
+    stream of changes may be lost alone: then it raises `ResponseLost`, and what has changed since is to be asked for.
     """
 
     honored: ChangeFilter

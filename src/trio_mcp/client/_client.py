@@ -23,7 +23,6 @@ from ._calls import Call, CallPlan, ManualCall, OnProgress, OpenCall
 from ._changes import Changes
 from ._connection import Connection
 from ._listen import Listen
-from ._output_schemas import OutputSchemas
 from ._pages import MAX_PAGES, Walk
 
 __all__ = ["Client"]
@@ -38,7 +37,8 @@ class Client:
     Every method may be used from any number of tasks at once. A call that is cancelled, by whatever means, stops the
     server's handler too. Each may raise `ErrorResponse`, `RequestTimedOut`, `RemoteProtocolError`,
     `LocalProtocolError` (the agreed revision has no such request), `MissingCapability` (the server has not declared
-    what the request needs) and `ConnectionLost`; only the last says that the connection is gone.
+    what the request needs) and `ConnectionLost`; only the last says that the connection is gone. Over HTTP it may raise
+    `ResponseLost` and `HttpStatusError` too. What only reads is asked once more before it raises `ResponseLost`.
 
     What a server must know first it asks the callbacks of `ClientOptions`. In 2026-07-28 it does so in the result of a
     tool call, a prompt or a resource: then that request raises what the callback raises, bare.
@@ -47,7 +47,6 @@ class Client:
     _connection: Connection
     _closing: trio.Event = field(factory=trio.Event, init=False)
     _closed: trio.Event = field(factory=trio.Event, init=False)
-    _schemas: OutputSchemas = field(factory=OutputSchemas, init=False)
 
     @property
     def revision(self) -> str:
@@ -123,10 +122,12 @@ class Client:
         return Walk(partial(self.list_prompts, fresh=fresh), lambda page: page.prompts, max_pages)
 
     async def list_tools(self, cursor: str | None = None, *, fresh: bool = False) -> types.ListToolsResult:
-        """Return one page of the tools; *cursor* is the `next_cursor` of the page before. *fresh*: as in `tools`."""
-        page = await self._connection.cached_request("tools/list", _page(cursor), types.ListToolsResult, fresh=fresh)
-        self._schemas.learn(page.tools)
-        return page
+        """Return one page of the tools; *cursor* is the `next_cursor` of the page before. *fresh*: as in `tools`.
+
+        Over HTTP, a tool of a modern server whose schema wants arguments to be mirrored in header fields that cannot be
+        is left out, and the log says why.
+        """
+        return await self._connection.tools.page(cursor, fresh=fresh)
 
     async def call_tool(
         self,
@@ -136,6 +137,7 @@ class Client:
         on_progress: OnProgress | None = None,
         raise_on_error: bool = False,
         meta: Mapping[str, Any] | None = None,
+        repeatable: bool = False,
     ) -> types.CallToolResult:
         """Call a tool and return its result, also one that says `is_error`.
 
@@ -149,6 +151,8 @@ class Client:
                 it raises ends the call and is raised here.
             raise_on_error: raise `ToolFailed` instead of returning a result that says `is_error`.
             meta: members for the request's `_meta`.
+            repeatable: the call may be made once more where its answer was lost, with an HTTP connection or a session:
+                the tool may then run twice. By default such a call raises `ResponseLost`.
 
         Raises:
             ToolFailed: the tool failed, and *raise_on_error* is set.
@@ -158,9 +162,9 @@ class Client:
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
-        plan = CallPlan(self._connection, self._schemas, name, arguments, meta)
+        plan = CallPlan(self._connection, name, arguments, meta, repeatable=repeatable)
         async with plan.open(wants_updates=on_progress is not None) as request:
-            call = Call(self._connection, request, self._schemas)
+            call = Call(self._connection, request)
             if on_progress is not None:
                 async for update in call.updates:
                     await on_progress(update)
@@ -168,7 +172,12 @@ class Client:
 
     @overload
     def open_call(
-        self, name: str, arguments: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        repeatable: bool = False,
     ) -> OpenCall[Call]: ...
     @overload
     def open_call(
@@ -177,6 +186,7 @@ class Client:
         arguments: Mapping[str, Any] | None = None,
         *,
         meta: Mapping[str, Any] | None = None,
+        repeatable: bool = False,
         manual_input: Literal[True],
         input_responses: Mapping[str, types.InputResponse | types.JSONObject] | None = None,
         request_state: str | None = None,
@@ -188,6 +198,7 @@ class Client:
         arguments: Mapping[str, Any] | None = None,
         *,
         meta: Mapping[str, Any] | None = None,
+        repeatable: bool = False,
         manual_input: bool = False,
         input_responses: Mapping[str, types.InputResponse | types.JSONObject] | None = None,
         request_state: str | None = None,
@@ -218,6 +229,7 @@ class Client:
             name: the tool's name.
             arguments: JSON values by parameter.
             meta: members for the request's `_meta`.
+            repeatable: as in `call_tool`; it holds for each round of questions as well.
             manual_input: let `result` return a `types.InputRequiredResult` where the server asks: see `ManualCall`.
             input_responses: answers to the questions of the call before, by their keys; a message, or its JSON value.
             request_state: the state of the call before, exactly as it came; None where there was none.
@@ -230,7 +242,7 @@ class Client:
             LocalProtocolError: so is there in a revision whose calls carry no answers; raised by entering the block.
         """
         plan = CallPlan(
-            self._connection, self._schemas, name, arguments, meta, input_responses, request_state, capabilities
+            self._connection, name, arguments, meta, input_responses, request_state, capabilities, repeatable
         )
         if manual_input:
             return OpenCall(plan, ManualCall)
@@ -297,6 +309,10 @@ class Client:
         From the moment the block begins no change is missed, and each is there once until it is read. What the server
         does not tell of is left out: see `Changes.honored`. Any number of blocks may listen at once. No time limit
         applies to them.
+
+        Over HTTP the stream of a modern server may break: then `changes` raises `ResponseLost`, and what is listened
+        for may have changed unheard. Where an earlier server has lost its session, another is begun; then everything
+        that is listened for is reported as changed.
 
         Leaving the block ends what it asked for, without waiting for the server to take note.
 
@@ -366,7 +382,7 @@ class Client:
         In a legacy revision that concerns the whole connection, in a modern one each request made from now on.
         """
         if self._connection.has("logging/setLevel"):
-            await self._connection.request("logging/setLevel", {"level": level}, types.EmptyResult)
+            await self._connection.news.set_log_level(level)
         else:
             await trio.lowlevel.checkpoint()
             self._connection.log_level = level

@@ -33,6 +33,7 @@ from ._answering import Answering
 from ._cache_connection import Cacheable, ConnectionCache
 from ._custom import OwnMessages
 from ._declared import check_declared, declaration
+from ._known_tools import KnownTools
 from ._listen_session import SessionNews
 from ._rounds import OpenRequest
 from ._timing import RequestClock, Stopwatch
@@ -106,6 +107,8 @@ class Connection:
     """What the application has added to the protocol."""
     news: SessionNews = field(init=False)
     """What the server tells unasked."""
+    tools: KnownTools = field(init=False)
+    """What it has said about its tools."""
     gate: ClientSession = field(factory=ClientSession, init=False)
     server_info: types.Implementation | None = field(default=None, init=False)
     server_capabilities: types.ServerCapabilities = field(factory=types.ServerCapabilities, init=False)
@@ -122,7 +125,7 @@ class Connection:
     """The server's capabilities, as they go over the wire."""
 
     def __attrs_post_init__(self) -> None:
-        self.news = SessionNews(self)
+        self.news, self.tools = SessionNews(self), KnownTools(self)
         self.answering.hall.nursery.start_soon(self.stopwatch.run)
 
     @property
@@ -135,6 +138,16 @@ class Connection:
     def transport(self, transport: Transport) -> None:
         self._transport = transport
         transport.when_lost(self._lost)
+
+    @property
+    def mirrors_arguments(self) -> bool:
+        """Whether arguments of a call go into header fields as well, where its tool wants that."""
+        return bool(self._envelope) and self.transport.has_fields
+
+    @property
+    def expects_news(self) -> bool:
+        """Whether the application hears what the server says outside of requests, even if it does not `listen`."""
+        return self.answering.hears or self.own.hears
 
     @property
     def revision(self) -> str:
@@ -190,6 +203,11 @@ class Connection:
         elif not self.own.hear(method, params):
             self.news.heard(method, params)
 
+    def renewed(self) -> None:
+        """Another session stands in the place of a lost one; what this client wanted of that is asked for again."""
+        self.tools.forget()
+        self.news.renewed()
+
     def agree(
         self,
         revision: str,
@@ -229,6 +247,7 @@ class Connection:
         undeclared: bool = False,
         capabilities: JsonObject | None = None,
         is_manual: bool = False,
+        repeatable: bool = False,
     ) -> OpenRequest:
         """Return a request to enter, with all its retries; leaving it before the outcome has arrived cancels it.
 
@@ -237,10 +256,11 @@ class Connection:
             undeclared: ask even what the server has not declared.
             capabilities: what a modern request declares in place of what this client does.
             is_manual: a result that asks for input is the outcome; by default this client's callbacks answer it.
+            repeatable: it may be sent once more where its answer was lost, whatever it does.
 
         Entering it raises what `ask` raises, and whatever the consent hook does.
         """
-        return OpenRequest(self, method, params, wants_updates, undeclared, capabilities, is_manual)
+        return OpenRequest(self, method, params, wants_updates, undeclared, capabilities, is_manual, repeatable)
 
     def attempt(
         self,
@@ -250,9 +270,11 @@ class Connection:
         wants_updates: bool,
         undeclared: bool,
         capabilities: JsonObject | None,
+        repeatable: bool,
     ) -> OpenExchange:
         """Return one attempt at a request, to enter; see `open`."""
         asked = self.ask(method, params, wants_updates=wants_updates, undeclared=undeclared, capabilities=capabilities)
+        asked.repeatable = repeatable
         return OpenExchange(asked, RequestClock(self.stopwatch, asked))
 
     def check(self, method: str, *, undeclared: bool = False) -> None:
@@ -287,7 +309,7 @@ class Connection:
             capabilities: what a modern request declares in place of what this client does.
 
         Raises:
-            LocalProtocolError: the agreed revision has no such request.
+            LocalProtocolError: the agreed revision has no such request; or an argument of a call cannot be mirrored.
             MissingCapability: the server has not declared what the request needs.
         """
         self.check(method, undeclared=undeclared)
@@ -298,6 +320,9 @@ class Connection:
         span = client_span(method, params, self.revision)
         asked = self.transport.ask(method, params if span is None else span.inject(params), wants_updates=wants_updates)
         asked.span = span
+        if method == "tools/call" and self.mirrors_arguments:
+            assert params is not None
+            asked.fields = self.tools.fields(params)
         return asked
 
     async def request(self, method: str, params: JsonObject | None, result: type[R], *, undeclared: bool = False) -> R:

@@ -100,6 +100,11 @@ class OwnMessages:
             evolve(capabilities, experimental=self._experimental or None, extensions=settings or None)
         )
 
+    @property
+    def hears(self) -> bool:
+        """Whether it has added anything that servers say of their own accord."""
+        return bool(self._methods or self._notifications)
+
     def answer(self, exchange: Exchange, hall: Hall, stopwatch: Stopwatch) -> bool:
         """Begin to answer a request of the server's, if it has a handler here; synchronous."""
         method, revision = exchange.method, exchange.context.revision

@@ -3,6 +3,9 @@
 All listeners of a connection hear all that its server tells, and each keeps what it asked for. What several of them
 want the server is asked for once, and told to stop when the last one has left.
 
+Over HTTP a session may be lost, and another begun in its place. Then the server is asked for the same again, and each
+listener is told that all it listens for may have changed, because nobody knows what has.
+
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
 """
 
@@ -17,7 +20,7 @@ from attrs import define, evolve, field
 
 from .. import types
 from .._errors import ConnectionLost, ErrorResponse, TrioMcpError
-from ..wire import ChangeFilter, JsonObject, read_change
+from ..wire import ChangeFilter, JsonObject, ListChanged, ResourceUpdated, read_change
 from ._changes import ChangeInbox
 
 if TYPE_CHECKING:
@@ -50,6 +53,8 @@ class SessionNews:
     _subscriptions: dict[str, _Subscription] = field(factory=dict[str, _Subscription], init=False)
     _by_hand: set[str] = field(factory=set[str], init=False)
     """The resources that `Client.subscribe_resource` was used for: they are not for blocks to end."""
+    _log_level: types.LoggingLevel | None = field(default=None, init=False)
+    """What the server was asked to log."""
     _lost: ConnectionLost | None = field(default=None, init=False)
 
     def heard(self, method: str, params: JsonObject) -> None:
@@ -79,6 +84,49 @@ class SessionNews:
     def discard(self, inbox: ChangeInbox) -> None:
         """Tell it no more."""
         del self._inboxes[inbox]
+
+    async def set_log_level(self, level: types.LoggingLevel) -> None:
+        """Ask for log messages of *level* and above, in this session and in those that may follow it."""
+        await self._connection.request("logging/setLevel", {"level": level}, types.EmptyResult)
+        self._log_level = level
+
+    def renewed(self) -> None:
+        """Another session has begun: ask for the same as in the one before, in a task of the connection."""
+        for inbox in self._inboxes:
+            for change in inbox.wanted.changes():
+                if isinstance(change, ListChanged):
+                    inbox.put(change)
+        self._connection.answering.hall.nursery.start_soon(self._ask_again)
+
+    async def _ask_again(self) -> None:
+        if self._log_level is not None:
+            try:
+                await self.set_log_level(self._log_level)
+            except TrioMcpError as exc:
+                self._warn("the server may log less than it did", exc)
+        for uri in dict.fromkeys([*self._subscriptions, *self._by_hand]):
+            await self._subscribe_again(uri)
+
+    async def _subscribe_again(self, uri: str) -> None:
+        subscription = self._subscriptions.get(uri, _Subscription())
+        async with subscription.lock:
+            if not subscription.is_told and uri not in self._by_hand:
+                return  # nobody wants it any more
+            try:
+                await self._ask("resources/subscribe", uri)
+            except TrioMcpError as exc:
+                self._warn(f"the server no longer tells of {uri!r}", exc)
+                subscription.is_told = False
+                for inbox in self._inboxes:
+                    if uri in inbox.wanted.resources:
+                        inbox.end(copy(exc))
+                return
+        for inbox in self._inboxes:
+            inbox.put(ResourceUpdated(uri))
+
+    def _warn(self, what: str, why: TrioMcpError) -> None:
+        if self._lost is None:  # else nobody expects anything
+            _log.warning("%s, since its session was lost: %s", what, why)
 
     async def subscribe(self, uri: str) -> None:
         """Want a resource to be told of, until `release`. If it fails or is cancelled, nothing is left.
@@ -156,6 +204,7 @@ class ListenInSession:
         await trio.lowlevel.checkpoint()
         news.add(self._inbox)
         try:
+            await self._connection.transport.hear_news()
             for uri in self._wanted.resources:
                 try:
                     await news.subscribe(uri)

@@ -22,7 +22,6 @@ from attrs import define, field
 from .. import types
 from .._errors import ConnectionClosed, ServerExited, TrioMcpError
 from .._util import owned_nursery
-from ..transports import stdio_transport
 from ._cache import ServerCache
 from ._calls import OnProgress
 from ._client import Client
@@ -93,7 +92,8 @@ class Clients(Mapping[str, Client]):
         """What is wrong with which server: why it could not connect, or why it last could not say which tools it has.
 
         `ServerExited` has the last lines it wrote to standard error, `OSError` names a program that cannot be
-        started, `ValueError` the member of the file that makes no sense, `RequestTimedOut` the time limit.
+        started, `ConnectionBroken` a URL that cannot be reached, `ValueError` the member of the file that makes no
+        sense, `RequestTimedOut` the time limit.
         """
         return MappingProxyType(self._failed)
 
@@ -130,6 +130,7 @@ class Clients(Mapping[str, Client]):
         on_progress: OnProgress | None = None,
         raise_on_error: bool = False,
         meta: Mapping[str, Any] | None = None,
+        repeatable: bool = False,
     ) -> types.CallToolResult:
         """Call the tool that `find_tool` finds, on its server; otherwise as `Client.call_tool`.
 
@@ -139,7 +140,12 @@ class Clients(Mapping[str, Client]):
         found = await self.find_tool(name)
         client = self._clients[found.server]
         return await client.call_tool(
-            found.tool.name, arguments, on_progress=on_progress, raise_on_error=raise_on_error, meta=meta
+            found.tool.name,
+            arguments,
+            on_progress=on_progress,
+            raise_on_error=raise_on_error,
+            meta=meta,
+            repeatable=repeatable,
         )
 
     async def aclose(self) -> None:
@@ -176,8 +182,7 @@ class Clients(Mapping[str, Client]):
     async def _keep(self, name: str, options: ClientOptions, settled: trio.Event) -> None:
         """Own one server's connection from beginning to end, whatever becomes of it."""
         try:
-            opener = stdio_transport(self._table.server(name))
-            await run_client(opener, options, task_status=_Connected(self._clients, name, settled))
+            await run_client(self._table.opener(name), options, task_status=_Connected(self._clients, name, settled))
         except Exception as exc:  # noqa: BLE001 # reported
             self._heard_of(name, exc)
         finally:
@@ -235,9 +240,9 @@ async def open_clients(
     Args:
         source: the path of the file, or what such a file holds: an object with the member ``mcpServers``. Where there
             is none, ``servers`` is taken, as Visual Studio Code has it. Each entry has ``command``, ``args``, ``env``
-            and ``cwd``, in which ``${VAR}`` and ``${VAR:-default}`` stand for environment variables of this process.
-            Entries that say ``"disabled": true`` are skipped. Members that other programs have put into an entry are
-            ignored, and named in one logged warning. Servers over HTTP are not supported yet: they fail.
+            and ``cwd``, or ``url`` and ``headers``, in which ``${VAR}`` and ``${VAR:-default}`` stand for environment
+            variables of this process. Entries that say ``"disabled": true`` are skipped. Members that other programs
+            have put into an entry are ignored, and named in one logged warning.
         prefix: ``"always"`` makes every tool's name ``server__name``, so that names do not depend on what else there
             is.
         options_for: returns more options for the server of that name, such as callbacks that know who asks.

@@ -2,13 +2,18 @@
 
 Rules of this file:
 
-1. A server that is not known is asked `server/discover` first. A result, or the refusal of a revision by name, means
-   modern; any other error means legacy. No single code means legacy, because legacy servers answer with many.
+1. A server that is not known is asked `server/discover` first. A discovery, or one of the errors that only modern
+   servers have, means modern; any other error means legacy, and so does a result with nothing of one in it. No single
+   code means legacy, because legacy servers answer with many. Over HTTP so does a status that says the request was
+   wrong, but none that is about who asks (401, 403) or about a server in trouble: what those say is raised.
 2. Silence is no answer. After the probe limit `initialize` is asked as well, and whoever answers first decides: a late
-   discovery, or a refusal of `initialize` that names revisions, switches back.
+   discovery, or a refusal of `initialize` that names revisions, switches back. A refusal that a modern server may give
+   to a request it does not know is no decision: the probe is waited for.
 3. A pinned revision is asked for and nothing else.
 4. The newest revision both sides speak is agreed on. A modern server may name legacy revisions too; they are
    spoken after a handshake.
+5. A revision that a server refuses and offers at the same time is asked for once more, and not again: it may be many
+   servers behind one address, not all of which are up to date yet.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 """
@@ -16,17 +21,25 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/ve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import trio
 from attrs import define, field
 
 from .. import types
-from .._errors import ErrorResponse, RemoteProtocolError, StructureError, TrioMcpError, UnsupportedRevision
+from .._errors import (
+    ErrorResponse,
+    HttpStatusError,
+    RemoteProtocolError,
+    StructureError,
+    TrioMcpError,
+    UnsupportedRevision,
+)
 from .._util import owned_nursery
 from ..peer import Asked
 from ..wire import (
+    HEADER_MISMATCH,
+    MISSING_CAPABILITY,
     SERVER_INFO_KEY,
     UNSUPPORTED_REVISION,
     JsonObject,
@@ -41,6 +54,13 @@ from ._declared import declaration
 
 __all__ = ["negotiate"]
 
+_MODERN_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY)
+"""Besides the refusal of a revision: nothing that a handshake could mend."""
+_OF_DISCOVERY = ("capabilities", "supportedVersions")
+"""Members of a result, without any of which it is no discovery, however late the draft."""
+_WHO_ASKS = (401, 403)
+"""The statuses of requests that are wrong only because of who makes them."""
+
 
 async def negotiate(connection: Connection, *, pinned: str | None, probe: bool = True) -> None:
     """Agree with the server on a revision.
@@ -53,6 +73,8 @@ async def negotiate(connection: Connection, *, pinned: str | None, probe: bool =
         UnsupportedRevision: there is no revision that both sides speak, or the server does not speak the pinned one.
         ErrorResponse: the server refused the handshake.
         RemoteProtocolError: its answer breaks the protocol.
+        HttpStatusError: it answered with an HTTP status that says nothing about revisions.
+        ResponseLost: it cannot be reached by HTTP, or does not answer.
         ConnectionLost: the connection is gone.
     """
     spoken = types.REVISIONS if pinned is None else (pinned,)
@@ -72,6 +94,8 @@ class _Negotiation:
     """The revisions this side may agree to, oldest first."""
     _refused: set[str] = field(factory=set[str], init=False)
     """The revisions the server has refused so far: if it offers one of them, it sends us round in circles."""
+    _asked_again: bool = field(default=False, init=False)
+    """Whether one was asked for again, because its refusal offered it (rule 5)."""
 
     @property
     def _legacy(self) -> list[str]:
@@ -81,10 +105,14 @@ class _Negotiation:
         """Probe with *revision*, and go wherever the answer leads."""
         self._check_not_refused(revision)
         params = stamp(None, self.connection.envelope(revision))
-        async with self.connection.transport.ask("server/discover", params) as asked:
-            answer = await self._patiently(asked)
-        if isinstance(answer, ErrorResponse):
+        probe = self.connection.transport.ask("server/discover", params)
+        probe.repeatable = True
+        async with probe:
+            answer = await self._patiently(probe)
+        if isinstance(answer, Exception):
             await self._after_refusal(revision, answer)
+        elif answer is not None and self._legacy and answer.keys().isdisjoint(_OF_DISCOVERY):
+            await self.initialize()
         elif answer is not None:
             await self._agree(revision, answer)
 
@@ -92,31 +120,44 @@ class _Negotiation:
         if revision in self._refused:
             raise RemoteProtocolError(f"the server both offers revision {revision} and refuses it")
 
-    async def _patiently(self, asked: Asked) -> JsonObject | ErrorResponse | None:
+    async def _patiently(self, asked: Asked) -> JsonObject | ErrorResponse | HttpStatusError | None:
         """Return the answer to the probe; None where a silent server has completed a handshake instead."""
         if not self._legacy:
             return await _answer_to(asked)
         with trio.move_on_after(self.connection.stopwatch.limits.probe):
             return await _answer_to(asked)
-        late: list[JsonObject] = []
+        late, refused = list[JsonObject](), trio.Event()
         async with owned_nursery() as nursery:
             with trio.CancelScope() as initializing:
-                nursery.start_soon(self._listen, asked, late, initializing)
-                await self.initialize()
+                nursery.start_soon(self._listen, asked, late, initializing, refused)
+                try:
+                    await self.initialize()
+                except (ErrorResponse, HttpStatusError) as refusal:
+                    if _leaves_open(refusal):
+                        await refused.wait()
+                    raise
         return late[0] if initializing.cancelled_caught else None
 
-    async def _listen(self, asked: Asked, late: list[JsonObject], initializing: trio.CancelScope) -> None:
-        with suppress(TrioMcpError):  # an error to the probe says legacy, and the handshake is under way
+    async def _listen(
+        self, asked: Asked, late: list[JsonObject], initializing: trio.CancelScope, refused: trio.Event
+    ) -> None:
+        try:
             late.append(await asked.result())
             initializing.cancel(reason="the server has answered the probe after all")
+        except TrioMcpError:  # it says legacy, and the handshake is under way
+            refused.set()
 
-    async def _after_refusal(self, revision: str, error: ErrorResponse) -> None:
+    async def _after_refusal(self, revision: str, error: ErrorResponse | HttpStatusError) -> None:
         supported = _named_revisions(error)
         self._refused.add(revision)
         if supported is not None:
             await self._choose(revision, supported)
+        elif _is_final(error):
+            raise error
         elif self._legacy:
             await self.initialize()
+        elif isinstance(error, HttpStatusError):
+            raise error
         else:
             raise UnsupportedRevision(revision, ()) from error
 
@@ -126,6 +167,9 @@ class _Negotiation:
         self._refused.add(refused)
         if not common:
             raise UnsupportedRevision(refused, supported)
+        if refused == common[-1] and not self._asked_again:
+            self._asked_again = True
+            self._refused.remove(refused)
         self.spoken = common
         if is_modern(common[-1]):
             await self.discover(common[-1])
@@ -172,19 +216,33 @@ class _Negotiation:
         result = _structured("initialize", answer, types.InitializeResult, revision)
         connection.agree(revision, result.capabilities, result.server_info, result.instructions)
         await connection.notify("notifications/initialized")
+        if connection.expects_news:
+            await connection.transport.hear_news()
 
 
-async def _answer_to(probe: Asked) -> JsonObject | ErrorResponse:
+async def _answer_to(probe: Asked) -> JsonObject | ErrorResponse | HttpStatusError:
     """Return an error as a value, so that it cannot be taken for one of the handshake's."""
     try:
         return await probe.result()
-    except ErrorResponse as error:
+    except (ErrorResponse, HttpStatusError) as error:
         return error
 
 
-def _named_revisions(error: ErrorResponse) -> Sequence[str] | None:
+def _is_final(error: ErrorResponse | HttpStatusError) -> bool:
+    """Tell whether a refusal of the probe says that a handshake would be of no use (rule 1)."""
+    if isinstance(error, ErrorResponse):
+        return error.code in _MODERN_ERRORS
+    return error.status in _WHO_ASKS or not 400 <= error.status < 500
+
+
+def _leaves_open(refusal: ErrorResponse | HttpStatusError) -> bool:
+    """Tell whether a refusal of the handshake may be that of a modern server, whose answer to the probe is to come."""
+    return _is_final(refusal) if isinstance(refusal, ErrorResponse) else not _is_final(refusal)
+
+
+def _named_revisions(error: ErrorResponse | HttpStatusError) -> Sequence[str] | None:
     """Return the revisions that a refusal names, if any; None where it is no refusal of a revision."""
-    if error.code != UNSUPPORTED_REVISION:
+    if not isinstance(error, ErrorResponse) or error.code != UNSUPPORTED_REVISION:
         return None
     supported: Any = error.data.get("supported") if is_object(error.data) else None
     return [str(each) for each in supported] if is_array(supported) else []

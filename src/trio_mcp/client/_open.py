@@ -10,34 +10,39 @@ import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, TypeAlias, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
 
 import trio
 
 from .._util import owned_nursery
 from ..abc import Answerer, TransportOpener
-from ..transports import StdioServer, memory_transport, stdio_transport, stream_transport
+from ..transports import HttpEngine, StdioServer, http_transport, memory_transport, stdio_transport, stream_transport
 from ._client import Client
-from ._server_table import server_from_entry
+from ._server_entry import opener_from_entry
 from ._supervisor import ClientOptions, run_client
+
+if TYPE_CHECKING:
+    from ..transports import HttpxClient
 
 __all__ = [
     "Target",
     "open_client",
+    "open_http_client",
     "open_memory_client",
     "open_stdio_client",
     "open_stream_client",
     "start_client",
+    "start_http_client",
     "start_memory_client",
     "start_stdio_client",
     "start_stream_client",
 ]
 
 Target: TypeAlias = (
-    "Sequence[str | os.PathLike[str]] | Mapping[str, Any] | trio.abc.Stream | Answerer | TransportOpener"
+    "str | Sequence[str | os.PathLike[str]] | Mapping[str, Any] | trio.abc.Stream | Answerer | TransportOpener"
 )
-"""What `open_client` connects to: a command, one entry of an ``mcpServers`` table, a byte stream, a server in this
-process, or whatever an `abc.TransportOpener` of the caller's own connects to."""
+"""What `open_client` connects to: a URL, a command, one entry of an ``mcpServers`` table, a byte stream, a server in
+this process, or whatever an `abc.TransportOpener` of the caller's own connects to."""
 
 
 @asynccontextmanager
@@ -48,19 +53,23 @@ async def open_client(target: Target, **options: Unpack[ClientOptions]) -> Async
     Inside an async generator, close the generator with `contextlib.aclosing`. The block sees its own exception bare.
 
     Args:
-        target: a list is a command to run, a mapping is one entry of an ``mcpServers`` table, a `trio.abc.Stream` is a
-            link, a `Server` is in memory, and a function is an `abc.TransportOpener`: the door for your own transport.
+        target: a text is a URL, a list is a command to run, a mapping is one entry of an ``mcpServers`` table, a
+            `trio.abc.Stream` is a link, a `Server` is in memory, and a function is an `abc.TransportOpener`: the door
+            for your own transport.
         options: see `ClientOptions`.
 
     Raises:
         OSError: the command cannot be started.
         UnsupportedRevision: there is no revision that both sides speak.
         ServerExited: the server process ended while connecting.
-        ConnectionBroken: the connection ended while connecting.
+        ConnectionBroken: the connection ended while connecting, or the URL cannot be reached.
+        HttpStatusError: what is at the URL, or a proxy before it, answers as no MCP server does, or wants to know who
+            asks.
         RequestTimedOut: the server did not answer in time.
         ErrorResponse: the server refused the handshake.
         RemoteProtocolError: the server's answer breaks the protocol.
         TypeError: *target* is nothing that can be connected to.
+        ValueError: it is a text and no ``http`` or ``https`` URL, or an entry that makes no sense.
     """
     async with _opened(_opener_for(target), options) as client:
         yield client
@@ -103,6 +112,49 @@ async def start_stdio_client(
 ) -> Client:
     """Run a server as a child process and connect to it in a task of *nursery*; see `open_stdio_client`."""
     return await _started(nursery, stdio_transport(StdioServer(command, env=env, cwd=cwd)), options)
+
+
+@asynccontextmanager
+async def open_http_client(
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    http_client: HttpxClient | None = None,
+    engine: HttpEngine | None = None,
+    **options: Unpack[ClientOptions],
+) -> AsyncGenerator[Client]:
+    """Connect to a server by its URL; see `open_client`. What the server speaks is found out, HTTP+SSE included.
+
+    An HTTP exchange that breaks fails the one request that it carried, with `ResponseLost`; others go on. Redirects are
+    not followed.
+
+    Args:
+        url: where the server is: ``"https://example.org/mcp"``.
+        headers: fields to send with each request, such as ``{"Authorization": "Bearer ..."}``.
+        http_client: a `httpx2.AsyncClient` that carries the requests, for proxies and certificates of your own. It is
+            not closed. By default each client has one made for it, which does as the environment says.
+        engine: what carries them in place of that, such as `testing.AsgiEngine`: an ASGI application in this process.
+
+    Raises:
+        ValueError: *url* is no ``http`` or ``https`` URL, or holds a password; or a header is none. Otherwise it raises
+            what `open_client` does.
+    """
+    async with _opened(http_transport(url, headers=headers, http_client=http_client, engine=engine), options) as client:
+        yield client
+
+
+async def start_http_client(
+    nursery: trio.Nursery,
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    http_client: HttpxClient | None = None,
+    engine: HttpEngine | None = None,
+    **options: Unpack[ClientOptions],
+) -> Client:
+    """Connect to a server by its URL in a task of *nursery*; see `open_http_client`."""
+    opener = http_transport(url, headers=headers, http_client=http_client, engine=engine)
+    return await _started(nursery, opener, options)
 
 
 @asynccontextmanager
@@ -150,15 +202,18 @@ async def _started(nursery: trio.Nursery, opener: TransportOpener, options: Clie
 
 
 def _opener_for(target: Any) -> TransportOpener:
+    if isinstance(target, str):
+        if "://" not in target:
+            raise ValueError(f"{target!r} is no URL; a command is a list of the program and its arguments")
+        return http_transport(target)
     if isinstance(target, trio.abc.Stream):
         return stream_transport(target)
     if isinstance(target, Mapping):
-        return stdio_transport(server_from_entry(cast("Mapping[str, Any]", target)))
-    if isinstance(target, Sequence) and not isinstance(target, str | bytes):
+        return opener_from_entry(cast("Mapping[str, Any]", target))
+    if isinstance(target, Sequence) and not isinstance(target, bytes):
         return stdio_transport(StdioServer(cast("Sequence[str]", target)))
     if isinstance(target, Answerer):
         return memory_transport(target)
     if callable(target):
         return cast("TransportOpener", target)
-    hint = "; a command is a list, and HTTP is not supported yet" if isinstance(target, str) else ""
-    raise TypeError(f"cannot connect to {target!r}: expected a command, a mapping, a stream or a server{hint}")
+    raise TypeError(f"cannot connect to {target!r}: expected a URL, a command, a mapping, a stream or a server")

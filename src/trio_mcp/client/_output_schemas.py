@@ -37,6 +37,10 @@ class OutputSchemas:
             elif len(self._validators) < MAX_SCHEMAS:
                 self._validators[tool.name] = LazyValidator(tool.output_schema)
 
+    def forget(self) -> None:
+        """Nothing is known of the tools any more."""
+        self._validators.clear()
+
     def check(self, name: str, result: types.CallToolResult) -> None:
         """Compare a result with what the tool has promised.
 

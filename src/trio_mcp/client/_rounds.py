@@ -8,6 +8,10 @@ Rules of this file:
 3. What the attempts report comes out in order, as if they were one.
 4. There is a bound on rounds. A server that asks nothing is given time, longer each time.
 5. No task works on its own: whoever waits for an update or the result answers, in its own task.
+6. A server that finds the arguments of a call mirrored wrongly has run nothing. The same is sent once more, when the
+   tools have been listed anew.
+7. What does no harm when it is done twice may be sent once more where its answer was lost. Anything else, and every
+   retry, only if the caller says so: a server may have gone on with what it was answered.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 """
@@ -28,7 +32,7 @@ from attrs import define, field
 from .. import types
 from .._errors import ErrorResponse, LocalProtocolError, McpError, RemoteProtocolError, StructureError, TrioMcpError
 from .._util import run_all
-from ..wire import JsonObject, NotJsonError, copy_json, is_modern
+from ..wire import HEADER_MISMATCH, JsonObject, NotJsonError, copy_json, is_modern
 from ._consent import Consent, consented
 
 if TYPE_CHECKING:
@@ -41,6 +45,24 @@ __all__ = ["ANSWERS", "STATE", "OpenRequest"]
 ANSWERS, STATE = "inputResponses", "requestState"
 _PLAIN = ("complete", None)
 """The types of almost every result: there is nothing more to do."""
+
+_IDEMPOTENT = frozenset(
+    {
+        "completion/complete",
+        "logging/setLevel",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/templates/list",
+        "resources/unsubscribe",
+        "server/discover",
+        "tools/list",
+    }
+)
+"""Requests that leave the same behind if they are made twice."""
 
 FIRST_PAUSE = 0.1
 """Seconds before a request is sent again to a server that asks nothing; doubled each time, up to `LONGEST_PAUSE`."""
@@ -63,9 +85,17 @@ class OpenRequest:
     """What this request declares; None for what the client does."""
     _is_manual: bool
     """Whether the caller answers: then a round ends the request."""
+    _repeatable: bool
+    """Whether the caller allows every attempt to be sent once more if its answer is lost."""
     rounds: int = field(default=0, init=False)
     """How often the server has asked."""
     _current: OpenExchange | None = field(default=None, init=False)
+    _sent: JsonObject | None = field(default=None, init=False)
+    """The params of that attempt."""
+    _renewals: int = field(default=0, init=False)
+    """Of the list of tools, when it was sent."""
+    _is_corrected: bool = field(default=False, init=False)
+    """Whether something was sent once more because it was mirrored wrongly."""
     _earlier: deque[OpenExchange] = field(factory=deque["OpenExchange"], init=False)
     """Attempts that are over, with updates that nobody has read."""
     _skipped: int = field(default=0, init=False)
@@ -120,15 +150,21 @@ class OpenRequest:
                 return None
             await self._go_on(interim)
 
-    async def _interim(self) -> JsonObject | None:
-        """Return the latest outcome if it is a round to be gone through here."""
+    async def _interim(self) -> JsonObject | ErrorResponse | None:
+        """Return the latest outcome if it is none of the request: it asks for a round, or for a correction."""
         if self._failure is not None:
             return None
         try:
             outcome = await self._latest.asked.result()  # it is there
+        except ErrorResponse as error:
+            return error if self._can_correct(error) else None
         except TrioMcpError:
             return None
         return outcome if self.is_interim(outcome) and not self._is_manual else None
+
+    def _can_correct(self, error: ErrorResponse) -> bool:
+        is_meant = error.code == HEADER_MISMATCH and self.method == "tools/call"
+        return is_meant and not self._is_corrected and self._connection.mirrors_arguments
 
     async def result(self) -> JsonObject:
         """Wait for the result, which is a round only if the caller goes through them.
@@ -144,6 +180,9 @@ class OpenRequest:
             try:
                 outcome = await self._latest.result()
             except ErrorResponse as error:
+                if self._can_correct(error):
+                    await self._go_on(error)
+                    continue
                 self._connection.answering.visits.required(error)
                 raise
             if outcome.get("resultType") in _PLAIN:
@@ -201,35 +240,52 @@ class OpenRequest:
         self.params = types.unstructure(await consented(consent, call), revision=self._connection.revision)
 
     async def _attempt(self, params: JsonObject | None) -> OpenExchange:
+        renewals = self._connection.tools.renewals
         attempt = self._connection.attempt(
             self.method,
             params,
             wants_updates=self._wants_updates,
             undeclared=self._undeclared,
             capabilities=self._capabilities,
+            repeatable=self._repeatable or (self.rounds == 0 and self.method in _IDEMPOTENT),
         )
-        return await attempt.begin()
+        await attempt.begin()
+        self._sent, self._renewals = params, renewals
+        return attempt
 
-    async def _go_on(self, outcome: JsonObject) -> None:
-        """Go through one round. If cancelled, nothing was sent; whoever waits next begins where it stood."""
+    async def _go_on(self, outcome: JsonObject | ErrorResponse) -> None:
+        """Go through a round or a correction. If cancelled, nothing was sent; who waits next begins where it stood."""
         with self._alone():
-            if self._round is None:
-                self._round = outcome
-                self.rounds += 1
             try:
-                if self._retry is None:
-                    with self._connection.while_it_lasts():
-                        self._retry = await self._prepared(outcome)
-                attempt = await self._attempt(self._retry)
+                if isinstance(outcome, ErrorResponse):
+                    attempt = await self._corrected()
+                else:
+                    attempt = await self._retried(outcome)
             except Exception as exc:
                 self._failure = exc
                 raise
         over, self._current = self._latest, attempt
-        self._round = self._retry = self._paused_until = None
         if over.asked.waiting:
             self._earlier.append(over)
         else:
             self._leave(over)
+
+    async def _retried(self, outcome: JsonObject) -> OpenExchange:
+        if self._round is None:
+            self._round = outcome
+            self.rounds += 1
+        if self._retry is None:
+            with self._connection.while_it_lasts():
+                self._retry = await self._prepared(outcome)
+        attempt = await self._attempt(self._retry)
+        self._round = self._retry = self._paused_until = None
+        return attempt
+
+    async def _corrected(self) -> OpenExchange:
+        await self._connection.tools.renew(self._renewals)
+        attempt = await self._attempt(self._sent)
+        self._is_corrected = True
+        return attempt
 
     @contextmanager
     def _alone(self) -> Generator[None]:

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, get_args
 import trio
 
 from .. import types
-from .._errors import RequestTimedOut, ServerExited
+from .._errors import ConnectionBroken, RequestTimedOut, ResponseLost, ServerExited
 from .._util import owned_nursery
 from ..abc import Tap, TransportOpener
 from ..peer import Hall, Limits
@@ -197,5 +197,7 @@ async def _agree(connection: Connection, pinned: str | None, *, probe: bool) -> 
             if probing and pinned is None:
                 raise _ExitedOnProbeError from None
             raise
+        except ResponseLost as lost:  # there is no connection that would go on
+            raise ConnectionBroken(str(lost)) from lost
         return
     raise RequestTimedOut(f"the server has not agreed to anything within {limit:g} s (TimeLimits.connect)")

@@ -34,6 +34,7 @@ from ..wire import (
     RequestId,
     encode_error,
     encode_notification,
+    is_array,
     is_id,
     parse_line,
     parse_message,
@@ -127,6 +128,10 @@ class Correspondent(abc.ABC):
         await self.room()
         self.lane.put(line)
 
+    async def hear_news(self) -> None:
+        """Hear what belongs to no exchange: what comes is fed in anyway."""
+        await trio.lowlevel.checkpoint()
+
     def has_room(self) -> bool:
         """Whether `room` would return at once."""
         return self.lane.has_room()
@@ -206,6 +211,24 @@ class Correspondent(abc.ABC):
         else:
             self._on_message(message, len(line), lane)
 
+    def take_value(self, value: Any, size: int, lane: Lane) -> None:
+        """Take what somebody else has decoded, as `take` does; *size* is its length on the wire in bytes."""
+        if is_array(value):
+            self._on_batch(value, size, lane)
+        else:
+            self._on_message(parse_message(value), size, lane)
+
+    def desert(self, lane: Lane, reason: ConnectionLost) -> None:
+        """Nothing leaves by a lane any more, though the connection is up: what waits in it to be asked fails."""
+        for asked in list(self.ledger.asked.values()):
+            if asked.waits_in(lane):
+                self.ledger.forget(asked.id)
+                asked.finish(copy(reason))
+
+    def detach(self, lane: Lane, retry_ms: int | None) -> None:
+        """Let whoever reads a lane go, and come back later, if that is possible at all; see `Exchange.detach`."""
+        del lane, retry_ms
+
     def _on_batch(self, values: list[Any], size: int, lane: Lane) -> None:
         if not self.gate.batches or not values:
             fault = "an empty batch" if self.gate.batches else "batches exist in revision 2025-03-26 only"
@@ -281,10 +304,12 @@ class Correspondent(abc.ABC):
             return
         if batch is not None:
             batch.expect()
+        self.begun(exchange)
         self._answer(exchange)
 
-    def _admit(self, request: Request, _: Lane) -> ExchangeContext:
+    def _admit(self, request: Request, lane: Lane) -> ExchangeContext:
         """Return the terms of a request that came by a lane; raises `McpError` where it is refused."""
+        del lane
         return self.gate.admit(request.method, request.params)
 
     def _on_error(self, id: RequestId | None, error: ErrorResponse) -> None:
@@ -322,6 +347,10 @@ class Correspondent(abc.ABC):
             exchange.cancel(reason)
         elif asked is not None and asked.method == LISTEN:  # the one request of ours that the other side may end so
             self._on_outcome(id, {})
+
+    def begun(self, exchange: ExchangeByMessage) -> None:
+        """Called when a request of the other side has become an exchange, right before it is begun to be answered."""
+        del exchange
 
     def ended(self, exchange: ExchangeByMessage) -> None:
         """Called by an exchange of the other side at its end, answered or not, right before its answer is queued."""

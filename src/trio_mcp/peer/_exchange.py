@@ -86,6 +86,16 @@ class Exchange(abc.ABC):
         """Stop the run tied to this exchange: there is nobody left to answer."""
         self._stop(ExchangeEvent.LOSS, "the connection is gone")
 
+    def detach(self, retry_ms: int | None) -> None:
+        """End what carries the answer, but not the exchange: the other side comes back for the rest.
+
+        Does nothing where one connection carries everything, or where what is said meanwhile would be lost.
+
+        Args:
+            retry_ms: after how many milliseconds it shall come back; None leaves that to the transport.
+        """
+        del retry_ms
+
     @property
     def endless(self) -> bool:
         """Whether it is answered only when somebody ends it: nothing is gained by waiting for that."""

@@ -18,6 +18,11 @@ class Gate(Protocol):
     """Decides for one connection what comes in, and as what."""
 
     @property
+    def revision(self) -> str | None:
+        """What a handshake has agreed on; None before, and where there is none."""
+        ...
+
+    @property
     def may_respond(self) -> bool:
         """Whether this side may send responses at all: a modern client must not."""
         ...

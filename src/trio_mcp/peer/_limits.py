@@ -52,6 +52,9 @@ class Limits:
     """A peer that reads nothing for this long while something waits for it loses the link."""
     drain_seconds: float = field(default=5.0, validator=_positive)
     """How long accepted requests may go on after the other side's input ended, or after a stop was asked for."""
+    max_posts: int = field(default=256, validator=_positive)
+    """Requests that a client over HTTP has under way at once, each on a connection of its own; more wait. Those that
+    listen for changes count for none."""
     max_threads: int = field(default=40, validator=_positive)
     """Worker threads that plain `def` handlers of one serving may occupy at once."""
     max_processes: int = field(factory=lambda: max(4, os.cpu_count() or 1), validator=_positive)

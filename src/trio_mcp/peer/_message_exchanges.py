@@ -48,22 +48,29 @@ class AskedByMessage(Asked):
         """Whether its lane has room."""
         return self._lane.has_room()
 
+    def waits_in(self, lane: Lane) -> bool:
+        """Whether it is in the queue of a lane, and has not left."""
+        return self._lane is lane and self._entry is not None and bool(self._entry.line)
+
     async def _begin(self) -> None:
         await self._correspondent.room_in(self._lane)  # cancelled here: nothing was sent, and there is nothing to say
         if self._correspondent.lost is not None:
             await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(self._correspondent.lost)
+        self._entry = self._lane.put(self._issue())
+        self._leaving()
+
+    def _issue(self) -> bytes:
+        """Take a new id, under which an answer is awaited from now on; return the line of the request."""
         ledger, params = self._correspondent.ledger, self.params
         self.id = ledger.issue(self)
         if self.wants_updates:
             params = stamp(params, {PROGRESS_TOKEN_KEY: self.id})
         try:
-            line = encode_request(self.id, self.method, params)
+            return encode_request(self.id, self.method, params)
         except NotJsonError as exc:
             ledger.forget(self.id)
             raise LocalProtocolError(f"the params of {self.method!r} cannot be sent: {exc}") from None
-        self._entry = self._lane.put(line)
-        self._leaving()
 
     def _cancel(self) -> None:
         self._correspondent.ledger.forget(self.id)
@@ -96,6 +103,10 @@ class ExchangeByMessage(Exchange):
     async def room(self) -> None:
         """Wait for room in its lane."""
         await self.lane.room()
+
+    def detach(self, retry_ms: int | None) -> None:
+        """Let whoever reads its lane go, if the connection can do without."""
+        self._correspondent.detach(self.lane, retry_ms)
 
     def _conclude(self, result: JsonObject) -> None:
         # Both pages are obeyed: that on subscriptions wants the result, that on cancellation demands the notice. The

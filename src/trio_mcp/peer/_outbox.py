@@ -97,6 +97,11 @@ class Outbox:
                 self._give_up(f"does not read: {self._urgent} bytes of replies to it wait")
         self._append(Entry(line, urgent=urgent))
 
+    @property
+    def waiting(self) -> int:
+        """Messages in the queue."""
+        return len(self._queue) - self._withdrawn
+
     def _append(self, entry: Entry) -> None:
         if self.failure is None:
             self._queue.append(entry)
@@ -124,15 +129,14 @@ class Outbox:
         with trio.CancelScope() as stall:
             try:
                 while True:
-                    batch = self._take() or await self._wait_for_work()
+                    batch = b"".join(self.take()) or await self._wait_for_work()
                     for start in range(0, len(batch), _BATCH_BYTES):
                         stall.deadline = trio.current_time() + stall_seconds
                         await send_all(
                             batch if len(batch) <= _BATCH_BYTES else memoryview(batch)[start : start + _BATCH_BYTES]
                         )
                     stall.deadline = math.inf
-                    self.size -= len(batch)
-                    self._space.unpark()
+                    self.sent(len(batch))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self.fail(ConnectionBroken("the other side stopped reading"))
         if stall.cancelled_caught:
@@ -141,20 +145,28 @@ class Outbox:
     async def _wait_for_work(self) -> bytes:
         self._empty.unpark_all()
         await self._work.park()
-        return self._take()
+        return b"".join(self.take())
 
-    def _take(self) -> bytes:
+    def take(self) -> list[bytes]:
+        """Take some messages, as many as travel together, for whoever sends them; `sent` says that they have left."""
         lines: list[bytes] = []
         size = 0
         while self._queue and size < _BATCH_BYTES:
             entry = self._queue.popleft()
-            self._withdrawn -= not entry.line
-            lines.append(entry.line)
+            if entry.line:
+                lines.append(entry.line)
+            else:
+                self._withdrawn -= 1
             size += len(entry.line)
             if entry.urgent:
                 self._urgent -= len(entry.line)
             entry.line = b""
-        return lines[0] if len(lines) == 1 else b"".join(lines)
+        return lines
+
+    def sent(self, size: int) -> None:
+        """So many bytes of what was taken have left."""
+        self.size -= size
+        self._space.unpark()
 
     async def flush(self) -> None:
         """Wait until everything queued so far has left, or never will."""

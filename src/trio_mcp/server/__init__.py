@@ -1,4 +1,10 @@
-"""ANSWERING: the registry of tools, resources and prompts, dispatch, and the ways to serve."""
+"""ANSWERING: the registry of tools, resources and prompts, dispatch, and the ways to serve.
+
+What serves over HTTP is imported from its home when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ._ask import Ask as Ask
 from ._asking import AskingMode as AskingMode
@@ -25,3 +31,33 @@ from ._serve import serve_stream as serve_stream
 from ._server import Server as Server
 from ._serving import ServerStatistics as ServerStatistics
 from ._serving import Serving as Serving
+
+if TYPE_CHECKING:
+    from ._http_app import HttpOptions as HttpOptions
+    from ._http_app import http_app as http_app
+    from ._serve_http import HttpBound as HttpBound
+    from ._serve_http import HttpService as HttpService
+    from ._serve_http import ServeHttpOptions as ServeHttpOptions
+    from ._serve_http import serve_http as serve_http
+    from ._serve_http_workers import serve_as_worker as serve_as_worker
+    from ._serve_http_workers import serve_in_workers as serve_in_workers
+    from ._serve_http_workers import shared_key as shared_key
+
+_HOME_OF = {
+    "HttpBound": "_serve_http",
+    "HttpOptions": "_http_app",
+    "HttpService": "_serve_http",
+    "ServeHttpOptions": "_serve_http",
+    "http_app": "_http_app",
+    "serve_as_worker": "_serve_http_workers",
+    "serve_http": "_serve_http",
+    "serve_in_workers": "_serve_http_workers",
+    "shared_key": "_serve_http_workers",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+    return value

@@ -71,15 +71,17 @@ class Asker:
     def _question(self, ask: Ask[Any]) -> Question:
         revision = self._run.context.revision
         request = copy_json({"method": ask.method, "params": ask.params(revision)})  # refused here, if it is no JSON
-        text = digest([ask.key]) if ask.key is not None else digest(_without_ids(request))
-        key = text[:_KEY_LENGTH]
-        self._count[key] = count = self._count.get(key, 0) + 1
+        key = digest(_without_ids(request))[:_KEY_LENGTH] if ask.key is None else ask.key
         return Question(
-            key=key if count == 1 else f"{key}-{count}",
+            key=self._unique(key),
             request=request,
             read=lambda answer: ask.read(answer, revision),
             lacking=ask.lacking,
         )
+
+    def _unique(self, key: str) -> str:
+        self._count[key] = count = self._count.get(key, 0) + 1
+        return key if count == 1 else self._unique(f"{key}-{count}")
 
     async def _in_an_interim_result(self, questions: Sequence[Question]) -> list[Any]:
         run = self._run
@@ -132,14 +134,16 @@ def _without_ids(request: JsonObject) -> JsonObject:
     return {**request, "params": {name: each for name, each in request["params"].items() if name != "elicitationId"}}
 
 
-def resume(serving: Serving, exchange: Exchange, state: str) -> Past | None:
-    """Take a retry: give it to its parked run, or return the past with which a handler begins anew.
+def resume(serving: Serving, exchange: Exchange, state: str | None) -> Past | None:
+    """Take a request: give a retry to its parked run, or return the past with which a handler begins, if it has one.
 
     Raises:
         McpError: the state cannot be used, an answer is none, or the connection has too much to do.
     """
     given: Any = (exchange.params or {}).get("inputResponses")
     answers: Mapping[str, Any] = given if is_object(given) else {}
+    if state is None:
+        return Past(offered=answers)
     contents = serving.server.seals.open(state, exchange)
     if "token" not in contents:
         return Past.of(contents, answers)

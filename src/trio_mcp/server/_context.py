@@ -187,6 +187,31 @@ class Context(AskingContext, OwnContext):
         """
         self._serving.server.changes.resource_updated(uri)
 
+    async def close_stream(self, *, retry: float | None = None) -> None:
+        """Let the client go, and come back for the answer: the connection ends, the request does not.
+
+        For work that takes long, over HTTP: no connection is held open meanwhile. What the handler reports, asks and
+        returns from now on is kept, and waits for the client. It comes back by itself, more than once if need be.
+
+        Does nothing where that is not possible: on any other transport, without an event store
+        (`SessionSettings.event_store`), and with a client of any revision but 2025-11-25: others would take the answer
+        for lost. Always a cancel point.
+
+        Args:
+            retry: after how many seconds the client shall come back; None leaves it to `SessionSettings.retry_seconds`.
+
+        Raises:
+            ValueError: *retry* is below 0, or not finite.
+
+        Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
+        """
+        if retry is not None and not 0 <= retry < math.inf:
+            raise ValueError(f"retry={retry!r}: must be a finite number of seconds, and not below 0")
+        await trio.lowlevel.checkpoint()
+        exchange = self._run.exchange
+        if exchange is not None:
+            exchange.detach(None if retry is None else round(retry * 1000))
+
     async def _make_room(self) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
         exchange = self._run.exchange

@@ -86,8 +86,9 @@ class AskingContext(abc.ABC):
                 JSON Schema of such a form.
             url: the page, instead of a form; revisions from 2025-11-25 on.
             elicitation_id: what to call the visit in 2025-11-25; see `elicitation_complete`.
-            key: what the question is known by in a handler that is replayed, where its text does not do: two questions
-                with the same text and form are told apart only by their order.
+            key: what a client of 2026-07-28, and a handler that is replayed, know the question by. By default that is
+                made of what the question says; two that say the same are told apart by their order. A client that knows
+                a key may send the answer with its call, and then is not asked.
 
         Returns:
             `Accepted` with an instance of the class as `value` (a dict for a JSON Schema, None for a page), `Declined`

@@ -10,6 +10,7 @@ import binascii
 import hmac
 import os
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from attrs import field, frozen
@@ -17,7 +18,10 @@ from attrs import field, frozen
 from .._errors import McpError
 from ..wire import INVALID_PARAMS
 
-__all__ = ["Cursors", "check_keys"]
+__all__ = ["Cursors", "check_keys", "keys_by_default"]
+
+keys_by_default: ContextVar[tuple[bytes, ...]] = ContextVar("trio_mcp_keys_by_default", default=())
+"""The keys of servers that are made without: for processes each of which may have to open what another has sealed."""
 
 _MIN_KEY_BYTES = 16
 _PURPOSE = b"trio-mcp list cursor"
@@ -26,7 +30,7 @@ _PLACE_BYTES, _TAG_BYTES = 8, 16
 
 
 def check_keys(keys: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Return *keys*, or a new one where there are none.
+    """Return *keys*, or those by default, or a new one where there are none.
 
     Raises:
         TypeError: they are no list of bytes.
@@ -37,7 +41,7 @@ def check_keys(keys: Sequence[bytes]) -> tuple[bytes, ...]:
         raise TypeError("keys: a list of bytes, such as [os.urandom(32)]")
     if any(len(key) < _MIN_KEY_BYTES for key in keys):
         raise ValueError(f"keys: each must have at least {_MIN_KEY_BYTES} bytes; os.urandom(32) makes a good one")
-    return tuple(keys) or (os.urandom(32),)
+    return tuple(keys) or keys_by_default.get() or (os.urandom(32),)
 
 
 @frozen

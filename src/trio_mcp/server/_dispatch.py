@@ -54,7 +54,7 @@ def dispatch(serving: Serving, exchange: Exchange) -> None:
         if not server.all_middleware and method == LISTEN:
             listen(serving, exchange, params)
             return
-        if method in ASKABLE and context.modern and params.request_state is not None:
+        if method in ASKABLE and context.modern and (params.request_state is not None or params.input_responses):
             past = resume(serving, exchange, params.request_state)
             if past is None:  # its handler was parked, and goes on, within the middleware that it was called from
                 return

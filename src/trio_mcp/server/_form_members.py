@@ -10,6 +10,8 @@ choice of several            none                            ``items`` with ``en
 default                      of yes-or-no members only       of every member
 ===========================  ==============================  =======================================
 
+Where a schema was given with ``enumNames`` they stay: later revisions still take them.
+
 Only 2025-11-25 knows a ``pattern``. To others it is not sent; answers are held to it nevertheless, so the description
 of the member should say in words what is wanted.
 
@@ -69,6 +71,9 @@ class FormMember:
     titles: Sequence[str] | None = None
     """Of the texts to choose from, in their order."""
 
+    has_names: bool = False
+    """Whether its author has written the titles as ``enumNames``."""
+
     default: Any = MISSING
     """What the form proposes; `MISSING` where it proposes nothing."""
 
@@ -99,7 +104,7 @@ class FormMember:
     def _choice(self, has_options: bool) -> dict[str, Any]:
         if self.titles is None:
             return self._untitled()
-        if not has_options:
+        if self.has_names or not has_options:
             return {"enum": list(self.values), "enumNames": list(self.titles)}
         options = [{"const": value, "title": title} for value, title in zip(self.values, self.titles, strict=True)]
         return {"items": {"anyOf": options}} if self.type == "array" else {"oneOf": options}

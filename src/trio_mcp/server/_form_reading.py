@@ -60,7 +60,14 @@ def _member(
         if not fits(fact):
             raise NoMember(f"{keyword}={fact!r}: {_HINTS.get(keyword, expected)}")
     default: Any = schema.get("default", MISSING)
-    return FormMember(name, schema["type"], facts, *options, default=list(default) if is_array(default) else default)
+    return FormMember(
+        name,
+        schema["type"],
+        facts,
+        *options,
+        has_names="enumNames" in read & schema.keys(),
+        default=list(default) if is_array(default) else default,
+    )
 
 
 def _items(schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,7 +9,8 @@ Rules of this file:
    order.
 2. Nothing is remembered here, so a state is good for any number of retries until it expires: side effects that must
    not be repeated belong into `Context.once`, which holds for retries that come one after the other.
-3. Answers are taken only to questions that were asked.
+3. What comes with a state is taken for answers to the questions that the state names, and to no others. A request
+   without a state may bring answers as well: to questions whose keys the client knows beforehand.
 """
 
 from __future__ import annotations
@@ -32,13 +33,15 @@ class Past:
 
     answers: dict[str, Any] = field(factory=dict[str, Any])
     """The client's answers, as they came, by the key of the question."""
+    offered: Mapping[str, Any] = field(factory=dict[str, Any])
+    """What the client has answered without having been asked yet, by the key of the question."""
     done: dict[str, Any] = field(factory=dict[str, Any])
     """What `Context.once` returned, by its key."""
 
     @classmethod
     def of(cls, contents: JsonObject, given: Mapping[str, Any]) -> Past:
         """Return the past that a state holds, and the answers that came with it (rule 3)."""
-        past = cls(contents["answers"], contents["done"])
+        past = cls(contents["answers"], done=contents["done"])
         past.answers.update({key: given[key] for key in contents["asked"] if key in given})
         return past
 
@@ -53,6 +56,8 @@ class Past:
             AskExpired: an answer is none. The client has been told so, and the handler is cancelled.
         """
         for question in questions:
+            if question.key in self.offered:
+                self.answers.setdefault(question.key, self.offered[question.key])
             if question.key in self.answers:
                 try:
                     question.answer = question.read(copy_json(self.answers[question.key]))

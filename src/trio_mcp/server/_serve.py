@@ -6,10 +6,8 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 from __future__ import annotations
 
 import logging
-import signal
-import threading
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TypeAlias
 
 import trio
@@ -19,13 +17,13 @@ from .._util import owned_nursery
 from ..abc import Answerer, Serving
 from ..peer import Link
 from ..transports import claim_stdio, server_link
+from ._stopping import stopped_by_signals
 
 __all__ = ["serve_listeners", "serve_stdio", "serve_stream"]
 
 _log = logging.getLogger("trio_mcp.server")
 
 _Listener: TypeAlias = "trio.abc.Listener[trio.abc.Stream]"
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 async def serve_stream(server: Answerer | Serving, stream: trio.abc.Stream) -> None:
@@ -71,7 +69,7 @@ async def serve_listeners(
     """
     doors = _Doors()
     try:
-        async with _stopped_by_signals(doors.stop, listen=signals and task_status is trio.TASK_STATUS_IGNORED):
+        async with stopped_by_signals(doors.stop, listen=signals and task_status is trio.TASK_STATUS_IGNORED):
             with doors.opening:
                 async with server.serving() as serving:
                     await doors.serve(serving, list(listeners), task_status)
@@ -99,7 +97,7 @@ async def serve_stdio(
         trio.BusyResourceError: standard input and output are being served already.
     """
     doors = _Doors()
-    async with _stopped_by_signals(doors.stop, listen=signals and task_status is trio.TASK_STATUS_IGNORED):
+    async with stopped_by_signals(doors.stop, listen=signals and task_status is trio.TASK_STATUS_IGNORED):
         with doors.opening:
             async with claim_stdio() as stream, server.serving() as serving:  # a lifespan may print, too
                 task_status.started()
@@ -165,22 +163,6 @@ class _Doors:
                     raise
             while self._links:
                 await self._left.park()
-
-
-@asynccontextmanager
-async def _stopped_by_signals(stop: Callable[[], None], *, listen: bool) -> AsyncGenerator[None]:
-    """Call *stop* at each signal to stop, if that is wanted and this is the main thread."""
-    async with owned_nursery() as nursery:
-        if listen and threading.current_thread() is threading.main_thread():
-            await nursery.start(_call_on_signal, stop)
-        yield
-
-
-async def _call_on_signal(stop: Callable[[], None], *, task_status: trio.TaskStatus[None]) -> None:
-    with trio.open_signal_receiver(*_STOP_SIGNALS) as received:
-        task_status.started()
-        async for _ in received:
-            stop()
 
 
 def _serving(server: Answerer | Serving) -> AbstractAsyncContextManager[Serving]:

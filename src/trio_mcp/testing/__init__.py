@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ._asgi_bridge import AsgiEngine as AsgiEngine
     from ._cancel import cancel_everywhere as cancel_everywhere
     from ._contract import TransportContract as TransportContract
     from ._contract_remote import RemoteTransportContract as RemoteTransportContract
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ._script import open_scripted_server as open_scripted_server
 
 _HOMES = {
+    "_asgi_bridge": ("AsgiEngine",),
     "_cancel": ("cancel_everywhere",),
     "_contract": ("TransportContract",),
     "_contract_remote": ("RemoteTransportContract", "StreamContract"),

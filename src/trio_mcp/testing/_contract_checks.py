@@ -50,6 +50,9 @@ class Caller:
         """Note it."""
         self.notifications.append((method, params))
 
+    def renewed(self) -> None:
+        """A modern client has no session that could be lost."""
+
 
 @contextmanager
 def within(seconds: float) -> Generator[None]:

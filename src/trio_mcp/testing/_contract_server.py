@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, cast
 
 import trio
@@ -13,9 +13,9 @@ from attrs import define, field
 
 from .. import types
 from .._errors import McpError
-from ..abc import Answerer, Serving
-from ..peer import Peer
-from ..server import Context, Server
+from ..abc import HttpAnswerer, HttpServing
+from ..peer import Limits, Peer
+from ..server import AskingMode, Context, Server
 from ..wire import JsonObject
 
 __all__ = ["contract_server"]
@@ -57,17 +57,28 @@ class _Noting:
 class _ContractServer:
     _server: Server
 
+    @property
+    def revisions(self) -> Sequence[str]:
+        return self._server.revisions
+
+    @property
+    def limits(self) -> Limits:
+        return self._server.limits
+
     @asynccontextmanager
-    async def serving(self) -> AsyncGenerator[Serving]:
-        async with self._server.serving() as serving:
-            yield cast("Serving", _Noting(serving))
+    async def serving(self, *, asking: AskingMode | None = None) -> AsyncGenerator[HttpServing]:
+        async with self._server.serving(asking=asking) as serving:
+            yield cast("HttpServing", _Noting(serving))
+
+    def serving_one(self) -> AbstractAsyncContextManager[HttpServing]:
+        return self._server.serving_one()
 
 
-def contract_server() -> Answerer:
+def contract_server() -> HttpAnswerer:
     """Return the server that the clauses of a `TransportContract` talk to.
 
     A contract gives one to `TransportContract.served`. A transport whose servers are programs of their own needs it
-    in one: ``trio.run(serve_stdio, contract_server())``.
+    in one: ``trio.run(serve_stdio, contract_server())``, say, or ``app = http_app(contract_server())``.
     """
     server = Server("contract", version="1.0", lifespan=_lifespan)
     for tool in (_echo, _count, _hang, _when_stopped, _wait, _release, _waiting, _refuse, _say, _notified, _pid):

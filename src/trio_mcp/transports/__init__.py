@@ -1,5 +1,19 @@
-"""BINDINGS: how exchanges travel. One file per binding and side."""
+"""BINDINGS: how exchanges travel. One file per binding and side.
 
+What only HTTP needs is imported from its home when it is first used: most servers are children of their clients.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ._asgi import AsgiApp as AsgiApp
+from ._asgi import AsgiMessage as AsgiMessage
+from ._asgi import Receive as Receive
+from ._asgi import Scope as Scope
+from ._asgi import Send as Send
+from ._http_engine import EngineError as EngineError
+from ._http_engine import HttpEngine as HttpEngine
+from ._http_engine import HttpResponse as HttpResponse
 from ._memory import memory_transport as memory_transport
 from ._stdio_client import StdioServer as StdioServer
 from ._stdio_client import stdio_transport as stdio_transport
@@ -7,3 +21,46 @@ from ._stdio_descriptors import claim_stdio as claim_stdio
 from ._stream import server_link as server_link
 from ._stream import stream_transport as stream_transport
 from ._tap import guarded_tap as guarded_tap
+
+if TYPE_CHECKING:
+    from ._event_store import MemoryEventStore as MemoryEventStore
+    from ._event_store_sqlite import SqliteEventStore as SqliteEventStore
+    from ._http_app import HttpApp as HttpApp
+    from ._http_client import http_transport as http_transport
+    from ._http_door import HttpSettings as HttpSettings
+    from ._http_sessions import SessionSettings as SessionSettings
+    from ._httpx_engine import HttpxClient as HttpxClient
+    from ._hypercorn_inherited import Inheritance as Inheritance
+    from ._hypercorn_inherited import take_inheritance as take_inheritance
+    from ._hypercorn_listening import HttpListening as HttpListening
+    from ._hypercorn_serve import serve_asgi as serve_asgi
+    from ._hypercorn_sockets import Bound as Bound
+    from ._hypercorn_sockets import HttpSockets as HttpSockets
+    from ._hypercorn_sockets import bind_sockets as bind_sockets
+    from ._hypercorn_tls import tls_context as tls_context
+    from ._hypercorn_workers import serve_workers as serve_workers
+
+_HOME_OF = {
+    "Bound": "_hypercorn_sockets",
+    "HttpApp": "_http_app",
+    "HttpListening": "_hypercorn_listening",
+    "HttpSettings": "_http_door",
+    "HttpSockets": "_hypercorn_sockets",
+    "Inheritance": "_hypercorn_inherited",
+    "MemoryEventStore": "_event_store",
+    "SessionSettings": "_http_sessions",
+    "SqliteEventStore": "_event_store_sqlite",
+    "bind_sockets": "_hypercorn_sockets",
+    "http_transport": "_http_client",
+    "serve_asgi": "_hypercorn_serve",
+    "serve_workers": "_hypercorn_workers",
+    "take_inheritance": "_hypercorn_inherited",
+    "tls_context": "_hypercorn_tls",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+    return value

@@ -15,10 +15,20 @@ from typing import Any
 
 import trio
 
-__all__ = ["bytes_waiting", "group_is_alive", "has_room", "kill_group", "start", "terminate_group"]
+__all__ = [
+    "NARROW_PIPE",
+    "WIDE_PIPE",
+    "bytes_waiting",
+    "group_is_alive",
+    "has_room",
+    "kill_group",
+    "resize_pipe",
+    "start",
+    "terminate_group",
+]
 
-PIPE_BYTES = 1 << 20
-"""The wished capacity of the pipes to and from the child: a large message passes in one piece."""
+NARROW_PIPE, WIDE_PIPE = 64 * 1024, 1024 * 1024
+"""Capacities of a pipe in bytes: a usual one, and one through which a large message passes in one piece."""
 
 if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
     import shutil
@@ -50,6 +60,10 @@ if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
         """Nothing can be asked about what an ended child has started."""
         return False
 
+    def resize_pipe(stream: object, capacity: int) -> bool:  # noqa: ARG001 # the signature is POSIX's
+        """Leave these pipes as they are."""
+        return False
+
     def bytes_waiting(stream: trio.abc.ReceiveStream) -> int:  # noqa: ARG001 # the signature is POSIX's
         """Unknown for these pipes, hence none."""
         return 0
@@ -75,15 +89,18 @@ else:
             cwd=cwd,
             start_new_session=True,
         )
-        _enlarge(process.stdin)
-        _enlarge(process.stdout)
+        resize_pipe(process.stdin, WIDE_PIPE)
+        resize_pipe(process.stdout, NARROW_PIPE)
         return process
 
-    def _enlarge(stream: object) -> None:
+    def resize_pipe(stream: object, capacity: int) -> bool:
+        """Give one of the child's pipes that capacity, in bytes; say whether it was done."""
         if sys.platform == "linux":  # pragma: no branch # no other system can be asked
             assert isinstance(stream, trio.lowlevel.FdStream)
-            with suppress(OSError):  # the user's share of pipe memory may be used up
-                fcntl.fcntl(stream.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+            with suppress(OSError):  # the user's share of pipe memory is used up, or more than that lies in it
+                fcntl.fcntl(stream.fileno(), fcntl.F_SETPIPE_SZ, capacity)
+                return True
+        return False
 
     def _signal_group(process: trio.Process, number: int) -> bool:
         try:

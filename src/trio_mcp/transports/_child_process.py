@@ -25,7 +25,16 @@ import trio
 from .._errors import ConnectionBroken, ServerExited
 from .._util import owned_nursery
 from ._child_environment import child_environment
-from ._child_platform import bytes_waiting, group_is_alive, kill_group, start, terminate_group
+from ._child_platform import (
+    NARROW_PIPE,
+    WIDE_PIPE,
+    bytes_waiting,
+    group_is_alive,
+    kill_group,
+    resize_pipe,
+    start,
+    terminate_group,
+)
 from ._child_stderr import StderrPump
 
 __all__ = ["ChildProcess", "open_child_process"]
@@ -191,6 +200,7 @@ class _ChildStream(trio.abc.Stream):
         self._deadline = math.inf
         self._owed = 0  # bytes that lay in the pipe when the child exited
         self._closed = False
+        self._is_wide = False  # whether the pipe of the output is
         self._reading = trio.Lock()
         self._wait = trio.CancelScope()
 
@@ -227,6 +237,7 @@ class _ChildStream(trio.abc.Stream):
                 self._wait.cancel()
             data = await self._stdout.receive_some(max_bytes)
             self._owed = max(0, self._owed - len(data))
+            self._fit_pipe(data)
             if data:
                 return bytes(data)
         if self._closed:
@@ -235,6 +246,15 @@ class _ChildStream(trio.abc.Stream):
         with trio.move_on_after(self._drain_seconds):  # so that the exit status and the last words are known
             await self.ended.wait()
         return b""
+
+    def _fit_pipe(self, data: bytes | bytearray) -> None:
+        """Let a large message pass in few pieces, and keep the pipe narrow for small ones.
+
+        Thousands of updates would lie in a wide one, and what the child says after them would wait until all were read.
+        """
+        is_large = len(data) >= NARROW_PIPE and b"\n" not in data
+        if is_large is not self._is_wide and resize_pipe(self._stdout, WIDE_PIPE if is_large else NARROW_PIPE):
+            self._is_wide = is_large
 
     async def exited(self) -> None:
         """The child has exited: nothing can be sent any more, and the wait for more output is bounded."""

@@ -23,7 +23,8 @@ CHAPTERS = [
     "3. Progress of a long call",
     "4. A call cancelled by a deadline",
     "5. One conversation, two revisions",
-    "6. What to try next",
+    "6. The same conversation over HTTP",
+    "7. What to try next",
 ]
 
 
@@ -67,13 +68,14 @@ def printed(environment: dict[str, str], tmp_path: Path) -> str:
 def test_the_demo_shows_everything_it_promises_and_leaves_nothing(printed: str, tmp_path: Path) -> None:
     lines = printed.splitlines()
 
-    assert [line for line in lines if line[:2] in {"1.", "2.", "3.", "4.", "5.", "6."}] == CHAPTERS
+    assert [line for line in lines if line[:2] in {"1.", "2.", "3.", "4.", "5.", "6.", "7."}] == CHAPTERS
     assert any(line.split()[:1] == ["list_tables"] for line in lines)
     assert "protocol revision, found out by asking: 2026-07-28" in lines
     assert ["south", "wall", "sun", "4", "38.0"] in [line.replace("  ", " ").split() for line in lines]
     assert any(line.startswith("recounting waterings") and line.endswith("48/48") for line in lines)
     assert any(line.startswith("the server: my handler was stopped after ") for line in lines)
-    assert any(line.split() == ["2024-11-05", "2026-07-28"] for line in lines)
+    assert sum(line.split() == ["2024-11-05", "2026-07-28"] for line in lines) == 2
+    assert any(line.startswith("served at: http://127.0.0.1:") for line in lines)
     assert any(line.split() == ["the", "answer", "came", "as", "text", "structured", "content"] for line in lines)
     assert "\x1b" not in printed
     assert list((tmp_path / "temporary").iterdir()) == []
@@ -107,7 +109,7 @@ def test_a_server_that_cannot_be_started_is_told_in_one_line(
 
 async def test_a_server_that_ends_at_once_is_told_with_its_status() -> None:
     with pytest.raises(ServerExited, match="status 7"):
-        await demonstrate([sys.executable, "-c", "raise SystemExit(7)"], Screen())
+        await demonstrate([sys.executable, "-c", "raise SystemExit(7)"], Server("unused"), Screen())
 
 
 async def test_a_handler_that_went_on_after_its_cancellation_is_a_failure() -> None:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import trio
 
 from ..._errors import RemoteProtocolError
-from ...client import Client, TimeLimits, open_stdio_client
+from ...client import Client, TimeLimits, open_client, open_stdio_client
+from ...server import Server, serve_http
 from ...types import REVISIONS, CallToolResult, ReadResourceResult, TextContent, TextResourceContents
 from ._database import database_file
 from ._screen import Screen
+from ._server import sqlite_server
 
 __all__ = ["run_demo"]
 
@@ -46,11 +49,12 @@ def run_demo() -> None:
         OSError: the server cannot be started, or the database file cannot be made.
     """
     with database_file() as path:
-        trio.run(demonstrate, [sys.executable, "-m", "trio_mcp.cli.demo", str(path)], Screen())
+        command = [sys.executable, "-m", "trio_mcp.cli.demo", str(path)]
+        trio.run(demonstrate, command, sqlite_server(path), Screen())
 
 
-async def demonstrate(command: Sequence[str], screen: Screen) -> None:
-    """Show everything, with the server that *command* starts."""
+async def demonstrate(command: Sequence[str], server: Server, screen: Screen) -> None:
+    """Show everything, with the server that *command* starts; at the end with the same one over HTTP."""
     screen.say("trio-mcp demo: a server for a SQLite database, started as a child process, and its client")
     async with open_stdio_client(command, time_limits=PATIENCE) as client:
         await show_what_there_is(client, screen)
@@ -58,6 +62,7 @@ async def demonstrate(command: Sequence[str], screen: Screen) -> None:
         await show_progress(client, screen)
         await show_a_deadline(client, screen)
     await show_two_revisions(command, screen)
+    await show_http(server, screen)
     say_what_next(command, screen)
 
 
@@ -103,15 +108,31 @@ async def show_a_deadline(client: Client, screen: Screen) -> None:
 
 async def show_two_revisions(command: Sequence[str], screen: Screen) -> None:
     """Talk to the server as its oldest and as its newest clients do, and compare."""
+    oldest = REVISIONS[0]
+    screen.chapter("One conversation, two revisions", f'open_client(command, revision="{oldest}")')
+    await compare(command, screen)
+
+
+async def show_http(server: Server, screen: Screen) -> None:
+    """Serve over HTTP for a moment, and have the same conversation again."""
+    async with trio.open_nursery() as nursery:
+        bound = await nursery.start(partial(serve_http, server, port=0))
+        screen.chapter("The same conversation over HTTP", "open_client(bound.url)")
+        screen.quote("served at", bound.url)
+        await compare(bound.url, screen)
+        await bound.stop()
+
+
+async def compare(target: Sequence[str] | str, screen: Screen) -> None:
+    """Show what one conversation comes to in the oldest and in the newest revision."""
     oldest, newest = REVISIONS[0], REVISIONS[-1]
-    screen.chapter("One conversation, two revisions", f'open_stdio_client(command, revision="{oldest}")')
-    old, new = [await converse(command, revision) for revision in (oldest, newest)]
+    old, new = [await converse(target, revision) for revision in (oldest, newest)]
     screen.table(["", oldest, newest], [[step, old[step], new[step]] for step in old])
 
 
-async def converse(command: Sequence[str], revision: str) -> dict[str, str]:
+async def converse(target: Sequence[str] | str, revision: str) -> dict[str, str]:
     """Do a bit of everything in one revision; return what came of each step."""
-    async with open_stdio_client(command, revision=revision, time_limits=PATIENCE) as client:
+    async with open_client(target, revision=revision, time_limits=PATIENCE) as client:
         tools = [tool.name async for tool in client.tools()]
         counted = await client.call_tool("read_query", {"query": COUNT}, raise_on_error=True)
         await client.call_tool("append_insight", {"insight": f"{revision} works"}, raise_on_error=True)

@@ -1,0 +1,245 @@
+"""An ASGI application spoken to in this process, streaming both ways: a client in a test needs no socket for it.
+
+Rules of this file:
+
+1. What a server would show the application, it is shown here: a body in pieces, the client's leaving as
+   ``http.disconnect``, and nothing at all when it sends to somebody who has left.
+2. The application is never cancelled because its client was. It is told, and has some seconds to return.
+3. What it sends waits in a buffer as small as a socket's, so that a client which does not read stalls it.
+
+Specification: https://asgi.readthedocs.io/en/stable/specs/www.html
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+from urllib.parse import unquote_to_bytes, urlsplit
+
+import trio
+from attrs import define, field
+
+from .._util import owned_nursery
+from ..transports import AsgiApp, AsgiMessage, EngineError, HttpResponse, Scope
+from ._asgi_lifespan import ASGI, AsgiLifespan
+
+__all__ = ["AsgiEngine"]
+
+_log = logging.getLogger("trio_mcp.testing")
+
+_PIECE_BYTES = 16 * 1024
+_PIECES = 4
+"""How many pieces of a response may wait for the client: as much as a socket would hold."""
+_RETURN_SECONDS = 5.0
+"""How long an application may go on when its client has left, on Trio's clock; then it is cancelled."""
+
+
+@define(eq=False)
+class AsgiEngine:
+    """Carries the requests of HTTP clients to an ASGI application in this process.
+
+    To be given to a client::
+
+        engine = AsgiEngine(app)
+        async with open_http_client("http://test/mcp", engine=engine) as client:
+            ...
+
+    Responses stream, so server-sent events arrive as they are sent. Works with pytest-trio's ``autojump_clock``. An
+    application that raises is a server's error 500 to the client, or a response that breaks off; what it raised is
+    logged as an error by ``trio_mcp.testing``.
+
+    Args:
+        app: any ASGI 3 application that runs under Trio: that of `http_app`, or yours, in which it is mounted.
+        client: the address that requests come from, as the application sees it.
+    """
+
+    app: AsgiApp
+    client: tuple[str, int] | None = field(default=("127.0.0.1", 50_000), kw_only=True)
+    _state: dict[str, Any] | None = field(default=None, init=False)
+    """What the application's lifespan has put down for its requests; None while it has none."""
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        """Run the application's lifespan for as long as the block lasts, as a server would.
+
+        Without it the application is as one that nobody has started. Leave all clients' blocks before this one.
+
+        Raises:
+            RuntimeError: the application says that it could not start, or could not shut down.
+            Exception: whatever it raises instead of starting, because it knows no lifespan, say.
+        """
+        lifespan = AsgiLifespan()
+        async with owned_nursery() as nursery:
+            await nursery.start(lifespan.run, self.app)
+            self._state = lifespan.state
+            try:
+                yield
+            finally:
+                self._state = None
+                await lifespan.stop()
+            lifespan.check()
+
+    @asynccontextmanager
+    async def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        content: bytes = b"",
+        *,
+        on_sent: Callable[[], None] | None = None,
+    ) -> AsyncGenerator[HttpResponse]:
+        """Call the application with one request; see `HttpEngine.request`."""
+        exchange = _Exchange(content, on_sent)
+        async with owned_nursery() as nursery:
+            nursery.start_soon(exchange.run, self.app, self._scope(method, url, headers, content))
+            try:
+                await exchange.head.wait()
+                yield exchange
+            finally:
+                exchange.leave()
+                with trio.CancelScope(shield=True):
+                    await exchange.returned.wait()
+
+    async def aclose(self) -> None:
+        """There is no connection to close."""
+        await trio.lowlevel.checkpoint()
+
+    def _scope(self, method: str, url: str, headers: Mapping[str, str], content: bytes) -> Scope:
+        parts = urlsplit(url)
+        lines = [(b"host", parts.netloc.encode())]
+        lines += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        if content or method == "POST":
+            lines.append((b"content-length", b"%d" % len(content)))
+        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+        scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": ASGI,
+            "http_version": "1.1",
+            "method": method,
+            "scheme": parts.scheme,
+            "path": unquote_to_bytes(parts.path or "/").decode(errors="replace"),
+            "raw_path": (parts.path or "/").encode(),
+            "query_string": parts.query.encode(),
+            "root_path": "",
+            "headers": lines,
+            "client": self.client,
+            "server": (parts.hostname, port),
+            "extensions": {},
+        }
+        if self._state is not None:
+            scope["state"] = {**self._state}
+        return scope
+
+
+@define(eq=False)
+class _Exchange:
+    """One call of the application; to the client, the response."""
+
+    _content: bytes
+    _on_sent: Callable[[], None] | None
+    status: int = field(default=500, init=False)
+    headers: Mapping[str, str] = field(factory=dict[str, str], init=False)
+    head: trio.Event = field(factory=trio.Event, init=False)
+    """Set when the status and the headers are known."""
+    returned: trio.Event = field(factory=trio.Event, init=False)
+    """Set when the application has returned."""
+    _is_begun: bool = field(default=False, init=False)
+    _is_complete: bool = field(default=False, init=False)
+    _over: trio.Event = field(factory=trio.Event, init=False)
+    """Set when the client has left, or has all of the response."""
+    _running: trio.CancelScope = field(factory=lambda: trio.CancelScope(shield=True), init=False)
+    _unread: int | None = field(default=0, init=False)
+    """Where the body goes on that the application has not read; None when it has all."""
+    _pieces: trio.MemorySendChannel[bytes] = field(init=False)
+    _arriving: trio.MemoryReceiveChannel[bytes] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._pieces, self._arriving = trio.open_memory_channel[bytes](_PIECES)
+
+    async def run(self, app: AsgiApp, scope: Scope) -> None:
+        """Call the application, and make of what it does what a server would; never raises."""
+        with self._running:
+            try:
+                await app(scope, self._receive, self._send)
+            except Exception:  # noqa: BLE001 # whatever a bug of the application raises
+                _log.exception("the application raised while it answered %s %s", scope["method"], scope["path"])
+        if self._running.cancelled_caught:
+            _log.error(
+                "the application did not return within %g s after its client had left, and was cancelled: %s %s",
+                _RETURN_SECONDS,
+                scope["method"],
+                scope["path"],
+            )
+        self._pieces.close()
+        if not self._is_begun:  # which is the error 500 that stands there
+            self._is_complete = True
+        self.head.set()
+        self.returned.set()
+
+    def leave(self) -> None:
+        """The client has left, or has read all: the application is told, and given time to return."""
+        self._over.set()
+        self._arriving.close()
+        self._running.deadline = trio.current_time() + _RETURN_SECONDS
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        """Yield the body as it is sent."""
+        async for piece in self._arriving:
+            yield piece
+        if not self._is_complete:
+            raise EngineError("the application ended in the middle of its response", sent=True)
+
+    async def _receive(self) -> AsgiMessage:
+        if self._unread is None:
+            await self._over.wait()
+        if self._over.is_set():
+            await trio.lowlevel.checkpoint()
+            return {"type": "http.disconnect"}
+        assert self._unread is not None
+        await trio.lowlevel.checkpoint()
+        start, end = self._unread, self._unread + _PIECE_BYTES
+        has_more = end < len(self._content)
+        self._unread = end if has_more else None
+        if not has_more:
+            self._note_sent()
+        return {"type": "http.request", "body": self._content[start:end], "more_body": has_more}
+
+    def _note_sent(self) -> None:
+        """The request counts as sent when the application has read it, or answers without reading it."""
+        tell, self._on_sent = self._on_sent, None
+        if tell is not None:
+            tell()
+
+    async def _send(self, message: AsgiMessage) -> None:
+        await trio.lowlevel.checkpoint()
+        if self._over.is_set() and not self._is_complete:
+            return  # the client has left, which servers do not tell here
+        match message["type"]:
+            case "http.response.start" if not self._is_begun:
+                self._begin(message)
+            case "http.response.body" if self._is_begun and not self._is_complete:
+                await self._send_body(message.get("body", b""))
+                if not message.get("more_body", False):
+                    self._is_complete = True
+                    self._pieces.close()
+                    self._over.set()
+            case type:
+                raise RuntimeError(f"the application sends {type!r} where no server would expect it")
+
+    def _begin(self, message: AsgiMessage) -> None:
+        self._is_begun, self.status = True, message["status"]
+        headers: dict[str, str] = {}
+        for raw_name, raw_value in message.get("headers", ()):
+            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        self.headers = headers
+        self._note_sent()
+        self.head.set()
+
+    async def _send_body(self, body: bytes) -> None:
+        with suppress(trio.BrokenResourceError):  # it leaves while this waits
+            for start in range(0, len(body), _PIECE_BYTES):
+                await self._pieces.send(body[start : start + _PIECE_BYTES])

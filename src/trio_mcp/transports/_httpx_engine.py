@@ -1,0 +1,158 @@
+"""HTTP requests over httpx2. Imported when the first client opens, because the library takes its time to load.
+
+Only HTTP/1.1: over HTTP/2 httpx2 does not tell the server when a response is left early, and that is what cancels a
+request. httpx, its ancestor, is of no use here: it loses connections when responses are left early.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import cache
+from importlib.metadata import version
+from typing import TypeAlias
+
+import httpx2
+import trio
+from attrs import define, field
+
+from ._http_engine import EngineError, HttpResponse
+
+__all__ = ["HttpxClient", "HttpxEngine", "new_httpx_client"]
+
+HttpxClient: TypeAlias = httpx2.AsyncClient
+"""What users may configure and bring along."""
+
+_PATIENCE = httpx2.Timeout(connect=30.0, read=None, write=30.0, pool=30.0)
+"""Seconds. A stream may be silent for as long as it likes; the client's own limits bound a request."""
+_POOL = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=4.0)
+"""Streams last, and what ends them must get through: so the transport bounds how many there are, and not the pool.
+An idle connection is given up before the 5 s after which many servers close it."""
+_UNSENT = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+    httpx2.LocalProtocolError,
+    httpx2.InvalidURL,
+)
+"""What can only happen before anything was sent."""
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    """Return what all clients of the process verify servers with: to read the certificates takes 20 ms."""
+    return httpx2.create_ssl_context()
+
+
+def new_httpx_client() -> httpx2.AsyncClient:
+    """Return a client made for MCP: proxies and certificates as the environment says, no HTTP/2, no redirects."""
+    return httpx2.AsyncClient(
+        verify=_trust(),
+        timeout=_PATIENCE,
+        limits=_POOL,
+        headers={"user-agent": f"trio-mcp/{version('trio-mcp')}"},
+    )
+
+
+@define(eq=False)
+class HttpxEngine:
+    """An `HttpEngine` over one `httpx2.AsyncClient`.
+
+    Args:
+        client: carries the requests. Its time limits hold, but for that on reading.
+        closes: whether `aclose` closes the client: not if it is somebody else's.
+    """
+
+    _client: httpx2.AsyncClient
+    closes: bool = field(kw_only=True)
+
+    @asynccontextmanager
+    async def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        content: bytes = b"",
+        *,
+        on_sent: Callable[[], None] | None = None,
+    ) -> AsyncGenerator[HttpResponse]:
+        """Make a request; see `HttpEngine.request`."""
+
+        async def trace(event: str, _: object) -> None:
+            if on_sent is not None and event.endswith("send_request_body.complete"):
+                on_sent()
+
+        limits = self._client.timeout
+        try:
+            request = self._client.build_request(
+                method,
+                url,
+                headers={**headers, "accept-encoding": "identity"},
+                content=content,
+                timeout=httpx2.Timeout(connect=limits.connect, read=None, write=limits.write, pool=limits.pool),
+                extensions={"trace": trace},
+            )
+            response = await self._client.send(request, stream=True, follow_redirects=False)
+        except Exception as exc:  # a client that is not ours may raise what it likes: its hooks, its authentication
+            raise _engine_error(exc, url) from exc
+        try:
+            yield _Response(response)
+        finally:
+            await response.aclose()
+
+    async def aclose(self) -> None:
+        """Close the client, if it is ours."""
+        if self.closes:
+            await self._client.aclose()
+
+
+class _Response:
+    def __init__(self, response: httpx2.Response) -> None:
+        self._response = response
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = response.headers  # by lower-case name, joined
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        if self._response.is_stream_consumed:  # by a hook of the user's client, or because it is made up
+            yield self._response.content
+            return
+        body = self._response.aiter_raw()
+        try:
+            async for chunk in body:
+                yield chunk
+        except Exception as exc:  # likewise
+            raise _engine_error(exc, str(self._response.url)) from exc
+        finally:
+            await _end(body)
+
+
+async def _end(body: AsyncGenerator[bytes, None]) -> None:
+    """End a generator of httpx2 that may be left between two chunks, with those inside it.
+
+    To close it would leave the inner ones to the garbage collector. Cancelled where it waits for the network, each of
+    them ends. At most what has been read already comes before that.
+    """
+    with trio.CancelScope() as scope, suppress(Exception):
+        scope.cancel()
+        async for _ in body:
+            pass
+
+
+def _engine_error(exc: Exception, url: str) -> EngineError:
+    if isinstance(exc, _UNSENT):
+        place = url.partition("?")[0]  # what follows may be a secret
+        return EngineError(f"cannot connect to {place}: {_reason(exc)}", sent=False)
+    return EngineError(_reason(exc), sent=True)
+
+
+def _reason(exc: Exception) -> str:
+    """Return what happened; where an error has no text, its cause may."""
+    cause: BaseException | None = exc
+    while cause is not None and not str(cause):
+        cause = cause.__cause__ or cause.__context__
+    if cause is None:
+        return type(exc).__name__
+    return str(cause) if isinstance(cause, httpx2.HTTPError | ssl.SSLError) else f"{type(cause).__name__}: {cause}"

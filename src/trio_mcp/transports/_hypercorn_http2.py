@@ -1,0 +1,148 @@
+"""HTTP/2 as Hypercorn speaks it, with its streams kept apart and bounded. Loaded when a server starts.
+
+Different from Hypercorn's own, where each of these ends the connection, the server, or nothing ever:
+
+- A stream whose client grants no room keeps its application waiting, and is reset in the end. (There, what waits to
+  be sent grows without bound.)
+- An answer that comes before the request has been sent in full ends the stream; what arrives for it afterwards is
+  dropped.
+- A request whose path is missing, or is not ASCII, is refused, and no other.
+- An application that fails in the middle of its answer has its stream reset, so that its client learns it.
+- When the connection ends, whoever waits to send goes on.
+- A stream refused because the server stops may be tried elsewhere: that is what its error code says.
+- Priorities, obsolete, are ignored. The longest head is the server's to set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import trio
+from h2.connection import ConnectionState
+from h2.errors import ErrorCodes
+from h2.events import DataReceived, RequestReceived, StreamEnded, StreamReset
+from h2.events import Event as H2Event
+from h2.exceptions import ProtocolError
+from hypercorn.events import Closed
+from hypercorn.events import Event as ConnectionEvent
+from hypercorn.protocol.events import Body, Data, EndBody, EndData, Event
+from hypercorn.protocol.h2 import BUFFER_LOW_WATER, H2Protocol
+
+from ._hypercorn_config import ProtocolConfig
+
+__all__ = ["Http2"]
+
+_PIECE_BYTES = 2**14
+"""Given to Hypercorn's buffer at once, when it holds less than that: so it never holds what makes it wait by itself."""
+
+
+class Http2(H2Protocol):
+    """The protocol of one connection."""
+
+    config: ProtocolConfig
+    has_part_of_head = False
+    """Frames are bounded, and idle connections are cut: no head is waited for."""
+    expects_more = False
+    """What a client still sends has its stream reset."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._uploading: set[int] = set()
+        self._sent = trio.lowlevel.ParkingLot()
+        self.connection.decoder.max_header_list_size = self.config.h2_max_header_list_size
+
+    async def handle(self, event: ConnectionEvent) -> None:
+        """Take what the client has sent, or the end of the connection."""
+        await super().handle(event)
+        if isinstance(event, Closed):
+            for buffer in self.stream_buffers.values():
+                await buffer.close()
+            self._sent.unpark_all()
+
+    async def farewell(self) -> None:
+        """Say that the connection ends, and which requests were taken."""
+        if self.connection.state_machine.state is not ConnectionState.CLOSED:  # then it has been said
+            self.connection.close_connection()
+            await self._flush()
+
+    async def stream_send(self, event: Event) -> None:
+        """Send a part of an answer, as soon as the client has room for it."""
+        if isinstance(event, (Body, Data)):
+            for start in range(0, len(event.data), _PIECE_BYTES):
+                await self._send_piece(type(event)(event.stream_id, event.data[start : start + _PIECE_BYTES]))
+        elif isinstance(event, (EndBody, EndData)):
+            with trio.move_on_after(self.config.write_seconds) as patience:
+                await super().stream_send(event)
+                while event.stream_id in self.stream_buffers and not self.closed:
+                    await self._sent.park()  # the last frame is still to be sent; a stop must not overtake it
+            if patience.cancelled_caught:
+                await self._reset(event.stream_id, ErrorCodes.CANCEL)
+        else:
+            await super().stream_send(event)
+
+    async def _send_piece(self, event: Body | Data) -> None:
+        with trio.move_on_after(self.config.write_seconds) as patience:
+            while self._is_full(event.stream_id):
+                await self._sent.park()
+        if patience.cancelled_caught:
+            await self._reset(event.stream_id, ErrorCodes.CANCEL)
+        else:
+            await super().stream_send(event)
+
+    def _is_full(self, stream_id: int) -> bool:
+        buffer = self.stream_buffers.get(stream_id)
+        return not self.closed and buffer is not None and len(buffer.buffer) >= BUFFER_LOW_WATER
+
+    async def _send_data(self, stream_id: int) -> None:
+        await super()._send_data(stream_id)
+        self._sent.unpark_all()
+        if stream_id not in self.stream_buffers and stream_id in self._uploading:
+            await self._reset(stream_id, ErrorCodes.NO_ERROR)  # RFC 9113, 8.1: all is answered, send no more
+
+    async def _handle_events(self, events: Sequence[H2Event]) -> None:
+        for event in events:
+            match event:
+                case RequestReceived() if self.context.terminated.is_set():
+                    self.connection.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
+                case RequestReceived() if not _is_readable(event):
+                    self.connection.reset_stream(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
+                case DataReceived() if event.stream_id not in self.streams:
+                    self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                case _:
+                    self._note_upload(event)
+                    await super()._handle_events([event])
+        await self._flush()
+
+    async def _priority_updated(self, event: object) -> None:
+        """Streams share alike: priorities are obsolete (RFC 9113, 5.3.2), and a thousand of them end Hypercorn."""
+
+    def _note_upload(self, event: H2Event) -> None:
+        match event:
+            case RequestReceived(stream_id=stream_id):
+                self._uploading.add(stream_id)
+            case StreamEnded(stream_id=stream_id) | StreamReset(stream_id=stream_id):
+                self._uploading.discard(stream_id)
+            case _:
+                pass
+
+    async def _close_stream(self, stream_id: int) -> None:
+        was_open = stream_id in self.streams
+        await super()._close_stream(stream_id)
+        if was_open and not self.closed and stream_id in self.stream_buffers:
+            await self._reset(stream_id, ErrorCodes.INTERNAL_ERROR)
+
+    async def _reset(self, stream_id: int, code: ErrorCodes) -> None:
+        self._uploading.discard(stream_id)
+        with suppress(ProtocolError):  # the client was quicker
+            self.connection.reset_stream(stream_id, code)
+            await self._flush()
+        await super()._close_stream(stream_id)
+        await self._window_updated(stream_id)  # the task that sends cleans up
+
+
+def _is_readable(request: RequestReceived) -> bool:
+    head = dict[bytes | str, bytes | str](request.headers)
+    path = head.get(b":path")
+    return path is not None and path.isascii() and head[b":method"].isascii()

@@ -1,0 +1,188 @@
+"""The tasks of one connection that run the application, and the mailboxes that it receives from.
+
+Stands in for Hypercorn's `TaskGroup`, because there:
+
+- an application that does not read its request's body can deadlock with its own answer;
+- a client that opens requests and takes them back at once has as many running as it likes;
+- an exception of the application's other than `Exception`, such as SystemExit, ends the server;
+- what is asked of `receive` in a cancelled scope, as Starlette does, is never answered, though it is there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping
+from contextlib import contextmanager
+from typing import Any, TypeAlias, cast
+
+import trio
+
+__all__ = ["AppTasks", "Asgi", "Mailbox", "contained"]
+
+_log = logging.getLogger("trio_mcp.transports")
+
+_Event: TypeAlias = MutableMapping[str, Any]
+_Receive: TypeAlias = Callable[[], Awaitable[_Event]]
+_Send: TypeAlias = Callable[[Any], Awaitable[None]]
+Asgi: TypeAlias = Callable[[MutableMapping[str, Any], _Receive, _Send], Awaitable[None]]
+"""An ASGI 3 application."""
+
+_MAILBOX_BYTES = 64 * 2**10
+"""What an application has not received yet before its client is kept waiting."""
+_EVENT_BYTES = 256
+"""Roughly what an event costs besides its payload."""
+_MAX_REQUESTS = 200
+"""Requests of one connection that may run at once. HTTP/2 has at most 100 open; the others were taken back."""
+
+
+@contextmanager
+def contained(report: Callable[[BaseException], None]) -> Generator[None]:
+    """Hand what concerns one application or one connection alone to *report*; let interrupts and cancellation pass.
+
+    An attempt to exit the process is contained: it does not speak for the server.
+    """
+    try:
+        yield
+    except BaseException as error:
+        failure, rest = _split(error)
+        if failure is not None:
+            report(failure)
+        if rest is error:
+            raise
+        if rest is not None:
+            raise rest from None  # what it came with has been reported
+
+
+def _split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    kinds = (Exception, SystemExit)
+    if isinstance(error, BaseExceptionGroup):
+        return cast("BaseExceptionGroup[BaseException]", error).split(kinds)
+    return (error, None) if isinstance(error, kinds) else (None, error)
+
+
+class Mailbox:
+    """What one call of the application receives. Bounded: `put` waits while too much lies in it."""
+
+    def __init__(self) -> None:
+        self._events: deque[_Event] = deque()
+        self._bytes = 0
+        self._farewell: _Event | None = None
+        self._said_farewell = False
+        self._is_closed = False
+        self._arrived = trio.lowlevel.ParkingLot()
+        self._taken = trio.lowlevel.ParkingLot()
+
+    @property
+    def has_farewell(self) -> bool:
+        """Whether the client is gone."""
+        return self._farewell is not None
+
+    async def put(self, event: _Event) -> None:
+        """Add an event. The one that says that the client is gone never waits; what comes after it is dropped."""
+        if event["type"].endswith(".disconnect"):
+            self.end(event)
+        while self._bytes >= _MAILBOX_BYTES and self._farewell is None and not self._is_closed:
+            await self._taken.park()
+        if self._farewell is None and not self._is_closed:
+            self._events.append(event)
+            self._bytes += _cost(event)
+        self._arrived.unpark_all()
+
+    def end(self, farewell: _Event) -> None:
+        """Let the application receive that the client is gone, after all that has been put."""
+        self._farewell = self._farewell or farewell
+        self._taken.unpark_all()
+        self._arrived.unpark_all()
+
+    async def receive(self) -> _Event:
+        """Return the next event; at the end, any number of times, that the client is gone.
+
+        What is there is returned in a cancelled scope, too, but for repetitions.
+        """
+        if self._said_farewell:
+            await trio.lowlevel.checkpoint()  # an application that asks for ever can be cancelled
+        elif self._events or self._farewell is not None:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        while not self._events and self._farewell is None:
+            await self._arrived.park()
+        if not self._events:
+            assert self._farewell is not None
+            self._said_farewell = True
+            return self._farewell
+        event = self._events.popleft()
+        self._bytes -= _cost(event)
+        self._taken.unpark_all()
+        return event
+
+    def close(self) -> None:
+        """Receive no more; whoever waits to put something in goes on."""
+        self._is_closed = True
+        self._events.clear()
+        self._taken.unpark_all()
+
+
+def _cost(event: _Event) -> int:
+    return _EVENT_BYTES + len(event.get("body") or event.get("bytes") or event.get("text") or b"")
+
+
+class AppTasks:
+    """Runs the application in *nursery*, once for each request of a connection. Hypercorn calls it a task group.
+
+    What the application raises is logged and costs that request alone. KeyboardInterrupt and cancellation pass.
+    """
+
+    def __init__(self, nursery: trio.Nursery, app: Asgi) -> None:
+        self._nursery = nursery
+        self._app = app
+        self._mailboxes: dict[Mailbox, _Event] = {}
+        """Of the requests that are running, each with what says that its client is gone."""
+        self._ended = trio.lowlevel.ParkingLot()
+
+    def spawn(self, function: Callable[..., Awaitable[object]], *arguments: Any) -> None:
+        """Run a task of Hypercorn's."""
+        self._nursery.start_soon(function, *arguments)
+
+    async def spawn_app(
+        self,
+        app: object,  # noqa: ARG002  # the signature is Hypercorn's
+        config: object,  # noqa: ARG002  # likewise
+        scope: MutableMapping[str, Any],
+        send: _Send,
+    ) -> Callable[[_Event], Awaitable[None]]:
+        """Run the application for one request; return what takes the events it shall receive."""
+        while len(self._mailboxes) >= _MAX_REQUESTS:
+            await self._ended.park()
+        mailbox = Mailbox()
+        self._mailboxes[mailbox] = {"type": f"{scope['type']}.disconnect"}
+
+        async def send_to_client(event: object) -> None:
+            """Send, and then be cancelled: not in between, where half would be done."""
+            await send(event)
+            if mailbox.has_farewell:
+                await trio.lowlevel.checkpoint()  # nothing was sent, so nothing has waited for anything
+            else:
+                await trio.lowlevel.checkpoint_if_cancelled()
+
+        self._nursery.start_soon(self._run, scope, mailbox, send_to_client, name=_name(scope))
+        return mailbox.put
+
+    def end(self) -> None:
+        """Tell all that is running that its client is gone. Hypercorn forgets it of a WebSocket that it has refused."""
+        for mailbox, farewell in self._mailboxes.items():
+            mailbox.end(farewell)
+
+    async def _run(self, scope: MutableMapping[str, Any], mailbox: Mailbox, send: _Send) -> None:
+        name = _name(scope)
+        try:
+            with contained(lambda failure: _log.error("the application failed at %s", name, exc_info=failure)):
+                await self._app(scope, mailbox.receive, send)
+        finally:
+            mailbox.close()
+            del self._mailboxes[mailbox]
+            self._ended.unpark_all()
+        await send(None)  # a request without an answer gets 500, and half an answer is cut off
+
+
+def _name(scope: Mapping[str, Any]) -> str:
+    return f"{scope.get('method', scope['type'])} {scope['path']!r}"

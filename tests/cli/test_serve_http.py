@@ -1,0 +1,180 @@
+"""`trio-mcp serve --http`: where it says it is, how a signal ends it, several processes, and wrong command lines."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import trio
+
+from tests.cli.command import environment
+from tests.server.test_serve_http import head_of
+from tests.transports.asgi_caller import call
+from trio_mcp import ErrorResponse, UnsupportedRevision, open_http_client
+from trio_mcp.cli import main
+from trio_mcp.cli._arguments import read_arguments
+from trio_mcp.wire import CAPABILITIES_KEY, JsonObject, decode, encode
+
+ROOTS: dict[str, Any] = {CAPABILITIES_KEY: {"roots": {}}}
+PROGRAM = """
+import os
+from trio_mcp import Context, Server
+
+server = Server("served")
+
+
+@server.tool
+async def root(ctx: Context) -> list[int | str]:
+    before = await ctx.once("before", os.getpid)
+    return [before, os.getpid(), str((await ctx.list_roots())[0].uri)]
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+Served = Callable[..., int]
+
+
+@pytest.fixture
+def served(program: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
+    """Run the command in this process; it returns the exit status."""
+    monkeypatch.chdir(program.parent)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, program.stem, ModuleType(program.stem))
+
+    def serve(*options: str) -> int:
+        return main(["serve", program.name, *options])
+
+    return serve
+
+
+@asynccontextmanager
+async def serving(program: Path, *options: str, ends: signal.Signals = signal.SIGTERM) -> AsyncGenerator[str]:
+    """Run the command; the block gets the URL that it says. At the end of the block it gets a signal, and exits 0."""
+    command = [sys.executable, "-m", "trio_mcp", "serve", str(program), "--http", "0", *options]
+    with trio.fail_after(60):
+        process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE, env=environment())
+        assert process.stderr is not None
+        said = b""
+        try:
+            while not said.endswith(b"\n"):
+                chunk = await process.stderr.receive_some()
+                assert chunk, said
+                said += chunk
+            found = re.fullmatch(r"serving served at (http://127\.0\.0\.1:\d+/\w+)\n", said.decode())
+            assert found, said
+            yield found[1]
+            process.send_signal(ends)
+            assert await process.wait() == 0
+            assert b"".join([chunk async for chunk in process.stderr]) == b""
+        finally:
+            if process.returncode is None:
+                process.kill()
+                with trio.CancelScope(shield=True):
+                    await process.wait()
+            await process.stderr.aclose()
+
+
+@pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGINT])
+async def test_it_says_where_it_is_and_ends_at_a_signal_with_status_0(program: Path, ends: signal.Signals) -> None:
+    async with serving(program, "--path", "/here", ends=ends) as url, open_http_client(url) as client:
+        assert url.endswith("/here")
+        assert client.server_info is not None
+        assert client.server_info.name == "served"
+
+
+async def test_several_processes_answer_as_one(program: Path) -> None:
+    async with serving(program, "--workers", "2") as url:
+        asked = await posted(url, call("root", **ROOTS))
+        assert asked["resultType"] == "input_required"
+        (key,) = asked["inputRequests"]
+        retry = call("root", **ROOTS)
+        answer = {"roots": [{"uri": "file:///here"}]}
+        retry["params"] |= {"requestState": asked["requestState"], "inputResponses": {key: answer}}
+        for _ in range(500):  # whoever is quicker gets a connection
+            before, after, uri = (await posted(url, retry))["structuredContent"]["result"]
+            assert uri == "file:///here"
+            if before != after:
+                break
+        else:
+            pytest.fail("one process has answered everything")
+        with pytest.raises((UnsupportedRevision, ErrorResponse), match="2025-11-25"):
+            async with open_http_client(url, revision="2025-11-25"):
+                pytest.fail("a session was begun in one of them")
+
+
+async def posted(url: str, message: JsonObject) -> JsonObject:
+    """Make a POST on a connection of its own; return the result in the answer."""
+    port = urlsplit(url).port
+    async with await trio.open_tcp_stream("127.0.0.1", port or 0) as stream:
+        await stream.send_all(head_of(message, connection="close") + encode(message))
+        response = b"".join([chunk async for chunk in stream])
+    result: JsonObject = decode(response.partition(b"\r\n\r\n")[2])["result"]
+    return result
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--http", "65536"], "expected a number from 0 to 65535, got '65536'"),
+        (["--http", "-1"], "expected a number from 0 to 65535"),
+        (["--http", "x"], "expected a number from 0 to 65535, got 'x'"),
+        (["--http", "99999999999999999999"], "expected a number from 0 to 65535"),
+        (["--http", "0", "--workers", "0"], "expected a number from 1 to 1000, got '0'"),
+        (["--host", "x", "--workers", "2"], "without --http PORT there is no use for --host, --workers"),
+        (["--allow-host", "x"], "without --http PORT there is no use for --allow-host"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        read_arguments(["serve", "program.py", *arguments])
+
+    assert caught.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "words"),
+    [
+        (["--host", "0.0.0.0"], 2, "--allow-host NAME"),
+        (["--allow-origin", "example.com"], 2, "'example.com'"),
+        (["--keyfile", "key.pem"], 2, "no certfile"),
+        (["--certfile", "program.py"], 2, "cannot use program.py for TLS"),
+        (["--certfile", "missing.pem"], 3, "missing.pem: No such file or directory"),
+        (["--workers", "2", "--path", "mcp"], 2, "path='mcp'"),
+        (["--allow-host", "any", "--host", "192.0.2.1"], 3, "cannot listen on 192.0.2.1:0"),
+    ],
+)
+def test_what_cannot_be_served_is_said_in_one_line(
+    options: list[str], status: int, words: str, program: Path, served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert served("--http", "0", *options) == status
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("trio-mcp serve: ")
+    assert words in line
+
+
+def test_a_taken_port_is_said_in_one_line(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert served("--http", port) == 3
+
+    assert capsys.readouterr().err.startswith(f"trio-mcp serve: cannot listen on 127.0.0.1:{port}: ")

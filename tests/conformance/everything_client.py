@@ -1,0 +1,188 @@
+"""The client that the conformance suite tests: does in each scenario what that one wants to watch.
+
+Usage, from the root of the project: ``python -m tests.conformance.everything_client URL``. The suite names the scenario
+and the revision in the environment; the exit status is 0 if all went well. What the server speaks is found out, as by
+any client.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias, Unpack
+
+import trio
+
+from trio_mcp import Client, ClientOptions, open_http_client, types
+
+SECONDS = 50
+"""The suite ends a shell, and not this process; so it ends by itself."""
+MODERN = "2026-07-28"
+
+Act: TypeAlias = Callable[[str], Awaitable[None]]
+"""Takes the URL of the server."""
+
+MINIMAL: Mapping[str, Any] = {
+    "array": [],
+    "boolean": True,
+    "integer": 1,
+    "null": None,
+    "number": 1,
+    "object": {},
+    "string": "text",
+}
+"""A value of each type."""
+
+
+@asynccontextmanager
+async def connected(url: str, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
+    """Open a client, and make sure that it has found out what the server speaks."""
+    async with open_http_client(url, **options) as client:
+        spoken = os.environ["MCP_CONFORMANCE_PROTOCOL_VERSION"]
+        if (client.revision == MODERN) != (spoken == MODERN):
+            raise RuntimeError(f"the server speaks {spoken}, and the client {client.revision}")
+        yield client
+
+
+async def initialize(url: str) -> None:
+    """Ask a server that declares nothing."""
+    async with connected(url) as client:
+        await client.request("tools/list", {}, types.ListToolsResult)
+
+
+async def list_tools(url: str) -> None:
+    async with connected(url) as client:
+        await client.list_tools()
+
+
+async def tools_call(url: str) -> None:
+    async with connected(url) as client:
+        await client.list_tools()
+        await client.call_tool("add_numbers", {"a": 5, "b": 3}, raise_on_error=True)
+
+
+async def elicitation_defaults(url: str) -> None:
+    """Accept a form without filling it in."""
+
+    async def accept(_: object) -> types.ElicitResult:
+        await trio.lowlevel.checkpoint()
+        return types.ElicitResult(action="accept", content={})
+
+    async with connected(url, on_elicit=accept, apply_form_defaults=True) as client:
+        await client.call_tool("test_client_elicitation_defaults", raise_on_error=True)
+
+
+async def sse_retry(url: str) -> None:
+    async with connected(url) as client:
+        await client.list_tools()
+        await client.call_tool("test_reconnection", raise_on_error=True)
+
+
+async def request_metadata(url: str) -> None:
+    """Declare everything, and ask a server that declares nothing."""
+
+    async def decline(_: object) -> types.ElicitResult:
+        await trio.lowlevel.checkpoint()
+        return types.ElicitResult(action="decline")
+
+    async def say(_: object) -> types.CreateMessageResult:
+        await trio.lowlevel.checkpoint()
+        return types.CreateMessageResult(role="assistant", model="none", content=types.TextContent(text="nothing"))
+
+    async with connected(url, on_elicit=decline, on_sample=say, roots=[]) as client:
+        await client.request("tools/list", {}, types.ListToolsResult)
+        await client.request("tools/call", {"name": "anything", "arguments": {}}, types.CallToolResult)
+
+
+async def standard_headers(url: str) -> None:
+    """Send one request of every kind that carries a name."""
+    async with connected(url) as client:
+        async for tool in client.tools():
+            await client.call_tool(tool.name)
+        async for resource in client.resources():
+            await client.read_resource(resource.uri)
+        async for prompt in client.prompts():
+            await client.get_prompt(prompt.name)
+
+
+async def custom_headers(url: str) -> None:
+    """Make the calls that the scenario asks for, word for word."""
+    context: Any = json.loads(os.environ["MCP_CONFORMANCE_CONTEXT"])
+    async with connected(url) as client:
+        await client.list_tools()
+        for call in context["toolCalls"]:
+            await client.call_tool(call["name"], call["arguments"], raise_on_error=True)
+
+
+async def invalid_tool_headers(url: str) -> None:
+    """Call every tool that the client lets through."""
+    async with connected(url) as client:
+        async for tool in client.tools():
+            await client.call_tool(tool.name, minimal_arguments(tool.input_schema))
+
+
+async def rounds(url: str) -> None:
+    """Answer questions that came in results, and make another call meanwhile."""
+
+    async def confirm(_: object) -> types.ElicitResult:
+        await client.call_tool("test_mrtr_unrelated", raise_on_error=True)
+        return types.ElicitResult(action="accept", content={"confirmed": True})
+
+    async with connected(url, on_elicit=confirm) as client:
+        await client.list_tools()
+        for name in ("test_mrtr_echo_state", "test_mrtr_no_state", "test_mrtr_no_result_type"):
+            await client.call_tool(name, raise_on_error=True)
+
+
+async def schema_preservation(url: str) -> None:
+    """Send a schema back as it came."""
+    async with connected(url) as client:
+        tools = {tool.name: tool async for tool in client.tools()}
+        schema = tools["json_schema_2020_12_tool"].input_schema
+        await client.call_tool("json_schema_echo", {"schema": schema}, raise_on_error=True)
+
+
+SCENARIOS: Mapping[str, Act] = {
+    "elicitation-sep1034-client-defaults": elicitation_defaults,
+    "http-custom-headers": custom_headers,
+    "http-invalid-tool-headers": invalid_tool_headers,
+    "http-standard-headers": standard_headers,
+    "initialize": initialize,
+    "json-schema-2020-12-preservation": schema_preservation,
+    "json-schema-ref-no-deref": list_tools,
+    "request-metadata": request_metadata,
+    "sep-2322-client-request-state": rounds,
+    "sse-retry": sse_retry,
+    "tools_call": tools_call,
+}
+
+
+def minimal_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a value for each member that an input schema requires."""
+    properties: Any = schema.get("properties", {})
+    return {name: MINIMAL[properties[name]["type"]] for name in schema.get("required", ())}
+
+
+async def run(act: Act, url: str) -> None:
+    """Act, within bounds of time."""
+    with trio.fail_after(SECONDS):
+        await act(url)
+
+
+def main() -> None:
+    """Run the scenario that the environment names."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    name = os.environ["MCP_CONFORMANCE_SCENARIO"]
+    if name.startswith("auth/"):
+        sys.exit(f"{name}: authorization is not there yet")
+    if name not in SCENARIOS:
+        sys.exit(f"{name}: there is no such scenario here")
+    trio.run(run, SCENARIOS[name], sys.argv[-1])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Tools of the everything server that tell something while they work: progress, logs, and a stream that breaks off."""
+
+from __future__ import annotations
+
+import trio
+
+from trio_mcp import Context
+
+STEP = 0.05
+"""Seconds between two things that are told: scenarios look at their order, and give half a second in all."""
+
+
+async def test_tool_with_logging(ctx: Context) -> str:
+    """Log three messages."""
+    await ctx.log("info", "Tool execution started")
+    await trio.sleep(STEP)
+    await ctx.log("info", "Tool processing data")
+    await trio.sleep(STEP)
+    await ctx.log("info", "Tool execution completed")
+    return "Three messages were logged"
+
+
+async def test_logging_tool(ctx: Context) -> str:
+    """Log one message, which a client that wants no log must not be sent."""
+    await ctx.log("info", "This is a log message")
+    return "One message was logged"
+
+
+async def test_tool_with_progress(ctx: Context) -> str:
+    """Report progress three times."""
+    for done in (0, 50, 100):
+        await ctx.report_progress(done, total=100, message=f"{done} of 100")
+        await trio.sleep(STEP)
+    return "Progress was reported"
+
+
+async def test_reconnection(ctx: Context) -> str:
+    """Close the response's stream in mid-call; the result can be had by coming back for it."""
+    await ctx.close_stream(retry=0.1)
+    await trio.sleep(2 * STEP)
+    return "Reconnection test completed successfully"
+
+
+CONTROL_TOOLS = (test_tool_with_logging, test_logging_tool, test_tool_with_progress, test_reconnection)

@@ -1,0 +1,103 @@
+"""The server that the conformance suite tests: everything its scenarios call, over Streamable HTTP.
+
+Usage, from the root of the project: ``python -m tests.conformance.everything_server --port N [--asking replayed]``. The
+endpoint is ``http://127.0.0.1:N/mcp``, for every revision; SIGTERM ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal, cast
+
+import trio
+
+from tests.conformance.everything_asking import ASKING_TOOLS, personal_prompt
+from tests.conformance.everything_content import CONTENT_TOOLS, add_prompts, add_resources
+from tests.conformance.everything_control import CONTROL_TOOLS
+from trio_mcp import Context, MemoryEventStore, Server, SessionSettings, serve_http
+
+Asking = Literal["parked", "replayed"]
+
+JSON_SCHEMA_2020_12 = """{
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {
+        "address": {
+            "$anchor": "addressDef",
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "city": {"type": "string"}}
+        }
+    },
+    "properties": {
+        "name": {"type": "string"},
+        "address": {"$ref": "#/$defs/address"},
+        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+        "phone": {"type": "string"},
+        "email": {"type": "string"}
+    },
+    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+    "then": {"required": ["phone"]},
+    "else": {"required": ["email"]},
+    "additionalProperties": false
+}"""
+
+
+def make_server(asking: Asking = "parked") -> Server:
+    """Return the server. Its first tool can be called without arguments: some scenarios call whatever comes first."""
+    server = Server("everything", version="1.0", asking=asking)
+    for tool in (*CONTENT_TOOLS, *CONTROL_TOOLS, *ASKING_TOOLS):
+        server.tool(tool)
+    server.tool(input_schema=JSON_SCHEMA_2020_12)(json_schema_2020_12_tool)
+    add_resources(server)
+    add_prompts(server)
+    server.prompt(name="test_input_required_result_prompt")(personal_prompt)
+    _add_changes(server)
+    return server
+
+
+def json_schema_2020_12_tool(**arguments: Any) -> str:
+    """Take what a schema in the words of JSON Schema 2020-12 allows."""
+    return f"Got {', '.join(sorted(arguments))}"
+
+
+def _add_changes(server: Server) -> None:
+    """Add the tools that change a list, and leave it as it was."""
+
+    @server.tool
+    async def test_trigger_tool_change(ctx: Context) -> str:
+        """Add a tool and take it away again; those who listen are told."""
+        server.tools.add(_passing, name="test_passing_tool")
+        server.tools.remove("test_passing_tool")
+        await trio.lowlevel.checkpoint()
+        return f"The list of tools has changed, in revision {ctx.revision}"
+
+    @server.tool
+    async def test_trigger_prompt_change(ctx: Context) -> str:
+        """Likewise a prompt."""
+        server.prompts.add(_passing, name="test_passing_prompt")
+        server.prompts.remove("test_passing_prompt")
+        await trio.lowlevel.checkpoint()
+        return f"The list of prompts has changed, in revision {ctx.revision}"
+
+
+def _passing() -> str:
+    """Be there for a moment."""
+    return "still here"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve until a signal."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--asking", choices=("parked", "replayed"), default="parked")
+    options = parser.parse_args(arguments)
+    server = make_server(cast("Asking", options.asking))
+    sessions = SessionSettings(event_store=MemoryEventStore())
+    trio.run(partial(serve_http, server, port=options.port, sessions=sessions))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Run the protocol's conformance suite against our server and our client.
+
+`nox -s conformance` installs the suite, and runs this. By hand, from the root of the project: ``python -m
+tests.conformance.run --only NAME`` shows all that the suite says about one scenario. The exit status is 0 if every
+scenario of `scenarios.toml` has passed, without a failed or warned check.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from pathlib import Path
+
+import trio
+from attrs import evolve, field, frozen
+
+from tests.conformance.runner.scenarios import Leg, Scenario, Scenarios, read_scenarios
+from tests.conformance.runner.server_process import ServerFailed, everything_server
+from tests.conformance.runner.suite import ROOT, Found, Suite
+from tests.conformance.runner.table import left_out, summary, table
+from tests.conformance.runner.verdicts import Verdict, judge
+
+WORKERS = 2
+"""Clients under test at once: each is a process, and so is its server."""
+SCORED = ("2025-11-25", "2026-07-28")
+"""The revisions for which the suite has a set of its own."""
+INSTALLED = ROOT / ".nox" / "conformance" / "tmp" / "suite"
+"""Where the nox session has the suite."""
+EVERYTHING_CLIENT = shlex.join([sys.executable, "-m", "tests.conformance.everything_client"])
+
+
+@frozen(kw_only=True)
+class Runner:
+    """One run over what was chosen."""
+
+    suite: Suite
+    scenarios: Scenarios
+    legs: Sequence[Leg]
+    revisions: Sequence[str]
+    only: str | None
+    """The one scenario to run."""
+    server: str | None
+    """The URL of a server to test in place of ours."""
+    client: str
+    """The command of the client to test."""
+    verdicts: list[Verdict] = field(factory=list[Verdict])
+    asked: list[str] = field(factory=list[str])
+    """What the suite wants to pass, by its own word."""
+    troubles: list[str] = field(factory=list[str])
+    """What is wrong beside the scenarios."""
+    outputs: list[str] = field(factory=list[str])
+    """What the suite has printed about the one scenario."""
+
+    async def run(self) -> None:
+        """Fill `verdicts` and `troubles`."""
+        if "server" in self.legs:
+            await self._server_leg()
+            if self.server is None:
+                await self._server_leg("--asking", "replayed")
+        if "client" in self.legs:
+            await self._client_leg()
+        if self.only is None:
+            await self._compare_lists()
+
+    def _chosen(self, leg: Leg, revision: str) -> dict[str, Scenario]:
+        chosen = self.scenarios.of(leg, revision) if revision in self.revisions else {}
+        return {name: each for name, each in chosen.items() if self.only in {None, name}}
+
+    async def _server_leg(self, *options: str) -> None:
+        # Where a handler is while questions are open makes no difference but in the newest revision.
+        revisions = SCORED[-1:] if options else self.scenarios.revisions("server")
+        if not any(self._chosen("server", revision) for revision in revisions):
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                async with self._server(Path(folder) / "log", *options) as url:
+                    for revision in revisions:
+                        await self._test_server(url, revision, options[-1] if options else "")
+            except ServerFailed as failure:
+                self.troubles.append(str(failure))
+
+    def _server(self, log: Path, *options: str) -> AbstractAsyncContextManager[str]:
+        return everything_server(log, *options) if self.server is None else nullcontext(self.server)
+
+    async def _test_server(self, url: str, revision: str, variant: str) -> None:
+        chosen = self._chosen("server", revision)
+        if not chosen:
+            return
+        if self.only is not None:
+            selection: tuple[str, ...] = ("--scenario", self.only, "--spec-version", revision)
+        elif revision in SCORED:
+            selection = ("--requirements", revision)
+        else:
+            selection = ("--suite", "all", "--spec-version", revision)
+        found = await self.suite.test_server(url, *selection)
+        self._keep(found)
+        verdicts = (judge(each, found.results.get(name)) for name, each in chosen.items())
+        self.verdicts.extend(evolve(each, variant=variant) for each in verdicts)
+        if found.crash is not None:
+            self.troubles.append(f"server {revision}: {found.crash}")
+
+    async def _client_leg(self) -> None:
+        chosen = [each for revision in SCORED for each in self._chosen("client", revision).values()]
+        verdicts: dict[Scenario, Verdict] = {}
+        free = trio.CapacityLimiter(WORKERS)
+
+        async def test(scenario: Scenario) -> None:
+            async with free:
+                found = await self.suite.test_client(scenario, self.client)
+            self._keep(found)
+            verdicts[scenario] = judge(scenario, found.results.get(scenario.name), crash=found.crash)
+
+        async with trio.open_nursery() as nursery:
+            for scenario in chosen:
+                nursery.start_soon(test, scenario)
+        self.verdicts.extend(verdicts[scenario] for scenario in chosen)
+
+    def _keep(self, found: Found) -> None:
+        if self.only is not None:
+            self.outputs.append(found.output.strip())
+
+    async def _compare_lists(self) -> None:
+        """Find out whether the suite wants more than we know of."""
+        for revision in SCORED:
+            required = await self.suite.required(revision)
+            for leg in self.legs:
+                self.asked.extend(required[leg])
+                for name in self.scenarios.unexpected(leg, revision, required[leg]):
+                    self.troubles.append(f"{leg} {revision}: the suite requires {name!r}, and scenarios.toml does not")
+
+
+def report(runner: Runner) -> str:
+    """Return what people get to see."""
+    parts = [
+        *runner.outputs,
+        table(runner.verdicts),
+        summary(runner.verdicts),
+        left_out(runner.scenarios, runner.asked),
+    ]
+    return "\n\n".join(part for part in (*parts, "\n".join(runner.troubles)) if part)
+
+
+def make_runner(arguments: Sequence[str] | None) -> Runner:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--suite", type=Path, metavar="DIR", default=INSTALLED, help="where npm has installed it")
+    parser.add_argument("--leg", choices=("server", "client"), help="test this side alone")
+    parser.add_argument("--revision", help="test this revision alone")
+    parser.add_argument("--only", metavar="NAME", help="run this scenario alone")
+    parser.add_argument("--server", metavar="URL", help="test the server there in place of ours")
+    parser.add_argument(
+        "--client", metavar="COMMAND", default=EVERYTHING_CLIENT, help="test this client in place of ours"
+    )
+    options = parser.parse_args(arguments)
+    suite = Suite(options.suite.absolute())
+    if not suite.node.exists():
+        parser.error(f"the suite is not installed in {options.suite}: `nox -s conformance` does that")
+    scenarios = read_scenarios()
+    legs: tuple[Leg, ...] = (options.leg,) if options.leg else ("server", "client")
+    revisions = {revision for leg in legs for revision in scenarios.revisions(leg)}
+    runner = Runner(
+        suite=suite,
+        scenarios=scenarios,
+        legs=legs,
+        revisions=[options.revision] if options.revision else sorted(revisions),
+        only=options.only,
+        server=options.server,
+        client=options.client,
+    )
+    known = {each.name for each in scenarios.required if each.leg in legs and each.revision in runner.revisions}
+    if options.only is not None and options.only not in known:
+        reason = scenarios.why_left_out(options.only) or "no such scenario is chosen"
+        parser.error(f"{options.only}: {reason}")
+    if not known:
+        parser.error(f"--revision {options.revision}: there are no scenarios")
+    return runner
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, print and return the exit status."""
+    runner = make_runner(arguments)
+    trio.run(runner.run)
+    print(report(runner))  # noqa: T201 # a command prints
+    return 1 if runner.troubles or any(verdict.faults for verdict in runner.verdicts) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

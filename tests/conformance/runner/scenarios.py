@@ -1,0 +1,73 @@
+"""What the conformance suite has to find: the scenarios of `scenarios.toml`, and those that are left out on purpose."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+from attrs import frozen
+
+__all__ = ["Leg", "Scenario", "Scenarios", "read_scenarios"]
+
+Leg: TypeAlias = Literal["server", "client"]
+"""Which of our two sides is under test."""
+
+_DATA = Path(__file__).parent.parent / "scenarios.toml"
+
+
+@frozen
+class Scenario:
+    """One scenario in one revision, and what is expected of it."""
+
+    leg: Leg
+    revision: str
+    name: str
+    least: int
+    """How many checks succeed at least."""
+    is_watched: bool
+    """Whether the suite compares our messages with the schema of the revision."""
+    skips: frozenset[str]
+    """The names of the checks that may be skipped."""
+
+
+@frozen
+class Scenarios:
+    """All of them."""
+
+    required: Sequence[Scenario]
+    left_out: Mapping[str, str]
+    """Reasons, by the pattern of the names."""
+
+    def of(self, leg: Leg, revision: str) -> dict[str, Scenario]:
+        """Return those of one leg and revision, by name."""
+        chosen = (each for each in self.required if (each.leg, each.revision) == (leg, revision))
+        return {each.name: each for each in chosen}
+
+    def revisions(self, leg: Leg) -> list[str]:
+        """Return the revisions of a leg, oldest first."""
+        return sorted({each.revision for each in self.required if each.leg == leg})
+
+    def why_left_out(self, name: str) -> str | None:
+        """Return the reason why *name* is left out; None if it is not."""
+        return next((why for pattern, why in self.left_out.items() if fnmatch(name, pattern)), None)
+
+    def unexpected(self, leg: Leg, revision: str, asked: Sequence[str]) -> list[str]:
+        """Return those of *asked*, which the suite wants to pass, that are neither required here nor left out."""
+        known = self.of(leg, revision)
+        return [name for name in asked if name not in known and self.why_left_out(name) is None]
+
+
+def read_scenarios(data: Path = _DATA) -> Scenarios:
+    """Read the file."""
+    content: dict[str, Any] = tomllib.loads(data.read_text())
+    unwatched, skips = content["unwatched"], content["skips"]
+    required = [
+        Scenario(leg, revision, name, least, name not in unwatched[leg], frozenset(skips.get(name, ())))
+        for leg in get_args(Leg)
+        for revision, names in content[leg].items()
+        for name, least in names.items()
+    ]
+    return Scenarios(required, content["left-out"])

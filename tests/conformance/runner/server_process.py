@@ -1,0 +1,89 @@
+"""The server under test: a process of its own, from the moment it can be connected to until it has ended in order."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from subprocess import DEVNULL, STDOUT
+
+import trio
+
+from .suite import ROOT
+
+__all__ = ["ServerFailed", "everything_server"]
+
+HOST = "127.0.0.1"
+SECONDS_TO_START = 30
+SECONDS_TO_STOP = 15
+
+
+class ServerFailed(Exception):
+    """The server did not come up, or did not end as it should; the text says what it has printed."""
+
+
+@asynccontextmanager
+async def everything_server(log: Path, *options: str) -> AsyncGenerator[str]:
+    """Run the everything server for as long as the block lasts; yields the URL of its endpoint.
+
+    Args:
+        log: the file for what it prints.
+        options: of its command line.
+
+    Raises:
+        ServerFailed: it did not come up, or did not end with status 0 after SIGTERM.
+    """
+    port = _free_port()
+    command = [sys.executable, "-m", "tests.conformance.everything_server", "--port", str(port), *options]
+    process = await _begin(command, log)
+    try:
+        await _until_it_listens(process, port, log)
+        yield f"http://{HOST}:{port}/mcp"
+        process.send_signal(signal.SIGTERM)
+        with trio.move_on_after(SECONDS_TO_STOP):
+            await process.wait()
+        if process.returncode is None:
+            raise ServerFailed(f"the server has not ended {SECONDS_TO_STOP} s after SIGTERM{_words(log)}")
+        if process.returncode != 0:
+            raise ServerFailed(f"the server has ended with status {process.returncode}{_words(log)}")
+    finally:
+        if process.returncode is None:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+
+
+async def _begin(command: Sequence[str], log: Path) -> trio.Process:
+    with log.open("wb") as output:
+        begin = partial(trio.lowlevel.open_process, stdin=DEVNULL, stdout=output, stderr=STDOUT, cwd=ROOT)
+        return await begin(command)
+
+
+async def _until_it_listens(process: trio.Process, port: int, log: Path) -> None:
+    with trio.move_on_after(SECONDS_TO_START):
+        while process.poll() is None:
+            try:
+                stream = await trio.open_tcp_stream(HOST, port)
+            except OSError:
+                await trio.sleep(0.05)
+            else:
+                await stream.aclose()
+                return
+        raise ServerFailed(f"the server has ended with status {process.returncode}{_words(log)}")
+    raise ServerFailed(f"the server does not listen after {SECONDS_TO_START} s{_words(log)}")
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind((HOST, 0))
+        port: int = one.getsockname()[1]
+    return port
+
+
+def _words(log: Path) -> str:
+    words = log.read_text(errors="replace").strip()
+    return f"; it has printed:\n{words}" if words else ", and has printed nothing"

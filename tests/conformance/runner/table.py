@@ -1,0 +1,56 @@
+"""What people get to see: a line for each scenario, and everything that is below the mark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from .scenarios import Scenarios
+from .verdicts import Verdict
+
+__all__ = ["left_out", "summary", "table"]
+
+_HEAD = ("scenario", "leg", "revision", "passed", "failed", "warned", "skipped", "")
+_STATUSES = ("SUCCESS", "FAILURE", "WARNING", "SKIPPED")
+
+
+def table(verdicts: Sequence[Verdict]) -> str:
+    """Return a line for each of *verdicts*, and under it what is wrong."""
+    rows = [_HEAD, *map(_row, verdicts)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    lines = [_line(_HEAD, widths)]
+    for verdict, row in zip(verdicts, rows[1:], strict=True):
+        lines += [_line(row, widths), *(f"    {fault}" for fault in verdict.faults)]
+    return "\n".join(lines)
+
+
+def summary(verdicts: Sequence[Verdict]) -> str:
+    """Return how many have passed, by leg and revision."""
+    groups: dict[str, list[bool]] = {}
+    for verdict in verdicts:
+        group = f"{verdict.scenario.leg} {verdict.variant}".strip()
+        groups.setdefault(f"{group} {verdict.scenario.revision}", []).append(not verdict.faults)
+    return "\n".join(f"{group}: {sum(passed)} of {len(passed)}" for group, passed in groups.items())
+
+
+def left_out(scenarios: Scenarios, asked: Iterable[str]) -> str:
+    """Return what of *asked* is left out, by reason."""
+    names: dict[str, set[str]] = {}
+    for name in asked:
+        if reason := scenarios.why_left_out(name):
+            names.setdefault(reason, set()).add(name)
+    return "\n".join(f"left out, because {reason}: {len(each)} scenarios" for reason, each in names.items())
+
+
+def _row(verdict: Verdict) -> tuple[str, ...]:
+    scenario, counts = verdict.scenario, verdict.counts
+    numbers = (str(_count(counts, status)) for status in _STATUSES)
+    leg = f"{scenario.leg} {verdict.variant}".strip()
+    return (scenario.name, leg, scenario.revision, *numbers, "BELOW THE MARK" if verdict.faults else "ok")
+
+
+def _count(counts: Mapping[str, int], status: str) -> int:
+    return counts.get(status, 0)
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

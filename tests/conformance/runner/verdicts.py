@@ -1,0 +1,106 @@
+"""What the suite has found out about a scenario, and whether that is good enough: stricter than the suite itself.
+
+The suite lets a warning pass, a check that was never reached, and a client that broke down at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from .scenarios import Scenario
+
+__all__ = ["Check", "Verdict", "judge", "read_checks", "read_results"]
+
+STATUSES = frozenset({"SUCCESS", "FAILURE", "WARNING", "SKIPPED", "INFO"})
+WIRE_CHECK = "wire-schema-valid"
+"""The check that every message of ours fits the schema of its revision."""
+_FOLDER = re.compile(r"(?P<name>.+)-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d+Z")
+"""The suite puts each run of a scenario into a folder with its name and time."""
+
+
+@frozen
+class Check:
+    """One thing that the suite has looked at."""
+
+    id: str
+    name: str
+    status: str
+    message: str
+
+    def __str__(self) -> str:
+        label = self.id if self.name == self.id else f"{self.id} ({self.name})"
+        return f"{self.status} {label}" + (f": {self.message}" if self.message else "")
+
+
+@frozen
+class Verdict:
+    """What has come out of one scenario."""
+
+    scenario: Scenario
+    counts: Mapping[str, int]
+    """Checks by status."""
+    faults: Sequence[str] = field(factory=list[str])
+    """Everything that is below the mark; nothing if it has passed."""
+    variant: str = ""
+    """How our side was set up, where that is not the default."""
+
+
+def judge(scenario: Scenario, checks: Sequence[Check] | None, *, crash: str | None = None) -> Verdict:
+    """Return the verdict.
+
+    Args:
+        checks: what the suite has written down; None if it has written nothing.
+        crash: what went wrong beside the checks, such as a client that ended with an error.
+    """
+    faults = [] if crash is None else [crash]
+    if checks is None:
+        return Verdict(scenario, {}, [*faults, "there are no results: the scenario did not run to its end"])
+    counts = Counter(check.status for check in checks)
+    faults += [str(check) for check in checks if _is_below_the_mark(check, scenario)]
+    if scenario.is_watched and not any(check.id == WIRE_CHECK for check in checks):
+        faults.append(f"{WIRE_CHECK} is missing: none of our messages was compared with the schema")
+    if counts["SUCCESS"] < scenario.least:
+        faults.append(f"{counts['SUCCESS']} checks succeeded where {scenario.least} should: some were not reached")
+    return Verdict(scenario, counts, faults)
+
+
+def _is_below_the_mark(check: Check, scenario: Scenario) -> bool:
+    if check.status == "SKIPPED":
+        return check.name not in scenario.skips
+    return check.status not in STATUSES or check.status in {"FAILURE", "WARNING"}
+
+
+def read_checks(text: str) -> list[Check]:
+    """Read the text of a `checks.json`.
+
+    Raises:
+        ValueError: it is no list of checks.
+    """
+    content: Any = json.loads(text)
+    try:
+        return [
+            Check(each["id"], each["name"], each["status"], str(each.get("errorMessage") or "")) for each in content
+        ]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"no list of checks: {type(error).__name__} {error}") from error
+
+
+def read_results(folder: Path, *, prefix: str = "") -> dict[str, list[Check]]:
+    """Return what the suite has written into *folder*, by scenario; of several runs the latest.
+
+    Args:
+        prefix: what the suite puts before the names.
+    """
+    results: dict[str, list[Check]] = {}
+    for file in sorted(folder.rglob("checks.json")):
+        match = _FOLDER.fullmatch(file.parent.relative_to(folder).as_posix())
+        if match is not None:
+            results[match["name"].removeprefix(prefix)] = read_checks(file.read_text())
+    return results

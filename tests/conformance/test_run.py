@@ -1,0 +1,58 @@
+"""The command line of the run, and a server that does not come up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.run import Runner, make_runner
+from tests.conformance.runner.server_process import ServerFailed, everything_server
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder that could have the suite."""
+    node = tmp_path / "node_modules" / "node" / "bin" / "node"
+    node.parent.mkdir(parents=True)
+    node.touch()
+    return tmp_path
+
+
+def made(home: Path, *arguments: str) -> Runner:
+    return make_runner(["--suite", str(home), *arguments])
+
+
+def test_everything_is_chosen_unless_less_is_said(home: Path) -> None:
+    runner = made(home)
+    assert (runner.legs, runner.only) == (("server", "client"), None)
+    assert runner.revisions == ["2025-06-18", "2025-11-25", "2026-07-28"]
+
+    runner = made(home, "--leg", "client", "--revision", "2025-11-25", "--only", "sse-retry")
+    assert (runner.legs, runner.revisions, runner.only) == (("client",), ["2025-11-25"], "sse-retry")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--only", "auth/basic-cimd"], "auth/basic-cimd: authorization is not there yet"),
+        (["--only", "telepathy"], "telepathy: no such scenario is chosen"),
+        (["--only", "sse-retry", "--leg", "server"], "sse-retry: no such scenario is chosen"),
+        (["--revision", "2024-11-05"], "--revision 2024-11-05: there are no scenarios"),
+        (["--suite", "/nowhere"], "the suite is not installed in /nowhere"),
+    ],
+)
+def test_what_cannot_be_run_is_said_before_anything_is(
+    home: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        made(home, *arguments)
+
+    assert caught.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+async def test_a_server_that_does_not_come_up_fails_with_what_it_has_printed(tmp_path: Path) -> None:
+    with pytest.raises(ServerFailed, match=r"(?s)has ended with status 2; it has printed:.*--asking: invalid choice"):
+        async with everything_server(tmp_path / "log", "--asking", "nobody"):
+            pytest.fail("it has come up")

@@ -1,0 +1,102 @@
+"""The list of what has to pass, and what the suite says it wants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from attrs import evolve
+
+from tests.conformance.runner.scenarios import read_scenarios
+from tests.conformance.runner.suite import Found, read_last_words, read_list
+from tests.conformance.runner.table import left_out, summary, table
+from tests.conformance.runner.verdicts import Check, judge
+
+SCENARIOS = read_scenarios()
+
+LIST = """\
+Required for 2026-07-28 (69 scenarios, frozen; run at the 2026-07-28 wire):
+
+Server scenarios (test against a server):
+  - server-stateless
+  - tools-list
+
+Client scenarios (test against a client):
+  - tools_call
+  - auth/basic-cimd
+
+Run and reported, but never scored:
+  extension (16):
+    - tasks-lifecycle [server]
+  - odd-one
+"""
+
+
+def test_each_leg_has_as_many_scenarios_as_the_frozen_sets_and_those_of_ours_beyond_them() -> None:
+    sizes = {
+        (leg, revision): len(SCENARIOS.of(leg, revision))
+        for leg in ("server", "client")
+        for revision in SCENARIOS.revisions(leg)
+    }
+
+    assert sizes == {
+        ("server", "2025-06-18"): 27,
+        ("server", "2025-11-25"): 30 + 3,
+        ("server", "2026-07-28"): 37 + 3,
+        ("client", "2025-11-25"): 4 + 1,
+        ("client", "2026-07-28"): 7 + 1,
+    }
+
+
+def test_what_is_said_about_unwatched_scenarios_and_skips_is_about_scenarios_that_are_there() -> None:
+    unwatched = {(each.leg, each.name) for each in SCENARIOS.required if not each.is_watched}
+
+    assert len(unwatched) == 5 + 9
+    assert [each.name for each in SCENARIOS.required if each.skips] == ["http-standard-headers"]
+
+
+def test_a_scenario_that_the_suite_requires_is_run_or_left_out_for_a_reason() -> None:
+    asked = ["tools_call", "auth/basic-cimd", "telepathy"]
+
+    assert SCENARIOS.unexpected("client", "2026-07-28", asked) == ["telepathy"]
+    assert SCENARIOS.unexpected("client", "2025-06-18", asked) == ["tools_call", "telepathy"]
+    assert SCENARIOS.why_left_out("auth/basic-cimd") == "authorization is not there yet"
+    assert SCENARIOS.why_left_out("tools_call") is None
+
+
+def test_the_suites_own_list_is_read_without_what_it_does_not_count() -> None:
+    assert read_list(LIST) == {
+        "server": ["server-stateless", "tools-list"],
+        "client": ["tools_call", "auth/basic-cimd"],
+    }
+
+
+def test_the_last_words_of_a_client_are_its_last_line_with_words(tmp_path: Path) -> None:
+    assert not read_last_words(tmp_path)
+
+    (tmp_path / "stderr.txt").write_text("INFO: hello\n  | RuntimeError: no server\n  +----------\n")
+
+    words = read_last_words(tmp_path)
+    assert words == "RuntimeError: no server"
+    assert Found(1, "", last_words=words).crash == f"the suite has ended with status 1; the client said last: {words}"
+    assert Found(1, "").crash == "the suite has ended with status 1"
+    assert Found(0, "", last_words=words).crash is None
+
+
+def test_the_table_has_a_line_for_each_scenario_and_says_what_is_wrong() -> None:
+    scenario = SCENARIOS.of("server", "2025-11-25")["ping"]
+    good = judge(scenario, [Check("ping", "Ping", "SUCCESS", ""), Check("wire-schema-valid", "Wire", "SUCCESS", "")])
+    bad = evolve(judge(scenario, None), variant="replayed")
+
+    head, first, second, fault = table([good, bad]).splitlines()
+
+    assert head.split() == ["scenario", "leg", "revision", "passed", "failed", "warned", "skipped"]
+    assert first.split() == ["ping", "server", "2025-11-25", "2", "0", "0", "0", "ok"]
+    assert second.split() == ["ping", "server", "replayed", "2025-11-25", "0", "0", "0", "0", "BELOW", "THE", "MARK"]
+    assert "there are no results" in fault
+    assert summary([good, bad]).splitlines() == ["server 2025-11-25: 1 of 1", "server replayed 2025-11-25: 0 of 1"]
+
+
+def test_what_is_left_out_is_counted_once() -> None:
+    asked = ["auth/basic-cimd", "auth/basic-cimd", "auth/dpop", "tools_call"]
+
+    assert left_out(SCENARIOS, asked) == "left out, because authorization is not there yet: 2 scenarios"

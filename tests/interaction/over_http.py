@@ -1,0 +1,90 @@
+"""Whole clients and servers over HTTP: through the bridge in this process, under any clock, or through a socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Unpack
+
+import trio
+
+from trio_mcp import (
+    Client,
+    ClientOptions,
+    MemoryEventStore,
+    Server,
+    SessionSettings,
+    http_app,
+    open_http_client,
+    serve_http,
+    types,
+)
+from trio_mcp.server import HttpOptions
+from trio_mcp.testing import AsgiEngine
+from trio_mcp.transports import AsgiApp, AsgiMessage, Scope
+from trio_mcp.transports._asgi import Receive, Send
+
+IN_PROCESS = ("http", "http-resumable", "http-sse")
+"""Answers as JSON where nothing comes before them; all as events that are kept; all by one stream of HTTP+SSE."""
+URL = "http://localhost/mcp"
+
+
+def carries(transport: str, revision: str) -> bool:
+    """Tell whether there is such a transport in a revision at all."""
+    if transport == "http-sse":
+        return revision == types.REVISIONS[0]
+    return transport != "http-resumable" or revision != types.REVISIONS[-1]
+
+
+@asynccontextmanager
+async def over_http(transport: str, server: Server, options: ClientOptions) -> AsyncGenerator[Client]:
+    """Serve *server* over one of `IN_PROCESS`, and open a client of it."""
+    async with bridged(transport, server) as engine, open_http_client(URL, engine=engine, **options) as client:
+        yield client
+
+
+@asynccontextmanager
+async def bridged(transport: str, server: Server, **options: Unpack[HttpOptions]) -> AsyncGenerator[AsgiEngine]:
+    """Serve *server* over one of `IN_PROCESS`; yield what carries requests to it."""
+    if transport == "http-resumable":
+        options["sessions"] = SessionSettings(event_store=MemoryEventStore())
+    app = http_app(server, **options)
+    engine = AsgiEngine(only_older(app) if transport == "http-sse" else app)
+    async with engine.lifespan():
+        yield engine
+
+
+def only_older(app: AsgiApp) -> AsgiApp:
+    """Return *app* as a server that knows nothing but HTTP+SSE: it takes no POST where its event stream is."""
+
+    async def older(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST" and not scope["query_string"]:
+            start: AsgiMessage = {"type": "http.response.start", "status": 405, "headers": [(b"allow", b"GET")]}
+            await send(start)
+            await send({"type": "http.response.body"})
+        else:
+            await app(scope, receive, send)
+
+    return older
+
+
+@asynccontextmanager
+async def over_http_socket(server: Server, options: ClientOptions) -> AsyncGenerator[Client]:
+    """Serve *server* at a free port of this machine, and open a client of it."""
+    async with trio.open_nursery() as nursery:
+        bound = await nursery.start(partial(serve_http, server, port=0))
+        async with open_http_client(bound.url, **options) as client:
+            yield client
+        await bound.stop()
+
+
+def _door(transport: str) -> Callable[..., AbstractAsyncContextManager[Client]]:
+    def door(server: Server, **options: Unpack[ClientOptions]) -> AbstractAsyncContextManager[Client]:
+        return over_http(transport, server, options)
+
+    return door
+
+
+HTTP_DOORS = {transport: _door(transport) for transport in IN_PROCESS}
+"""What opens a client of a server, as `open_client` does."""

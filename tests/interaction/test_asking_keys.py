@@ -1,0 +1,108 @@
+"""What questions are known by: keys that the handler gives, and answers that come before the question."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import frozen
+
+from tests.interaction.asking import attempt, first_round, in_both_modes, said, serve
+from tests.interaction.asking_server import Mode
+from tests.interaction.by_hand import MODERN
+from trio_mcp import Accepted, Client, ClientOptions, Context, ErrorResponse, open_client, types
+
+CAN_ASK = types.ClientCapabilities(elicitation=types.ElicitationCapability())
+OPTIONS: ClientOptions = {"revision": MODERN}
+
+
+@frozen
+class Name:
+    name: str
+
+
+def named(name: object) -> dict[str, object]:
+    return {"action": "accept", "content": {"name": name}}
+
+
+async def greet(ctx: Context) -> str:
+    """Ask for two names."""
+    names: list[str] = []
+    for key in ("yours", "mine"):
+        match await ctx.elicit("Whose name?", Name, key=key):
+            case Accepted(value=given):
+                names.append(given.name)
+            case _:
+                names.append("nobody")
+    return " and ".join(names)
+
+
+async def twice(ctx: Context) -> str:
+    """Ask with the same key, and with one that could be taken for it."""
+    answers = [await ctx.elicit("Whose name?", Name, key=key) for key in ("x", "x", "x-2")]
+    return " ".join(answer.value.name for answer in answers if isinstance(answer, Accepted))
+
+
+async def call(client: Client, **offered: object) -> object:
+    return await attempt(client, "work", answers=offered, capabilities=CAN_ASK)
+
+
+@in_both_modes
+async def test_a_client_is_told_the_key_that_the_handler_gives(mode: Mode) -> None:
+    async with open_client(serve(greet, mode), **OPTIONS) as client:
+        first = await first_round(client, "work", capabilities=CAN_ASK)
+        assert first.keys == ["yours"]
+        second = await first.asked_again({"yours": named("Ada")}, capabilities=CAN_ASK)
+        assert second.keys == ["mine"]
+        assert said(await second.again({"mine": named("Bob")}, capabilities=CAN_ASK)) == "Ada and Bob"
+
+
+@in_both_modes
+async def test_questions_of_one_key_are_told_apart_by_their_order(mode: Mode) -> None:
+    keys: list[str] = []
+    async with open_client(serve(twice, mode), **OPTIONS) as client:
+        latest = await first_round(client, "work", capabilities=CAN_ASK)
+        for number in range(3):
+            keys += latest.keys
+            answers = {key: named(str(number)) for key in latest.keys}
+            if number < 2:
+                latest = await latest.asked_again(answers, capabilities=CAN_ASK)
+            else:
+                assert said(await latest.again(answers, capabilities=CAN_ASK)) == "0 1 2"
+
+    assert keys[0] == "x"
+    assert len(set(keys)) == 3
+
+
+@in_both_modes
+async def test_what_a_client_has_answered_with_its_call_is_not_asked(mode: Mode) -> None:
+    async with open_client(serve(greet, mode), **OPTIONS) as client:
+        assert said(await call(client, yours=named("Ada"), mine=named("Bob"), his=named("Cy"))) == "Ada and Bob"
+
+        outcome = await call(client, mine=named("Bob"))
+        assert isinstance(outcome, types.InputRequiredResult)
+        assert list(outcome.input_requests or {}) == ["yours"]
+
+
+@in_both_modes
+async def test_a_call_that_answers_something_else_is_asked(mode: Mode) -> None:
+    async with open_client(serve(greet, mode), **OPTIONS) as client:
+        outcome = await call(client, his=named("Cy"))
+
+        assert isinstance(outcome, types.InputRequiredResult)
+        assert list(outcome.input_requests or {}) == ["yours"]
+
+
+@in_both_modes
+async def test_an_answer_that_came_with_the_call_and_is_none_is_refused(mode: Mode) -> None:
+    async with open_client(serve(greet, mode), **OPTIONS) as client:
+        with pytest.raises(ErrorResponse, match=r"\$\.content\.name: expected string") as caught:
+            await call(client, yours=named(7))
+
+        assert caught.value.code == -32602
+
+
+async def test_with_a_state_only_what_was_asked_is_answered() -> None:
+    async with open_client(serve(greet, "replayed"), **OPTIONS) as client:
+        first = await first_round(client, "work", capabilities=CAN_ASK)
+        second = await first.asked_again({"yours": named("Ada"), "mine": named("Eve")}, capabilities=CAN_ASK)
+
+        assert second.keys == ["mine"]

@@ -1,0 +1,372 @@
+"""Serving over HTTP on real sockets: where it listens, what it says, how it ends, and what a client cannot do to it."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from attrs import define, field
+
+from tests.transports.asgi_caller import Caller, call, request
+from trio_mcp import Context, HttpBound, Limits, Server, open_http_client, serve_http
+from trio_mcp.server import HttpService
+from trio_mcp.transports import AsgiMessage
+from trio_mcp.wire import encode
+
+
+def make_server(log: list[str] | None = None, **options: Any) -> Server:
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncGenerator[str]:
+        if log is not None:
+            log.append("entered")
+        yield "shared"
+        if log is not None:
+            log.append("left")
+
+    server = Server("sums", lifespan=lifespan, **options)
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    return server
+
+
+@asynccontextmanager
+async def served(server: Server, **options: Any) -> AsyncGenerator[HttpBound]:
+    """Serve at any port that is free, for as long as the block lasts; then stop as `HttpBound.stop` does."""
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            bound: HttpBound = await nursery.start(partial(serve_http, server, port=0, **options))
+            yield bound
+            await bound.stop()
+
+
+@define(eq=False)
+class Socket:
+    """A client that writes and reads the bytes of HTTP/1.1 itself."""
+
+    stream: trio.SocketStream
+    received: bytes = field(default=b"", init=False)
+
+    async def post(self, message: Any) -> None:
+        """Send a request whole."""
+        await self.stream.send_all(head_of(message) + body_of(message))
+
+    async def until(self, words: bytes) -> bytes:
+        """Read until the words are there; return what has come so far."""
+        while words not in self.received:
+            chunk = await self.stream.receive_some()
+            assert chunk, self.received
+            self.received += chunk
+        return self.received
+
+    async def rest(self) -> bytes:
+        """Read to the end of the connection."""
+        async for chunk in self.stream:
+            self.received += chunk
+        return self.received
+
+
+def body_of(message: Any) -> bytes:
+    return message if isinstance(message, bytes) else encode(message)
+
+
+def head_of(message: Any, **more: str) -> bytes:
+    """Return the head of a POST, with the header fields that go with the message."""
+    caller = Caller.post(message)
+    fields = {name.decode(): value.decode() for name, value in caller.scope["headers"]}
+    fields |= {"content-length": str(len(body_of(message)))} | more
+    return "\r\n".join(["POST /mcp HTTP/1.1", *(f"{name}: {text}" for name, text in fields.items()), "", ""]).encode()
+
+
+@asynccontextmanager
+async def connected(bound: HttpBound) -> AsyncGenerator[Socket]:
+    assert bound.port is not None
+    async with await trio.open_tcp_stream("127.0.0.1", bound.port) as stream:
+        yield Socket(stream)
+
+
+async def test_it_reports_where_it_is_and_serves_both_eras() -> None:
+    log: list[str] = []
+    async with served(make_server(log)) as bound:
+        assert bound.url == f"http://127.0.0.1:{bound.port}/mcp"
+        assert bound.urls == [bound.url]
+        for revision in ("2025-11-25", "2026-07-28"):
+            async with open_http_client(bound.url, revision=revision) as client:
+                assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+        assert log == ["entered"]
+
+    assert log == ["entered", "left"]
+    with pytest.raises(OSError, match="all attempts to connect"):
+        await trio.open_tcp_stream("127.0.0.1", bound.port or 0)
+
+
+@pytest.mark.parametrize("path", ["/", "/api/mcp", None])
+async def test_its_url_has_the_path_that_is_served(path: str | None) -> None:
+    async with served(make_server(), path=path) as bound, open_http_client(bound.url) as client:
+        assert bound.url == f"http://127.0.0.1:{bound.port}{path or ''}"
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+
+
+async def test_it_serves_at_a_unix_socket(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    async with served(make_server(), unix_socket=path) as bound:
+        assert (bound.url, bound.port) == (f"unix:{path}", None)
+        async with await trio.open_unix_socket(path) as stream:
+            client = Socket(stream)
+            await client.post(call("add", {"a": 1, "b": 2}))
+            assert b"200" in await client.until(b'"structuredContent":{"result":3}')
+    assert not path.exists()
+
+
+async def test_a_taken_address_is_an_error_before_anything_begins() -> None:
+    log: list[str] = []
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"127.0.0.1:{port}"):
+            await serve_http(make_server(log), port=port)
+
+    assert log == []
+
+
+async def test_a_lifespan_that_fails_fails_the_start_as_it_is() -> None:
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncGenerator[None]:
+        raise ZeroDivisionError("no database")
+        yield
+
+    with pytest.raises(ZeroDivisionError, match="no database"):
+        await serve_http(Server("x", lifespan=lifespan), port=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"host": "0.0.0.0"}, ValueError, "allowed_hosts"),
+        ({"host": "::"}, ValueError, "every address"),
+        ({"port": 70_000}, ValueError, "port=70000"),
+        ({"keyfile": "key.pem"}, ValueError, "no certfile"),
+        ({"certfile": "/no/such.pem"}, OSError, r"/no/such\.pem"),
+        ({"keep_alive": 0}, ValueError, "keep_alive=0"),
+        ({"hosts": []}, TypeError, "unknown options: hosts"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_before_anything_begins(
+    options: Any, error: type[Exception], words: str
+) -> None:
+    log: list[str] = []
+    with pytest.raises(error, match=words):
+        await serve_http(make_server(log), **options)
+
+    assert log == []
+
+
+@pytest.mark.parametrize(
+    ("options", "host", "status"),
+    [
+        ({}, "localhost:1", 200),
+        ({}, "example.com", 403),
+        ({"host": "127.0.0.2"}, "127.0.0.2:1", 200),
+        ({"host": "::1"}, "[::1]:1", 200),
+        ({"host": "0.0.0.0", "allowed_hosts": ["example.com"]}, "example.com", 200),
+        ({"host": "0.0.0.0", "allowed_hosts": ["example.com"]}, "localhost", 403),
+        ({"host": "0.0.0.0", "allowed_hosts": "any"}, "other.example", 200),
+    ],
+)
+async def test_clients_reach_it_by_the_names_it_has(options: Any, host: str, status: int) -> None:
+    options = {"host": "127.0.0.1", **options}
+    service = HttpService.of(make_server(), options.pop("host"), 0, options)
+    async with service.app.run():
+        assert (await Caller.post(call("add", {"a": 1, "b": 2}), {"host": host}).run(service.app)).status == status
+
+
+async def test_a_signal_ends_it(capfd: pytest.CaptureFixture[str]) -> None:
+    log: list[str] = []
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(serve_http, make_server(log), port=0))
+            await trio.testing.wait_all_tasks_blocked()
+            while not log:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+            signal.raise_signal(signal.SIGTERM)
+
+    assert log == ["entered", "left"]
+
+
+async def test_a_signal_gives_up_a_start_that_takes_long() -> None:
+    entering = trio.Event()
+
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncGenerator[None]:
+        entering.set()
+        await trio.sleep_forever()
+        yield
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(serve_http, Server("x", lifespan=lifespan), port=0))
+            await entering.wait()
+            signal.raise_signal(signal.SIGINT)
+
+
+async def test_who_starts_it_in_a_nursery_has_the_signals_to_itself() -> None:
+    with trio.open_signal_receiver(signal.SIGTERM) as received:
+        async with served(make_server()) as bound:
+            signal.raise_signal(signal.SIGTERM)
+            async for number in received:
+                assert number == signal.SIGTERM
+                break
+            async with open_http_client(bound.url) as client:
+                assert client.server_info is not None
+
+
+async def test_cancelled_it_ends_at_once() -> None:
+    log: list[str] = []
+    server = make_server(log, limits=Limits(drain_seconds=1000))
+    go = trio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        await go.wait()
+        return "never"
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            bound: HttpBound = await nursery.start(partial(serve_http, server, port=0))
+            async with connected(bound) as client:
+                await client.post(call("wait"))
+                await trio.testing.wait_all_tasks_blocked(0.05)
+                nursery.cancel_scope.cancel()
+
+    assert log == ["entered"]  # what follows the yield of a lifespan is not reached by a cancellation
+
+
+async def test_a_stop_answers_what_is_under_way_and_ends_streams() -> None:
+    server, go, begun = make_server(), trio.Event(), trio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        begun.set()
+        await go.wait()
+        return "went"
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            bound: HttpBound = await nursery.start(partial(serve_http, server, port=0))
+            async with connected(bound) as caller, connected(bound) as listener:
+                await caller.post(call("wait"))
+                await listener.post(request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
+                await listener.until(b"notifications/subscriptions/acknowledged")
+                await begun.wait()
+                nursery.start_soon(bound.stop)
+                ended = await listener.rest()
+                go.set()
+                assert b'"went"' in await caller.rest()
+
+    assert b'"resultType":"complete"' in ended
+    assert ended.endswith(b"0\r\n\r\n")
+
+
+async def test_a_stop_may_be_repeated() -> None:
+    async with served(make_server()) as bound:
+        await bound.stop()
+    await bound.stop()
+
+
+async def test_a_client_that_goes_away_cancels_its_handler() -> None:
+    server, begun, cancelled = make_server(), trio.Event(), trio.Event()
+
+    @server.tool
+    async def wait(ctx: Context) -> None:
+        begun.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    async with served(server) as bound:
+        async with connected(bound) as client:
+            await client.post(call("wait"))
+            await begun.wait()
+        await cancelled.wait()
+
+
+async def test_a_body_over_the_limit_is_refused_before_it_is_sent() -> None:
+    async with served(make_server(), max_body_bytes=1000) as bound, connected(bound) as client:
+        head = head_of(call("add"), **{"content-length": "1000000"})
+        await client.stream.send_all(head)
+
+        assert b" 413 " in (await client.until(b"1000 bytes")).split(b"\r\n")[0]
+
+
+async def test_a_body_of_unknown_length_is_refused_when_it_is_too_long() -> None:
+    async with served(make_server(), max_body_bytes=1000) as bound, connected(bound) as client:
+        head = head_of(call("add")).replace(b"content-length: ", b"transfer-encoding: chunked\r\nx-ignored: ")
+        await client.stream.send_all(head + b"800\r\n" + b" " * 0x800 + b"\r\n")
+
+        assert b" 413 " in (await client.until(b"1000 bytes")).split(b"\r\n")[0]
+
+
+async def test_a_body_that_trickles_in_is_given_up() -> None:
+    async with served(make_server(), body_seconds=0.1) as bound, connected(bound) as client:
+        await client.stream.send_all(head_of(call("add")) + b"{")
+
+        assert b" 408 " in (await client.until(b"0.1 s")).split(b"\r\n")[0]
+
+
+UPGRADE = (
+    b"GET /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+    b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize("more", [b"", b"x"])
+async def test_a_websocket_is_refused_and_costs_its_own_connection_alone(
+    more: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(make_server()) as bound:
+        async with connected(bound) as client:
+            await client.stream.send_all(UPGRADE + more)
+            assert (await client.rest()).startswith(b"HTTP/1.1 4")
+        async with open_http_client(bound.url) as other:
+            assert (await other.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+
+    assert [record for record in caplog.records if record.name.startswith("trio_mcp")] == []
+
+
+async def test_a_websocket_that_cannot_be_refused_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    messages: list[AsgiMessage] = [{"type": "websocket.connect"}]
+
+    async def receive() -> AsgiMessage:
+        return messages.pop(0)
+
+    async def send(_: AsgiMessage) -> None:
+        raise ZeroDivisionError  # h11's LocalProtocolError, in real life
+
+    await HttpService.of(make_server(), "127.0.0.1", 0, {})._serve({"type": "websocket"}, receive, send)
+
+    assert messages == []
+    assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
+
+
+async def test_nobody_can_put_header_fields_of_their_own_into_a_response() -> None:
+    body = encode(request("evil\r\nx-evil: 1", id="a\r\nx-evil: 1"))
+    async with served(make_server()) as bound, connected(bound) as client:
+        await client.stream.send_all(head_of(call("add"), **{"content-length": str(len(body))}) + body)
+        response = await client.until(b"}}")
+
+    head, _, said = response.partition(b"\r\n\r\n")
+    assert b" 400 " in head.split(b"\r\n")[0]
+    assert b"evil" not in head
+    assert b"evil" in said

@@ -1,0 +1,201 @@
+"""What every event store keeps to: one contract, for the one in memory and the one in a file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from attrs import frozen
+
+from trio_mcp.abc import EventLog, EventStore
+from trio_mcp.transports import MemoryEventStore, SqliteEventStore
+
+KIB = 1024
+
+
+@frozen
+class Kind:
+    """One kind of store."""
+
+    make: Callable[..., EventStore]
+    """Takes the bounds by keyword."""
+
+    @asynccontextmanager
+    async def open(self, **bounds: float) -> AsyncGenerator[EventLog]:
+        """Open a new store of this kind."""
+        async with self.make(**bounds).open() as log:
+            yield log
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
+    if request.param == "memory":
+        return Kind(MemoryEventStore)
+    return Kind(lambda **bounds: SqliteEventStore(tmp_path / "events.db", **bounds))
+
+
+async def all_of(log: EventLog, owner: str, stream: int, after: int = 0) -> dict[int, bytes]:
+    """Return all events of a stream, by number, however many reads that takes."""
+    events: dict[int, bytes] = {}
+    while True:
+        first, page = await log.read(owner, stream, after)
+        if not page:
+            return events
+        events |= dict(enumerate(page, first))
+        after = first + len(page) - 1
+
+
+async def test_events_come_back_in_order_after_the_one_that_was_had(kind: Kind) -> None:
+    async with kind.open() as log:
+        await log.append("a", 1, 1, [b"one", b"two"])
+        await log.append("a", 1, 3, [b"three", b""])
+
+        assert await log.read("a", 1, 0) == (1, [b"one", b"two", b"three", b""])
+        assert await log.read("a", 1, 2) == (3, [b"three", b""])
+        assert (await log.read("a", 1, 4))[1] == []
+
+
+async def test_streams_and_owners_know_nothing_of_one_another(kind: Kind) -> None:
+    async with kind.open() as log:
+        await log.append("a", 1, 1, [b"a1"])
+        await log.append("a", 2, 1, [b"a2"])
+        await log.append("b", 1, 1, [b"b1"])
+
+        assert await all_of(log, "a", 1) == {1: b"a1"}
+        assert await all_of(log, "a", 2) == {1: b"a2"}
+        assert await all_of(log, "b", 1) == {1: b"b1"}
+        assert await all_of(log, "b", 2) == {}
+        assert await all_of(log, "c", 1) == {}
+
+
+async def test_much_is_read_in_pages_and_a_long_event_at_once(kind: Kind) -> None:
+    events = [bytes([number]) * 30 * KIB for number in range(10)] + [b"x" * 200 * KIB, b"end"]
+    async with kind.open() as log:
+        await log.append("a", 1, 1, events)
+
+        assert list((await all_of(log, "a", 1)).values()) == events
+        assert len((await log.read("a", 1, 0))[1]) == 3
+        assert (await log.read("a", 1, 10))[1] == events[10:11]
+
+
+async def test_an_owner_that_is_forgotten_has_nothing_and_may_begin_anew(kind: Kind) -> None:
+    async with kind.open() as log:
+        await log.append("a", 1, 1, [b"a"])
+        await log.append("b", 1, 1, [b"b"])
+
+        await log.forget("a")
+        await log.forget("nobody")
+
+        assert await all_of(log, "a", 1) == {}
+        assert await all_of(log, "b", 1) == {1: b"b"}
+        await log.append("a", 1, 1, [b"again"])
+        assert await all_of(log, "a", 1) == {1: b"again"}
+
+
+async def test_too_many_events_cost_their_owner_its_oldest(kind: Kind) -> None:
+    async with kind.open(max_events=10) as log:
+        for number in range(1, 8):
+            await log.append("talker", 1 + number % 2, (number + 1) // 2, [b"%d" % number])
+        await log.append("other", 1, 1, [b"x", b"y", b"z"])
+        await log.append("talker", 1, 4, [b"8"])
+
+        assert await all_of(log, "other", 1) == {1: b"x", 2: b"y", 3: b"z"}
+        kept = [*(await all_of(log, "talker", 1)).values(), *(await all_of(log, "talker", 2)).values()]
+        assert b"8" in kept
+        assert b"1" not in kept
+        assert len(kept) <= 7
+
+
+async def test_too_many_bytes_cost_whoever_has_most_of_them(kind: Kind) -> None:
+    async with kind.open(max_bytes=100) as log:
+        await log.append("small", 1, 1, [b"s" * 10])
+        await log.append("large", 1, 1, [b"l" * 40, b"m" * 40])
+        await log.append("small", 1, 2, [b"t" * 20])
+
+        assert await all_of(log, "small", 1) == {1: b"s" * 10, 2: b"t" * 20}
+        assert await all_of(log, "large", 1) == {2: b"m" * 40}
+
+
+async def test_what_is_larger_than_the_store_is_not_kept(kind: Kind) -> None:
+    async with kind.open(max_bytes=100) as log:
+        await log.append("a", 1, 1, [b"x" * 101])
+        await log.append("a", 1, 2, [b"small"])
+
+        assert await all_of(log, "a", 1) == {2: b"small"}
+
+
+async def test_what_is_left_of_a_stream_is_found_from_before_the_gap(kind: Kind) -> None:
+    async with kind.open(max_events=4) as log:
+        await log.append("a", 1, 1, [b"1", b"2", b"3", b"4", b"5"])
+
+        assert max(await all_of(log, "a", 1)) == 5
+        assert min(await all_of(log, "a", 1)) > 1
+        assert await all_of(log, "a", 1, after=0) == await all_of(log, "a", 1, after=1)
+
+
+async def test_many_owners_within_the_bounds_all_keep_theirs(kind: Kind) -> None:
+    async with kind.open(max_events=50) as log:
+        for number in range(40):
+            await log.append(f"owner {number}", 1, 1, [b"x"])
+
+        assert [await all_of(log, f"owner {number}", 1) for number in range(40)] == [{1: b"x"}] * 40
+
+
+async def test_streams_are_appended_to_and_read_at_the_same_time(kind: Kind) -> None:
+    async with kind.open() as log:
+
+        async def talk(stream: int) -> None:
+            for number in range(1, 11):
+                await log.append("a", stream, number, [b"%d" % number])
+                assert len(await all_of(log, "a", stream)) == number
+
+        async with trio.open_nursery() as nursery:
+            for stream in range(5):
+                nursery.start_soon(talk, stream)
+
+        assert [len(await all_of(log, "a", stream)) for stream in range(5)] == [10] * 5
+
+
+async def test_a_store_is_opened_again_when_it_was_closed(kind: Kind) -> None:
+    store = kind.make()
+    async with store.open() as log:
+        await log.append("a", 1, 1, [b"x"])
+    async with store.open() as log:
+        await log.append("b", 1, 1, [b"y"])
+
+        assert await all_of(log, "b", 1) == {1: b"y"}
+
+
+@pytest.mark.parametrize("bounds", [{"max_events": 0}, {"max_bytes": -1}, {"max_age": float("nan")}])
+def test_a_bound_that_is_none_is_refused_by_name(kind: Kind, bounds: dict[str, float]) -> None:
+    (name,) = bounds
+
+    with pytest.raises(ValueError, match=name):
+        kind.make(**bounds)
+
+
+async def test_events_in_memory_are_not_handed_out_when_they_are_too_old(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with MemoryEventStore(max_age=100.0).open() as log:
+        await log.append("a", 1, 1, [b"old"])
+        await trio.sleep(60)
+        await log.append("a", 1, 2, [b"new"])
+        await trio.sleep(60)
+
+        assert await all_of(log, "a", 1) == {2: b"new"}
+        await trio.sleep(60)
+        assert await all_of(log, "a", 1) == {}
+
+
+async def test_old_events_go_when_anybody_appends(autojump_clock: trio.testing.MockClock) -> None:
+    async with MemoryEventStore(max_age=100.0, max_events=2).open() as log:
+        await log.append("silent", 1, 1, [b"old"])
+        await trio.sleep(150)
+        await log.append("talker", 1, 1, [b"x"])
+        await log.append("talker", 1, 2, [b"y"])
+
+        assert await all_of(log, "talker", 1) == {1: b"x", 2: b"y"}, "the old one would have counted"

@@ -1,0 +1,58 @@
+"""The client over HTTP keeps the contract of transports, with our server at the other end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+import trio
+
+from trio_mcp import McpError, http_app, serve_http, types
+from trio_mcp._util import owned_nursery
+from trio_mcp.abc import Answerer, HttpAnswerer, TransportOpener
+from trio_mcp.testing import AsgiEngine, TransportContract, contract_server
+from trio_mcp.testing._contract_checks import call, check, text_of
+from trio_mcp.transports import http_transport
+from trio_mcp.wire import CAPABILITIES_KEY, REVISION_KEY, JsonObject
+
+MAX_BODY_BYTES = 8 * 2**20
+
+
+class HttpContract(TransportContract):
+    async def test_notifications_reach_the_server_in_order(self) -> None:
+        """As on every transport, but each says itself which revision it speaks: nothing else could."""
+        async with self._opened() as transport:
+            methods = [f"notifications/{number}" for number in range(5)]
+            meta: JsonObject = {REVISION_KEY: types.REVISIONS[-1], CAPABILITIES_KEY: {}}
+            for number, method in enumerate(methods):
+                await transport.notify(method, {"number": number, "_meta": meta})
+            check(json.loads(text_of(await call(transport, "notified"))), methods, "what the server was notified of")
+
+
+class TestInThisProcess(HttpContract):
+    @asynccontextmanager
+    async def served(self, server: Answerer) -> AsyncGenerator[TransportOpener]:
+        assert isinstance(server, HttpAnswerer)
+        engine = AsgiEngine(http_app(server, max_body_bytes=MAX_BODY_BYTES))
+        async with engine.lifespan():
+            yield http_transport("http://localhost/mcp", engine=engine)
+
+
+class TestThroughASocket(HttpContract):
+    @asynccontextmanager
+    async def served(self, server: Answerer) -> AsyncGenerator[TransportOpener]:
+        assert isinstance(server, HttpAnswerer)
+        async with owned_nursery() as nursery:
+            serve = partial(serve_http, server, port=0, max_body_bytes=MAX_BODY_BYTES)
+            bound = await nursery.start(serve)
+            yield http_transport(bound.url)
+            with trio.CancelScope(shield=True):
+                await bound.stop()
+
+
+async def test_the_server_of_the_contract_is_for_more_than_one_request() -> None:
+    with pytest.raises(McpError, match="lifespan that nobody runs"):
+        contract_server().serving_one()

@@ -1,0 +1,213 @@
+"""Lifespan events between a server, an application that is run meanwhile, and another one beside it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from attrs import define, field
+
+from trio_mcp.transports import AsgiApp, AsgiMessage, Scope
+from trio_mcp.transports._asgi import Receive, Send
+from trio_mcp.transports._http_lifespan import no_host, serve_lifespan
+
+Run = Callable[[], AbstractAsyncContextManager[None]]
+SCOPE: dict[str, Any] = {"type": "lifespan"}
+
+
+@define
+class AsgiServer:
+    """Says startup, and shutdown as soon as that is complete, or later; notes what it and others say."""
+
+    log: list[str] = field(factory=list[str])
+    stops_at_once: bool = True
+    stop: trio.Event = field(factory=trio.Event)
+    _said: int = 0
+
+    async def serve(self, app: AsgiApp) -> list[str]:
+        """Run a lifespan; return all that happened."""
+        await app(SCOPE, self._receive, self._send)
+        return self.log
+
+    async def _receive(self) -> AsgiMessage:
+        assert self._said < 2, "asked for more than there is"
+        if self._said == 1:
+            await self.stop.wait()
+            self.log.append("stop")
+        self._said += 1
+        return {"type": ("lifespan.startup", "lifespan.shutdown")[self._said - 1]}
+
+    async def _send(self, message: AsgiMessage) -> None:
+        await trio.lowlevel.checkpoint()
+        text = message.get("message")
+        self.log.append(message["type"].removeprefix("lifespan.") + (f": {text}" if text else ""))
+        if message["type"] == "lifespan.startup.complete" and self.stops_at_once:
+            self.stop.set()
+
+
+def running(log: list[str], *, fails: str = "") -> Run:
+    @asynccontextmanager
+    async def run() -> AsyncGenerator[None]:
+        if fails == "start":
+            raise ZeroDivisionError("no start")
+        log.append("entered")
+        yield
+        log.append("left")
+        if fails == "end":
+            raise ZeroDivisionError("no end")
+
+    return run
+
+
+def application(server: AsgiServer, host: AsgiApp = no_host, *, fails: str = "") -> AsgiApp:
+    run = running(server.log, fails=fails)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await serve_lifespan(run, host, scope, receive, send)
+
+    return app
+
+
+async def test_what_is_run_is_entered_before_the_start_is_complete_and_left_before_the_end_is() -> None:
+    server = AsgiServer()
+
+    log = await server.serve(application(server))
+
+    assert log == ["entered", "startup.complete", "stop", "left", "shutdown.complete"]
+
+
+async def test_a_start_that_fails_is_said_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    server = AsgiServer()
+
+    with caplog.at_level(logging.ERROR, "trio_mcp.transports"):
+        log = await server.serve(application(server, fails="start"))
+
+    assert log == ["startup.failed: ZeroDivisionError: no start"]
+    assert "could not start" in caplog.text
+
+
+async def test_an_end_that_fails_is_said_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    server = AsgiServer()
+
+    with caplog.at_level(logging.ERROR, "trio_mcp.transports"):
+        log = await server.serve(application(server, fails="end"))
+
+    assert log[-2:] == ["left", "shutdown.failed: ZeroDivisionError: no end"]
+    assert "the HTTP application failed" in caplog.text
+
+
+async def test_what_fails_while_it_runs_is_logged_and_said_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    server, crash = AsgiServer(stops_at_once=False), trio.Event()
+
+    @asynccontextmanager
+    async def run() -> AsyncGenerator[None]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(crashing)
+            yield
+
+    async def crashing() -> None:
+        await crash.wait()
+        raise ZeroDivisionError("in between")
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await serve_lifespan(run, no_host, scope, receive, send)
+
+    with caplog.at_level(logging.ERROR, "trio_mcp.transports"):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.serve, app)
+            crash.set()
+            await trio.testing.wait_all_tasks_blocked()
+            assert server.log == ["startup.complete"]
+            assert "ZeroDivisionError: in between" in caplog.text
+            server.stop.set()
+
+    assert server.log[1] == "stop"
+    assert server.log[2].startswith("shutdown.failed: ExceptionGroup")
+
+
+def host_with_lifespan(log: list[str], *, start: str = "startup.complete", end: str = "shutdown.complete") -> AsgiApp:
+    async def host(scope: Scope, receive: Receive, send: Send) -> None:
+        assert (await receive())["type"] == "lifespan.startup"
+        log.append("host starts")
+        await send({"type": f"lifespan.{start}", "message": "host's"})
+        if start != "startup.complete":
+            return
+        assert (await receive())["type"] == "lifespan.shutdown"
+        log.append("host stops")
+        await send({"type": f"lifespan.{end}", "message": "host's"})
+
+    return host
+
+
+async def test_a_host_starts_after_what_is_run_and_stops_before_it() -> None:
+    server = AsgiServer()
+
+    log = await server.serve(application(server, host_with_lifespan(server.log)))
+
+    assert log == [
+        "entered",
+        "host starts",
+        "startup.complete",
+        "stop",
+        "host stops",
+        "left",
+        "shutdown.complete: host's",
+    ]
+
+
+async def test_a_host_that_cannot_start_ends_what_is_run() -> None:
+    server = AsgiServer()
+
+    log = await server.serve(application(server, host_with_lifespan(server.log, start="startup.failed")))
+
+    assert log == ["entered", "host starts", "startup.failed: host's"]
+
+
+async def test_what_a_host_says_of_its_end_is_passed_on() -> None:
+    server = AsgiServer()
+
+    log = await server.serve(application(server, host_with_lifespan(server.log, end="shutdown.failed")))
+
+    assert log[-2:] == ["left", "shutdown.failed: host's"]
+
+
+async def test_a_host_may_raise_at_lifespan_events(caplog: pytest.LogCaptureFixture) -> None:
+    async def host(scope: Scope, receive: Receive, send: Send) -> None:
+        raise KeyError(scope["type"])
+
+    server = AsgiServer()
+    with caplog.at_level(logging.INFO, "trio_mcp.transports"):
+        log = await server.serve(application(server, host))
+
+    assert log == ["entered", "startup.complete", "stop", "left", "shutdown.complete"]
+    assert caplog.records == []
+
+
+async def test_a_host_that_fails_after_its_start_is_logged_and_the_rest_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def host(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        raise ZeroDivisionError
+
+    server = AsgiServer()
+    with caplog.at_level(logging.INFO, "trio_mcp.transports"):
+        log = await server.serve(application(server, host))
+
+    assert log == ["entered", "startup.complete", "stop", "left", "shutdown.complete"]
+    assert "the lifespan of the other application failed" in caplog.text
+
+
+async def test_a_host_may_swallow_the_start_and_return() -> None:
+    async def host(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+
+    server = AsgiServer()
+    log = await server.serve(application(server, host))
+
+    assert log == ["entered", "startup.complete", "stop", "left", "shutdown.complete"]
