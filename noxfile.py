@@ -27,12 +27,20 @@ LATER = ("3.12", "3.13", "3.14")
 OFFICIAL_SDK = "mcp==2.3.0"
 SQLITE_SERVER = ("mcp-server-sqlite==2025.4.25", "mcp<2")
 EVERYTHING_SERVER = "@modelcontextprotocol/server-everything@2026.8.31"
-# The conformance suite needs a newer Node than most machines have, so it brings its own.
+INSPECTOR = ("@modelcontextprotocol/inspector@2.12.0", "node@24.21.0")
+# The Inspector and the conformance suite need a newer Node than most machines have, so they bring their own.
 CONFORMANCE_SUITE = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@24.21.0")
 
 # Processes that share the tests of a session: as many as the machines that must be fast enough have cores. More would
 # disturb the tests that measure.
 IN_PARALLEL = ("-n", "2")
+
+# Tests that put no message on a wire, as far as they take long.
+SILENT = (
+    *("codegen", "types", "wire", "test_schema.py", "test_schema_cost.py", "test_wire_validity.py"),
+    *("server/test_abandoned.py", "server/test_form_properties.py", "server/test_signature_properties.py"),
+    *("transports/test_child_process.py", "transports/test_stdio_descriptors.py"),
+)
 
 nox.needs_version = ">=2025.2.9"
 nox.options.error_on_external_run = True
@@ -125,12 +133,13 @@ def peers(session: nox.Session) -> None:
         session.run(str(homes / name / "bin" / "pip"), "install", "--quiet", *requirements, external=True)
     selection = ["tests/peers"]
     if node:
-        session.run("npm", "install", "--prefix", str(homes / "everything"), EVERYTHING_SERVER, external=True)
+        for name, packages in {"everything": (EVERYTHING_SERVER,), "inspector": INSPECTOR}.items():
+            session.run("npm", "install", "--prefix", str(homes / name), *packages, external=True)
     else:
-        selection.append("--ignore=tests/peers/test_everything_server.py")
+        selection += [f"--ignore=tests/peers/test_{name}.py" for name in ("everything_server", "inspector")]
     session.run("pytest", *selection, *session.posargs, env={"TRIO_MCP_PEERS": str(homes)})
     if not node:
-        session.skip("the Python peers passed; server-everything needs Node")
+        session.skip("the Python peers passed; server-everything and the Inspector need Node")
 
 
 @nox.session
@@ -170,12 +179,11 @@ def codegen(session: nox.Session) -> None:
 def spec(session: nox.Session) -> None:
     """Hold our types, and all messages of our tests, against upstream's own files: `nox -s spec -- --from DIR`.
 
-    The second part runs every test that puts messages on a wire; what is left out has no wire.
+    The second part runs every test that puts messages on a wire; what is left out puts none there, and takes long.
     """
     session.install("-e", ".", *group("tests"))
     session.run("python", "-m", "codegen", "spec", *session.posargs)
-    silent = ("codegen", "types", "wire", "test_wire_validity.py")
-    left_out = [f"--ignore=tests/{each}" for each in silent]
+    left_out = [f"--ignore=tests/{each}" for each in SILENT]
     # By `python -m`, because the plugin is loaded before pytest has read `pythonpath`. The settings are named, because
     # pytest looks for them near what it takes for paths, and DIR may be anywhere.
     plugin = ("-c", "pyproject.toml", "-p", "tests.wire_validity.plugin")

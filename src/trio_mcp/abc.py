@@ -107,7 +107,10 @@ class HttpServing(Serving, Protocol):
     """An `HttpAnswerer` while it is being served."""
 
     def input_schema(self, tool: str) -> JsonObject | None:
-        """Return a tool's input schema, as modern clients list it; None where there is no such tool."""
+        """Return a tool's input schema, as modern clients list it; None where there is no such tool.
+
+        The same object each time, as long as the tool is the same. Its annotations `x-mcp-header` keep their rules.
+        """
         ...
 
 

@@ -13,11 +13,11 @@ from attrs import define, field
 from tests.interaction.by_hand import ENVELOPE, INFO, MODERN, Json
 from tests.interaction.over_http import URL
 from trio_mcp.transports import HttpEngine, HttpResponse
-from trio_mcp.wire import REVISION_KEY, SseDecoder, SseEvent, decode, encode, is_array, request_fields
+from trio_mcp.wire import REVISION_KEY, SseDecoder, SseEvent, decode, encode, is_array, is_object, request_fields
 
 POST_FIELDS = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 GET_FIELDS = {"accept": "text/event-stream"}
-USUAL = {"POST": POST_FIELDS, "GET": GET_FIELDS, "DELETE": {}}
+USUAL: Mapping[str, Mapping[str, str]] = {"POST": POST_FIELDS, "GET": GET_FIELDS, "DELETE": {}}
 JSON, EVENTS = "application/json", "text/event-stream"
 
 
@@ -82,8 +82,8 @@ class Got:
         """Those that have come."""
         if self.kind == EVENTS:
             return [decode(event.data) for event in self.events if event.data]
-        value = decode(self.body) if self.body else []
-        return list(value) if is_array(value) else [value]
+        value: Any = decode(self.body) if self.body else []
+        return [*value] if is_array(value) else [value]
 
     @property
     def answer(self) -> Any:
@@ -93,7 +93,8 @@ class Got:
     @property
     def code(self) -> int | None:
         """The code of the error that the last message is; None where it is a result, or there is none."""
-        return self.answer["error"]["code"] if self.messages and "error" in self.answer else None
+        error: Any = self.answer.get("error") if self.messages else None
+        return None if error is None else int(error["code"])
 
 
 @define(eq=False)
@@ -152,19 +153,19 @@ class HttpByHand:
         async with self.open("POST", message):
             await trio.sleep_forever()
 
-    def request(self, method: str, params: Json | None = None, *, id: Any = 1, **meta: Any) -> Json:
+    def request(self, method: str, params: Json | None = None, *, id: Any = 1, meta: Json | None = None) -> Json:
         """Return a request as its revision has them; *meta* are further members of its `_meta`."""
-        return {"id": id, **self.notification(method, params, **meta)}
+        return {"id": id, **self.notification(method, params, meta=meta)}
 
-    def notification(self, method: str, params: Json | None = None, **meta: Any) -> Json:
+    def notification(self, method: str, params: Json | None = None, *, meta: Json | None = None) -> Json:
         """Return a notification as its revision has them."""
-        envelope = {**(ENVELOPE if self.revision == MODERN else {}), **meta}
-        given = {**(params or {}), **({"_meta": envelope} if envelope else {})}
+        envelope: Json = {**(ENVELOPE if self.revision == MODERN else {}), **(meta or {})}
+        given: Json = {**(params or {}), **({"_meta": envelope} if envelope else {})}
         return {"jsonrpc": "2.0", "method": method, **({"params": given} if given else {})}
 
-    def call(self, tool: str, arguments: Json | None = None, *, id: Any = 1, **meta: Any) -> Json:
+    def call(self, tool: str, arguments: Json | None = None, *, id: Any = 1, meta: Json | None = None) -> Json:
         """Return a call of a tool."""
-        return self.request("tools/call", {"name": tool, "arguments": arguments or {}}, id=id, **meta)
+        return self.request("tools/call", {"name": tool, "arguments": arguments or {}}, id=id, meta=meta)
 
     async def greet(self, capabilities: Json | None = None) -> Got:
         """Begin a session, where the revision has them; return the answer to `initialize`."""
@@ -177,7 +178,5 @@ class HttpByHand:
 
 def _fields_of(message: Any) -> dict[str, str]:
     """Return the header fields that repeat what a modern message says."""
-    params = message.get("params", {}) if isinstance(message, dict) else {}
-    if not isinstance(message, dict) or REVISION_KEY not in params.get("_meta", {}):
-        return {}
-    return request_fields(message["method"], params)
+    params: Any = message.get("params", {}) if is_object(message) else {}
+    return request_fields(message["method"], params) if REVISION_KEY in params.get("_meta", {}) else {}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Unpack
+from typing import Any, Unpack
 
 import trio
+from attrs import define, field
 
 from trio_mcp import (
     Client,
@@ -24,6 +25,7 @@ from trio_mcp.server import HttpOptions
 from trio_mcp.testing import AsgiEngine
 from trio_mcp.transports import AsgiApp, AsgiMessage, Scope
 from trio_mcp.transports._asgi import Receive, Send
+from trio_mcp.wire import decode
 
 IN_PROCESS = ("http", "http-resumable", "http-sse")
 """Answers as JSON where nothing comes before them; all as events that are kept; all by one stream of HTTP+SSE."""
@@ -53,6 +55,51 @@ async def bridged(transport: str, server: Server, **options: Unpack[HttpOptions]
     engine = AsgiEngine(only_older(app) if transport == "http-sse" else app)
     async with engine.lifespan():
         yield engine
+
+
+@define(eq=False)
+class Seen:
+    """One request over HTTP."""
+
+    method: str
+    target: str
+    """The path, and the query if there is one."""
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    @property
+    def message(self) -> Any:
+        """What was posted."""
+        return decode(self.body)
+
+
+@define(eq=False)
+class Witness:
+    """An application that is *app*, and remembers what was said to it, and what it has said."""
+
+    app: AsgiApp
+    requests: list[Seen] = field(factory=list[Seen], init=False)
+    sent: list[AsgiMessage] = field(factory=list[AsgiMessage], init=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        query = scope["query_string"].decode()
+        headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
+        seen = Seen(scope["method"], f"{scope['path']}?{query}" if query else scope["path"], headers)
+        self.requests.append(seen)
+
+        async def hear() -> AsgiMessage:
+            message = await receive()
+            seen.body += message.get("body", b"")
+            return message
+
+        async def say(message: AsgiMessage) -> None:
+            self.sent.append(message)
+            await send(message)
+
+        await self.app(scope, hear, say)
 
 
 def only_older(app: AsgiApp) -> AsgiApp:

@@ -15,7 +15,16 @@ import pytest
 import trio
 from attrs import define
 
-from trio_mcp import Client, ConnectionBroken, ConnectionLost, ErrorResponse, ResponseLost, ServerExited, open_client, types
+from trio_mcp import (
+    Client,
+    ConnectionBroken,
+    ConnectionLost,
+    ErrorResponse,
+    ResponseLost,
+    ServerExited,
+    open_client,
+    types,
+)
 from trio_mcp.wire import encode
 
 PROGRAM = Path(__file__).with_name("stopping_server.py")
@@ -170,10 +179,10 @@ async def test_over_http_a_server_that_stops_accepts_no_connection_and_no_reques
         async with server.client.open_call("finish") as call:
             await anext(call.updates)
             os.kill(server.pid, signal.SIGTERM)
-            with pytest.raises((ResponseLost, ErrorResponse), match="cannot connect|the server stops") as unanswered:
+            with pytest.raises((ResponseLost, ErrorResponse)) as unanswered:
                 while True:
                     await server.client.call_tool("pid")
-            print("RAISED", repr(unanswered.value))
+            assert isinstance(unanswered.value, ResponseLost) or unanswered.value.message == "the server stops"
             with pytest.raises(ConnectionBroken, match="cannot connect"):
                 async with open_client(server.url, revision=revision):
                     pass

@@ -7,12 +7,16 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from subprocess import PIPE
+from typing import IO, Any, Protocol
 
 import pytest
+
+from tests.peers.everything_tools import MARK
 
 HOMES = "TRIO_MCP_PEERS"
 HERE = Path(__file__).parent
@@ -34,6 +38,21 @@ def everything_server(homes: Path) -> list[str]:
     return ["node", str(package / "dist" / "index.js")]
 
 
+@pytest.fixture(scope="session", params=["stdio", "streamableHttp", "sse"])
+def everything(request: pytest.FixtureRequest, everything_server: list[str]) -> Generator[str | list[str]]:
+    """The reference server over each of its transports: its command, or the URL of one that runs."""
+    if request.param == "stdio":
+        yield everything_server
+        return
+    port = free_port()
+    with running([*everything_server, request.param], stderr=subprocess.STDOUT, PORT=str(port), MARK=MARK) as process:
+        assert process.stdout
+        while f"port {port}" not in process.stdout.readline():
+            assert process.poll() is None, "it ended before it served"
+        with draining(process.stdout):
+            yield f"http://127.0.0.1:{port}/{'sse' if request.param == 'sse' else 'mcp'}"
+
+
 @pytest.fixture
 def sqlite_server(homes: Path, tmp_path: Path) -> list[str]:
     """The command of the reference SQLite server, made with the first major version of the official SDK."""
@@ -47,21 +66,31 @@ def official_python(homes: Path) -> str:
 
 
 @contextmanager
-def running(command: Sequence[str], **env: str) -> Generator[subprocess.Popen[str]]:
-    """Run a program, and end it with the block: its standard input first, then the program."""
+def running(command: Sequence[str], *, stderr: int | None = None, **env: str) -> Generator[subprocess.Popen[str]]:
+    """Run a program in the folder of the project, until the block ends."""
+    environment = {**os.environ, **env}
     with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT if env else None,
-        encoding="utf-8",
-        cwd=ROOT,
-        env={**os.environ, **env},
+        command, stdin=PIPE, stdout=PIPE, stderr=stderr, encoding="utf-8", cwd=ROOT, env=environment
     ) as process:
         try:
             yield process
         finally:
             process.terminate()
+
+
+@contextmanager
+def draining(output: IO[str]) -> Generator[None]:
+    """Read what a program says, which would stop at a full pipe, until it ends; show it where a test fails."""
+    thread = threading.Thread(target=lambda: sys.stderr.writelines(output), daemon=True)
+    thread.start()
+    yield
+
+
+def free_port() -> int:
+    """A port for a program that cannot take any."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
 
 
 class Perform(Protocol):
@@ -109,3 +138,10 @@ def official_urls(official_python: str) -> Generator[Mapping[str, str]]:
     """Where the servers are that are made with the official SDK."""
     with serving([official_python, str(HERE / "official_http_servers.py")]) as urls:
         yield urls
+
+
+@pytest.fixture(scope="session")
+def inspector(homes: Path) -> list[str]:
+    """The command of the official Inspector without its pages, with the Node it needs."""
+    modules = homes / "inspector" / "node_modules"
+    return [str(modules / "node" / "bin" / "node"), str(modules / ".bin" / "mcp-inspector"), "--cli"]

@@ -196,13 +196,13 @@ async def play(mode: str, server: str | list[str], steps: list[dict[str, Any]]) 
         target = mcp.StdioServerParameters(command=server[0], args=server[1:])
     player = Player()
     callbacks = player.callbacks(steps)
-    async with asyncio.timeout(PATIENCE), traffic.client:
-        async with mcp.Client(target, mode=mode, logging_callback=player.on_log, **callbacks) as client:
-            player.client = client
-            outcomes = [await player.play(step) for step in steps]
-            # A pinned modern client has asked the server nothing yet, and may not know its name.
-            name = client.server_info.name if client.server_info else None
-            told = {"revision": client.protocol_version, "server": name, "steps": outcomes}
+    connecting = mcp.Client(target, mode=mode, logging_callback=player.on_log, **callbacks)
+    async with asyncio.timeout(PATIENCE), traffic.client, connecting as client:
+        player.client = client
+        outcomes = [await player.play(step) for step in steps]
+        # A pinned modern client has asked the server nothing yet, and may not know its name.
+        name = client.server_info.name if client.server_info else None
+        told = {"revision": client.protocol_version, "server": name, "steps": outcomes}
     return told | {"requests": traffic.requests, "sessions": traffic.sessions}
 
 

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import importlib
 import json
 import logging
 import socket
+import sys
 from typing import Annotated, Any
-
-import official_server
 
 # By name, because the checkers of this file run where the official SDK is not installed.
 mcp = importlib.import_module("mcp")
 pydantic = importlib.import_module("pydantic")
 resolve = importlib.import_module("mcp.server.mcpserver.resolve")
+official_server = importlib.import_module("official_server")
 mcpserver = importlib.import_module("mcp.server.mcpserver")
+server_module = importlib.import_module("mcp.server")
 streamable_http = importlib.import_module("mcp.server.streamable_http")
 uvicorn = importlib.import_module("uvicorn")
 
@@ -29,7 +31,7 @@ Context: Any = mcpserver.Context
 Seats: Any = pydantic.create_model("Seats", count=(int, ...))
 
 
-class Events(streamable_http.EventStore):  # type: ignore[misc] # it is not installed where this is checked
+class Events:
     """All events, in the order of their ids."""
 
     def __init__(self) -> None:
@@ -65,66 +67,90 @@ async def ask_model() -> Any:
     return resolve.Sample([mcp.types.SamplingMessage(role="user", content=content)], max_tokens=50)
 
 
+stopped: list[str] = []
+"""The names of the work that was stopped."""
+
+
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+async def count(steps: int, ctx: Context) -> str:
+    """Report steps."""
+    for step in range(1, steps + 1):
+        await ctx.report_progress(step, steps, f"step {step}")
+    return "counted"
+
+
+async def hang(name: str, ctx: Context) -> str:
+    """Work until somebody stops it."""
+    await ctx.report_progress(1)
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        stopped.append(name)
+        raise
+    return "hung"
+
+
+async def was_stopped(name: str) -> bool:
+    """Whether the work of that name was."""
+    return name in stopped
+
+
+async def book(seats: Annotated[Any, resolve.Resolve(ask_seats)]) -> str:
+    """Ask the user."""
+    return f"{seats.count} seats"
+
+
+async def folders(roots: Annotated[Any, resolve.Resolve(ask_roots)]) -> list[str]:
+    """Ask for the roots."""
+    return [str(root.uri) for root in roots.roots]
+
+
+async def summarise(said: Annotated[Any, resolve.Resolve(ask_model)]) -> str:
+    """Ask the model."""
+    return f"{said.model}: {said.content.text}"
+
+
+async def complain(ctx: Context) -> str:
+    """Log."""
+    await ctx.warning("the pond is dry", logger_name="garden")
+    return "complained"
+
+
+async def be_patient(steps: int, ctx: Context) -> str:
+    """Send the client away, which comes back."""
+    for step in range(1, steps + 1):
+        await ctx.close_sse_stream()
+        await ctx.report_progress(step, steps)
+    return "thank you"
+
+
+def memo(name: str) -> str:
+    """A resource."""
+    return f"about {name}"
+
+
+def plan(topic: str) -> str:
+    """A prompt."""
+    return f"Plan {topic}."
+
+
+async def complete(_ref: Any, argument: Any, _context: Any) -> Any:
+    """What is suggested for any argument."""
+    return mcp.types.Completion(values=[f"{argument.value}ing"], total=1, has_more=False)
+
+
 def make_server() -> Any:
     """A server with something of everything."""
     server = mcpserver.MCPServer("official")
-    stopped: list[str] = []
-
-    async def add(a: int, b: int) -> int:
-        return a + b
-
-    async def count(steps: int, ctx: Context) -> str:
-        for step in range(1, steps + 1):
-            await ctx.report_progress(step, steps, f"step {step}")
-        return "counted"
-
-    async def hang(name: str, ctx: Context) -> str:
-        await ctx.report_progress(1)
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            stopped.append(name)
-            raise
-        return "hung"
-
-    async def was_stopped(name: str) -> bool:
-        return name in stopped
-
-    async def book(seats: Annotated[Any, resolve.Resolve(ask_seats)]) -> str:
-        return f"{seats.count} seats"
-
-    async def folders(roots: Annotated[Any, resolve.Resolve(ask_roots)]) -> list[str]:
-        return [str(root.uri) for root in roots.roots]
-
-    async def summarise(said: Annotated[Any, resolve.Resolve(ask_model)]) -> str:
-        return f"{said.model}: {said.content.text}"
-
-    async def complain(ctx: Context) -> str:
-        await ctx.warning("the pond is dry", logger_name="garden")
-        return "complained"
-
-    async def be_patient(steps: int, ctx: Context) -> str:
-        for step in range(1, steps + 1):
-            await ctx.close_sse_stream()
-            await ctx.report_progress(step, steps)
-        return "thank you"
-
     for tool in (add, count, hang, was_stopped, book, folders, summarise, complain, be_patient):
         server.add_tool(tool)
-
-    @server.resource("memo://{name}")
-    def memo(name: str) -> str:
-        return f"about {name}"
-
-    @server.prompt()
-    def plan(topic: str) -> str:
-        return f"Plan {topic}."
-
-    @server.completion()
-    async def complete(_ref: Any, argument: Any, _context: Any) -> Any:
-        return mcp.types.Completion(values=[f"{argument.value}ing"], total=1, has_more=False)
-
-    _ = memo, plan, complete
+    server.resource("memo://{name}")(memo)
+    server.prompt()(plan)
+    server.completion()(complete)
     return server
 
 
@@ -138,10 +164,10 @@ async def serve(app: Any, path: str, stack: contextlib.AsyncExitStack) -> str:
 
 async def main() -> None:
     """Serve all of them."""
-    told = official_server.server_module.NotificationOptions(
-        prompts_changed=True, resources_changed=True, tools_changed=True
-    )
-    official_server.server.notification_options = told
+    # Over HTTP the SDK does not let a server say that its lists change, and a client would not listen.
+    told = server_module.NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+    server = official_server.server
+    server.create_initialization_options = functools.partial(server.create_initialization_options, told)
     async with contextlib.AsyncExitStack() as stack:
         urls = {
             "stateful": await serve(make_server().streamable_http_app(), "/mcp", stack),
@@ -151,9 +177,10 @@ async def main() -> None:
                 make_server().streamable_http_app(event_store=Events(), retry_interval=10), "/mcp", stack
             ),
             "sse": await serve(make_server().sse_app(), "/sse", stack),
-            "changing": await serve(official_server.server.streamable_http_app(), "/mcp", stack),
+            "changing": await serve(server.streamable_http_app(), "/mcp", stack),
         }
-        print(json.dumps(urls), flush=True)
+        sys.stdout.write(json.dumps(urls) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

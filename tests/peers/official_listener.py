@@ -1,8 +1,9 @@
 """The official SDK's client, listening: run by that SDK's own interpreter, never imported by ours.
 
-Usage: ``python official_listener.py MODE COMMAND...``. MODE is what the official `Client` calls its mode ("auto" or
-"legacy"), COMMAND starts the server. It listens for all lists and for ``memo://one``, lets every one of them and
-``memo://two`` change, stops listening, lets the first memo change again, and tells in JSON what it heard of.
+Usage: ``python official_listener.py MODE SERVER...``. MODE is what the official `Client` calls its mode ("auto" or
+"legacy"), SERVER is a URL or the command that starts the server. It listens for all lists and for ``memo://one``, lets
+every one of them and ``memo://two`` change, stops listening, lets the first memo change again, and tells in JSON what
+it heard of.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ async def main(mode: str, command: list[str]) -> dict[str, Any]:
         told.put_nowait(named(message))
 
     server = mcp.StdioServerParameters(command=command[0], args=command[1:])
+    if command[0].startswith("http:"):
+        server = command[0]
     async with mcp.Client(server, mode=mode, message_handler=on_message) as client:
         legacy = client.protocol_version < "2026"
         outcome = await (subscribe(client, told) if legacy else listen(client))

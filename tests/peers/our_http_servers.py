@@ -9,11 +9,12 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import trio
 
 from examples import library_server
-from tests.peers import asking_server, changing_server
+from tests.peers import asking_server
 from trio_mcp import Context, MemoryEventStore, Server, SessionSettings, serve_http
 from trio_mcp.cli.demo import database_file, sqlite_server
 
@@ -24,9 +25,9 @@ polled = Server("polled")
 
 @polled.tool
 async def be_patient(steps: int, ctx: Context) -> str:
-    """Send the client away before each step, and answer when it has come back often enough."""
+    """Send the client away; what is reported and returned waits for it."""
+    await ctx.close_stream()
     for step in range(1, steps + 1):
-        await ctx.close_stream()
         await ctx.report_progress(step, total=steps)
     return "thank you"
 
@@ -36,19 +37,19 @@ async def main(folder: Path) -> None:
     async with trio.open_nursery() as nursery:
         urls: dict[str, str] = {}
 
-        async def serve(name: str, server: Server, **options: object) -> None:
+        async def serve(name: str, server: Server, **options: Any) -> None:
             bound = await nursery.start(partial(serve_http, server, port=0, **options))
             urls[name] = bound.url
 
         await serve("asking-parked", asking_server.server, asking="parked")
         await serve("asking-replayed", asking_server.server, asking="replayed")
-        await serve("changing", changing_server.server)
         await serve("polled", polled, sessions=RESUMABLE)
         for era in ("legacy", "auto"):  # each has data of its own
             with database_file(str(folder / f"{era}.db")) as path:
                 await serve(f"sqlite-{era}", sqlite_server(path))
             await serve(f"library-{era}", library_server.server)
-        print(json.dumps(urls), flush=True)
+        sys.stdout.write(json.dumps(urls) + "\n")
+        sys.stdout.flush()
         await trio.to_thread.run_sync(sys.stdin.read)
         nursery.cancel_scope.cancel()
 

@@ -1,4 +1,4 @@
-"""Our client with npm's reference server, which has something of everything and asks the client back.
+"""Our client with npm's reference server over each transport: it has something of everything, and asks the client back.
 
 All that the server offers is used, and a test fails when a release of it offers more. What it offers only to clients
 with abilities that ours does not declare is named here, too.
@@ -27,9 +27,9 @@ TEXT, BLOB = (f"demo://resource/dynamic/{kind}/{{resourceId}}" for kind in ("tex
 
 
 @asynccontextmanager
-async def conversation(command: list[str], **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
+async def conversation(target: str | list[str], **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
     """Open a client, and bound the time it may be open."""
-    server = {"command": command[0], "args": command[1:], "env": {"MARK": MARK}}
+    server = target if isinstance(target, str) else {"command": target[0], "args": target[1:], "env": {"MARK": MARK}}
     with trio.fail_after(PATIENCE):
         async with open_client(server, **options) as client:
             yield client
@@ -45,10 +45,10 @@ def asking(host: Host) -> ClientOptions:
     }
 
 
-async def test_every_tool_it_offers_does_its_work_all_of_them_at_once(everything_server: list[str]) -> None:
+async def test_every_tool_it_offers_does_its_work_all_of_them_at_once(everything: str | list[str]) -> None:
     host = Host()
 
-    async with conversation(everything_server, **asking(host)) as client:
+    async with conversation(everything, **asking(host)) as client:
         offered = {tool.name async for tool in client.tools()}
         async with trio.open_nursery() as nursery:
             for use in USES.values():
@@ -58,8 +58,8 @@ async def test_every_tool_it_offers_does_its_work_all_of_them_at_once(everything
     assert offered == set(USES)
 
 
-async def test_tools_come_with_titles_hints_and_schemas(everything_server: list[str]) -> None:
-    async with conversation(everything_server, **asking(Host())) as client:
+async def test_tools_come_with_titles_hints_and_schemas(everything: str | list[str]) -> None:
+    async with conversation(everything, **asking(Host())) as client:
         tools = {tool.name: tool async for tool in client.tools()}
 
     assert all(tool.title and tool.description and tool.annotations for tool in tools.values())
@@ -73,15 +73,15 @@ async def test_tools_come_with_titles_hints_and_schemas(everything_server: list[
     assert [name for name, support in supports.items() if support == "required"] == ["simulate-research-query"]
 
 
-async def test_tools_that_ask_are_offered_only_to_a_client_with_callbacks(everything_server: list[str]) -> None:
-    async with conversation(everything_server) as client:
+async def test_tools_that_ask_are_offered_only_to_a_client_with_callbacks(everything: str | list[str]) -> None:
+    async with conversation(everything) as client:
         offered = {tool.name async for tool in client.tools()}
 
     assert offered == set(USES) - ONLY_TO_CALLBACKS
 
 
-async def test_every_resource_it_lists_is_read(everything_server: list[str]) -> None:
-    async with conversation(everything_server) as client:
+async def test_every_resource_it_lists_is_read(everything: str | list[str]) -> None:
+    async with conversation(everything) as client:
         resources = [resource async for resource in client.resources()]
         read = [(await client.read_resource(resource.uri)).contents for resource in resources]
 
@@ -93,8 +93,8 @@ async def test_every_resource_it_lists_is_read(everything_server: list[str]) -> 
         assert contents.text.startswith("# ")
 
 
-async def test_every_template_it_lists_is_filled_in_and_completed(everything_server: list[str]) -> None:
-    async with conversation(everything_server) as client:
+async def test_every_template_it_lists_is_filled_in_and_completed(everything: str | list[str]) -> None:
+    async with conversation(everything) as client:
         templates = [template.uri_template async for template in client.resource_templates()]
         (text,) = (await client.read_resource(TEXT.replace("{resourceId}", "7"))).contents
         (blob,) = (await client.read_resource(BLOB.replace("{resourceId}", "7"))).contents
@@ -117,7 +117,7 @@ async def test_every_template_it_lists_is_filled_in_and_completed(everything_ser
     assert missing.value.code == -32602
 
 
-async def test_every_prompt_it_lists_is_filled_in(everything_server: list[str]) -> None:
+async def test_every_prompt_it_lists_is_filled_in(everything: str | list[str]) -> None:
     arguments: dict[str, dict[str, str] | None] = {
         "simple-prompt": None,
         "args-prompt": {"city": "Rome", "state": "Lazio"},
@@ -125,7 +125,7 @@ async def test_every_prompt_it_lists_is_filled_in(everything_server: list[str]) 
         "resource-prompt": {"resourceType": "Blob", "resourceId": "5"},
     }
 
-    async with conversation(everything_server) as client:
+    async with conversation(everything) as client:
         prompts = {prompt.name: prompt async for prompt in client.prompts()}
         messages = {name: (await client.get_prompt(name, arguments[name])).messages for name in prompts}
         with pytest.raises(ErrorResponse) as incomplete:
@@ -152,10 +152,10 @@ async def test_every_prompt_it_lists_is_filled_in(everything_server: list[str]) 
     assert incomplete.value.code == -32602
 
 
-async def test_arguments_of_prompts_are_completed(everything_server: list[str]) -> None:
+async def test_arguments_of_prompts_are_completed(everything: str | list[str]) -> None:
     team, resource = (types.PromptReference(name=f"{name}-prompt") for name in ("completable", "resource"))
 
-    async with conversation(everything_server) as client:
+    async with conversation(everything) as client:
         departments = await client.complete(team, "department", "")
         narrowed = await client.complete(team, "department", "S")
         names = [
@@ -176,11 +176,11 @@ async def test_arguments_of_prompts_are_completed(everything_server: list[str]) 
     assert (kinds.values, numbers.values) == (["Blob"], ["12"])
 
 
-async def test_log_messages_come_at_the_level_that_was_set_and_above(everything_server: list[str]) -> None:
+async def test_log_messages_come_at_the_level_that_was_set_and_above(everything: str | list[str]) -> None:
     host, uris = Host(), [f"demo://resource/dynamic/text/{number}" for number in (1, 2, 3)]
     levels: tuple[types.LoggingLevel, ...] = ("info", "error", "debug")
 
-    async with conversation(everything_server, on_log=host.on_log) as client:
+    async with conversation(everything, on_log=host.on_log) as client:
         for level, uri in zip(levels, uris, strict=True):
             await client.set_log_level(level)
             await client.subscribe_resource(uri)  # it logs that, at the level "info"
@@ -190,10 +190,10 @@ async def test_log_messages_come_at_the_level_that_was_set_and_above(everything_
     assert [uri in words for uri, words in zip((uris[0], uris[2]), told, strict=True)] == [True, True]
 
 
-async def test_updates_of_a_resource_come_while_it_is_listened_to(everything_server: list[str]) -> None:
+async def test_updates_of_a_resource_come_while_it_is_listened_to(everything: str | list[str]) -> None:
     heard, unheard = (f"demo://resource/dynamic/text/{number}" for number in (1, 2))
 
-    async with conversation(everything_server) as client:
+    async with conversation(everything) as client:
         async with client.listen(tools=True, prompts=True, resource_list=True, resources=[heard, unheard]) as changes:
             honored = changes.honored
         async with client.listen(resources=[heard]) as changes:
@@ -205,8 +205,8 @@ async def test_updates_of_a_resource_come_while_it_is_listened_to(everything_ser
     assert first == ResourceUpdated(uri=heard)
 
 
-async def test_a_call_left_early_leaves_the_connection_in_order(everything_server: list[str]) -> None:
-    async with conversation(everything_server) as client:
+async def test_a_call_left_early_leaves_the_connection_in_order(everything: str | list[str]) -> None:
+    async with conversation(everything) as client:
         async with client.open_call("trigger-long-running-operation", {"duration": 30, "steps": 300}) as call:
             async for _ in call.updates:
                 break
@@ -218,16 +218,16 @@ async def test_a_call_left_early_leaves_the_connection_in_order(everything_serve
 
 
 @pytest.mark.parametrize(("action", "words"), [("decline", "User declined"), ("cancel", "User cancelled")])
-async def test_an_answer_may_be_none(everything_server: list[str], action: str, words: str) -> None:
+async def test_an_answer_may_be_none(everything: str | list[str], action: str, words: str) -> None:
     async def refuse(_request: types.ElicitRequestFormParams | types.ElicitRequestURLParams) -> types.ElicitResult:
         await trio.lowlevel.checkpoint()
         return types.structure({"action": action}, types.ElicitResult)
 
-    async with conversation(everything_server, on_elicit=refuse) as client:
+    async with conversation(everything, on_elicit=refuse) as client:
         assert words in await text_of(client, "trigger-elicitation-request")
 
 
-async def test_the_questions_it_asks_arrive_whole(everything_server: list[str]) -> None:
+async def test_the_questions_it_asks_arrive_whole(everything: str | list[str]) -> None:
     asked: list[types.ElicitRequestFormParams] = []
 
     async def ask(request: types.ElicitRequestFormParams | types.ElicitRequestURLParams) -> types.ElicitResult:
@@ -236,7 +236,7 @@ async def test_the_questions_it_asks_arrive_whole(everything_server: list[str]) 
         asked.append(request)
         return types.ElicitResult(action="decline")
 
-    async with conversation(everything_server, on_elicit=ask) as client:
+    async with conversation(everything, on_elicit=ask) as client:
         await text_of(client, "trigger-elicitation-request")
 
     (request,) = asked

@@ -26,9 +26,9 @@ keeps no session, or writes no event streams."""
 
 
 @asynccontextmanager
-async def conversation(url: str, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
+async def conversation(url: str, revision: str, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
     with trio.fail_after(PATIENCE):
-        async with open_client(url, **options) as client:
+        async with open_client(url, revision=revision, **options) as client:
             yield client
 
 
@@ -53,7 +53,7 @@ async def test_everything_that_needs_no_question_works(
 ) -> None:
     reports: dict[int, list[float]] = {}
 
-    async with conversation(official_urls[name], revision=revision) as client:
+    async with conversation(official_urls[name], revision) as client:
         tools = {tool.name async for tool in client.tools()}
 
         async def count(steps: int) -> None:
@@ -96,7 +96,7 @@ async def test_it_asks_our_user_our_model_and_for_our_roots(
     options: ClientOptions = {"on_sample": host.on_sample, "roots": host.list_roots}
     if revision != "2024-11-05":  # which has no such question
         options["on_elicit"] = on_elicit
-    async with conversation(official_urls[name], revision=revision, **options) as client:
+    async with conversation(official_urls[name], revision, **options) as client:
         told = [await text(client, tool) for tool in ("folders", "summarise")]
         booked = await text(client, "book") if "on_elicit" in options else "2 seats"
 
@@ -104,15 +104,14 @@ async def test_it_asks_our_user_our_model_and_for_our_roots(
     assert booked == "2 seats"
 
 
-@pytest.mark.parametrize(("name", "revision"), TWO_WAY)
-async def test_a_call_left_early_stops_its_handler(
-    official_urls: Mapping[str, str], name: str, revision: str
-) -> None:
-    async with conversation(official_urls[name], revision=revision) as client:
-        async with client.open_call("hang", {"name": revision}) as call:
+@pytest.mark.parametrize(("name", "revision"), [each for each in TWO_WAY if each[0] != "json"])
+async def test_a_call_left_early_stops_its_handler(official_urls: Mapping[str, str], name: str, revision: str) -> None:
+    work = f"{name} {revision}"
+    async with conversation(official_urls[name], revision) as client:
+        async with client.open_call("hang", {"name": work}) as call:
             async for _ in call.updates:
                 break
-        while await text(client, "was_stopped", name=revision) != "true":
+        while await text(client, "was_stopped", name=work) != "true":
             await trio.lowlevel.checkpoint()
 
 
@@ -120,29 +119,29 @@ async def test_a_call_left_early_stops_its_handler(
 async def test_its_log_messages_arrive(official_urls: Mapping[str, str], name: str, revision: str) -> None:
     host = Host()
 
-    async with conversation(official_urls[name], revision=revision, on_log=host.on_log, log_level="info") as client:
+    async with conversation(official_urls[name], revision, on_log=host.on_log) as client:
+        if revision == "2026-07-28":  # the older server sends all, and has no levels
+            await client.set_log_level("info")
         assert await text(client, "complain") == "complained"
         await host.hears("the pond is dry")
 
     assert [(each.level, each.logger) for each in host.logged] == [("warning", "garden")]
 
 
-async def test_our_client_comes_back_for_an_answer_as_often_as_it_is_sent_away(
-    official_urls: Mapping[str, str],
-) -> None:
+async def test_our_client_comes_back_for_an_answer_when_it_is_sent_away(official_urls: Mapping[str, str]) -> None:
     async with conversation(official_urls["resumable"], revision="2025-11-25") as client:
         assert await text(client, "be_patient", steps=3) == "thank you"
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_our_client_hears_what_changes(official_urls: Mapping[str, str], revision: str) -> None:
-    async with conversation(official_urls["changing"], revision=revision) as client:
-        async with client.listen(**EVERYTHING) as changes:
-            await client.call_tool("touch", {"uri": "memo://two"})
-            for kind in ("tools", "prompts", "resources"):
-                await client.call_tool("grow", {"kind": kind})
-            await client.call_tool("touch", {"uri": "memo://one"})
-            heard = {await anext(changes) for _ in range(4)}
+    url = official_urls["changing"]
+    async with conversation(url, revision) as client, client.listen(**EVERYTHING) as changes:
+        await client.call_tool("touch", {"uri": "memo://two"})
+        for kind in ("tools", "prompts", "resources"):
+            await client.call_tool("grow", {"kind": kind})
+        await client.call_tool("touch", {"uri": "memo://one"})
+        heard = {await anext(changes) for _ in range(4)}
 
     assert heard == {
         ListChanged("tools"),

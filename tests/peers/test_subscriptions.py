@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Generator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 import trio
 
+from tests.peers.conftest import running
 from trio_mcp import ChangeFilter, ListChanged, ResourceUpdated, open_client
 
 HERE = Path(__file__).parent
@@ -94,12 +97,27 @@ async def test_a_new_subscription_after_the_server_was_started_again_hears_what_
                 assert await anext(changes) == ResourceUpdated("memo://one")
 
 
+@pytest.fixture(params=["stdio", "http"])
+def changing_server(request: pytest.FixtureRequest) -> Generator[list[str]]:
+    """Our server that changes: its command, or its URL where it is served as users do it."""
+    program = str(HERE / "changing_server.py")
+    if request.param == "stdio":
+        yield [sys.executable, "-W", "error", program]
+        return
+    with running(
+        [sys.executable, "-W", "error", "-m", "trio_mcp", "serve", program, "--http", "0"], stderr=PIPE
+    ) as process:
+        assert process.stderr
+        yield [process.stderr.readline().split()[-1]]
+
+
 @pytest.mark.parametrize("revision", ERAS)
-def test_the_official_client_hears_what_changes_on_our_server(official_python: str, revision: str) -> None:
-    ours = [sys.executable, "-W", "error", str(HERE / "changing_server.py")]
+def test_the_official_client_hears_what_changes_on_our_server(
+    official_python: str, changing_server: list[str], revision: str
+) -> None:
 
     done = subprocess.run(
-        [official_python, str(HERE / "official_listener.py"), ERAS[revision], *ours],
+        [official_python, str(HERE / "official_listener.py"), ERAS[revision], *changing_server],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",

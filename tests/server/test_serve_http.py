@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -95,6 +98,7 @@ async def connected(bound: HttpBound) -> AsyncGenerator[Socket]:
         yield Socket(stream)
 
 
+@pytest.mark.requirement("B.6-S2c")
 async def test_it_reports_where_it_is_and_serves_both_eras() -> None:
     log: list[str] = []
     async with served(make_server(log)) as bound:
@@ -370,3 +374,11 @@ async def test_nobody_can_put_header_fields_of_their_own_into_a_response() -> No
     assert b" 400 " in head.split(b"\r\n")[0]
     assert b"evil" not in head
     assert b"evil" in said
+
+
+def test_a_server_without_http_loads_nothing_of_it() -> None:
+    program = "import sys, trio_mcp.server; print(*(name for name in sys.modules if name.startswith('trio_mcp.')))"
+    child = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, encoding="utf-8")
+
+    loaded = [name for name in child.stdout.split() if re.search(r"\._(http_(?!engine)|hypercorn|serve_http)", name)]
+    assert [name for name in loaded if not name.startswith("trio_mcp.wire.")] == []

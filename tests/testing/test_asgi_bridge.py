@@ -226,6 +226,16 @@ async def test_an_application_that_raises_is_the_error_500_of_a_server(caplog: p
     assert repr(record.exc_info[1]) == "ValueError('my fault')"
 
 
+async def test_an_application_that_ends_the_process_ends_the_test() -> None:
+    async def app(_: Scope, __: Receive, ___: Send) -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with AsgiEngine(app).request("GET", URL, {}):
+            await trio.sleep_forever()
+    assert caught.group_contains(SystemExit)
+
+
 @pytest.mark.parametrize("raises", [True, False])
 async def test_a_response_that_is_not_ended_breaks_off(raises: bool) -> None:
     async def app(_: Scope, __: Receive, send: Send) -> None:

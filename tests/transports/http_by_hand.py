@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -16,15 +16,13 @@ import trio
 from attrs import define, field
 
 from trio_mcp._util import owned_nursery
+from trio_mcp.transports import Receive, Scope, Send
 from trio_mcp.transports._hypercorn_listening import HttpListening
 from trio_mcp.transports._hypercorn_serve import serve_asgi
 from trio_mcp.transports._hypercorn_sockets import Bound
 
 SURELY = 60  # seconds: no test takes nearly as long; what hangs fails
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[Any], Awaitable[None]]
 Handler: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 ROOM = 65_535

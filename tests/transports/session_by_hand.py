@@ -1,4 +1,4 @@
-"""A client of the older revisions made by hand: every HTTP request is seen as it is, and a test decides when it is made.
+"""A client of the older revisions made by hand: a test decides when each HTTP request is made, and sees all of it.
 
 The server that it talks to has a tool for each thing that may happen to a request.
 """
@@ -18,7 +18,7 @@ from tests.transports.asgi_caller import Caller, scope_of
 from trio_mcp import Context, Limits, MemoryEventStore, Server, SessionSettings, http_app
 from trio_mcp.transports import HttpApp
 from trio_mcp.transports._http_sessions import SessionStatistics
-from trio_mcp.wire import JsonObject, SseDecoder, SseEvent
+from trio_mcp.wire import JsonObject, SseDecoder, SseEvent, is_object
 
 LATEST = "2025-11-25"
 SESSION, VERSION, LAST_EVENT = "mcp-session-id", "mcp-protocol-version", "last-event-id"
@@ -137,7 +137,7 @@ def text_of(caller: Caller) -> str:
 
 def logged(caller: Caller) -> list[str]:
     """Return what was logged on a stream."""
-    messages = [each for each in caller.messages if isinstance(each, dict)]  # and not an array of answers
+    messages = [each for each in caller.messages if is_object(each)]  # and no array of answers
     return [each["params"]["data"] for each in messages if each.get("method") == "notifications/message"]
 
 
@@ -196,8 +196,9 @@ async def open_theatre(
     theatre: Theatre, *, kept: bool = False, keep_alive: float = 15.0, **settings: Any
 ) -> AsyncGenerator[ByHand]:
     """Serve, and yield a client that has not begun a session."""
-    store = MemoryEventStore() if kept else None
-    sessions = SessionSettings(**{"event_store": store, **settings})
+    if kept:
+        settings["event_store"] = MemoryEventStore()
+    sessions = SessionSettings(**settings)
     app = http_app(theatre.server, sessions=sessions, keep_alive=keep_alive)
     async with trio.open_nursery() as nursery, app.run():
         yield ByHand(app, nursery)

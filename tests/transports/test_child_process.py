@@ -103,9 +103,10 @@ async def test_what_is_sent_reaches_the_child_and_what_it_writes_is_received() -
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be asked for it")
-async def test_the_pipe_of_the_output_is_wide_while_a_large_message_passes_and_narrow_for_small_ones() -> None:
-    large, small = b"x" * 100_000 + b"\n", b"y\n" * 100_000
-    script = "import os; os.write(1, b'x' * 100_000 + b'\\n' + b'y\\n' * 100_000); os.read(0, 1)"
+async def test_the_pipe_of_the_output_is_narrow_in_a_flood_of_small_messages_and_wide_for_large_ones() -> None:
+    small, large = b"x\n" * 2 * NARROW_PIPE, b"x" * 2 * NARROW_PIPE + b"\n"
+    script = f"""import os; os.write(1, b'x\\n' * {2 * NARROW_PIPE}); os.read(0, 1)
+os.write(1, b'x' * {2 * NARROW_PIPE} + b'\\n'); os.read(0, 1)"""
 
     async def filled(child: ChildProcess, size: int) -> None:
         await until(lambda: bytes_waiting(child._stream._stdout) == size)
@@ -116,17 +117,24 @@ async def test_the_pipe_of_the_output_is_wide_while_a_large_message_passes_and_n
 
     with trio.fail_after(SURELY):
         async with open_child_process([sys.executable, "-c", script]) as child:
-            assert capacity(child) == NARROW_PIPE
-            await filled(child, NARROW_PIPE)
-            said = await child.stream.receive_some(NARROW_PIPE)
             assert capacity(child) == WIDE_PIPE
-            await filled(child, len(large + small) - NARROW_PIPE)
-            said += await child.stream.receive_some(NARROW_PIPE)  # the large one ends here
+            await filled(child, len(small))
+            said = await child.stream.receive_some(NARROW_PIPE)
             assert capacity(child) == WIDE_PIPE  # it holds more than a narrow one could
-            said += await child.stream.receive_some(len(small))
+            said += await child.stream.receive_some(2 * NARROW_PIPE)
             assert capacity(child) == NARROW_PIPE
+            said += await child.stream.receive_some(NARROW_PIPE)
+            await child.stream.send_all(b"!")
+            await filled(child, NARROW_PIPE)
+            said += await child.stream.receive_some(NARROW_PIPE // 2)
+            assert capacity(child) == NARROW_PIPE  # so little may be anything
+            await filled(child, NARROW_PIPE)
+            said += await child.stream.receive_some(NARROW_PIPE)
+            assert capacity(child) == WIDE_PIPE
+            await filled(child, len(small + large) - len(said))
+            said += await child.stream.receive_some(len(large))
 
-    assert said == large + small
+    assert said == small + large
 
 
 @pytest.mark.requirement("B.5-C3a")

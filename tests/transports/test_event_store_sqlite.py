@@ -93,11 +93,16 @@ async def test_a_failure_costs_what_was_to_be_kept_and_leaves_the_count_right(pa
         assert count(path) == 10
 
 
-async def test_a_file_of_another_kind_is_refused_and_closed(path: Path) -> None:
-    path.write_text("no database at all, though it is a file " * 100, encoding="utf-8")
+@pytest.fixture
+def letter(path: Path) -> Path:
+    """A file that is no database."""
+    path.write_text("Dear Ada, " * 1000, encoding="utf-8")
+    return path
 
+
+async def test_a_file_of_another_kind_is_refused_and_closed(letter: Path) -> None:
     with pytest.raises(sqlite3.DatabaseError):
-        async with SqliteEventStore(path).open():
+        async with SqliteEventStore(letter).open():
             raise AssertionError
 
 

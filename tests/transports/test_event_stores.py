@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,7 @@ class Kind:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
-    if request.param == "memory":
-        return Kind(MemoryEventStore)
-    return Kind(lambda **bounds: SqliteEventStore(tmp_path / "events.db", **bounds))
+    return Kind(MemoryEventStore if request.param == "memory" else partial(SqliteEventStore, tmp_path / "events.db"))
 
 
 async def all_of(log: EventLog, owner: str, stream: int, after: int = 0) -> dict[int, bytes]:

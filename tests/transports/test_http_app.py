@@ -17,7 +17,14 @@ from trio_mcp.server._http_app import HttpOptions
 from trio_mcp.testing import AsgiEngine
 from trio_mcp.transports import AsgiMessage, HttpApp, Scope
 from trio_mcp.transports._asgi import Receive, Send
-from trio_mcp.wire import CAPABILITIES_KEY, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, UNSUPPORTED_REVISION
+from trio_mcp.wire import (
+    CAPABILITIES_KEY,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    REVISION_KEY,
+    UNSUPPORTED_REVISION,
+)
 
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -27,6 +34,12 @@ INITIALIZE = {
 }
 ROOTS: dict[str, Any] = {CAPABILITIES_KEY: {"roots": {}}}
 ADD = call("add", {"a": 1, "b": 2})
+
+
+def speaking(revision: str) -> dict[str, Any]:
+    """Return a request that names another revision, in its body and in what is made of that."""
+    envelope: dict[str, Any] = {REVISION_KEY: revision}
+    return request("tools/list", **envelope)
 
 
 def make_server(**options: Any) -> Server:
@@ -51,6 +64,7 @@ async def text_from(app: Any, caller: Caller) -> str:
     return text
 
 
+@pytest.mark.requirement("B.3-S1b", "B.3-S4b", "B.6-S2a", "B.6-S2b", "B.7-S3a", "B.8-S2a", "B.8-S7a", "B.8-S8")
 @pytest.mark.parametrize(
     ("caller", "status", "code"),
     [
@@ -70,6 +84,8 @@ async def text_from(app: Any, caller: Caller) -> str:
         (Caller.post(b"[]"), 400, INVALID_REQUEST),
         (Caller.post(ADD, {"mcp-protocol-version": "2026-07-27"}), 400, -32020),
         (Caller.post(ADD, {"mcp-method": ""}), 400, -32020),
+        (Caller.post(speaking("2099-01-01")), 400, UNSUPPORTED_REVISION),
+        (Caller.post(request("tools/list", **{CAPABILITIES_KEY: None})), 400, -32602),
         (Caller.post(ADD, {"mcp-name": "sub"}), 400, -32020),
         (Caller.post(request("tools/call", {"name": 7}), {"mcp-name": "7"}), 200, -32602),
         (Caller(scope_of("GET", headers={"accept": "application/json"})), 406, INVALID_REQUEST),
@@ -94,8 +110,10 @@ async def test_a_method_that_is_not_served_gets_the_list_of_those_that_are() -> 
     assert caller.headers["allow"] == "GET, POST, DELETE"
 
 
-async def test_a_server_of_modern_revisions_alone_has_one_method() -> None:
+@pytest.mark.requirement("B.4-S4", "B.8-S9")
+async def test_a_server_of_modern_revisions_alone_has_one_method_and_no_sessions() -> None:
     app = http_app(make_server(revisions=["2026-07-28"]))
+    assert await text_from(app, Caller.post(ADD, {"mcp-session-id": "x", "last-event-id": "1"})) == "3"
 
     get, delete, initialize = (Caller(scope_of("GET")), Caller(scope_of("DELETE")), Caller.post(INITIALIZE))
     for caller in (get, delete, initialize):
@@ -581,12 +599,15 @@ async def begun_session(app: HttpApp) -> dict[str, str]:
     return headers
 
 
+@pytest.mark.requirement("B.8-S1", "B.4-S3")
 async def test_both_eras_are_served_at_one_path() -> None:
     app = make_app()
     async with app.run():
         headers = await begun_session(app)
         call_of_session = {**ADD, "params": {"name": "add", "arguments": {"a": 3, "b": 4}}}
         assert await text_from(app, Caller.post(call_of_session, headers)) == "7"
+        without_version = {**headers, "mcp-protocol-version": ""}  # the session knows it
+        assert await text_from(app, Caller.post(call_of_session, without_version)) == "7"
         assert await text_from(app, Caller.post(ADD)) == "3"
 
 
@@ -614,6 +635,7 @@ async def test_without_sessions_older_clients_are_refused_and_told_what_is_spoke
         assert await text_from(app, Caller.post(ADD)) == "3"
 
 
+@pytest.mark.requirement("B.4-S5")
 @pytest.mark.parametrize("path", ["/mcp", "/sse"])
 async def test_clients_of_http_and_sse_are_served_too(path: str) -> None:
     app = make_app(sessions=SessionSettings(sse_path="/sse"))

@@ -10,11 +10,11 @@ from functools import partial
 import pytest
 import trio
 
-from trio_mcp import McpError, http_app, serve_http, types
+from trio_mcp import McpError, Server, http_app, open_http_client, serve_http, types
 from trio_mcp._util import owned_nursery
 from trio_mcp.abc import Answerer, HttpAnswerer, TransportOpener
-from trio_mcp.testing import AsgiEngine, TransportContract, contract_server
-from trio_mcp.testing._contract_checks import call, check, text_of
+from trio_mcp.testing import AsgiEngine, TransportContract, cancel_everywhere, contract_server
+from trio_mcp.testing._contract_checks import call, check, text_of, working_tasks
 from trio_mcp.transports import http_transport
 from trio_mcp.wire import CAPABILITIES_KEY, REVISION_KEY, JsonObject
 
@@ -56,3 +56,25 @@ class TestThroughASocket(HttpContract):
 async def test_the_server_of_the_contract_is_for_more_than_one_request() -> None:
     with pytest.raises(McpError, match="lifespan that nobody runs"):
         contract_server().serving_one()
+
+
+async def test_a_client_in_a_session_may_be_cancelled_at_every_step(autojump_clock: object) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def slow() -> str:
+        await trio.sleep(3)
+        return "done"
+
+    engine = AsgiEngine(http_app(server))
+
+    async def attempt() -> None:
+        async with open_http_client("http://localhost/mcp", engine=engine, revision="2025-11-25") as client:
+            await client.call_tool("slow")
+            with trio.move_on_after(1):
+                await client.call_tool("slow")
+
+    async with engine.lifespan():
+        before = working_tasks()
+        assert await cancel_everywhere(attempt) > 50
+        assert working_tasks() == before

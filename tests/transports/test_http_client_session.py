@@ -280,6 +280,29 @@ async def test_a_reply_that_is_not_taken_is_logged(
     assert said in record.getMessage()
 
 
+async def test_a_reply_that_is_never_accepted_holds_up_the_next_for_a_bounded_time(
+    caplog: pytest.LogCaptureFixture, autojump_clock: object
+) -> None:
+    server, caller = HttpScript(), Caller(Limits(stall_seconds=20))
+    async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
+        pending = ask(nursery, transport, "tools/call", modern=False)
+        visit = await server.next(rpc="tools/call")
+        await visit.begin()
+        for id in (1, 2):
+            await visit.event(question(id))
+        first = await server.next()
+        begun = trio.current_time()
+        await (await server.next()).answer(202)
+        assert trio.current_time() - begun == 20
+        assert first.left.is_set()
+        await visit.event(result(visit.message["id"]))
+        await visit.end()
+        await pending.outcome()
+
+    (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert "does not say whether it has taken a reply" in record.getMessage()
+
+
 async def test_a_server_that_takes_no_replies_loses_the_connection(autojump_clock: object) -> None:
     server, caller = HttpScript(), Caller(Limits(outbox_bytes=1, outbox_urgent_bytes=100))
     async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:

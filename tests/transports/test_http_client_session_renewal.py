@@ -166,6 +166,21 @@ async def test_a_notification_that_finds_out_was_not_taken(autojump_clock: objec
         assert not caught.value.sent
 
 
+async def test_what_was_repeated_before_goes_on_in_the_new_session(autojump_clock: object) -> None:
+    server = HttpScript()
+    async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
+        reading = ask(nursery, transport, "prompts/list", modern=False, repeatable=True)
+        visit = await server.next(rpc="prompts/list")
+        await visit.begin()
+        visit.cut()
+        await server.next(rpc="prompts/list")
+        ask(nursery, transport, modern=False)
+        await forget(server)
+        await welcome(server, id="s2")
+        await (await server.next(rpc="prompts/list")).result(prompts=[])
+        assert await reading.outcome() == {"prompts": []}
+
+
 async def test_a_session_is_lost_only_once(autojump_clock: object) -> None:
     server, caller = HttpScript(), Caller()
     async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:

@@ -135,6 +135,19 @@ async def test_the_pauses_grow_until_something_comes(autojump_clock: object) -> 
     assert all(0.5 * most <= pause <= 1.01 * most for pause, most in zip(pauses, longest, strict=True)), pauses
 
 
+async def test_a_stream_that_lasted_is_taken_up_soon(autojump_clock: object) -> None:
+    server = HttpScript()
+    async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
+        visit = await hear(server, transport, nursery)
+        for _ in range(10):  # as by a proxy that ends what is silent
+            await trio.sleep(31)
+            await visit.end()
+            before = trio.current_time()
+            visit = await server.next("GET")
+            assert trio.current_time() - before <= 1.01
+            await visit.begin()
+
+
 async def test_a_server_that_cannot_be_reached_is_tried_again_for_news(autojump_clock: object) -> None:
     server, caller = HttpScript(), Caller()
     engine = Flaky(server, down_for="GET")

@@ -26,6 +26,7 @@ def exchange_of(serving: HttpServing) -> PostedExchange:
     return PostedExchange("tools/call", {}, CONTEXT, 1, guest_of(serving), 10)
 
 
+@pytest.mark.requirement("B.8-S4b")
 async def test_nothing_can_be_asked_of_a_modern_client() -> None:
     async with Server("x").serving() as serving:
         with pytest.raises(LocalProtocolError, match="'roots/list' cannot be asked"):

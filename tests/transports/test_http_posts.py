@@ -113,6 +113,7 @@ def text_of(answer: Any) -> Any:
     return answer["result"]["content"][0]["text"]
 
 
+@pytest.mark.requirement("B.8-S4a")
 async def test_an_answer_that_comes_alone_is_json(theatre: Theatre) -> None:
     response = await theatre.post(call("add", {"a": 1, "b": 2}))
 
@@ -129,6 +130,7 @@ async def test_what_is_answered_at_once_is_json(theatre: Theatre) -> None:
     assert "2026-07-28" in response.answer["result"]["supportedVersions"]
 
 
+@pytest.mark.requirement("B.8-S4a", "B.8-S4c", "B.8-S6", "B.18-S4c")
 async def test_an_update_begins_a_stream_that_ends_with_the_answer(theatre: Theatre) -> None:
     response = await theatre.post(call("add", {"a": 1, "b": 2}, progressToken="t"))
 
@@ -156,6 +158,7 @@ async def test_silence_begins_a_stream_as_well(theatre: Theatre, autojump_clock:
     assert caller.complete
 
 
+@pytest.mark.requirement("B.1-S2b", "B.8-S8")
 @pytest.mark.parametrize(
     ("message", "status", "code"),
     [
@@ -206,6 +209,7 @@ async def test_an_answer_that_is_not_json_is_an_error_of_the_server(
     assert "NaN" in caplog.text
 
 
+@pytest.mark.requirement("B.8-S5a", "B.8-S5b", "B.12-P5b")
 @pytest.mark.parametrize("first", [False, True], ids=["before the first word", "after it"])
 async def test_a_client_that_leaves_cancels_its_handler_and_hears_no_more(theatre: Theatre, first: bool) -> None:
     caller = Caller.post(call("wait", {"first": first}, progressToken=1))
@@ -321,6 +325,7 @@ async def test_an_argument_that_a_header_repeats_reaches_the_handler(theatre: Th
     assert text_of(response.answer) == "eu"
 
 
+@pytest.mark.requirement("B.8-S7a", "B.8-S11a")
 @pytest.mark.parametrize("headers", [{}, {"mcp-param-region": "us"}, {"mcp-param-region": "=?base64?!?="}])
 async def test_a_header_that_differs_from_its_argument_stops_the_call(
     theatre: Theatre, headers: dict[str, str]
@@ -354,19 +359,17 @@ async def test_what_many_tools_ask_for_is_not_remembered_for_ever(
         assert (await theatre.post(call("route", {"region": "eu"}))).code == HEADER_MISMATCH
 
 
-async def test_annotations_that_clients_must_not_accept_ask_for_nothing(
-    theatre: Theatre, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.requirement("B.8-S11b")
+async def test_for_an_argument_that_is_not_there_no_header_is_expected(theatre: Theatre) -> None:
     @theatre.server.tool
-    async def odd(a: Annotated[float, msgspec.Meta(extra_json_schema={"x-mcp-header": "A"})]) -> float:
-        return a
+    async def find(near: Annotated[str, msgspec.Meta(extra_json_schema={"x-mcp-header": "Near"})] = "here") -> str:
+        return near
 
-    with caplog.at_level(logging.WARNING, "trio_mcp.transports"):
-        for _ in range(2):
-            assert text_of((await theatre.post(call("odd", {"a": 1.5}))).answer) == "1.5"
-
-    (record,) = caplog.records
-    assert "'odd'" in record.getMessage()
+    assert text_of((await theatre.post(call("find"))).answer) == "here"
+    assert (await theatre.post(call("find", {"near": None}))).answer["result"]["isError"]  # of the tool's own check
+    for arguments in ({}, {"near": None}):
+        refused = await theatre.post(call("find", arguments), {"mcp-param-near": "here"})
+        assert (refused.status, refused.code) == (400, HEADER_MISMATCH)
 
 
 @pytest.mark.parametrize("params", [{"name": 7}, {"name": "route", "arguments": []}])
@@ -378,6 +381,7 @@ async def test_what_a_call_lacks_is_said_before_its_headers_are_looked_at(
     assert response.code == INVALID_PARAMS
 
 
+@pytest.mark.requirement("B.8-S3")
 async def test_a_notification_is_accepted_and_taken(theatre: Theatre) -> None:
     taken = trio.Event()
 

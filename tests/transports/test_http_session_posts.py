@@ -23,7 +23,7 @@ from tests.transports.session_by_hand import (
     text_of,
 )
 from trio_mcp import CallNext, Request
-from trio_mcp.transports import _http_app
+from trio_mcp.transports._asgi import HttpRequest
 from trio_mcp.wire import INVALID_PARAMS, INVALID_REQUEST, LEGACY_REVISIONS, METHOD_NOT_FOUND, PARSE_ERROR
 
 ELICITS: dict[str, Any] = {"elicitation": {}}
@@ -37,8 +37,7 @@ def theatre() -> Theatre:
 # How a session begins.
 
 
-@pytest.mark.requirement("B.6-S9a")
-@pytest.mark.requirement("B.6-S9b")
+@pytest.mark.requirement("B.6-S9a", "B.6-S9b")
 async def test_the_answer_to_initialize_names_a_new_session_and_no_other_does(theatre: Theatre) -> None:
     async with open_theatre(theatre) as client:
         begun = [await client.post(initialize(revision)) for revision in LEGACY_REVISIONS]
@@ -118,9 +117,7 @@ async def test_a_second_initialize_begins_a_second_session_or_is_refused_in_the_
     assert after.status == 200
 
 
-@pytest.mark.requirement("B.6-S10")
-@pytest.mark.requirement("B.6-S11")
-@pytest.mark.requirement("B.6-S13")
+@pytest.mark.requirement("B.6-S10", "B.6-S11", "B.6-S13")
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -163,13 +160,13 @@ async def test_requests_are_served_before_the_client_says_that_it_is_initialized
 
 @pytest.mark.requirement("B.6-S12")
 async def test_to_anybody_else_a_session_is_not_there(theatre: Theatre, monkeypatch: pytest.MonkeyPatch) -> None:
-    make = _http_app.HttpRequest.of
+    make = HttpRequest.of
 
     def signed_in(scope: Any) -> Any:
         request = make(scope)
         return evolve(request, principal=request.headers.get("x-user"))
 
-    monkeypatch.setattr(_http_app.HttpRequest, "of", signed_in)
+    monkeypatch.setattr(HttpRequest, "of", signed_in)
     async with open_theatre(theatre) as client:
         client.headers["x-user"] = "ada"
         await client.begin()
@@ -212,8 +209,7 @@ async def test_a_response_that_is_nothing_but_the_answer_is_json(theatre: Theatr
     assert (refused.status, refused.code) == (200, METHOD_NOT_FOUND)
 
 
-@pytest.mark.requirement("B.6-S5a")
-@pytest.mark.requirement("B.6-S5d")
+@pytest.mark.requirement("B.6-S5a", "B.6-S5d")
 async def test_what_is_said_before_the_answer_makes_it_a_stream(theatre: Theatre) -> None:
     async with open_theatre(theatre) as client:
         await client.begin()
@@ -260,17 +256,16 @@ async def test_silence_begins_a_stream_that_says_it_is_alive(theatre: Theatre, a
 
 @pytest.mark.requirement("B.6-S3")
 async def test_notifications_and_responses_are_accepted_without_a_word(theatre: Theatre) -> None:
+    told: list[Any] = [
+        message("notifications/roots/list_changed"),
+        {"jsonrpc": "2.0", "id": 99, "result": {}},
+        {"jsonrpc": "2.0", "id": 99, "error": {"code": 1, "message": "no"}},
+    ]
+    broken: list[Any] = [b"{", {"jsonrpc": "2.0"}, []]
     async with open_theatre(theatre) as client:
         await client.begin()
-        accepted = [
-            await client.post(said)
-            for said in (
-                message("notifications/roots/list_changed"),
-                {"jsonrpc": "2.0", "id": 99, "result": {}},
-                {"jsonrpc": "2.0", "id": 99, "error": {"code": 1, "message": "no"}},
-            )
-        ]
-        refused = [await client.post(said) for said in (b"{", {"jsonrpc": "2.0"}, [])]
+        accepted = [await client.post(said) for said in told]
+        refused = [await client.post(said) for said in broken]
 
     assert [(each.status, each.body) for each in accepted] == [(202, b"")] * 3
     assert [(each.status, each.code) for each in refused] == [
@@ -420,6 +415,23 @@ async def test_a_client_that_leaves_has_cancelled_nothing_and_its_answer_is_coun
         assert theatre.log == ["gone"]
         assert sessions_of(client).unheard == 1
         assert calling.sent == []
+
+
+async def test_an_answer_that_had_not_left_when_the_client_did_is_counted(theatre: Theatre) -> None:
+    async with open_theatre(theatre) as client:
+        await client.begin()
+        calling = client.caller(call("say", words=["a"]))
+        calling.stop_reading()
+        client.nursery.start_soon(calling.run, client.app)
+        await wait_all_tasks_blocked()
+        theatre.go.set()
+        await wait_all_tasks_blocked()
+        assert sessions_of(client).outbox_bytes > 0
+        calling._left.set()  # while it still takes nothing
+        await calling.returned.wait()
+
+        assert sessions_of(client).unheard == 1
+        assert sessions_of(client).outbox_bytes == 0
 
 
 async def test_a_handler_whose_client_has_left_is_not_held_up(theatre: Theatre) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from tests.transports.session_by_hand import (
     sessions_of,
     text_of,
 )
-from trio_mcp import Limits, MemoryEventStore
+from trio_mcp import Limits, MemoryEventStore, SqliteEventStore
 from trio_mcp.abc import EventLog
 from trio_mcp.wire import INVALID_REQUEST, SseDecoder
 
@@ -69,9 +70,7 @@ CHANGED = "notifications/tools/list_changed"
 # The standing stream.
 
 
-@pytest.mark.requirement("B.6-S1")
-@pytest.mark.requirement("B.6-S6a")
-@pytest.mark.requirement("B.6-S6b")
+@pytest.mark.requirement("B.6-S1", "B.6-S6a", "B.6-S6b")
 @pytest.mark.parametrize("kept", [False, True])
 async def test_what_belongs_to_no_request_goes_out_by_the_standing_stream(theatre: Theatre, kept: bool) -> None:
     async with open_theatre(theatre, kept=kept) as client:
@@ -176,8 +175,7 @@ async def test_a_client_may_have_so_many_streams_open_and_no_more(theatre: Theat
 # Streams that are kept.
 
 
-@pytest.mark.requirement("B.6-S5c")
-@pytest.mark.requirement("B.6-S8c")
+@pytest.mark.requirement("B.6-S5c", "B.6-S8c")
 async def test_a_kept_stream_begins_at_once_and_says_where_to_come_back_to(theatre: Theatre) -> None:
     async with open_theatre(theatre, kept=True, retry_seconds=0.1) as client:
         await client.begin()
@@ -186,7 +184,7 @@ async def test_a_kept_stream_begins_at_once_and_says_where_to_come_back_to(theat
         standing = client.get()
         await wait_all_tasks_blocked()
 
-        assert [(each.id, each.data) for each in events_of(quick)][0] == ("3-0", b"")
+        assert (events_of(quick)[0].id, events_of(quick)[0].data) == ("3-0", b"")
         assert quick.answer == {"jsonrpc": "2.0", "id": 2, "result": {}}
         assert [(each.id, each.data) for each in events_of(slow)] == [("4-0", b"")]
         assert [(each.id, each.data) for each in events_of(standing)] == [("0-0", b"")]
@@ -242,6 +240,21 @@ async def test_a_client_that_was_cut_off_comes_back_for_the_rest_of_that_stream(
     assert text_of(rest) == "said"
     assert rest.complete
     assert logged(other) == ["c", "c again"]
+
+
+async def test_events_in_a_file_are_as_good(theatre: Theatre, tmp_path: Path) -> None:
+    async with open_theatre(theatre, event_store=SqliteEventStore(tmp_path / "events.db")) as client:
+        await client.begin()
+        calling = client.start(call("say", words=["a", "b"]))
+        await calling.messages_are(2)
+        calling.leave()
+        await calling.returned.wait()
+        theatre.go.set()
+        rest = client.get(events_of(calling)[1].id)
+        await rest.returned.wait()
+
+    assert logged(rest) == ["b", "a again", "b again"]
+    assert text_of(rest) == "said"
 
 
 async def test_the_answer_waits_for_a_client_that_comes_back_late(theatre: Theatre) -> None:

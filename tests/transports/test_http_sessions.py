@@ -10,6 +10,7 @@ import trio
 from trio._core import _run
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from tests.transports.asgi_caller import Caller
 from tests.transports.session_by_hand import (
     SESSION,
     ByHand,
@@ -332,16 +333,16 @@ async def test_what_does_not_finish_is_told_that_the_server_stops(
 
 
 async def test_an_application_that_is_cancelled_does_not_wait(theatre: Theatre, autojump_clock: MockClock) -> None:
-    before = trio.current_time()
+    before, calling = trio.current_time(), list[Caller]()
     with trio.CancelScope() as scope:
         async with open_theatre(theatre) as client:
             await client.begin()
-            calling = client.start(call("wait"))
+            calling.append(client.start(call("wait")))
             await wait_all_tasks_blocked()
             scope.cancel()
 
     assert trio.current_time() == before
-    assert calling.returned.is_set()
+    assert calling[0].returned.is_set()
 
 
 @pytest.mark.parametrize("name", ["idle_seconds", "half_open_seconds", "max_sessions", "retry_seconds"])

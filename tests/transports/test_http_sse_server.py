@@ -72,8 +72,7 @@ class SseByHand:
             await wait_all_tasks_blocked()
 
 
-@pytest.mark.requirement("B.7-S1")
-@pytest.mark.requirement("B.7-S2")
+@pytest.mark.requirement("B.7-S1", "B.7-S2")
 async def test_everything_is_answered_on_the_stream(theatre: Theatre) -> None:
     async with open_theatre(theatre) as client:
         sse = await SseByHand(client).open()
@@ -170,9 +169,9 @@ async def test_a_stream_without_a_handshake_ends_within_seconds(theatre: Theatre
         await trio.sleep(31)
         assert open_only.stream.complete
 
-        await trio.sleep(100_000)
+        await trio.sleep(10_000)
         assert not begun.stream.complete
-        assert begun.stream.comments > 1000
+        assert begun.stream.comments > 600
         begun.stream.leave()
 
 

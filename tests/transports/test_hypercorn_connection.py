@@ -10,21 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from tests.transports.http_by_hand import (
-    OK,
-    App,
-    Receive,
-    Scope,
-    Send,
-    begin,
-    get,
-    part,
-    read_all,
-    read_until,
-    reset,
-    serving,
-    until_left,
-)
+from tests.transports.http_by_hand import OK, App, begin, get, part, read_all, read_until, reset, serving, until_left
+from trio_mcp.transports import Receive, Scope, Send
 from trio_mcp.transports._hypercorn_connection import Connections
 from trio_mcp.transports._hypercorn_listening import HttpListening
 from trio_mcp.transports._hypercorn_serve import serve_asgi
@@ -262,3 +249,23 @@ async def test_a_connection_that_cannot_even_be_closed_well_is_closed(caplog: py
     assert stream.sent.startswith(b"HTTP/1.1 204 ")
     assert stream.socket.closed
     assert caplog.records == []
+
+
+class BuggyStream(BrokenStream):
+    """Stands for a bug that nobody knows yet."""
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        await trio.lowlevel.checkpoint()
+        raise RuntimeError("a bug")
+
+
+async def test_a_bug_costs_the_connection_it_shows_on(caplog: pytest.LogCaptureFixture) -> None:
+    stream: Any = BuggyStream()
+    connections = Connections(App(), HttpListening(), {})
+
+    await connections.serve(stream)
+
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("trio_mcp.transports", "WARNING")
+    assert record.getMessage() == "the connection from None failed and is closed"
+    assert stream.socket.closed

@@ -12,9 +12,6 @@ from tests.transports.http_by_hand import (
     ROOM,
     App,
     Http2Client,
-    Receive,
-    Scope,
-    Send,
     Served,
     answer,
     begin,
@@ -23,6 +20,7 @@ from tests.transports.http_by_hand import (
     serving,
     until_left,
 )
+from trio_mcp.transports import Receive, Scope, Send
 
 
 async def open_client(served: Served) -> Http2Client:
@@ -196,6 +194,54 @@ async def test_an_application_that_fails_in_mid_answer_has_its_stream_reset() ->
         assert await is_answered(client)
 
 
+async def test_an_answer_that_http2_does_not_allow_has_its_stream_reset(caplog: pytest.LogCaptureFixture) -> None:
+    async def send_nonsense(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"te", b"gzip")]})
+        await send({"type": "http.response.body", "body": b"body"})
+
+    async with serving(App({"/nonsense": send_nonsense})) as served:
+        client = await open_client(served)
+        number = await client.ask("/nonsense")
+
+        assert (await client.until(h2.events.StreamReset, number)).error_code == h2.errors.ErrorCodes.INTERNAL_ERROR
+        assert await is_answered(client)
+
+    assert [record.getMessage() for record in caplog.records] == ["the application failed at GET '/nonsense'"]
+
+
+async def test_an_answer_to_a_client_that_has_gone_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    async def wait(scope: Scope, receive: Receive, send: Send) -> None:
+        await until_left(receive)
+        await answer(send)
+        ended.set()
+
+    ended = trio.Event()
+    async with serving(App({"/wait": wait})) as served:
+        client = await open_client(served)
+        await client.ask("/wait", end=False)
+        await client.stream.aclose()
+        await ended.wait()
+
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("field", [(b"two\nlines", b""), (b"x", b"1\r\nset-cookie: 2")], ids=["name", "value"])
+async def test_a_header_field_with_a_line_break_is_the_fault_of_its_application(
+    field: tuple[bytes, bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def inject(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [field]})
+
+    async with serving(App({"/inject": inject})) as served:
+        client = await open_client(served)
+        number = await client.ask("/inject")
+
+        assert dict((await client.until(h2.events.ResponseReceived, number)).headers)[":status"] == "500"
+        assert await is_answered(client)
+
+    assert [record.getMessage() for record in caplog.records] == ["the application failed at GET '/inject'"]
+
+
 async def test_a_stream_that_its_client_resets_ends_its_request_alone() -> None:
     async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)
@@ -318,7 +364,7 @@ async def test_a_server_that_stops_lets_streams_end_and_refuses_others_so_that_t
         await go_on.wait()
 
     draining, go_on = trio.Event(), trio.Event()
-    async with serving(App({"/stream": stream}), drain=drain, drain_seconds=5) as served:
+    async with serving(App({"/stream": stream}), drain=drain, drain_seconds=1000) as served:
         client = await open_client(served)
         number = await client.ask("/stream")
         await client.until(h2.events.DataReceived, number)

@@ -17,9 +17,6 @@ import trio.testing
 from tests.transports.http_by_hand import (
     OK,
     App,
-    Receive,
-    Scope,
-    Send,
     begin,
     get,
     nothing_to_drain,
@@ -30,6 +27,7 @@ from tests.transports.http_by_hand import (
     read_until,
     serving,
 )
+from trio_mcp.transports import Receive, Scope, Send
 from trio_mcp.transports._hypercorn_listening import HttpListening
 from trio_mcp.transports._hypercorn_serve import serve_asgi
 from trio_mcp.transports._hypercorn_sockets import Bound, HttpSockets, bind_sockets

@@ -186,6 +186,14 @@ async def test_a_file_that_somebody_else_has_put_there_since_is_left_alone(how: 
     assert path.exists() == (how == "replaced")
 
 
+async def test_a_file_that_has_got_the_number_of_the_one_before_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "http.sock"
+    with await bind_sockets(HttpListening(unix_socket=path)):
+        os.utime(path, ns=(0, 0))  # the successor's: the numbers of files that are gone are given again
+
+    assert path.exists()
+
+
 def test_a_number_that_is_out_of_range_is_refused() -> None:
     for settings in (
         {"port": -1},

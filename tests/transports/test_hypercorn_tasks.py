@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.transports.http_by_hand import Receive, Scope, Send
+from trio_mcp.transports import Receive, Scope, Send
 from trio_mcp.transports._hypercorn_tasks import AppTasks, Mailbox
 
 GONE = {"type": "http.disconnect"}

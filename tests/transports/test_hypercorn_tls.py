@@ -15,21 +15,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.transports.http_by_hand import (
-    OK,
-    App,
-    Http2Client,
-    Receive,
-    Scope,
-    Send,
-    answer,
-    get,
-    post,
-    read_all,
-    read_until,
-    serving,
-)
+from tests.transports.http_by_hand import OK, App, Http2Client, answer, get, post, read_all, read_until, serving
 from tests.transports.test_hypercorn_connection import Flood
+from trio_mcp.transports import Receive, Scope, Send
 from trio_mcp.transports._hypercorn_listening import HttpListening
 from trio_mcp.transports._hypercorn_tls import tls_context
 

@@ -19,7 +19,7 @@ from attrs import define, field
 from .. import types
 from .._errors import McpError, ToolError
 from ..peer import OutOfTimeError, Run, Turns
-from ..wire import INVALID_PARAMS, JsonObject, JsonText, is_modern
+from ..wire import INVALID_PARAMS, JsonObject, JsonText, is_modern, mirrored_params
 from ._catalog import Catalog, Listable, with_texts
 from ._content import RESULT_CLASSES, content_blocks, holds_content, older_result, text_of
 from ._context import Context, pin_request
@@ -191,6 +191,10 @@ class Tools:
             output_schema=raw["outputSchema"],
             namespace=namespace,
         )
+        try:
+            mirrored_params(signature.input_schema)
+        except ValueError as faults:
+            raise ValueError(f"tool {name!r}: inputSchema: {faults}; clients would leave it out") from None
         definition = types.Tool(
             name=name,
             title=title,

@@ -160,24 +160,29 @@ class _Exchange:
         self._pieces, self._arriving = trio.open_memory_channel[bytes](_PIECES)
 
     async def run(self, app: AsgiApp, scope: Scope) -> None:
-        """Call the application, and make of what it does what a server would; never raises."""
-        with self._running:
-            try:
-                await app(scope, self._receive, self._send)
-            except Exception:  # noqa: BLE001 # whatever a bug of the application raises
-                _log.exception("the application raised while it answered %s %s", scope["method"], scope["path"])
-        if self._running.cancelled_caught:
-            _log.error(
-                "the application did not return within %g s after its client had left, and was cancelled: %s %s",
-                _RETURN_SECONDS,
-                scope["method"],
-                scope["path"],
-            )
-        self._pieces.close()
-        if not self._is_begun:  # which is the error 500 that stands there
-            self._is_complete = True
-        self.head.set()
-        self.returned.set()
+        """Call the application, and make of what it does what a server would; raises what would end a server."""
+        try:
+            with self._running:
+                await self._call(app, scope)
+            if self._running.cancelled_caught:
+                _log.error(
+                    "the application did not return within %g s after its client had left, and was cancelled: %s %s",
+                    _RETURN_SECONDS,
+                    scope["method"],
+                    scope["path"],
+                )
+        finally:
+            self._pieces.close()
+            self._is_complete |= not self._is_begun  # which is the error 500 that stands there
+            self._note_sent()
+            self.head.set()
+            self.returned.set()
+
+    async def _call(self, app: AsgiApp, scope: Scope) -> None:
+        try:
+            await app(scope, self._receive, self._send)
+        except Exception:  # noqa: BLE001 # whatever a bug of the application raises
+            _log.exception("the application raised while it answered %s %s", scope["method"], scope["path"])
 
     def leave(self) -> None:
         """The client has left, or has read all: the application is told, and given time to return."""

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 NARROW_PIPE, WIDE_PIPE = 64 * 1024, 1024 * 1024
-"""Capacities of a pipe in bytes: a usual one, and one through which a large message passes in one piece."""
+"""Capacities of a pipe, in bytes: for floods of small messages, and one that a large message passes in one piece."""
 
 if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
     import shutil
@@ -90,7 +90,7 @@ else:
             start_new_session=True,
         )
         resize_pipe(process.stdin, WIDE_PIPE)
-        resize_pipe(process.stdout, NARROW_PIPE)
+        resize_pipe(process.stdout, WIDE_PIPE)
         return process
 
     def resize_pipe(stream: object, capacity: int) -> bool:

@@ -41,6 +41,8 @@ __all__ = ["ChildProcess", "open_child_process"]
 
 _STDERR_DRAIN_SECONDS = 0.5
 """How long the last words on standard error are waited for when something still holds that pipe."""
+_MANY_LINES = 64
+"""So many in one read that fills a narrow pipe are a flood of small messages."""
 _KILL_SECONDS = 2.0
 """How long a killed child is waited for: only one stuck in the kernel outlasts it."""
 
@@ -200,7 +202,7 @@ class _ChildStream(trio.abc.Stream):
         self._deadline = math.inf
         self._owed = 0  # bytes that lay in the pipe when the child exited
         self._closed = False
-        self._is_wide = False  # whether the pipe of the output is
+        self._is_wide = True  # the pipe of the output
         self._reading = trio.Lock()
         self._wait = trio.CancelScope()
 
@@ -248,13 +250,14 @@ class _ChildStream(trio.abc.Stream):
         return b""
 
     def _fit_pipe(self, data: bytes | bytearray) -> None:
-        """Let a large message pass in few pieces, and keep the pipe narrow for small ones.
+        """Make the pipe narrow in a flood of small messages, and wide again for large ones, which pass in one piece.
 
-        Thousands of updates would lie in a wide one, and what the child says after them would wait until all were read.
+        A wide one holds thousands of updates, and what the child says after them waits until all of them are read.
         """
-        is_large = len(data) >= NARROW_PIPE and b"\n" not in data
-        if is_large is not self._is_wide and resize_pipe(self._stdout, WIDE_PIPE if is_large else NARROW_PIPE):
-            self._is_wide = is_large
+        if len(data) >= NARROW_PIPE:
+            is_wide = data.count(b"\n") < _MANY_LINES
+            if is_wide is not self._is_wide and resize_pipe(self._stdout, WIDE_PIPE if is_wide else NARROW_PIPE):
+                self._is_wide = is_wide
 
     async def exited(self) -> None:
         """The child has exited: nothing can be sent any more, and the wait for more output is bounded."""

@@ -142,14 +142,9 @@ class HttpTransport(Correspondent):
                 task_status.started()
                 await trio.sleep_forever()
 
-    def start(self, job: Callable[[], Awaitable[None]]) -> None:
-        """Begin a task of the connection, which ends with it."""
-        assert self._nursery is not None
-        self._nursery.start_soon(job)
-
     @property
     def nursery(self) -> trio.Nursery:
-        """The tasks of the connection."""
+        """The tasks of the connection, which end with it."""
         assert self._nursery is not None
         return self._nursery
 
@@ -206,7 +201,7 @@ class HttpTransport(Correspondent):
                     self._no_farewells.unpark_all()
 
         self._farewells += 1
-        self.start(say)
+        self.nursery.start_soon(say)
 
     async def notify(self, method: str, params: JsonObject | None) -> None:
         """Post a notification, and wait until the server has taken it.

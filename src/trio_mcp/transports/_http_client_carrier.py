@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from ._http_client import HttpTransport
     from ._http_client_asked import AskedOverHttp
 
-__all__ = ["Carrier", "StatelessCarrier", "back_off"]
+__all__ = ["TRIES", "Carrier", "StatelessCarrier", "back_off"]
 
 _log = logging.getLogger("trio_mcp.transports")
 
 _LINGER_SECONDS = 1.0
 """How long the end of a response is waited for when the answer has come."""
-_TRIES = 7
+TRIES = 7
 """How often a server that could be reached before is tried: about 6 s in all."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
@@ -112,7 +112,7 @@ class Carrier(abc.ABC):
         if not self.asked.repeatable:
             return False
         if not failure.sent:
-            return self.transport.door.is_reached and tries < _TRIES
+            return self.transport.door.is_reached and tries < TRIES
         is_first, self._is_repeated = not self._is_repeated, True
         return is_first
 

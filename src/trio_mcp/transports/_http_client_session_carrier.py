@@ -24,7 +24,7 @@ from ..wire import (
     UNSUPPORTED_REVISION,
     encode_notification,
 )
-from ._http_client_carrier import Carrier
+from ._http_client_carrier import TRIES, Carrier
 from ._http_client_reading import Refused, is_event_stream, is_success
 from ._http_client_session import Session
 from ._http_client_session_lane import ReplyLane
@@ -33,7 +33,7 @@ from ._http_engine import EngineError, HttpResponse
 
 __all__ = ["SessionCarrier"]
 
-_TRIES = 5
+_TAKE_UPS = 5
 """How often a stream that ends is taken up again without anything coming."""
 _UNKNOWN_TO_OLDER = (400, 404, 405)
 """What servers of HTTP+SSE, which take no POST here, may answer to one."""
@@ -91,6 +91,11 @@ class SessionCarrier(Carrier):
     def lose_session(self) -> None:
         """The session is over: nothing comes any more."""
         self._attempt_scope.cancel(reason="the session is over")
+
+    def _may_repeat(self, failure: ResponseLost, tries: int) -> bool:
+        if self._session is not None and self._session.is_lost:  # which may happen again after a response was lost
+            return self.asked.repeatable and tries < TRIES
+        return super()._may_repeat(failure, tries)
 
     async def _attempt(self) -> TrioMcpError | None:
         if self.asked.method == "initialize":
@@ -164,7 +169,7 @@ class SessionCarrier(Carrier):
     async def _take_up_again(self, session: Session, trail: EventTrail) -> TrioMcpError | None:
         keeper = self.transport.keeper
         while self.asked.is_waiting:
-            if not trail.fields or trail.failures >= _TRIES:
+            if not trail.fields or trail.failures >= _TAKE_UPS:
                 return self._unanswered()
             await trail.pause()
             with suppress(EngineError):  # it may be reached again

@@ -113,7 +113,7 @@ class SessionKeeper:
             return
         if session.news is None:
             session.news = NewsStream(self, session)
-            self.transport.start(session.news.run)
+            self.transport.nursery.start_soon(session.news.run)
         with trio.move_on_after(_NEWS_SECONDS):
             await session.news.settled.wait()
 
@@ -146,13 +146,16 @@ class SessionKeeper:
         """Post a reply, or a notice that nobody waits for; what becomes of it is at most logged."""
         if session.is_lost:
             return  # another session knows nothing of it
-        try:
-            refused = await self._post(session, line)
-        except TrioMcpError as exc:
-            _log.warning("a reply or a notification may not have arrived: %s", exc)
-        else:
-            if refused is not None:
-                _log.warning("the server did not take a reply or a notification: %s", refused.error)
+        with trio.move_on_after(self.transport.limits.stall_seconds) as patience:
+            try:
+                refused = await self._post(session, line)
+            except TrioMcpError as exc:
+                _log.warning("a reply or a notification may not have arrived: %s", exc)
+            else:
+                if refused is not None:
+                    _log.warning("the server did not take a reply or a notification: %s", refused.error)
+        if patience.cancelled_caught:
+            _log.warning("the server does not say whether it has taken a reply or a notification")
 
     async def _post(self, session: Session, line: bytes) -> Refused | None:
         refused = await self.transport.post(session.url, line, session.fields)
@@ -181,7 +184,7 @@ class SessionKeeper:
         if self._renewal is None and self._params is not None and self.transport.lost is None:
             self._revision = self.current.revision or self._revision
             self._renewal = trio.Event()
-            self.transport.start(self._renew)
+            self.transport.nursery.start_soon(self._renew)
 
     async def _renew(self) -> None:
         """Begin another session; never raises."""

@@ -40,7 +40,7 @@ class ReplyLane(Outbox):
         if self.size and not self._is_draining:
             self._is_draining = True
             self._keeper.draining.add(self)
-            self._keeper.transport.start(self._post_all)
+            self._keeper.transport.nursery.start_soon(self._post_all)
 
     async def _post_all(self) -> None:
         try:

@@ -3,7 +3,7 @@
 Rules of this file:
 
 1. A stream is taken up again after the pause that the server asked for (`retry`), or after a second. Where that fails,
-   the pauses grow; whatever comes makes them short again.
+   the pauses grow; whatever comes makes them short again, and so does a stream that lasted.
 2. A stream that nobody waits for (`NewsStream`) is tried for as long as the session lasts, unless the server has none.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
@@ -49,7 +49,7 @@ class EventTrail:
     _limit: int
     _take: Callable[[SseEvent], None]
     failures: int = field(default=0, init=False)
-    """Attempts since something has come."""
+    """Attempts since something has come, or a connection has lasted."""
     _last_event_id: str = field(default="", init=False)
     _retry: float = field(default=0.0, init=False)
     """Seconds that the server wants to pass before the next attempt."""
@@ -62,12 +62,14 @@ class EventTrail:
 
     async def read(self, response: HttpResponse) -> None:
         """Read one connection to its end; raises what `read_events` does."""
-        decoder = SseDecoder(self._limit, self._last_event_id)
+        decoder, begun = SseDecoder(self._limit, self._last_event_id), trio.current_time()
         try:
             await read_events(response, decoder, self._take_event)
         finally:
             if decoder.last_event_id != self._last_event_id:
                 self._last_event_id, self.failures = decoder.last_event_id, 0
+            if trio.current_time() - begun > _LONGEST_PAUSE:
+                self.failures = 0
             if decoder.retry_ms is not None:
                 self._retry = decoder.retry_ms / 1000
 

@@ -6,6 +6,7 @@ one address: then the limits of a connection (`Limits`) hold for all of them tog
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from copy import copy
 from weakref import WeakValueDictionary
@@ -20,6 +21,8 @@ from ..wire import JsonObject
 from ._asgi import HttpRequest
 
 __all__ = ["Guest", "Guests"]
+
+_KEPT = 256
 
 
 @define(eq=False)
@@ -61,12 +64,14 @@ class Guest:
 
 @define(eq=False)
 class Guests:
-    """The senders of one serving, each for as long as something of it is worked on."""
+    """The senders of one serving, each for as long as something of it is worked on, and the latest ones."""
 
     _serving: Serving
     _guests: WeakValueDictionary[tuple[str, str | None], Guest] = field(
         factory=WeakValueDictionary[tuple[str, str | None], Guest], init=False
     )
+    _latest: deque[Guest] = field(factory=lambda: deque[Guest](maxlen=_KEPT), init=False)
+    """Keeps those that come again and again from being made anew each time."""
 
     def of(self, request: HttpRequest) -> Guest:
         """Return who makes a request."""
@@ -76,6 +81,7 @@ class Guests:
             limits = self._serving.limits
             slots = Slots(limits.max_in_flight, limits.max_queued)
             self._guests[who] = guest = Guest(self._serving.gate(), slots, Slots.for_listens(limits.max_listens))
+        self._latest.append(guest)
         return guest
 
     def lose(self, reason: ConnectionLost) -> None:

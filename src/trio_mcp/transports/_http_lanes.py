@@ -80,6 +80,8 @@ class LaneReader:
     lane: HttpLane
     retry_ms: int | None = field(default=None, init=False)
     """Set when it is sent away: after how many milliseconds its client shall come back."""
+    taken: int = field(default=0, init=False)
+    """Bytes of the lane's queue that it has taken, and not sent as far as is known."""
 
     @property
     def mark(self) -> str | None:
@@ -110,8 +112,6 @@ class HttpLane:
     headers: Headers
     is_abandoned: bool = field(default=False, init=False)
     _outbox: Outbox = field(init=False)
-    _taken: int = field(default=0, init=False)
-    """Bytes that a reader has taken, and not sent as far as is known."""
     _owed: int = field(default=1, init=False)
     """Answers that are owed, and one more until all that they are owed to has been taken."""
     _reason: ConnectionLost | None = field(default=None, init=False)
@@ -210,7 +210,7 @@ class HttpLane:
     def detach(self, reader: LaneReader) -> None:
         """A reader has ended."""
         self._readers.remove(reader)
-        self._count_as_sent()
+        self._count_as_sent(reader)
         self._news.unpark_all()
         if self._reason is not None and not self._readers:
             self._outbox.fail(self._reason)
@@ -219,7 +219,7 @@ class HttpLane:
         """Wait for what a reader is to send next; empty when it is to end."""
         if reader.retry_ms is not None:
             return b""
-        self._count_as_sent()
+        self._count_as_sent(reader)
         while True:
             chunk = await self._take(reader) if self._is_newest(reader) else b""
             if chunk or self._is_drained() or reader.retry_ms is not None:
@@ -233,15 +233,14 @@ class HttpLane:
         """Whether all that was put into it has been made available to readers, and nothing more will be."""
         return self.is_complete
 
-    def _count_as_sent(self) -> None:
-        self._outbox.sent(self._taken)
-        self._taken = 0
+    def _count_as_sent(self, reader: LaneReader) -> None:
+        self._outbox.sent(reader.taken)
+        reader.taken = 0
 
     async def _take(self, reader: LaneReader) -> bytes:
         """Return what is there for a reader to send; empty if nothing is, right now."""
-        del reader
         lines = self._outbox.take()
-        self._taken = sum(map(len, lines))
+        reader.taken = sum(map(len, lines))
         return b"".join(sse_event(line.removesuffix(b"\n"), event=_MESSAGE) for line in lines)
 
     def abandon(self) -> None:
@@ -336,9 +335,6 @@ class KeptLane(HttpLane):
 
     def _is_drained(self) -> bool:
         return self.is_kept
-
-    def _count_as_sent(self) -> None:
-        """What has been kept has left the queue, whether it is sent or not."""
 
     async def _take(self, reader: LaneReader) -> bytes:
         while self._is_newest(reader):

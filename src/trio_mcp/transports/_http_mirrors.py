@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,8 +21,6 @@ from ..wire import (
 )
 
 __all__ = ["Mirrors"]
-
-_log = logging.getLogger("trio_mcp.transports")
 
 _MAX_KNOWN = 4096
 """Tools whose annotations are remembered; with more of them all are read anew."""
@@ -58,14 +55,6 @@ class Mirrors:
             return known[1]
         if len(self._known) >= _MAX_KNOWN:
             self._known.clear()
-        mirrored = _read(tool, schema)
+        mirrored = mirrored_params(schema)
         self._known[tool] = schema, mirrored
         return mirrored
-
-
-def _read(tool: str, schema: JsonObject) -> Sequence[MirroredParam]:
-    try:
-        return mirrored_params(schema)
-    except ValueError as exc:  # clients drop such a tool, so nobody can be asked to repeat anything
-        _log.warning("the tool %r asks for header fields in a way that clients must not accept: %s", tool, exc)
-        return ()

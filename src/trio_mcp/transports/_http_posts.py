@@ -28,6 +28,8 @@ from ._http_response import Responding
 
 __all__ = ["Posts"]
 
+_QUICK_PASSES = 2
+"""After so many passes of the scheduler a handler that waits for nothing has ended."""
 _FLUSH_SECONDS = 2.0
 """How long last words may take to be written."""
 
@@ -112,7 +114,11 @@ class Posts:
 async def _respond(exchange: PostedExchange, responding: Responding) -> None:
     """Write what belongs to an exchange until all of it has been written, or its client has left."""
     answer = exchange.only_answer()
-    if answer is not None:  # it was answered at once, as refusals are
+    for _ in range(_QUICK_PASSES):
+        if answer is None:
+            await trio.lowlevel.checkpoint()
+            answer = exchange.only_answer()
+    if answer is not None:  # for the quick ones it is not worth while to watch for a client that leaves
         await responding.json(answer, status=exchange.status)
         return
     async with responding.attending():

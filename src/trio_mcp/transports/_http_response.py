@@ -23,7 +23,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 
@@ -74,14 +74,12 @@ class Responding:
     async def json(self, body: bytes, *, status: int = 200, headers: Mapping[str, str] = _NO_HEADERS) -> None:
         """Answer with one JSON text."""
         fields = {"content-type": JSON_TYPE, "content-length": str(len(body)), "cache-control": "no-store", **headers}
-        await self._begin(status, fields)
-        await self.put(body, more=False)
+        await self._transmit(self._head(status, fields), *_parts(body, more=False))
 
     async def empty(self, status: int = 202, headers: Mapping[str, str] = _NO_HEADERS) -> None:
         """Answer with a status alone."""
         sized = {} if status == HTTPStatus.NO_CONTENT else {"content-length": "0"}
-        await self._begin(status, {**sized, **headers})
-        await self.put(b"", more=False)
+        await self._transmit(self._head(status, {**sized, **headers}), *_parts(b"", more=False))
 
     @asynccontextmanager
     async def attending(self) -> AsyncGenerator[None]:
@@ -111,35 +109,44 @@ class Responding:
             "x-accel-buffering": "no",
             **headers,
         }
-        await self._begin(HTTPStatus.OK, fields)
+        await self._transmit(self._head(HTTPStatus.OK, fields))
         stream = EventStream(self)
         self._nursery.start_soon(stream.keep_alive)
         yield stream
         await stream.end()
 
-    async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
+    def _head(self, status: int, headers: Mapping[str, str]) -> AsgiMessage:
         self.begun = True
         lines = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-        await self._transmit({"type": "http.response.start", "status": int(status), "headers": lines})
+        return {"type": "http.response.start", "status": int(status), "headers": lines}
 
     async def put(self, body: bytes, *, more: bool) -> None:
         """Send a part of the body, or its end; for streams there is `EventStream.send`."""
-        while len(body) > _PIECE_BYTES:
-            await self._transmit({"type": "http.response.body", "body": body[:_PIECE_BYTES], "more_body": True})
-            body = body[_PIECE_BYTES:]
-        await self._transmit({"type": "http.response.body", "body": body, "more_body": more})
+        await self._transmit(*_parts(body, more=more))
 
-    async def _transmit(self, message: AsgiMessage) -> None:
-        """Hand over a message; whoever does not take it has left (rule 4)."""
-        with trio.move_on_after(self.stall_seconds) as stall:
-            try:
-                await self._send(message)
-            except OSError:  # how some servers say what Hypercorn does not (rule 1)
-                stall.cancel()
-                await trio.lowlevel.checkpoint()
+    async def _transmit(self, *messages: AsgiMessage) -> None:
+        """Hand messages over, one after the other; whoever does not take one of them has left (rule 4)."""
+        with trio.CancelScope() as stall:
+            for message in messages:
+                stall.deadline = trio.current_time() + self.stall_seconds
+                try:
+                    await self._send(message)
+                except OSError:  # how some servers say what Hypercorn does not (rule 1)
+                    stall.cancel()
+                    await trio.lowlevel.checkpoint()
         if stall.cancelled_caught:
             self._leave()
             await trio.lowlevel.checkpoint_if_cancelled()
+
+
+def _parts(body: bytes, *, more: bool) -> Sequence[AsgiMessage]:
+    """Return the messages that carry *body*: one, unless it is large."""
+    ends = range(_PIECE_BYTES, len(body), _PIECE_BYTES)
+    parts: list[AsgiMessage] = [
+        {"type": "http.response.body", "body": body[end - _PIECE_BYTES : end], "more_body": True} for end in ends
+    ]
+    rest = body[ends[-1] :] if ends else body
+    return [*parts, {"type": "http.response.body", "body": rest, "more_body": more}]
 
 
 @define(eq=False)

@@ -104,13 +104,21 @@ class StreamableSession(HttpSession):
                 self.host.nursery.start_soon(self._keep, lane, name="a kept stream")
                 await self._stream(lane.attach(), responding)
                 return
-            del self._lanes[number]
             try:
                 await self._respond(lane, responding, begins=begins)
             finally:
-                self.abandon_lane(lane)
+                del self._lanes[number]
+                self._leave(lane)
                 if begins and (self.gate.revision is None or not responding.begun):
                     self.close(ConnectionClosed("the handshake failed"))
+
+    def _leave(self, lane: HttpLane) -> None:
+        """The response that a lane goes out by has ended, be it that its client has left."""
+        if lane.is_silent:
+            return
+        if lane.is_complete:
+            self.unheard += 1
+        self.abandon_lane(lane)
 
     async def _respond(self, lane: HttpLane, responding: Responding, *, begins: bool) -> None:
         """Answer with what goes out in a lane that is not kept (rule 2)."""

@@ -26,9 +26,9 @@ HttpxClient: TypeAlias = httpx2.AsyncClient
 
 _PATIENCE = httpx2.Timeout(connect=30.0, read=None, write=30.0, pool=30.0)
 """Seconds. A stream may be silent for as long as it likes; the client's own limits bound a request."""
-_POOL = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=4.0)
+_POOL = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=4.0)
 """Streams last, and what ends them must get through: so the transport bounds how many there are, and not the pool.
-An idle connection is given up before the 5 s after which many servers close it."""
+An idle connection is given up before the 5 s after which many servers close it; each costs a look at every request."""
 _UNSENT = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,

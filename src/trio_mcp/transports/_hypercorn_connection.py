@@ -25,11 +25,12 @@ from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup
 
+from ._asgi import AsgiApp
 from ._hypercorn_config import ProtocolConfig
 from ._hypercorn_http1 import Http1, StartsHttp2
 from ._hypercorn_http2 import Http2
 from ._hypercorn_listening import HttpListening
-from ._hypercorn_tasks import AppTasks, Asgi, contained
+from ._hypercorn_tasks import AppTasks, contained
 
 __all__ = ["Connections"]
 
@@ -51,7 +52,7 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 class Connections:
     """What the connections of one server have in common, and those that are open."""
 
-    app: Asgi
+    app: AsgiApp
     listening: HttpListening
     lifespan_state: dict[str, Any]
     config: ProtocolConfig = field(init=False)

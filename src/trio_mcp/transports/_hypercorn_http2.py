@@ -7,7 +7,9 @@ Different from Hypercorn's own, where each of these ends the connection, the ser
 - An answer that comes before the request has been sent in full ends the stream; what arrives for it afterwards is
   dropped.
 - A request whose path is missing, or is not ASCII, is refused, and no other.
-- An application that fails in the middle of its answer has its stream reset, so that its client learns it.
+- An application that fails in the middle of its answer, or sends one that HTTP/2 does not allow, has its stream
+  reset, so that its client learns it.
+- Header fields of answers are checked. A line break in one would be two fields after a proxy that speaks HTTP/1.1.
 - When the connection ends, whoever waits to send goes on.
 - A stream refused because the server stops may be tried elsewhere: that is what its error code says.
 - Priorities, obsolete, are ignored. The longest head is the server's to set.
@@ -15,19 +17,21 @@ Different from Hypercorn's own, where each of these ends the connection, the ser
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import trio
 from h2.connection import ConnectionState
 from h2.errors import ErrorCodes
-from h2.events import DataReceived, RequestReceived, StreamEnded, StreamReset
+from h2.events import DataReceived, RequestReceived
 from h2.events import Event as H2Event
 from h2.exceptions import ProtocolError
+from h2.stream import StreamState
 from hypercorn.events import Closed
 from hypercorn.events import Event as ConnectionEvent
-from hypercorn.protocol.events import Body, Data, EndBody, EndData, Event
+from hypercorn.protocol.events import Body, Data, EndBody, EndData, Event, Response
 from hypercorn.protocol.h2 import BUFFER_LOW_WATER, H2Protocol
 
 from ._hypercorn_config import ProtocolConfig
@@ -36,6 +40,8 @@ __all__ = ["Http2"]
 
 _PIECE_BYTES = 2**14
 """Given to Hypercorn's buffer at once, when it holds less than that: so it never holds what makes it wait by itself."""
+_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-zA-Z]+")
+_FORBIDDEN = re.compile(rb"[\x00\r\n]")
 
 
 class Http2(H2Protocol):
@@ -49,7 +55,6 @@ class Http2(H2Protocol):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._uploading: set[int] = set()
         self._sent = trio.lowlevel.ParkingLot()
         self.connection.decoder.max_header_list_size = self.config.h2_max_header_list_size
 
@@ -63,7 +68,7 @@ class Http2(H2Protocol):
 
     async def farewell(self) -> None:
         """Say that the connection ends, and which requests were taken."""
-        if self.connection.state_machine.state is not ConnectionState.CLOSED:  # then it has been said
+        if not self._is_over:  # then it has been said
             self.connection.close_connection()
             await self._flush()
 
@@ -72,6 +77,8 @@ class Http2(H2Protocol):
         if isinstance(event, (Body, Data)):
             for start in range(0, len(event.data), _PIECE_BYTES):
                 await self._send_piece(type(event)(event.stream_id, event.data[start : start + _PIECE_BYTES]))
+        elif isinstance(event, Response):
+            await self._send_head(event)
         elif isinstance(event, (EndBody, EndData)):
             with trio.move_on_after(self.config.write_seconds) as patience:
                 await super().stream_send(event)
@@ -81,6 +88,23 @@ class Http2(H2Protocol):
                 await self._reset(event.stream_id, ErrorCodes.CANCEL)
         else:
             await super().stream_send(event)
+
+    async def _send_head(self, event: Response) -> None:
+        """Send the head of an answer; unlike Hypercorn, do not keep it to ourselves if that fails."""
+        _check_fields(event.headers)
+        if event.stream_id not in self.streams or self._is_over:
+            return
+        head = [(b":status", b"%d" % event.status_code), *event.headers, *self.config.response_headers("h2")]
+        try:
+            self.connection.send_headers(event.stream_id, head)
+        except ProtocolError as error:
+            await self._reset(event.stream_id, ErrorCodes.INTERNAL_ERROR)
+            raise ValueError(f"HTTP/2 does not allow the head of the answer: {error}") from error
+        await self._flush()
+
+    @property
+    def _is_over(self) -> bool:
+        return self.connection.state_machine.state is ConnectionState.CLOSED
 
     async def _send_piece(self, event: Body | Data) -> None:
         with trio.move_on_after(self.config.write_seconds) as patience:
@@ -98,7 +122,8 @@ class Http2(H2Protocol):
     async def _send_data(self, stream_id: int) -> None:
         await super()._send_data(stream_id)
         self._sent.unpark_all()
-        if stream_id not in self.stream_buffers and stream_id in self._uploading:
+        stream = self.connection.streams.get(stream_id)
+        if stream is not None and stream.state_machine.state is StreamState.HALF_CLOSED_LOCAL:
             await self._reset(stream_id, ErrorCodes.NO_ERROR)  # RFC 9113, 8.1: all is answered, send no more
 
     async def _handle_events(self, events: Sequence[H2Event]) -> None:
@@ -111,21 +136,11 @@ class Http2(H2Protocol):
                 case DataReceived() if event.stream_id not in self.streams:
                     self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 case _:
-                    self._note_upload(event)
                     await super()._handle_events([event])
         await self._flush()
 
     async def _priority_updated(self, event: object) -> None:
         """Streams share alike: priorities are obsolete (RFC 9113, 5.3.2), and a thousand of them end Hypercorn."""
-
-    def _note_upload(self, event: H2Event) -> None:
-        match event:
-            case RequestReceived(stream_id=stream_id):
-                self._uploading.add(stream_id)
-            case StreamEnded(stream_id=stream_id) | StreamReset(stream_id=stream_id):
-                self._uploading.discard(stream_id)
-            case _:
-                pass
 
     async def _close_stream(self, stream_id: int) -> None:
         was_open = stream_id in self.streams
@@ -134,12 +149,17 @@ class Http2(H2Protocol):
             await self._reset(stream_id, ErrorCodes.INTERNAL_ERROR)
 
     async def _reset(self, stream_id: int, code: ErrorCodes) -> None:
-        self._uploading.discard(stream_id)
         with suppress(ProtocolError):  # the client was quicker
             self.connection.reset_stream(stream_id, code)
             await self._flush()
         await super()._close_stream(stream_id)
         await self._window_updated(stream_id)  # the task that sends cleans up
+
+
+def _check_fields(fields: Iterable[tuple[bytes, bytes]]) -> None:
+    for name, value in fields:
+        if not _NAME.fullmatch(name) or _FORBIDDEN.search(value):
+            raise ValueError(f"the answer has a header field that cannot be: {name!r}: {value!r}")
 
 
 def _is_readable(request: RequestReceived) -> bool:

@@ -9,14 +9,15 @@ Specification: https://asgi.readthedocs.io/en/latest/specs/lifespan.html
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, MutableMapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
 
 from .._util import owned_nursery
-from ._hypercorn_tasks import Asgi, contained
+from ._asgi import AsgiApp, AsgiMessage
+from ._hypercorn_tasks import contained
 
 __all__ = ["lifespan_of"]
 
@@ -24,7 +25,7 @@ _log = logging.getLogger("trio_mcp.transports")
 
 
 @asynccontextmanager
-async def lifespan_of(app: Asgi) -> AsyncGenerator[dict[str, Any]]:
+async def lifespan_of(app: AsgiApp) -> AsyncGenerator[dict[str, Any]]:
     """Start the application; at the end of the block, shut it down. The block gets the state for its requests.
 
     Raises:
@@ -48,7 +49,7 @@ _ANSWERS = {f"{stage}.{result}" for stage in ("startup", "shutdown") for result 
 
 
 class _Lifespan:
-    def __init__(self, app: Asgi) -> None:
+    def __init__(self, app: AsgiApp) -> None:
         self.state: dict[str, Any] = {}
         self._app = app
         self._told = ""
@@ -117,7 +118,7 @@ class _Lifespan:
         if self._answer is not None and self._answer.endswith("failed"):
             raise RuntimeError(f"the application says that its {self._told} failed: {self._complaint}")
 
-    async def _receive(self) -> MutableMapping[str, Any]:
+    async def _receive(self) -> AsgiMessage:
         if self._told == "":
             await trio.lowlevel.checkpoint()
             self._told = "startup"
@@ -128,7 +129,7 @@ class _Lifespan:
             self._told = "shutdown"
         return {"type": f"lifespan.{self._told}"}
 
-    async def _send(self, event: MutableMapping[str, Any]) -> None:
+    async def _send(self, event: AsgiMessage) -> None:
         answer = str(event["type"]).removeprefix("lifespan.")
         if answer not in _ANSWERS:
             raise ValueError(f"{event['type']!r} is no answer in a lifespan")

@@ -27,10 +27,10 @@ import trio
 from attrs import define, field
 
 from .._util import owned_nursery
+from ._asgi import AsgiApp
 from ._hypercorn_lifespan import lifespan_of
 from ._hypercorn_listening import HttpListening
 from ._hypercorn_sockets import Bound, HttpSockets, bind_sockets
-from ._hypercorn_tasks import Asgi
 from ._hypercorn_tls import tls_context
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ __all__ = ["serve_asgi"]
 
 
 async def serve_asgi(
-    app: Asgi,
+    app: AsgiApp,
     listening: HttpListening,
     *,
     stopping: Callable[[], Awaitable[object]],

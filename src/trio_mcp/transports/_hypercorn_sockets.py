@@ -47,7 +47,7 @@ class HttpSockets:
     sockets: Sequence[socket.socket]
     bound: Bound
     _file: Path | None = field(default=None, init=False)
-    _identity: tuple[int, int] | None = field(default=None, init=False)
+    _identity: tuple[int, ...] | None = field(default=None, init=False)
 
     @classmethod
     def of(cls, sockets: Sequence[socket.socket], listening: HttpListening) -> HttpSockets:
@@ -101,9 +101,10 @@ async def bind_sockets(listening: HttpListening) -> HttpSockets:
         raise _cannot_listen(place, error) from None
 
 
-def _identity(path: Path) -> tuple[int, int]:
+def _identity(path: Path) -> tuple[int, ...]:
+    """Return what tells a file from others, also from one that has got the number of a file that is gone."""
     status = path.stat()
-    return status.st_dev, status.st_ino
+    return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 def _cannot_listen(place: object, error: OSError) -> OSError:

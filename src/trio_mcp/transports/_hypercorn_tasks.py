@@ -12,21 +12,20 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeAlias, cast
 
 import trio
 
-__all__ = ["AppTasks", "Asgi", "Mailbox", "contained"]
+from ._asgi import AsgiApp, AsgiMessage, Scope
+
+__all__ = ["AppTasks", "Mailbox", "contained"]
 
 _log = logging.getLogger("trio_mcp.transports")
 
-_Event: TypeAlias = MutableMapping[str, Any]
-_Receive: TypeAlias = Callable[[], Awaitable[_Event]]
-_Send: TypeAlias = Callable[[Any], Awaitable[None]]
-Asgi: TypeAlias = Callable[[MutableMapping[str, Any], _Receive, _Send], Awaitable[None]]
-"""An ASGI 3 application."""
+_TellsHypercorn: TypeAlias = Callable[[AsgiMessage | None], Awaitable[None]]
+"""None says that the application has returned."""
 
 _MAILBOX_BYTES = 64 * 2**10
 """What an application has not received yet before its client is kept waiting."""
@@ -65,9 +64,9 @@ class Mailbox:
     """What one call of the application receives. Bounded: `put` waits while too much lies in it."""
 
     def __init__(self) -> None:
-        self._events: deque[_Event] = deque()
+        self._events: deque[AsgiMessage] = deque()
         self._bytes = 0
-        self._farewell: _Event | None = None
+        self._farewell: AsgiMessage | None = None
         self._said_farewell = False
         self._is_closed = False
         self._arrived = trio.lowlevel.ParkingLot()
@@ -78,7 +77,7 @@ class Mailbox:
         """Whether the client is gone."""
         return self._farewell is not None
 
-    async def put(self, event: _Event) -> None:
+    async def put(self, event: AsgiMessage) -> None:
         """Add an event. The one that says that the client is gone never waits; what comes after it is dropped."""
         if event["type"].endswith(".disconnect"):
             self.end(event)
@@ -89,13 +88,13 @@ class Mailbox:
             self._bytes += _cost(event)
         self._arrived.unpark_all()
 
-    def end(self, farewell: _Event) -> None:
+    def end(self, farewell: AsgiMessage) -> None:
         """Let the application receive that the client is gone, after all that has been put."""
         self._farewell = self._farewell or farewell
         self._taken.unpark_all()
         self._arrived.unpark_all()
 
-    async def receive(self) -> _Event:
+    async def receive(self) -> AsgiMessage:
         """Return the next event; at the end, any number of times, that the client is gone.
 
         What is there is returned in a cancelled scope, too, but for repetitions.
@@ -122,7 +121,7 @@ class Mailbox:
         self._taken.unpark_all()
 
 
-def _cost(event: _Event) -> int:
+def _cost(event: AsgiMessage) -> int:
     return _EVENT_BYTES + len(event.get("body") or event.get("bytes") or event.get("text") or b"")
 
 
@@ -132,10 +131,10 @@ class AppTasks:
     What the application raises is logged and costs that request alone. KeyboardInterrupt and cancellation pass.
     """
 
-    def __init__(self, nursery: trio.Nursery, app: Asgi) -> None:
+    def __init__(self, nursery: trio.Nursery, app: AsgiApp) -> None:
         self._nursery = nursery
         self._app = app
-        self._mailboxes: dict[Mailbox, _Event] = {}
+        self._mailboxes: dict[Mailbox, AsgiMessage] = {}
         """Of the requests that are running, each with what says that its client is gone."""
         self._ended = trio.lowlevel.ParkingLot()
 
@@ -147,9 +146,9 @@ class AppTasks:
         self,
         app: object,  # noqa: ARG002  # the signature is Hypercorn's
         config: object,  # noqa: ARG002  # likewise
-        scope: MutableMapping[str, Any],
-        send: _Send,
-    ) -> Callable[[_Event], Awaitable[None]]:
+        scope: Scope,
+        send: _TellsHypercorn,
+    ) -> Callable[[AsgiMessage], Awaitable[None]]:
         """Run the application for one request; return what takes the events it shall receive."""
         while len(self._mailboxes) >= _MAX_REQUESTS:
             await self._ended.park()
@@ -172,7 +171,7 @@ class AppTasks:
         for mailbox, farewell in self._mailboxes.items():
             mailbox.end(farewell)
 
-    async def _run(self, scope: MutableMapping[str, Any], mailbox: Mailbox, send: _Send) -> None:
+    async def _run(self, scope: Scope, mailbox: Mailbox, send: _TellsHypercorn) -> None:
         name = _name(scope)
         try:
             with contained(lambda failure: _log.error("the application failed at %s", name, exc_info=failure)):
@@ -184,5 +183,5 @@ class AppTasks:
         await send(None)  # a request without an answer gets 500, and half an answer is cut off
 
 
-def _name(scope: Mapping[str, Any]) -> str:
+def _name(scope: Scope) -> str:
     return f"{scope.get('method', scope['type'])} {scope['path']!r}"

@@ -6,6 +6,7 @@ Specification: https://www.rfc-editor.org/rfc/rfc9110#name-accept
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 __all__ = ["EVENT_STREAM_TYPE", "JSON_TYPE", "accepts", "is_json"]
 
@@ -20,6 +21,7 @@ def is_json(content_type: str | None) -> bool:
     return content_type is not None and content_type.partition(";")[0].strip().lower() == JSON_TYPE
 
 
+@lru_cache(maxsize=64)  # a client sends the same with each request
 def accepts(accept: str | None, media_type: str) -> bool:
     """Tell whether a client takes *media_type*. One that does not say what it takes (None, or blank) takes everything.
 

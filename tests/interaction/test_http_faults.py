@@ -1,0 +1,404 @@
+"""Whole clients and servers over real sockets that break, stall, trickle and vanish: what fails, by what name.
+
+Hypercorn, which serves HTTP here, has thirteen traps that are known. Each is kept shut by the tests behind it, in the
+folders that mirror the sources:
+
+ 1. one request for a WebSocket ends the whole server
+    server/test_serve_http.py::test_a_websocket_is_refused_and_costs_its_own_connection_alone
+    transports/test_http_app.py::test_nothing_is_sent_to_a_websocket
+    transports/test_hypercorn_http1.py::test_a_websocket_client_that_sends_too_early_costs_its_own_connection
+ 2. a client that stops reading makes the server unstoppable
+    transports/test_hypercorn_connection.py::test_a_client_that_reads_nothing_loses_its_connection_and_its_application_learns_it
+    transports/test_hypercorn_connection.py::test_a_client_that_reads_nothing_holds_up_no_end
+    interaction/test_http_faults.py::test_a_client_that_reads_nothing_holds_up_neither_others_nor_the_end
+ 3. what is sent to a client that has left goes nowhere, without an error
+    transports/test_http_response.py::test_a_client_that_leaves_cancels_the_block
+    server/test_serve_http.py::test_a_client_that_goes_away_cancels_its_handler
+ 4. whether a client has left cannot be asked in a scope that is cancelled
+    transports/test_hypercorn_tasks.py::test_a_cancelled_scope_receives_what_is_there_because_some_frameworks_ask_in_one
+ 5. a stop waits for open streams, and tells nobody
+    server/test_serve_http_many.py::test_all_of_them_are_told_the_end_at_once
+    transports/test_hypercorn_serve.py::test_a_stop_drains_the_application_then_ends_the_lifespan
+ 6. cancellation is no stop, and there are no signal handlers
+    transports/test_hypercorn_serve.py::test_cancellation_ends_everything_at_once_and_leaves_no_socket
+    server/test_serve_http.py::test_a_signal_ends_it
+ 7. errors of the lifespan are swallowed
+    server/test_serve_http.py::test_a_lifespan_that_fails_fails_the_start_as_it_is
+    transports/test_http_app.py::test_when_what_it_runs_fails_it_serves_nothing_any_more
+ 8. a time limit on reading ends streams; without one, bodies may be as slow and as long as they like
+    transports/test_hypercorn_connection.py::test_a_stream_without_a_word_from_its_client_goes_on
+    interaction/test_http_faults.py::test_clients_that_trickle_are_given_up_and_hold_up_nobody
+    server/test_serve_http.py::test_a_body_over_the_limit_is_refused_before_it_is_sent
+ 9. SystemExit in an application ends the server
+    interaction/test_http_faults.py::test_a_tool_that_exits_ends_its_own_call_alone
+    transports/test_hypercorn_tasks.py::test_what_an_application_raises_is_logged_and_ends_its_request_alone
+10. after a request that was sent ahead, nobody sees that the client leaves
+    transports/test_hypercorn_http1.py::test_requests_sent_ahead_are_answered_in_order
+    interaction/test_http_faults.py::test_a_client_that_has_sent_ahead_and_leaves_is_noticed
+11. its defaults are for other servers
+    transports/test_hypercorn_http1.py::test_requests_on_one_connection_are_not_counted
+    transports/test_hypercorn_connection.py::test_a_connection_may_lie_idle_for_longer_than_a_head_may_take
+    transports/test_hypercorn_tasks.py::test_a_client_waits_while_too_much_lies_in_the_mailbox
+12. an error of the system at the end of a connection escapes
+    transports/test_hypercorn_connection.py::test_a_connection_that_cannot_even_be_closed_well_is_closed
+    transports/test_hypercorn_connection.py::test_clients_that_leave_without_a_goodbye_cost_their_own_connection
+13. what an application is mounted under stays in the path
+    transports/test_http_app.py::test_it_is_found_below_what_it_is_mounted_under
+    transports/test_http_mounted.py::test_starlette_mounts_it
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import httpx2
+import pytest
+import trio
+from attrs import define, field
+
+from tests.interaction.wire_cutter import wire_cutter
+from tests.server.test_serve_http import connected, head_of, served
+from tests.transports.asgi_caller import call
+from trio_mcp import (
+    Client,
+    Context,
+    ErrorResponse,
+    HttpBound,
+    Limits,
+    MemoryEventStore,
+    ResponseLost,
+    Server,
+    SessionSettings,
+    ToolFailed,
+    open_http_client,
+    serve_http,
+    types,
+)
+from trio_mcp.server import HttpService
+
+MODERN, LEGACY = "2026-07-28", "2025-11-25"
+ERAS = pytest.mark.parametrize("revision", [MODERN, LEGACY])
+TESTS = Path(__file__).parent.parent
+CUT_HERE = "cut here"
+
+
+def test_each_trap_has_tests_that_are_there() -> None:
+    assert __doc__ is not None
+    traps = re.split(r"^ ?\d+\. ", __doc__, flags=re.MULTILINE)[1:]
+
+    assert len(traps) == 13
+    for trap in traps:
+        tests = re.findall(r"(\S+\.py)::(\w+)", trap)
+        assert tests
+        for module, name in tests:
+            assert re.search(rf"^(async )?def {name}\(", (TESTS / module).read_text(), re.MULTILINE), name
+
+
+@ERAS
+async def test_a_socket_that_dies_in_mid_response_fails_one_call_and_no_other(revision: str) -> None:
+    server, go, stopped = Server("s"), trio.Event(), trio.Event()
+
+    @server.tool
+    async def doomed(ctx: Context) -> str:
+        try:
+            await ctx.report_progress(1, message=CUT_HERE)
+            await go.wait()
+        except trio.Cancelled:
+            stopped.set()
+            raise
+        return "too late"
+
+    @server.tool
+    async def sibling(ctx: Context) -> str:
+        await ctx.report_progress(1)
+        await go.wait()
+        return "well"
+
+    said: list[str] = []
+    streaming = trio.Event()
+
+    async def hear(_: types.ProgressNotificationParams) -> None:
+        streaming.set()
+
+    async def ask_sibling(client: Client) -> None:
+        result = await client.call_tool("sibling", on_progress=hear)
+        said.append(result.structured_content["result"])
+
+    async with served(server) as bound:
+        assert bound.port is not None
+        async with (
+            wire_cutter(bound.port, CUT_HERE.encode()) as (url, cutter),
+            open_http_client(url, revision=revision) as client,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(ask_sibling, client)
+            await streaming.wait()
+            with pytest.raises(ResponseLost, match="'tools/call'") as lost:
+                await client.call_tool("doomed", on_progress=hear)
+            assert lost.value.sent
+            if revision == MODERN:  # where to leave is to cancel
+                await stopped.wait()
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["doomed", "sibling"]
+            go.set()
+
+    assert (said, cutter.cuts) == (["well"], 1)
+
+
+async def test_a_response_that_is_kept_goes_on_where_its_socket_died() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def long(ctx: Context) -> str:
+        for step, message in enumerate(["one", CUT_HERE, "three"]):
+            await ctx.report_progress(step, message=message)
+        return "whole"
+
+    heard: list[str | None] = []
+
+    async def hear(update: types.ProgressNotificationParams) -> None:
+        heard.append(update.message)
+
+    sessions = SessionSettings(event_store=MemoryEventStore(), retry_seconds=0.01)
+    async with served(server, sessions=sessions) as bound:
+        assert bound.port is not None
+        async with (
+            wire_cutter(bound.port, CUT_HERE.encode()) as (url, cutter),
+            open_http_client(url, revision=LEGACY) as client,
+        ):
+            result = await client.call_tool("long", on_progress=hear)
+
+    assert result.structured_content == {"result": "whole"}
+    assert (heard[-1], cutter.cuts) == ("three", 1)
+
+
+@define(eq=False)
+class Editions:
+    """A server, and what replaces it: the first one answers nothing, once it has got all the calls there are."""
+
+    calls: int
+    made: Counter[str] = field(factory=Counter[str], init=False)
+    all_made: trio.Event = field(factory=trio.Event, init=False)
+
+    def server(self, edition: str) -> Server:
+        server = Server("s")
+        work = partial(self._work, edition)
+
+        @server.tool
+        async def book() -> str:
+            return await work("booking")
+
+        @server.tool
+        async def look() -> str:
+            return await work("look")
+
+        @server.resource("a:b")
+        async def page() -> str:
+            return await work("page")
+
+        @server.prompt
+        async def hint() -> str:
+            return await work("hint")
+
+        return server
+
+    async def _work(self, edition: str, what: str) -> str:
+        self.made[f"{edition} {what}"] += 1
+        if edition == "first":
+            if self.made.total() == self.calls:
+                self.all_made.set()
+            await trio.sleep_forever()
+        return f"{what} of the {edition}"
+
+
+async def book(client: Client) -> str:
+    try:
+        return str((await client.call_tool("book")).structured_content)
+    except ResponseLost as exc:
+        return f"lost, sent: {exc.sent}, named: {'tools/call' in str(exc)}"
+
+
+async def look(client: Client) -> str:
+    return str((await client.call_tool("look", repeatable=True)).structured_content["result"])
+
+
+async def page(client: Client) -> str:
+    (content,) = (await client.read_resource("a:b")).contents
+    return str(getattr(content, "text", None))
+
+
+async def hint(client: Client) -> str:
+    (message,) = (await client.get_prompt("hint")).messages
+    return str(getattr(message.content, "text", None))
+
+
+@ERAS
+async def test_a_server_that_restarts_under_many_calls_costs_those_that_must_not_be_made_twice(
+    revision: str, tmp_path: Path
+) -> None:
+    each, path, came = 25, tmp_path / "s", Counter[str]()
+    editions = Editions(4 * each)
+
+    async def ask(kind: Callable[[Client], Awaitable[str]], client: Client) -> None:
+        came[await kind(client)] += 1
+
+    carrier = httpx2.AsyncHTTPTransport(uds=str(path), limits=httpx2.Limits(max_connections=None))
+    with trio.fail_after(60):
+        async with httpx2.AsyncClient(transport=carrier) as http_client, trio.open_nursery() as nursery:
+            first = await nursery.start(_serve_until_cancelled, editions.server("first"), path)
+            opening = open_http_client("http://localhost/mcp", http_client=http_client, revision=revision)
+            async with opening as client:
+                async with trio.open_nursery() as calls:
+                    for kind in (book, look, page, hint) * each:
+                        calls.start_soon(ask, kind, client)
+                    await editions.all_made.wait()
+                    first.cancel()
+                    second = await nursery.start(_serve_until_cancelled, editions.server("second"), path)
+                assert (await client.call_tool("book")).structured_content == {"result": "booking of the second"}
+            second.cancel()
+
+    answered = {f"{what} of the second": each for what in ("look", "page", "hint")}
+    assert came == {"lost, sent: True, named: True": each, **answered}
+    assert editions.made["second booking"] == 1
+
+
+async def _serve_until_cancelled(server: Server, path: Path, *, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
+    """Serve; be cancelled as a process is killed, and be started where the one before may still be ending."""
+    with trio.CancelScope() as scope:
+        while True:
+            try:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(partial(serve_http, server, unix_socket=path))
+                    task_status.started(scope)
+            except* OSError:  # until then it listens there
+                await trio.lowlevel.checkpoint()
+
+
+async def test_clients_that_trickle_are_given_up_and_hold_up_nobody() -> None:
+    server, made = Server("s"), 0
+
+    @server.tool
+    async def count() -> int:
+        nonlocal made
+        made += 1
+        return made
+
+    async with served(server, head_seconds=0.2, body_seconds=0.2) as bound, trio.open_nursery() as nursery:
+        ends: list[bytes] = []
+
+        async def trickle(start: bytes) -> None:
+            async with connected(bound) as client:
+                await client.stream.send_all(start)
+                ends.append((await client.rest())[:12])
+
+        for _ in range(10):
+            nursery.start_soon(trickle, b"POST /mcp HTTP/1.1\r\nhost: local")
+            nursery.start_soon(trickle, head_of(call("count")) + b'{"jsonrpc"')
+        async with open_http_client(bound.url) as client:
+            assert (await client.call_tool("count")).structured_content == {"result": 1}
+        while len(ends) < 20:
+            await trio.testing.wait_all_tasks_blocked(0.01)
+
+    assert Counter(ends) == {b"": 10, b"HTTP/1.1 408": 10}
+    assert made == 1
+
+
+@ERAS
+async def test_a_client_whose_body_is_too_long_is_told_so_though_nobody_has_read_it(revision: str) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def measure(text: str) -> int:
+        return len(text)
+
+    async with (
+        served(server, max_body_bytes=10_000) as bound,
+        open_http_client(bound.url, revision=revision) as client,
+    ):
+        with pytest.raises(ErrorResponse, match="10000 bytes"):
+            await client.call_tool("measure", {"text": "x" * 20_000_000})
+        assert (await client.call_tool("measure", {"text": "x"})).structured_content == {"result": 1}
+
+
+async def test_a_client_that_reads_nothing_holds_up_neither_others_nor_the_end() -> None:
+    limits = Limits(max_progress_per_second=10_000, drain_seconds=0.1)
+    server, flooding, gone = Server("s", limits=limits), trio.Event(), trio.Event()
+
+    @server.tool
+    async def flood(ctx: Context) -> None:
+        step = 0
+        try:
+            while True:
+                step += 1
+                await ctx.report_progress(step, message="x" * 100_000)
+                flooding.set()
+        finally:
+            gone.set()
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async with served(server, write_seconds=0.3) as bound, connected(bound) as stalled:
+        stalled.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        await stalled.post(call("flood", progressToken=1))
+        await flooding.wait()
+        async with open_http_client(bound.url) as client:
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+        await gone.wait()
+
+    flooding, gone = trio.Event(), trio.Event()
+    service = HttpService.of(server, "127.0.0.1", 0, {"write_seconds": 1000.0})
+    service.drain_seconds = 0.2
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            bounds: list[HttpBound] = []
+            nursery.start_soon(partial(service.run, signals=False, on_bound=bounds.append))
+            while not bounds:
+                await trio.testing.wait_all_tasks_blocked()
+            async with connected(bounds[0]) as stalled:
+                stalled.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                await stalled.post(call("flood", progressToken=1))
+                await flooding.wait()
+                await bounds[0].stop()
+                assert gone.is_set()
+
+
+async def test_a_tool_that_exits_ends_its_own_call_alone() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def leave() -> str:
+        raise SystemExit(3)
+
+    @server.tool
+    async def stay() -> str:
+        return "here"
+
+    async with served(server) as bound, open_http_client(bound.url) as client:
+        with pytest.raises(ToolFailed):
+            await client.call_tool("leave", raise_on_error=True)
+        assert (await client.call_tool("stay")).structured_content == {"result": "here"}
+
+
+async def test_a_client_that_has_sent_ahead_and_leaves_is_noticed() -> None:
+    server, begun, stopped = Server("s"), trio.Event(), trio.Event()
+
+    @server.tool
+    async def wait() -> None:
+        begun.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            stopped.set()
+
+    async with served(server, keep_alive=0.1) as bound:
+        async with connected(bound) as client:
+            await client.post(call("wait"))
+            await begun.wait()
+            await client.post(call("wait"))
+        await stopped.wait()
