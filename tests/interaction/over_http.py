@@ -21,7 +21,7 @@ from trio_mcp import (
     serve_http,
     types,
 )
-from trio_mcp.server import HttpOptions
+from trio_mcp.server import HttpBound, HttpOptions
 from trio_mcp.testing import AsgiEngine
 from trio_mcp.transports import AsgiApp, AsgiMessage, Scope
 from trio_mcp.transports._asgi import Receive, Send
@@ -80,6 +80,8 @@ class Witness:
     app: AsgiApp
     requests: list[Seen] = field(factory=list[Seen], init=False)
     sent: list[AsgiMessage] = field(factory=list[AsgiMessage], init=False)
+    open: int = field(default=0, init=False)
+    """Requests that it still works on."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -99,15 +101,21 @@ class Witness:
             self.sent.append(message)
             await send(message)
 
-        await self.app(scope, hear, say)
+        self.open += 1
+        try:
+            await self.app(scope, hear, say)
+        finally:
+            self.open -= 1
 
 
-def only_older(app: AsgiApp) -> AsgiApp:
+def only_older(app: AsgiApp, status: int = 405) -> AsgiApp:
     """Return *app* as a server that knows nothing but HTTP+SSE: it takes no POST where its event stream is."""
 
     async def older(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "POST" and not scope["query_string"]:
-            start: AsgiMessage = {"type": "http.response.start", "status": 405, "headers": [(b"allow", b"GET")]}
+            while (await receive())["more_body"]:
+                pass
+            start: AsgiMessage = {"type": "http.response.start", "status": status, "headers": []}
             await send(start)
             await send({"type": "http.response.body"})
         else:
@@ -119,10 +127,16 @@ def only_older(app: AsgiApp) -> AsgiApp:
 @asynccontextmanager
 async def over_http_socket(server: Server, options: ClientOptions) -> AsyncGenerator[Client]:
     """Serve *server* at a free port of this machine, and open a client of it."""
+    async with served_at_socket(server) as bound, open_http_client(bound.url, **options) as client:
+        yield client
+
+
+@asynccontextmanager
+async def served_at_socket(server: Server) -> AsyncGenerator[HttpBound]:
+    """Serve *server* at a free port of this machine."""
     async with trio.open_nursery() as nursery:
         bound = await nursery.start(partial(serve_http, server, port=0))
-        async with open_http_client(bound.url, **options) as client:
-            yield client
+        yield bound
         await bound.stop()
 
 

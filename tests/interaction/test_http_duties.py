@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -14,8 +16,8 @@ import trio.testing
 from tests.interaction.by_hand import ENVELOPE, META, MODERN, Json
 from tests.interaction.conversation_server import make_server
 from tests.interaction.http_by_hand import EVENTS, JSON, Got, HttpByHand
-from tests.interaction.over_http import URL, Witness, bridged
-from trio_mcp import Context, Server, http_app
+from tests.interaction.over_http import URL, Witness, bridged, served_at_socket
+from trio_mcp import Context, Server, http_app, serve_http
 from trio_mcp.testing import AsgiEngine
 from trio_mcp.wire import JsonObject
 
@@ -104,6 +106,18 @@ async def test_nor_does_a_name_get_in_that_was_made_to_lead_here() -> None:
         client.url = "http://rebound.example/mcp"
         assert (await client.post(client.request("tools/list"))).status == 403
         assert (await client.send("GET")).status == 403
+
+
+@pytest.mark.requirement("B.6-S2c", "B.7-S3b", "B.8-S2b")
+async def test_a_server_listens_on_the_loopback_address_alone_unless_it_is_told_where() -> None:
+    async with served_at_socket(make_server()) as bound:
+        assert [urlsplit(url).hostname for url in bound.urls] == ["127.0.0.1"]
+        if sys.platform == "linux":  # where the whole network 127 is this machine
+            assert bound.port is not None
+            with pytest.raises(OSError, match=r"127\.0\.0\.2"):
+                await trio.open_tcp_stream("127.0.0.2", bound.port)
+    with pytest.raises(ValueError, match="allowed_hosts"):
+        await serve_http(make_server(), host="0.0.0.0", port=0)
 
 
 # Who may be believed about what a request is.

@@ -129,7 +129,7 @@ def test_every_requirement_holds_in_known_revisions_and_links_to_one_of_them() -
         assert re.fullmatch(r"https://modelcontextprotocol\.io/[\w./-]+(#[\w-]+)?", requirement["spec"]), name
         if requirement["spec"].startswith(SPECIFICATION):
             linked = requirement["spec"].removeprefix(SPECIFICATION).partition("/")[0]
-            assert first <= REVISIONS.index(linked) <= last or requirement["category"] == "issue-5", name
+            assert first <= REVISIONS.index(linked) <= last, name
 
 
 def test_every_part_of_the_specification_has_requirements() -> None:

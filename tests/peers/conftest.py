@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -49,7 +49,7 @@ def everything(request: pytest.FixtureRequest, everything_server: list[str]) -> 
         assert process.stdout
         while f"port {port}" not in process.stdout.readline():
             assert process.poll() is None, "it ended before it served"
-        with draining(process.stdout):
+        with draining(process):
             yield f"http://127.0.0.1:{port}/{'sse' if request.param == 'sse' else 'mcp'}"
 
 
@@ -79,11 +79,16 @@ def running(command: Sequence[str], *, stderr: int | None = None, **env: str) ->
 
 
 @contextmanager
-def draining(output: IO[str]) -> Generator[None]:
-    """Read what a program says, which would stop at a full pipe, until it ends; show it where a test fails."""
-    thread = threading.Thread(target=lambda: sys.stderr.writelines(output), daemon=True)
+def draining(process: subprocess.Popen[str]) -> Generator[None]:
+    """Read what a program says, which would stop at a full pipe, until it is ended; show it where a test fails."""
+    assert process.stdout
+    thread = threading.Thread(target=sys.stderr.writelines, args=[process.stdout], daemon=True)
     thread.start()
-    yield
+    try:
+        yield
+    finally:
+        process.terminate()
+        thread.join()
 
 
 def free_port() -> int:

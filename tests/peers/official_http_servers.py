@@ -15,7 +15,7 @@ import json
 import logging
 import socket
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 # By name, because the checkers of this file run where the official SDK is not installed.
 mcp = importlib.import_module("mcp")
@@ -27,7 +27,10 @@ server_module = importlib.import_module("mcp.server")
 streamable_http = importlib.import_module("mcp.server.streamable_http")
 uvicorn = importlib.import_module("uvicorn")
 
-Context: Any = mcpserver.Context
+if TYPE_CHECKING:
+    Context: TypeAlias = Any
+else:
+    Context = mcpserver.Context  # the SDK finds the parameter by it
 Seats: Any = pydantic.create_model("Seats", count=(int, ...))
 
 

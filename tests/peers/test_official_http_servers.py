@@ -26,22 +26,14 @@ keeps no session, or writes no event streams."""
 
 
 @asynccontextmanager
-async def conversation(url: str, revision: str, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
+async def conversation(url: str, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
     with trio.fail_after(PATIENCE):
-        async with open_client(url, revision=revision, **options) as client:
+        async with open_client(url, **options) as client:
             yield client
 
 
-async def value(client: Client, tool: str, **arguments: Any) -> Any:
-    """What a tool returned."""
-    result = await client.call_tool(tool, arguments)
-    assert not result.is_error, result.content
-    assert isinstance(result.structured_content, dict)
-    return result.structured_content["result"]
-
-
 async def text(client: Client, tool: str, **arguments: Any) -> str:
-    """The same where the revision has no structured content."""
+    """The text that a tool answered with, which it has in all revisions."""
     (content,) = (await client.call_tool(tool, arguments, raise_on_error=True)).content
     assert isinstance(content, types.TextContent)
     return content.text
@@ -53,7 +45,7 @@ async def test_everything_that_needs_no_question_works(
 ) -> None:
     reports: dict[int, list[float]] = {}
 
-    async with conversation(official_urls[name], revision) as client:
+    async with conversation(official_urls[name], revision=revision) as client:
         tools = {tool.name async for tool in client.tools()}
 
         async def count(steps: int) -> None:
@@ -93,10 +85,10 @@ async def test_it_asks_our_user_our_model_and_for_our_roots(
         await trio.lowlevel.checkpoint()
         return types.ElicitResult(action="accept", content={"count": 2})
 
-    options: ClientOptions = {"on_sample": host.on_sample, "roots": host.list_roots}
+    options: ClientOptions = {"revision": revision, "on_sample": host.on_sample, "roots": host.list_roots}
     if revision != "2024-11-05":  # which has no such question
         options["on_elicit"] = on_elicit
-    async with conversation(official_urls[name], revision, **options) as client:
+    async with conversation(official_urls[name], **options) as client:
         told = [await text(client, tool) for tool in ("folders", "summarise")]
         booked = await text(client, "book") if "on_elicit" in options else "2 seats"
 
@@ -107,7 +99,7 @@ async def test_it_asks_our_user_our_model_and_for_our_roots(
 @pytest.mark.parametrize(("name", "revision"), [each for each in TWO_WAY if each[0] != "json"])
 async def test_a_call_left_early_stops_its_handler(official_urls: Mapping[str, str], name: str, revision: str) -> None:
     work = f"{name} {revision}"
-    async with conversation(official_urls[name], revision) as client:
+    async with conversation(official_urls[name], revision=revision) as client:
         async with client.open_call("hang", {"name": work}) as call:
             async for _ in call.updates:
                 break
@@ -119,7 +111,7 @@ async def test_a_call_left_early_stops_its_handler(official_urls: Mapping[str, s
 async def test_its_log_messages_arrive(official_urls: Mapping[str, str], name: str, revision: str) -> None:
     host = Host()
 
-    async with conversation(official_urls[name], revision, on_log=host.on_log) as client:
+    async with conversation(official_urls[name], revision=revision, on_log=host.on_log) as client:
         if revision == "2026-07-28":  # the older server sends all, and has no levels
             await client.set_log_level("info")
         assert await text(client, "complain") == "complained"
@@ -136,7 +128,7 @@ async def test_our_client_comes_back_for_an_answer_when_it_is_sent_away(official
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_our_client_hears_what_changes(official_urls: Mapping[str, str], revision: str) -> None:
     url = official_urls["changing"]
-    async with conversation(url, revision) as client, client.listen(**EVERYTHING) as changes:
+    async with conversation(url, revision=revision) as client, client.listen(**EVERYTHING) as changes:
         await client.call_tool("touch", {"uri": "memo://two"})
         for kind in ("tools", "prompts", "resources"):
             await client.call_tool("grow", {"kind": kind})

@@ -27,6 +27,10 @@ def test_revisions_are_kept_in_order_whatever_order_they_were_given_in() -> None
     assert Server("s", revisions=["2026-07-28", "2024-11-05"]).revisions == ("2024-11-05", "2026-07-28")
 
 
+def test_the_keys_of_a_server_are_not_shown() -> None:
+    assert "secret" not in repr(Server("s", keys=[b"a secret of thirty-two letters ."]))
+
+
 @pytest.mark.requirement("B.18-S1", "B.20-S1a")
 async def test_what_a_server_says_about_itself_reaches_the_client() -> None:
     server = Server(

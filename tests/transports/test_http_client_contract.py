@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 import trio
+import trio.testing
 
 from trio_mcp import McpError, Server, http_app, open_http_client, serve_http, types
 from trio_mcp._util import owned_nursery
@@ -48,6 +49,7 @@ class TestThroughASocket(HttpContract):
         async with owned_nursery() as nursery:
             serve = partial(serve_http, server, port=0, max_body_bytes=MAX_BODY_BYTES)
             bound = await nursery.start(serve)
+            await trio.testing.wait_all_tasks_blocked()  # its tasks are counted by a clause
             yield http_transport(bound.url)
             with trio.CancelScope(shield=True):
                 await bound.stop()

@@ -192,6 +192,18 @@ async def test_a_request_that_never_went_out_is_not_cancelled(fails: bool, autoj
         await server.silence(10)
 
 
+async def test_a_request_that_is_left_in_a_pause_is_not_sent_again(autojump_clock: object) -> None:
+    server = HttpScript()
+    engine = Flaky(server)
+    async with opened_in_session(server, engine=engine) as transport, trio.open_nursery() as nursery:
+        engine.is_up = False
+        pending = ask(nursery, transport, modern=False, repeatable=True)
+        await trio.sleep(1)
+        engine.is_up = True
+        pending.scope.cancel()
+        await server.silence()
+
+
 async def test_a_request_that_is_left_before_its_turn_is_not_sent(autojump_clock: object) -> None:
     server = HttpScript()
     async with opened_in_session(server) as transport:

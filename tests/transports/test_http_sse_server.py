@@ -240,6 +240,19 @@ async def test_the_address_is_below_what_the_application_is_mounted_under(theatr
         sse.stream.leave()
 
 
+async def test_the_address_never_leads_to_another_host(theatre: Theatre) -> None:
+    app = http_app(theatre.server, path=None)
+    async with trio.open_nursery() as nursery, app.run():
+        sse = SseByHand(ByHand(app, nursery), "//evil.example/mcp")
+        nursery.start_soon(sse.stream.run, app)
+        await wait_all_tasks_blocked()
+
+        assert urljoin("http://localhost//evil.example/mcp", events_of(sse.stream)[0].data.decode()).startswith(
+            "http://localhost/evil.example/mcp?"
+        )
+        sse.stream.leave()
+
+
 @pytest.mark.parametrize("settings", [SessionSettings(sse=False), None], ids=["off", "not spoken"])
 async def test_where_it_is_not_served_a_get_without_a_session_is_refused(settings: SessionSettings | None) -> None:
     theatre = Theatre() if settings else Theatre(options={"revisions": ["2025-06-18", "2026-07-28"]})

@@ -147,7 +147,7 @@ async def test_an_answer_that_comes_before_the_body_is_read_arrives_and_ends_the
             nursery.start_soon(go_on_sending)
             reply = await read_all(stream)
             nursery.cancel_scope.cancel()
-        await served.is_well()
+        assert await served.is_well()
 
     assert reply.startswith(b"HTTP/1.1 413 ")
     assert reply.endswith(b"too large")
@@ -195,9 +195,11 @@ UPGRADE = get(
 )
 
 
-@pytest.mark.parametrize("reaction", ["raise", "return", "close"])
+@pytest.mark.parametrize("reaction", ["return at once", "raise", "return", "close"])
 async def test_a_websocket_client_that_sends_too_early_costs_its_own_connection(reaction: str) -> None:
     async def react(scope: Scope, receive: Receive, send: Send) -> None:
+        if reaction == "return at once":
+            return
         await receive()
         if reaction == "raise":
             raise ValueError

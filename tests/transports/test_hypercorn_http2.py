@@ -211,14 +211,16 @@ async def test_an_answer_that_http2_does_not_allow_has_its_stream_reset(caplog: 
 
 async def test_an_answer_to_a_client_that_has_gone_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
     async def wait(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.set()
         await until_left(receive)
         await answer(send)
         ended.set()
 
-    ended = trio.Event()
+    asked, ended = trio.Event(), trio.Event()
     async with serving(App({"/wait": wait})) as served:
         client = await open_client(served)
         await client.ask("/wait", end=False)
+        await asked.wait()
         await client.stream.aclose()
         await ended.wait()
 

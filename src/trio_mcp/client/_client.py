@@ -44,7 +44,7 @@ class Client:
     tool call, a prompt or a resource: then that request raises what the callback raises, bare.
     """
 
-    _connection: Connection
+    _connection: Connection = field(repr=False)
     _closing: trio.Event = field(factory=trio.Event, init=False)
     _closed: trio.Event = field(factory=trio.Event, init=False)
 

@@ -55,7 +55,7 @@ class Cursors:
         keys: the first seals; every one of them is tried when reading.
     """
 
-    _keys: tuple[bytes, ...] = field(alias="keys")
+    _keys: tuple[bytes, ...] = field(alias="keys", repr=False)
 
     def seal(self, method: str, place: int) -> str:
         """Return the cursor for what follows *place* in the list of *method*."""

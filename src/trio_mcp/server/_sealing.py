@@ -80,7 +80,7 @@ class Seals:
         keys: the first one seals, all of them open.
     """
 
-    _keys: Sequence[bytes] = field(alias="keys")
+    _keys: Sequence[bytes] = field(alias="keys", repr=False)
     _ciphers: list[AESGCM] = field(factory=list["AESGCM"], init=False)
 
     def seal(self, contents: JsonObject, binding: str, expires: float) -> str:

@@ -79,9 +79,8 @@ class AskedOverHttp(AskedByMessage):
     """The header fields that go with it."""
     _carrier: Carrier | None = field(default=None, init=False)
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether an answer is still awaited."""
+    def is_awaited(self) -> bool:
+        """Tell whether somebody still waits for the answer."""
         return self._transport.ledger.asked.get(self.id) is self
 
     @property

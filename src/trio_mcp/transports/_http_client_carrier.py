@@ -87,7 +87,7 @@ class Carrier(abc.ABC):
             self.has_sent = False
             await trio.lowlevel.checkpoint_if_cancelled()  # it may have been left already: then nothing is sent
             failure = await self._outcome_of_attempt()
-            if failure is None or not asked.is_waiting:
+            if failure is None or not asked.is_awaited():
                 return
             tries += 1
             if not (isinstance(failure, ResponseLost) and self._may_repeat(failure, tries)):
@@ -96,6 +96,8 @@ class Carrier(abc.ABC):
             _log.debug("%s is sent once more: %s", asked.method, failure)
             if not failure.sent:
                 await trio.sleep(back_off(tries, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE))
+                if not asked.is_awaited():
+                    return
             asked.reissue()
 
     async def _outcome_of_attempt(self) -> TrioMcpError | None:

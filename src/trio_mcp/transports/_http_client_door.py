@@ -30,7 +30,7 @@ class HttpDoor:
     engine: HttpEngine
     url: str
     _tap: Tap | None
-    _fields: Mapping[str, str]
+    _fields: Mapping[str, str] = field(repr=False)
     is_reached: bool = field(default=False, init=False)
     """Whether the server has answered anything yet."""
 

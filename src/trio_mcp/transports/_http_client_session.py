@@ -34,7 +34,7 @@ class Session:
     """Where its messages are posted."""
     is_older: bool = False
     """Whether it is one of HTTP+SSE: answers come by its one stream, and not in response to what is posted."""
-    id: str | None = field(default=None, init=False)
+    id: str | None = field(default=None, init=False, repr=False)
     revision: str | None = field(default=None, init=False)
     """What was agreed on; None before."""
     is_lost: bool = field(default=False, init=False)

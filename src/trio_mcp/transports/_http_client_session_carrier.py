@@ -53,6 +53,7 @@ class SessionCarrier(Carrier):
     """Why, if the server refused it."""
     _attempt_scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _sent: trio.Event = field(factory=trio.Event, init=False)
+    """Set when the latest attempt has left as a whole, or nothing is attempted any more."""
     _is_over: bool = field(default=False, init=False)
     _says_farewell: bool = field(default=False, init=False)
 
@@ -71,8 +72,9 @@ class SessionCarrier(Carrier):
 
     def stop(self) -> None:
         """Tell the server, if it may know of the request."""
-        if self._session is None or self._session.is_lost or self.asked.method == "initialize":
-            self._scope.cancel(reason="the request was left")  # the last of these is never cancelled on the other side
+        is_never_cancelled = self.asked.method == "initialize"
+        if self._session is None or self._session.is_lost or is_never_cancelled:
+            self._scope.cancel(reason="the request was left")
         else:
             self._says_farewell = True
             self.transport.say_farewell(self._say_cancelled)
@@ -120,7 +122,7 @@ class SessionCarrier(Carrier):
         return not (isinstance(refused.error, ErrorResponse) and refused.error.code in _NEWER)
 
     async def _attempt_in(self, session: Session) -> TrioMcpError | None:
-        self._session, self._refused = session, None
+        self._session, self._refused, self._sent = session, None, trio.Event()
         with trio.CancelScope() as self._attempt_scope:
             session.carriers.add(self)
             try:
@@ -168,7 +170,7 @@ class SessionCarrier(Carrier):
 
     async def _take_up_again(self, session: Session, trail: EventTrail) -> TrioMcpError | None:
         keeper = self.transport.keeper
-        while self.asked.is_waiting:
+        while self.asked.is_awaited():
             if not trail.fields or trail.failures >= _TAKE_UPS:
                 return self._unanswered()
             await trail.pause()

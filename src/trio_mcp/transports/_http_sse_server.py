@@ -58,7 +58,8 @@ class SseConnection(HttpSession):
 
     async def get(self, request: HttpRequest, responding: Responding) -> None:
         """Answer the GET that has begun it, to the end."""
-        address = f"{quote(request.path)}?{urlencode({_QUERY: self.id})}"
+        path = request.path.lstrip("/")  # with two slashes at its beginning it would be an address of another host
+        address = f"/{quote(path)}?{urlencode({_QUERY: self.id})}"
         reader = self._stream.attach()
         try:
             with self.visit():

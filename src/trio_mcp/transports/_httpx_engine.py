@@ -6,9 +6,11 @@ request. httpx, its ancestor, is of no use here: it loses connections when respo
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 from importlib.metadata import version
 from typing import TypeAlias
@@ -39,6 +41,22 @@ _UNSENT = (
     httpx2.InvalidURL,
 )
 """What can only happen before anything was sent."""
+_is_ours = ContextVar("_is_ours", default=False)
+"""Whether the request that is being made is one of this module's."""
+
+
+class _WithoutQueries(logging.Filter):
+    """Keeps the queries of our requests out of httpx2's log: there are keys in some, and the ids of sessions."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if _is_ours.get() and isinstance(record.args, tuple):
+            record.args = tuple(
+                each.copy_with(query=None) if isinstance(each, httpx2.URL) else each for each in record.args
+            )
+        return True
+
+
+logging.getLogger("httpx2").addFilter(_WithoutQueries())
 
 
 @cache
@@ -85,7 +103,7 @@ class HttpxEngine:
             if on_sent is not None and event.endswith("send_request_body.complete"):
                 on_sent()
 
-        limits = self._client.timeout
+        limits, before = self._client.timeout, _is_ours.set(True)
         try:
             request = self._client.build_request(
                 method,
@@ -98,6 +116,8 @@ class HttpxEngine:
             response = await self._client.send(request, stream=True, follow_redirects=False)
         except Exception as exc:  # a client that is not ours may raise what it likes: its hooks, its authentication
             raise _engine_error(exc, url) from exc
+        finally:
+            _is_ours.reset(before)
         try:
             yield _Response(response)
         finally:

@@ -155,7 +155,7 @@ class AppTasks:
         mailbox = Mailbox()
         self._mailboxes[mailbox] = {"type": f"{scope['type']}.disconnect"}
 
-        async def send_to_client(event: object) -> None:
+        async def send_to_client(event: AsgiMessage | None) -> None:
             """Send, and then be cancelled: not in between, where half would be done."""
             await send(event)
             if mailbox.has_farewell:

@@ -1,0 +1,466 @@
+"""What the specification asks of every client that reaches its server over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Unpack
+
+import pytest
+import trio
+import trio.testing
+
+from tests.interaction.by_hand import MODERN
+from tests.interaction.conversation_server import Boaster, make_server
+from tests.interaction.over_http import URL, Seen, Witness, only_older, served_at_socket
+from trio_mcp import (
+    Client,
+    ClientOptions,
+    Context,
+    ErrorResponse,
+    HttpStatusError,
+    MemoryEventStore,
+    ResourceUpdated,
+    Server,
+    SessionSettings,
+    http_app,
+    open_http_client,
+    types,
+)
+from trio_mcp.testing import AsgiEngine
+from trio_mcp.transports import AsgiApp, AsgiMessage, Scope
+from trio_mcp.transports._asgi import Receive, Send
+from trio_mcp.wire import decode_field, is_object
+
+SESSIONS = types.REVISIONS[1:-1]
+"""The revisions that have Streamable HTTP with sessions."""
+NEWEST_LEGACY = types.REVISIONS[-2]
+BOTH = {"application/json", "text/event-stream"}
+KEPT = SessionSettings(event_store=MemoryEventStore())
+
+
+@asynccontextmanager
+async def witnessed(app: AsgiApp, **options: Unpack[ClientOptions]) -> AsyncGenerator[tuple[Witness, Client]]:
+    witness = Witness(app)
+    engine = AsgiEngine(witness)
+    with trio.fail_after(1000):
+        async with engine.lifespan(), open_http_client(URL, engine=engine, **options) as client:
+            yield witness, client
+
+
+def asking_server() -> Server:
+    server = make_server(make=Boaster)
+
+    @server.tool
+    async def where(ctx: Context) -> str:
+        return ", ".join(root.uri for root in await ctx.list_roots())
+
+    @server.notification("notifications/acme/tick")
+    async def tick() -> None: ...
+
+    return server
+
+
+ROOTS = [types.Root(uri="file:///srv")]
+
+
+async def converse(client: Client) -> None:
+    """Say something of every kind: requests that are answered by themselves and after updates, notices, answers."""
+
+    async def on_progress(_: object) -> None:
+        await trio.lowlevel.checkpoint()
+
+    assert [tool.name async for tool in client.tools()]
+    assert (await client.call_tool("add", {"a": 1, "b": 2})).content == [types.TextContent(text="3")]
+    counted = await client.call_tool("count", {"steps": 3}, on_progress=on_progress)
+    assert counted.content == [types.TextContent(text="counted")]
+    assert (await client.call_tool("where")).content == [types.TextContent(text="file:///srv")]
+    await client.notify("notifications/acme/tick")
+    await client.read_resource("memo://today")
+    async with client.listen(tools=True, resources=["memo://today"]) as changes:
+        await client.call_tool("touch", {"uris": ["memo://today"]})
+        assert await anext(changes) == ResourceUpdated("memo://today")
+    with trio.move_on_after(1):
+        await client.call_tool("hang", {"key": "k"})
+    await client.call_tool("when_stopped", {"key": "k"})
+
+
+def posts(witness: Witness) -> list[Seen]:
+    return [seen for seen in witness.requests if seen.method == "POST"]
+
+
+def methods(witness: Witness) -> list[str]:
+    return [seen.message.get("method", "(answer)") for seen in posts(witness)]
+
+
+def accepted(seen: Seen) -> set[str]:
+    return set(seen.headers["accept"].replace(" ", "").split(","))
+
+
+# What every request is.
+
+
+@pytest.mark.requirement("B.6-C1", "B.8-C1")
+@pytest.mark.parametrize("revision", [*SESSIONS, MODERN])
+async def test_each_message_is_a_post_of_its_own_that_accepts_both_forms(revision: str, autojump_clock: object) -> None:
+    async with witnessed(http_app(asking_server()), revision=revision, roots=ROOTS) as (witness, client):
+        await converse(client)
+    assert len(posts(witness)) > 8
+    for seen in posts(witness):
+        assert is_object(seen.message)
+        assert seen.headers["content-type"] == "application/json"
+        assert accepted(seen) >= BOTH
+
+
+@pytest.mark.requirement("B.8-C1")
+async def test_what_a_modern_message_says_is_repeated_in_its_header(autojump_clock: object) -> None:
+    async with witnessed(http_app(asking_server()), revision=MODERN, roots=ROOTS) as (witness, client):
+        await converse(client)
+    named = 0
+    for seen in witness.requests:
+        assert seen.method == "POST"
+        params = seen.message["params"]
+        assert seen.headers["mcp-protocol-version"] == MODERN
+        assert seen.headers["mcp-method"] == seen.message["method"]
+        name = params.get("uri") if seen.message["method"] == "resources/read" else params.get("name")
+        field = seen.headers.get("mcp-name")
+        assert (None if field is None else decode_field(field)) == name
+        named += name is not None
+    assert named >= 5
+
+
+@pytest.mark.requirement("B.8-C2")
+async def test_in_the_newest_revision_nothing_is_posted_but_requests_and_notifications(autojump_clock: object) -> None:
+    async with witnessed(http_app(asking_server()), revision=MODERN, roots=ROOTS) as (witness, client):
+        await converse(client)
+    assert "(answer)" not in methods(witness)
+    assert methods(witness).count("tools/call") >= 6  # the roots that were asked for went along in one of them
+
+
+@pytest.mark.requirement("B.6-C2", "B.8-C3")
+@pytest.mark.parametrize("revision", [*SESSIONS, MODERN])
+async def test_both_forms_of_response_are_understood(revision: str, autojump_clock: object) -> None:
+    async with witnessed(http_app(asking_server()), revision=revision, roots=ROOTS) as (witness, client):
+        await converse(client)  # which gets what it asks for
+    heads = [dict(message["headers"]) for message in witness.sent if message["type"] == "http.response.start"]
+    assert {head.get(b"content-type", b"").decode() for head in heads} == {*BOTH, ""}
+
+
+@pytest.mark.requirement("B.2-C6", "B.6-C3", "B.6-C7", "B.6-C10")
+@pytest.mark.parametrize("revision", SESSIONS)
+async def test_all_that_follows_the_handshake_names_its_session_and_its_revision(
+    revision: str, autojump_clock: object
+) -> None:
+    async with witnessed(http_app(asking_server()), revision=revision, roots=ROOTS) as (witness, client):
+        await converse(client)
+    hello, *later = witness.requests
+    assert hello.message["method"] == "initialize"
+    assert not {"mcp-session-id", "mcp-protocol-version"} & hello.headers.keys()
+    heads = [dict(message["headers"]) for message in witness.sent if message["type"] == "http.response.start"]
+    session = heads[0][b"mcp-session-id"].decode()
+    assert {seen.method for seen in later} == {"POST", "GET", "DELETE"}
+    assert {seen.headers["mcp-session-id"] for seen in later} == {session}
+    assert {seen.headers["mcp-protocol-version"] for seen in later} == {revision}
+    assert all("text/event-stream" in accepted(seen) for seen in later if seen.method == "GET")
+
+
+@pytest.mark.requirement("B.6-C7")
+async def test_what_names_a_session_or_proves_who_asks_is_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    witness = Witness(http_app(make_server()))
+    engine = AsgiEngine(witness)
+    async with engine.lifespan():
+        headers = {"authorization": "Bearer s3cret"}
+        async with open_http_client(URL, engine=engine, headers=headers, revision=NEWEST_LEGACY) as client:
+            await client.list_tools()
+            last = witness.requests[-1].headers
+            session = last["mcp-session-id"]
+            assert last["authorization"] == "Bearer s3cret"
+            shown = repr(client)
+    assert not any(secret in shown + caplog.text for secret in (session, "s3cret"))
+
+
+@pytest.mark.requirement("B.7-C1")
+async def test_over_http_and_sse_all_is_posted_where_the_first_event_says(autojump_clock: object) -> None:
+    app = http_app(asking_server())
+    async with witnessed(only_older(app), revision=types.REVISIONS[0], roots=ROOTS) as (witness, client):
+        await converse(client)
+    endpoint = next(
+        message["body"] for message in witness.sent if message.get("body", b"").startswith(b"event: endpoint")
+    )
+    address = endpoint.decode().splitlines()[1].removeprefix("data: ")
+    refused, *others = posts(witness)
+    assert (refused.target, refused.message["method"]) == ("/mcp", "initialize")
+    assert {seen.target for seen in others} == {address}
+    assert methods(witness)[1] == "initialize"
+    assert "(answer)" in methods(witness)
+
+
+# What the server speaks.
+
+
+@pytest.mark.requirement("B.4-H3")
+@pytest.mark.parametrize("revision", [None, types.REVISIONS[0], NEWEST_LEGACY])
+@pytest.mark.parametrize("status", [400, 404, 405])
+async def test_where_initialize_is_refused_the_older_transport_is_looked_for(status: int, revision: str | None) -> None:
+    async with witnessed(only_older(http_app(make_server()), status), revision=revision) as (witness, client):
+        assert client.revision == (revision or NEWEST_LEGACY)
+        await client.list_tools()
+    began = [(seen.method, seen.message["method"] if seen.body else None) for seen in witness.requests]
+    probe = [] if revision else [("POST", "server/discover")]
+    assert began[: len(probe) + 3] == [*probe, ("POST", "initialize"), ("GET", None), ("POST", "initialize")]
+
+
+@pytest.mark.requirement("B.4-H4")
+async def test_what_an_address_speaks_is_found_out_once_though_its_session_is_lost() -> None:
+    def app() -> AsgiApp:
+        return http_app(make_server(revisions=types.REVISIONS[:-1]))
+
+    async with witnessed(app()) as (witness, client):
+        for _ in range(3):  # each time the session is lost twice, but for the first
+            assert client.revision == NEWEST_LEGACY
+            await client.list_tools()
+            async with restarted(witness, app()):
+                await client.list_tools()
+    assert methods(witness).count("server/discover") == 1
+    assert methods(witness).count("initialize") == 6
+
+
+@asynccontextmanager
+async def restarted(witness: Witness, app: Any) -> AsyncGenerator[None]:
+    """Put another process of the same server in the place of the one that has answered so far."""
+    before = witness.app
+    async with app.run():
+        witness.app = app
+        try:
+            yield
+        finally:
+            witness.app = before
+
+
+# Sessions.
+
+
+@pytest.mark.requirement("B.6-C8")
+@pytest.mark.parametrize("revision", SESSIONS)
+async def test_after_a_404_the_client_begins_another_session(revision: str) -> None:
+    async with witnessed(http_app(make_server()), revision=revision) as (witness, client):
+        await client.list_tools()
+        begun = len(witness.requests)
+        async with restarted(witness, http_app(make_server())):
+            assert [tool.name async for tool in client.tools()]
+            again = witness.requests[begun:]
+    assert [seen.message["method"] for seen in again[:4]] == [
+        "tools/list",
+        "initialize",
+        "notifications/initialized",
+        "tools/list",
+    ]
+    assert "mcp-session-id" not in again[1].headers
+    assert again[3].headers["mcp-session-id"] != again[0].headers["mcp-session-id"]
+
+
+@pytest.mark.requirement("B.2-P2b", "B.6-C9")
+@pytest.mark.parametrize("revision", SESSIONS)
+async def test_at_the_end_the_session_is_deleted_and_every_stream_closed(revision: str) -> None:
+    async with witnessed(http_app(asking_server()), revision=revision, roots=ROOTS) as (witness, client):
+        async with client.listen(tools=True):
+            assert witness.open == 1  # the stream of news
+        await client.list_tools()
+    *_, last = witness.requests
+    assert (last.method, last.headers["mcp-session-id"]) == ("DELETE", witness.requests[1].headers["mcp-session-id"])
+    assert witness.open == 0
+
+
+@pytest.mark.requirement("B.2-P2b")
+@pytest.mark.parametrize("revision", [NEWEST_LEGACY, MODERN])
+async def test_at_the_end_every_connection_is_closed(revision: str) -> None:
+    connections, closed = list[trio.SocketStream](), trio.Event()
+
+    async def relay(port: int | None, client: trio.SocketStream) -> None:
+        assert port is not None
+        connections.append(client)
+        async with await trio.open_tcp_stream("127.0.0.1", port) as server, trio.open_nursery() as nursery:
+            nursery.start_soon(pump, server, client)
+            await pump(client, server)
+            nursery.cancel_scope.cancel()
+        connections.remove(client)
+        if not connections:
+            closed.set()
+
+    with trio.fail_after(20):
+        async with served_at_socket(asking_server()) as bound, trio.open_nursery() as nursery:
+            (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+            nursery.start_soon(trio.serve_listeners, partial(relay, bound.port), [listener])
+            url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"
+            async with open_http_client(url, revision=revision, roots=ROOTS) as client:
+                async with client.listen(tools=True):
+                    await client.list_tools()
+                assert connections
+            await closed.wait()
+            nursery.cancel_scope.cancel()
+
+
+async def pump(source: trio.SocketStream, target: trio.SocketStream) -> None:
+    try:
+        async for chunk in source:
+            await target.send_all(chunk)
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        pass
+
+
+# Streams that break, and those that are closed early.
+
+
+def polling() -> Server:
+    server = Server("polling")
+
+    @server.tool
+    async def slow(retry: float, ctx: Context) -> str:
+        await ctx.notify("notifications/acme/before")
+        await ctx.close_stream(retry=retry)
+        await ctx.notify("notifications/acme/after")
+        await trio.sleep(retry / 2)
+        return "done"
+
+    return server
+
+
+@pytest.mark.requirement("B.6-C3", "B.6-C5a", "B.6-C5b", "B.6-C6")
+async def test_a_stream_that_is_closed_early_is_taken_up_after_the_pause_that_was_asked_for(
+    autojump_clock: object,
+) -> None:
+    heard: list[str] = []
+
+    async def hear(method: str, _: object) -> None:
+        await trio.lowlevel.checkpoint()
+        heard.append(method)
+
+    notices = {name: partial(hear, name) for name in ("notifications/acme/before", "notifications/acme/after")}
+    app = http_app(polling(), sessions=KEPT)
+    async with witnessed(app, revision=NEWEST_LEGACY, notifications=notices) as (witness, client):
+        began = trio.current_time()
+        called = await client.call_tool("slow", {"retry": 7})
+        assert called.content == [types.TextContent(text="done")]
+        assert trio.current_time() - began == pytest.approx(7)
+    (resumed,) = [seen for seen in witness.requests if "last-event-id" in seen.headers]
+    assert resumed.method == "GET"
+    assert accepted(resumed) >= {"text/event-stream"}
+    assert heard == [*notices]
+
+
+def cut_in_mid_stream(app: AsgiApp, after: int) -> AsgiApp:
+    """Return *app*, whose first call of a tool gets so many pieces of its stream, and then a broken connection."""
+    cut = False
+
+    async def cutting(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal cut
+        pieces, is_call = 0, False
+
+        async def hear() -> AsgiMessage:
+            nonlocal is_call
+            message = await receive()
+            is_call = is_call or b"tools/call" in message.get("body", b"")
+            return message
+
+        async def say(message: AsgiMessage) -> None:
+            nonlocal pieces, cut
+            await send(message)
+            pieces += 1
+            if is_call and not cut and pieces > after:
+                cut = True
+                raise OSError("the network is gone")
+
+        await app(scope, hear, say)
+
+    return cutting
+
+
+@pytest.mark.requirement("B.6-C6")
+@pytest.mark.parametrize("revision", SESSIONS)
+async def test_a_stream_that_breaks_is_taken_up_by_the_id_of_its_last_event(
+    revision: str, autojump_clock: object
+) -> None:
+    heard: list[float] = []
+
+    async def on_progress(update: types.ProgressNotificationParams) -> None:
+        await trio.lowlevel.checkpoint()
+        heard.append(update.progress)
+
+    server = Server("slow")
+
+    @server.tool
+    async def count(steps: int, ctx: Context) -> str:
+        for step in range(steps):
+            await ctx.report_progress(step)
+            await trio.sleep(1)
+        return "counted"
+
+    app = cut_in_mid_stream(http_app(server, sessions=KEPT), after=5)
+    async with witnessed(app, revision=revision) as (witness, client):
+        called = await client.call_tool("count", {"steps": 20}, on_progress=on_progress)
+        assert called.content == [types.TextContent(text="counted")]
+    assert heard == list(range(20))
+    (resumed,) = [seen for seen in witness.requests if "last-event-id" in seen.headers]
+    assert resumed.method == "GET"
+    assert methods(witness).count("tools/call") == 1
+
+
+# Cancellation.
+
+
+@pytest.mark.requirement("B.6-C5c")
+@pytest.mark.parametrize("revision", types.REVISIONS[:-1])
+async def test_a_request_of_a_session_is_cancelled_by_a_notification(revision: str) -> None:
+    async with witnessed(http_app(make_server()), revision=revision) as (witness, client):
+        async with client.open_call("hang", {"key": "k"}) as call:
+            await anext(call.updates)
+        await client.call_tool("when_stopped", {"key": "k"})
+    hang = next(seen.message for seen in posts(witness) if seen.message.get("params", {}).get("name") == "hang")
+    (cancelled,) = [seen.message for seen in posts(witness) if seen.message["method"] == "notifications/cancelled"]
+    assert cancelled["params"]["requestId"] == hang["id"]
+
+
+@pytest.mark.requirement("B.8-C5", "B.12-P5b")
+async def test_a_modern_request_is_cancelled_by_closing_its_response() -> None:
+    async with witnessed(http_app(make_server()), revision=MODERN) as (witness, client):
+        async with client.open_call("hang", {"key": "k"}) as call:
+            await anext(call.updates)
+            assert witness.open == 1
+        await client.call_tool("when_stopped", {"key": "k"})
+        await trio.testing.wait_all_tasks_blocked()
+        assert witness.open == 0
+    assert "notifications/cancelled" not in methods(witness)
+
+
+# What cannot be answered.
+
+
+@pytest.mark.requirement("B.8-C6")
+async def test_a_body_that_is_too_large_is_told_clearly() -> None:
+    async with witnessed(http_app(make_server(), max_body_bytes=10_000), revision=MODERN) as (_, client):
+        with pytest.raises((HttpStatusError, ErrorResponse), match="10000 bytes") as told:
+            await client.call_tool("shout", {"text": "x" * 20_000})
+        assert "413" in str(told.value) or isinstance(told.value, ErrorResponse)
+        assert (await client.call_tool("shout", {"text": "x"})).content == [types.TextContent(text="X")]
+
+
+@pytest.mark.requirement("B.8-C6")
+@pytest.mark.parametrize("status", [413, 431])
+async def test_a_size_that_a_proxy_refuses_is_told_clearly(status: int) -> None:
+    app = http_app(make_server())
+
+    async def proxied(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (b"mcp-name", b"shout") in scope["headers"]:
+            head: AsgiMessage = {"type": "http.response.start", "headers": [(b"content-type", b"text/plain")]}
+            await send({**head, "status": status})
+            await send({"type": "http.response.body", "body": b"too large for me"})
+        else:
+            await app(scope, receive, send)
+
+    async with witnessed(proxied, revision=MODERN) as (_, client):
+        with pytest.raises(HttpStatusError, match=f"^HTTP status {status}: too large for me$") as told:
+            await client.call_tool("shout", {"text": "x"})
+        assert told.value.status == status
+        assert (await client.list_tools()).tools
