@@ -49,7 +49,9 @@ def losing(count: int, result: Json) -> Callable[[Got], Answer]:
 
 
 @pytest.mark.requirement("B.8-C4")
-@pytest.mark.parametrize(("revision", "method", "ask", "result"), CASES, ids=lambda value: value if isinstance(value, str) else "-")
+@pytest.mark.parametrize(
+    ("revision", "method", "ask", "result"), CASES, ids=lambda value: value if isinstance(value, str) else "-"
+)
 async def test_what_only_reads_is_asked_once_more(revision: str, method: str, ask: Ask, result: Json) -> None:
     origin = HttpOrigin(revision)
     result = modern(**result) if revision == MODERN else result

@@ -182,7 +182,7 @@ async def test_over_http_a_server_that_stops_accepts_no_connection_and_no_reques
             with pytest.raises((ResponseLost, ErrorResponse)) as unanswered:
                 while True:
                     await server.client.call_tool("pid")
-            assert isinstance(unanswered.value, ResponseLost) or unanswered.value.message == "the server stops"
+            assert isinstance(unanswered.value, ResponseLost) or "the server stops" in str(unanswered.value)
             with pytest.raises(ConnectionBroken, match="cannot connect"):
                 async with open_client(server.url, revision=revision):
                     pass

@@ -156,6 +156,7 @@ async def test_hosts_and_origins_are_those_that_were_named(options: Any, headers
     [
         ({"path": "mcp"}, "path='mcp'"),
         ({"max_body_bytes": 0}, "max_body_bytes=0"),
+        ({"max_body_bytes": float("inf")}, "max_body_bytes=inf"),
         ({"body_seconds": float("nan")}, "body_seconds=nan"),
         ({"keep_alive": True}, "keep_alive=True"),
         ({"allowed_hosts": "localhost"}, "allowed_hosts"),

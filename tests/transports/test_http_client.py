@@ -491,6 +491,24 @@ async def test_closing_ends_what_is_under_way(autojump_clock: object) -> None:
             pass
 
 
+async def test_closing_ends_the_notifications_of_others(autojump_clock: object) -> None:
+    server, told = HttpScript(), list[str]()
+    async with trio.open_nursery() as nursery:
+        async with opened(server) as transport:
+
+            async def notify() -> None:
+                with pytest.raises(ConnectionClosed):
+                    await transport.notify("notifications/x", {"_meta": META})
+                told.append("the end")
+
+            nursery.start_soon(notify)
+            visit = await server.next(rpc="notifications/x")
+        with trio.fail_after(60):
+            await visit.left.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert told == ["the end"]
+
+
 # How many at once.
 
 
@@ -513,6 +531,22 @@ async def test_more_requests_than_may_be_under_way_wait_for_a_place(autojump_clo
             await visit.result()
         await server.silence()
         await first.end()
+
+
+async def test_a_request_that_cannot_be_sent_hands_its_place_on(autojump_clock: object) -> None:
+    server = HttpScript()
+    async with opened(server, Caller(Limits(max_posts=1))) as transport, trio.open_nursery() as nursery:
+        ask(nursery, transport)
+        visit = await server.next(rpc="tools/list")
+        broken = ask(nursery, transport, what=object())
+        await trio.testing.wait_all_tasks_blocked()
+        ask(nursery, transport, "prompts/list")
+        await trio.testing.wait_all_tasks_blocked()
+        await visit.result()
+        with pytest.raises(LocalProtocolError, match="'tools/list' cannot be sent"):
+            await broken.outcome()
+        with trio.fail_after(60):
+            await (await server.next(rpc="prompts/list")).result()
 
 
 async def test_those_who_wait_for_a_place_are_told_of_the_end(autojump_clock: object) -> None:

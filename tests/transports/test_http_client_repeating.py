@@ -7,7 +7,7 @@ import trio
 
 from tests.transports.http_engines import Flaky
 from tests.transports.http_script import META, HttpScript, ask, notice, opened, result
-from trio_mcp import ResponseLost
+from trio_mcp import LocalProtocolError, ResponseLost
 from trio_mcp.abc import Transport
 from trio_mcp.transports import EngineError
 
@@ -60,6 +60,21 @@ async def test_what_is_lost_twice_is_lost(autojump_clock: object) -> None:
             await pending.outcome()
         assert caught.value.sent
         await server.silence()
+
+
+async def test_what_cannot_be_sent_again_fails_alone(autojump_clock: object) -> None:
+    server = HttpScript()
+    async with opened(server) as transport, trio.open_nursery() as nursery:
+        arguments: dict[str, object] = {}
+        pending = ask(nursery, transport, repeatable=True, arguments=arguments)
+        visit = await server.next(rpc="tools/list")
+        arguments["late"] = object()
+        await visit.begin()
+        visit.cut()
+        with pytest.raises(LocalProtocolError, match="cannot be sent"):
+            await pending.outcome()
+        assert transport.statistics().asked == 0
+        await reach(server, nursery, transport)
 
 
 async def test_what_may_not_be_repeated_is_not(autojump_clock: object) -> None:

@@ -422,3 +422,16 @@ async def test_a_response_that_is_lost_fails_one_request(autojump_clock: object)
             await losing.outcome()
         await by_id[going.asked.id].result(tools=[])
         assert await going.outcome() == {"tools": []}
+
+
+async def test_a_revision_that_is_no_header_field_is_sent_in_none(autojump_clock: object) -> None:
+    server = HttpScript()
+    async with opened(server) as transport, trio.open_nursery() as nursery:
+        pending = ask(nursery, transport, "initialize", modern=False)
+        visit = await server.next(rpc="initialize")
+        await visit.answer(200, result(visit.message["id"], protocolVersion="1\r\nX-Evil: 1"))
+        await pending.outcome()
+        ask(nursery, transport, modern=False)
+        visit = await server.next(rpc="tools/list")
+        assert "mcp-protocol-version" not in visit.headers
+        await visit.result()

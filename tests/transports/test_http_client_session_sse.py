@@ -242,6 +242,7 @@ async def test_a_stream_that_ends_at_once_is_none(autojump_clock: object) -> Non
         (b"event: endpoint\ndata: http://server.test:81/\n\n", "another origin"),
         (b"event: endpoint\ndata: file:///etc/passwd\n\n", "it does not begin with http"),
         (b"event: endpoint\ndata: a b\n\n", "it holds a space"),
+        (b"event: endpoint\ndata: http://[server.test/\n\n", "(?i)as its endpoint: .*ipv6"),
         (b"event: hello\ndata: /messages\n\n", "begins with 'hello', and not with 'endpoint'"),
         (b"data: {}\n\n", "begins with 'message'"),
         (b"data: " + b"x" * 2000 + b"\n\n", "more than 1000 bytes"),

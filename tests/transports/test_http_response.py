@@ -179,6 +179,34 @@ async def test_an_event_waits_for_a_comment_that_is_being_sent(autojump_clock: t
     assert caller.body == b":\n\ndata: 1\n\n"
 
 
+async def test_the_end_waits_for_a_comment_that_is_being_sent(autojump_clock: trio.testing.MockClock) -> None:
+    cut: list[AsgiMessage] = []
+
+    async def answer(responding: Responding) -> None:
+        async with responding.attending(), responding.stream():
+            caller.stop_reading()
+            await trio.sleep(KEEP_ALIVE + 1)
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: AsgiMessage) -> None:
+            try:
+                await send(message)
+            except trio.Cancelled:
+                cut.append(message)
+                raise
+
+        await Answering(answer)(scope, receive, sending)
+
+    caller = Caller(scope_of())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(caller.run, application)
+        await trio.sleep(KEEP_ALIVE + 2)
+        caller.read_on()
+
+    assert cut == []
+    assert (caller.body, caller.complete) == (b":\n\n", True)
+
+
 async def test_a_client_that_leaves_cancels_the_block(nursery: trio.Nursery) -> None:
     app, caller = Answering(streaming), Caller(scope_of())
     nursery.start_soon(caller.run, app)

@@ -377,6 +377,30 @@ async def test_cancelling_by_a_post_stops_the_handler_and_ends_both_responses(th
 
 
 @pytest.mark.parametrize("kept", [False, True])
+async def test_a_question_of_a_call_that_is_cancelled_is_taken_back_on_its_stream(kept: bool) -> None:
+    for _ in range(8):  # whether the handler or the response hears of it first is random
+        theatre = Theatre()
+        async with open_theatre(theatre, kept=kept) as client:
+            await client.begin(**ELICITS)
+            asking, other = client.start(call("book", "b")), client.start(call("book", "c"))
+            await asking.messages_are(1)
+            await other.messages_are(1)
+            await client.post(message("notifications/cancelled", {"requestId": "b"}))
+            await asking.returned.wait()
+
+            question, taken_back = asking.messages
+            assert taken_back["method"] == "notifications/cancelled"
+            assert taken_back["params"] == {"requestId": question["id"]}
+            await wait_all_tasks_blocked()
+            assert theatre.log == []
+            for asked in (question, other.messages[0]):
+                answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "decline"}}
+                assert (await client.post(answer)).status == 202
+            await other.returned.wait()
+            assert theatre.log == ["booked"]
+
+
+@pytest.mark.parametrize("kept", [False, True])
 async def test_a_handler_waits_for_a_client_that_reads_slowly_and_others_do_not(theatre: Theatre, kept: bool) -> None:
     async with open_theatre(theatre, kept=kept) as client:
         await client.begin()

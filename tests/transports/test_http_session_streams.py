@@ -26,7 +26,7 @@ from tests.transports.session_by_hand import (
     sessions_of,
     text_of,
 )
-from trio_mcp import Limits, MemoryEventStore, SqliteEventStore
+from trio_mcp import Limits, MemoryEventStore, SessionSettings, SqliteEventStore, http_app
 from trio_mcp.abc import EventLog
 from trio_mcp.wire import INVALID_REQUEST, SseDecoder
 
@@ -68,6 +68,24 @@ CHANGED = "notifications/tools/list_changed"
 
 
 # The standing stream.
+
+
+async def test_streams_that_are_kept_end_when_the_run_is_cancelled(theatre: Theatre) -> None:
+    app = http_app(theatre.server, sessions=SessionSettings(event_store=MemoryEventStore()))
+    callers: list[Caller] = []
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope() as scope:
+            async with app.run():
+                client = await ByHand(app, nursery).begin()
+                callers += [client.get(), client.start(call("say", words=["a"]))]
+                await callers[1].messages_are(1)
+                scope.cancel()
+                await trio.sleep_forever()
+        await wait_all_tasks_blocked()
+
+        assert [caller.returned.is_set() for caller in callers] == [True, True]
+        assert logged(callers[1]) == ["a"]
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.requirement("B.6-S1", "B.6-S6a", "B.6-S6b")

@@ -230,10 +230,11 @@ async def test_it_has_a_path_of_its_own_where_that_is_wanted(theatre: Theatre) -
             each.stream.leave()
 
 
-async def test_the_address_is_below_what_the_application_is_mounted_under(theatre: Theatre) -> None:
+@pytest.mark.parametrize("path", ["/a b/mcp", "/mcp"])
+async def test_the_address_is_below_what_the_application_is_mounted_under(theatre: Theatre, path: str) -> None:
     async with open_theatre(theatre) as client:
         sse = SseByHand(client)
-        sse.stream = Caller(scope_of("GET", "/a b/mcp", root_path="/a b"))
+        sse.stream = Caller(scope_of("GET", path, root_path="/a b"))
         await sse.open()
 
         assert sse.path == "/a%20b/mcp"

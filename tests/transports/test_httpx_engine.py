@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -426,6 +427,33 @@ async def test_the_environments_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -
     assert fields["host"] == "nobody.invalid"
 
 
+async def test_a_request_has_not_left_when_a_proxy_is_asked_for_the_way(tmp_path: Path) -> None:
+    certificate = make_certificate(tmp_path)
+    trusted = ssl.create_default_context(cafile=certificate.certfile)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate.certfile, certificate.keyfile)
+    told: list[str] = []
+    async with listening() as proxy, trio.open_nursery() as nursery:
+        engine = HttpxEngine(httpx2.AsyncClient(proxy=f"http://127.0.0.1:{proxy.port}", verify=trusted), closes=True)
+
+        async def request() -> None:
+            async with engine.request("POST", "https://localhost/mcp", {}, b"x", on_sent=lambda: told.append("sent")):
+                told.append("head")
+
+        nursery.start_soon(request)
+        connection = await proxy.connection()
+        first, _, _ = await connection.request()
+        await connection.send("HTTP/1.1 200 OK")
+        connection.stream = trio.SSLStream(connection.stream, context, server_side=True)
+        await connection.stream.do_handshake()
+        assert (first, told) == ("CONNECT localhost:443 HTTP/1.1", [])
+        await connection.request()
+        await until(lambda: told == ["sent"])
+        await connection.send("HTTP/1.1 200 OK", "content-length: 0")
+        await until(lambda: told == ["sent", "head"])
+    await engine.aclose()
+
+
 async def test_all_clients_of_the_process_share_what_they_verify_servers_with(tmp_path: Path) -> None:
     certificate = make_certificate(tmp_path)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -446,3 +474,19 @@ async def test_all_clients_of_the_process_share_what_they_verify_servers_with(tm
             assert await pending.outcome() == {"tools": []}
     contexts = [vars(new_httpx_client()._transport)["_pool"]._ssl_context for _ in range(2)]
     assert contexts[0] is contexts[1]
+
+
+async def test_the_log_of_httpx_has_the_queries_of_others_alone(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    carrier = httpx2.MockTransport(lambda _: httpx2.Response(200, json=result(1, tools=[])))
+    async with httpx2.AsyncClient(transport=carrier) as mine:
+        await mine.get("http://server.test/other?key=told")
+        async with (
+            http_transport("http://server.test/mcp?key=s3cret", http_client=mine)(Caller()) as transport,
+            trio.open_nursery() as nursery,
+        ):
+            await ask(nursery, transport).outcome()
+
+    assert "http://server.test/other?key=told" in caplog.text
+    assert "http://server.test/mcp " in caplog.text
+    assert "s3cret" not in caplog.text

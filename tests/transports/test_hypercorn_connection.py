@@ -251,6 +251,18 @@ async def test_a_connection_that_cannot_even_be_closed_well_is_closed(caplog: py
     assert caplog.records == []
 
 
+async def test_a_connection_accepted_in_the_moment_of_the_stop_is_closed() -> None:
+    connections = Connections(App(), HttpListening(), {})
+    await connections.stop()
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with listeners[0] as listener:
+        port = listener.socket.getsockname()[1]
+        async with await trio.open_tcp_stream("127.0.0.1", port) as client:
+            with trio.fail_after(5):
+                await connections.serve(await listener.accept())
+                assert await read_all(client) == b""
+
+
 class BuggyStream(BrokenStream):
     """Stands for a bug that nobody knows yet."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 import trio
 
@@ -47,6 +49,7 @@ async def test_a_request_is_answered_and_the_connection_kept(capfd: pytest.Captu
             assert rest == body
 
     assert capfd.readouterr() == ("", "")
+    assert logging.getLogger("hypercorn.error").handlers == []
 
 
 async def test_requests_on_one_connection_are_not_counted() -> None:

@@ -209,7 +209,8 @@ async def test_an_answer_that_http2_does_not_allow_has_its_stream_reset(caplog: 
     assert [record.getMessage() for record in caplog.records] == ["the application failed at GET '/nonsense'"]
 
 
-async def test_an_answer_to_a_client_that_has_gone_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("way", ["reset", "close"])
+async def test_an_answer_to_a_client_that_has_gone_is_no_fault(way: str, caplog: pytest.LogCaptureFixture) -> None:
     async def wait(scope: Scope, receive: Receive, send: Send) -> None:
         asked.set()
         await until_left(receive)
@@ -219,9 +220,13 @@ async def test_an_answer_to_a_client_that_has_gone_is_no_fault(caplog: pytest.Lo
     asked, ended = trio.Event(), trio.Event()
     async with serving(App({"/wait": wait})) as served:
         client = await open_client(served)
-        await client.ask("/wait", end=False)
+        number = await client.ask("/wait", end=False)
         await asked.wait()
-        await client.stream.aclose()
+        if way == "reset":
+            client.wire.reset_stream(number)
+            await client.flush()
+        else:
+            await client.stream.aclose()
         await ended.wait()
 
     assert caplog.records == []

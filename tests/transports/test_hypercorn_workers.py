@@ -195,6 +195,18 @@ async def test_a_worker_that_does_not_stop_is_killed(caplog: pytest.LogCaptureFi
     assert record.getMessage() == f"worker 1 (process {pid}) does not end and is killed"
 
 
+async def test_what_a_worker_has_started_ends_with_it(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    start = (
+        f"import subprocess; pid = subprocess.Popen(['sleep', '1000']).pid; open({str(note)!r}, 'w').write(str(pid))"
+    )
+
+    async with keeping(python(f"{READY}{start}; os._exit(0)")):
+        await until(lambda: note.exists() and note.read_text())
+        orphan = int(note.read_text())
+        await until(lambda: not is_running(orphan))
+
+
 async def test_cancellation_kills_the_workers() -> None:
     async with trio.open_nursery() as nursery:
         serve = partial(serve_workers, workers=2, stopping=trio.sleep_forever, drain_seconds=1000)

@@ -37,7 +37,7 @@ Id: TypeAlias = "str | int"
 _REVISION_KEY = "io.modelcontextprotocol/protocolVersion"
 _HANDSHAKE = "initialize"
 _CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
-OWN = ("acme/", "rooms/")
+OWN = ("acme/", "rooms/", "com.example/")
 """How the names of methods begin that tests have defined as applications do; of notifications, after that word."""
 _OF_EXTENSION = "tasks/"
 _BEFORE = frozenset({"initialize", "ping"})

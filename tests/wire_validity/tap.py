@@ -11,12 +11,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from trio_mcp.abc import Client, Tap
+    from trio_mcp.wire import SseDecoder
 
 Role: TypeAlias = "Literal['client', 'server']"
 Patch: TypeAlias = "Callable[[Any, str, Any], object]"
@@ -26,6 +28,10 @@ RECORDS = "TRIO_MCP_WIRE_RECORDS"
 TEST = "PYTEST_CURRENT_TEST"
 CHILD = Path(__file__).parent / "child"
 """The folder that lets a Python process see this file as it starts."""
+
+_SESSION, _VERSION = b"mcp-session-id", b"mcp-protocol-version"
+_JSON, _EVENTS = b"application/json", b"text/event-stream"
+_REVISION_KEY = b"io.modelcontextprotocol/protocolVersion"
 
 
 class Sink(Protocol):
@@ -46,10 +52,24 @@ def install(sink: Sink, patch: Patch = setattr) -> None:
     Args:
         patch: sets an attribute; pytest's `monkeypatch.setattr` takes everything back in time.
     """
+    for tap in taps(sink, patch).values():
+        tap()
+
+
+def taps(sink: Sink, patch: Patch = setattr) -> Mapping[str, Callable[[], None]]:
+    """Return what `install` calls, by the modules that it imports: for processes that may never need them."""
     numbers = _Numbers(sink)
-    _tap_links(numbers, patch)
-    _tap_memory(numbers, patch)
-    _tap_children(patch)
+
+    def tap_all_but_http() -> None:
+        _tap_links(numbers, patch)
+        _tap_memory(numbers, patch)
+        _tap_children(patch)
+
+    return {
+        "trio_mcp.transports._memory": tap_all_but_http,
+        "trio_mcp.transports._http_client": partial(_tap_http_clients, numbers, patch),
+        "trio_mcp.transports._http_app": partial(_tap_http_servers, numbers, patch),
+    }
 
 
 class _Numbers:
@@ -73,7 +93,9 @@ class _Numbers:
             self.sink.said(number, role or its_role, line, ours=True)
 
     def hear(self, end: object, line: bytes) -> None:
-        """This end hears something."""
+        """This end hears something; what no connection uses hears nothing."""
+        if end not in self._ends:
+            return
         number, role = self._ends[end]
         self.sink.said(number, "server" if role == "client" else "client", line, ours=False)
 
@@ -151,6 +173,119 @@ def _tap_memory(numbers: _Numbers, patch: Patch) -> None:
         begin(self)
 
     patch(_MemoryTransport, "__attrs_post_init__", tapped_begin)
+
+
+def _tap_http_clients(numbers: _Numbers, patch: Patch) -> None:
+    from trio_mcp.transports._http_client import HttpTransport
+    from trio_mcp.transports._http_client_door import HttpDoor
+
+    begin, post, received = HttpTransport.__attrs_post_init__, HttpDoor.post, HttpDoor.received
+
+    def tapped_begin(self: HttpTransport) -> None:
+        numbers.open(self.door, "client", self.gate.revision)
+        begin(self)
+
+    def tapped_post(self: HttpDoor, url: str, line: bytes, *others: Any) -> object:
+        numbers.say(self, line)
+        return post(self, url, line, *others)
+
+    def tapped_received(self: HttpDoor, message: bytes) -> None:
+        numbers.hear(self, message)
+        received(self, message)
+
+    patch(HttpTransport, "__attrs_post_init__", tapped_begin)
+    patch(HttpDoor, "post", tapped_post)
+    patch(HttpDoor, "received", tapped_received)
+
+
+def _tap_http_servers(numbers: _Numbers, patch: Patch) -> None:
+    from trio_mcp.transports._http_app import HttpApp
+
+    call, sessions = HttpApp.__call__, dict[str, _HttpConnection]()
+
+    async def tapped_call(self: HttpApp, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            overheard = _Overheard(numbers, sessions, scope, receive, send)
+            receive, send = overheard.receive, overheard.send
+        await call(self, scope, receive, send)
+
+    patch(HttpApp, "__call__", tapped_call)
+
+
+class _HttpConnection:
+    """A session, or a request that belongs to none."""
+
+    def __init__(self) -> None:
+        self.kept: set[str] = set()
+        """The ids of the events that have gone out: one that is sent again was said before."""
+
+
+class _Overheard:
+    """One request over HTTP, and its response."""
+
+    def __init__(
+        self, numbers: _Numbers, sessions: dict[str, _HttpConnection], scope: Any, receive: Any, send: Any
+    ) -> None:
+        self._numbers, self._sessions, self._receive, self._send = numbers, sessions, receive, send
+        self._posted = scope["method"] == "POST"
+        self._headers: dict[bytes, bytes] = dict(scope["headers"])
+        self._connection = self._named(scope["query_string"]) or self._new()
+        self._body, self._answer, self._kind = b"", b"", b""
+        self._decoder: SseDecoder | None = None
+
+    def _named(self, query: bytes) -> _HttpConnection | None:
+        """Return the session that is named by a header field, or, as HTTP+SSE does, by the query."""
+        session = self._headers.get(_SESSION, query.partition(b"=")[2])
+        return self._sessions.get(session.decode("latin-1"))
+
+    def _new(self) -> _HttpConnection:
+        from trio_mcp.wire import LEGACY_REVISIONS
+
+        connection, named = _HttpConnection(), self._headers.get(_VERSION, b"").decode("latin-1")
+        self._numbers.open(connection, "server", named if named in LEGACY_REVISIONS else None)
+        return connection
+
+    async def receive(self) -> Any:
+        message = await self._receive()
+        if message["type"] == "http.request" and self._posted:
+            self._body += message.get("body", b"")
+            if not message.get("more_body", False):
+                self._hear()
+        return message
+
+    def _hear(self) -> None:
+        if _REVISION_KEY in self._body:
+            self._connection = self._new()  # it says everything about itself
+        self._numbers.hear(self._connection, self._body)
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self._begin(dict(message["headers"]))
+        elif self._decoder is not None:
+            self._say_events(message.get("body", b""))
+        elif self._kind == _JSON:
+            self._answer += message.get("body", b"")
+            if not message.get("more_body", False):
+                self._numbers.say(self._connection, self._answer + b"\n")
+        await self._send(message)
+
+    def _begin(self, headers: Mapping[bytes, bytes]) -> None:
+        from trio_mcp.wire import SseDecoder
+
+        self._kind = headers.get(b"content-type", b"")
+        if self._kind == _EVENTS:
+            self._decoder = SseDecoder(2**30)
+        if _SESSION in headers:
+            self._sessions[headers[_SESSION].decode()] = self._connection
+
+    def _say_events(self, chunk: bytes) -> None:
+        assert self._decoder is not None
+        for event in self._decoder.feed(chunk):
+            if event.event == "endpoint":
+                self._sessions[event.data.partition(b"=")[2].decode()] = self._connection
+            elif event.data and event.id not in self._connection.kept:
+                self._connection.kept |= {event.id} if event.id else set()
+                self._numbers.say(self._connection, event.data + b"\n")
 
 
 def _tap_children(patch: Patch) -> None:

@@ -48,6 +48,10 @@ class AskedByMessage(Asked):
         """Whether its lane has room."""
         return self._lane.has_room()
 
+    def goes_by(self, lane: Lane) -> bool:
+        """Whether it is sent in a lane, or was."""
+        return self._lane is lane
+
     def waits_in(self, lane: Lane) -> bool:
         """Whether it is in the queue of a lane, and has not left."""
         return self._lane is lane and self._entry is not None and bool(self._entry.line)

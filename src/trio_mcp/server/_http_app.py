@@ -83,7 +83,7 @@ def http_app(server: HttpAnswerer, **options: Unpack[HttpOptions]) -> HttpApp:
     policy = HttpPolicy(
         allowed_hosts=hosts,
         allowed_origins=_origins(options.get("allowed_origins"), hosts),
-        max_body_bytes=int(_positive("max_body_bytes", options.get("max_body_bytes"), _MAX_BODY_BYTES)),
+        max_body_bytes=_whole("max_body_bytes", options.get("max_body_bytes"), _MAX_BODY_BYTES),
         legacy=options.get("sessions") is not False and not all(map(is_modern, server.revisions)),
         modern=any(map(is_modern, server.revisions)),
     )
@@ -109,6 +109,14 @@ def _origins(allowed: Sequence[str] | Literal["any"] | None, hosts: Sequence[str
         names = LOCAL_HOSTS if hosts is None else hosts
         return [f"{scheme}://{name}" for name in names for scheme in ("http", "https")]
     return None if allowed == "any" else allowed
+
+
+def _whole(name: str, given: int | None, default: int) -> int:
+    if given is None:
+        return default
+    if type(given) is not int or given <= 0:
+        raise ValueError(f"{name}={given!r}: must be a whole number above 0")
+    return given
 
 
 def _positive(name: str, given: float | None, default: float) -> float:

@@ -15,7 +15,17 @@ from attrs import frozen
 from .._errors import McpError
 from ..wire import INVALID_REQUEST, Headers, Refusal
 
-__all__ = ["AsgiApp", "AsgiMessage", "HttpRequest", "Receive", "Scope", "Send", "read_body", "refuse_without_trio"]
+__all__ = [
+    "AsgiApp",
+    "AsgiMessage",
+    "HttpRequest",
+    "Receive",
+    "Scope",
+    "Send",
+    "path_below",
+    "read_body",
+    "refuse_without_trio",
+]
 
 _log = logging.getLogger("trio_mcp.transports")
 
@@ -57,11 +67,23 @@ class HttpRequest:
         client = scope.get("client")
         return cls(
             method=scope["method"],
-            path=scope["path"],
+            path=_mount_of(scope) + path_below(scope),
             query=scope.get("query_string", b"").decode("latin-1"),
             headers=_headers(scope["headers"]),
             client=client[0] if client else None,
         )
+
+
+def path_below(scope: Scope) -> str:
+    """Return the path without what the application is mounted under, whether the host has left that in it or not."""
+    path: str = scope["path"]
+    mount = _mount_of(scope)
+    return path[len(mount) :] if path == mount or path.startswith(f"{mount}/") else path
+
+
+def _mount_of(scope: Scope) -> str:
+    mount: str = scope.get("root_path", "")
+    return mount.rstrip("/")
 
 
 def _headers(lines: Iterable[tuple[bytes, bytes]]) -> Headers:

@@ -21,7 +21,7 @@ from attrs import define, field
 
 from ..abc import HttpAnswerer
 from ..wire import Refusal
-from ._asgi import AsgiApp, HttpRequest, Receive, Scope, Send, refuse_without_trio
+from ._asgi import AsgiApp, HttpRequest, Receive, Scope, Send, path_below, refuse_without_trio
 from ._http_door import Door, HttpSettings, Running
 from ._http_lifespan import no_host, serve_lifespan
 from ._http_posts import Posts
@@ -157,8 +157,6 @@ class HttpApp:
 
     def _is_asked(self, scope: Scope) -> bool:
         """Tell whether a request is for this application, be it with a slash at the end."""
-        settings, path, mounted = self._settings, scope["path"], scope.get("root_path", "").rstrip("/")
-        if path == mounted or path.startswith(f"{mounted}/"):  # rule 2
-            path = path[len(mounted) :]
+        settings, path = self._settings, path_below(scope)  # rule 2
         places = (settings.path, settings.sessions.sse_path)
         return settings.path is None or path.rstrip("/") in [place.rstrip("/") for place in places if place]

@@ -115,6 +115,8 @@ class HttpTransport(Correspondent):
     """What the server remembers of this client, if it does."""
     _carriers: dict[Carrier, bool] = field(factory=dict[Carrier, bool], init=False)
     """The requests under way, and whether each takes a place."""
+    _notices: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
+    """The notifications under way, which the tasks of others wait for."""
     _farewells: int = field(default=0, init=False)
     _no_farewells: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False)
@@ -218,6 +220,17 @@ class HttpTransport(Correspondent):
         if self.lost is not None:
             await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(self.lost)
+        with trio.CancelScope() as scope:
+            self._notices.add(scope)
+            try:
+                await self._post_notice(method, params)
+            finally:
+                self._notices.discard(scope)
+        if scope.cancelled_caught:
+            assert self.lost is not None
+            raise copy(self.lost)
+
+    async def _post_notice(self, method: str, params: JsonObject | None) -> None:
         line = encode_notification(method, params)
         agreed = self.gate.revision
         if says_revision(params) or (agreed is not None and is_modern(agreed)):
@@ -266,6 +279,8 @@ class HttpTransport(Correspondent):
         self.keeper.give_up(reason)
         for exchange in list(self.ledger.answering.values()):
             exchange.lose()
+        for scope in self._notices:
+            scope.cancel(reason="the connection is gone")
 
     def _outbox_bytes(self) -> int:
         unsent = sum(len(carrier.asked.line) for carrier in self._carriers if not carrier.has_sent)

@@ -70,8 +70,8 @@ def checked_endpoint(url: str, reference: str) -> str:
     Raises:
         RemoteProtocolError: it is no address, or one of another origin.
     """
-    endpoint = urljoin(url, reference)
     try:
+        endpoint = urljoin(url, reference)
         parts = _split(endpoint)
     except ValueError as exc:
         raise RemoteProtocolError(f"the server names {reference[:_SHOWN]!r} as its endpoint: {exc}") from None

@@ -56,6 +56,7 @@ class Places:
         """Wait for a place, to be taken without a checkpoint in between; also returns when none is given any more."""
         while not self.free:
             await self._waiting.park()
+        self._waiting.unpark()  # the next one looks too, after this one has taken its place, or has failed to
 
     def give_back(self) -> None:
         """A place is free again."""
@@ -110,7 +111,11 @@ class AskedOverHttp(AskedByMessage):
         self._carrier = transport.carry(self)
 
     def reissue(self) -> None:
-        """Take a new id for another attempt; nobody waits for the answer to the one before."""
+        """Take a new id for another attempt; nobody waits for the answer to the one before.
+
+        Raises:
+            LocalProtocolError: its params are not JSON any more; then nobody waits for any answer.
+        """
         self._transport.ledger.forget(self.id)
         self.line = self._issue()
 

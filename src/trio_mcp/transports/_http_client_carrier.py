@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import trio
 from attrs import define, field
 
-from .._errors import RemoteProtocolError, ResponseLost, TrioMcpError
+from .._errors import LocalProtocolError, RemoteProtocolError, ResponseLost, TrioMcpError
 from ..peer import Lane
 from ..wire import JSON_TYPE, JsonObject, SseDecoder, SseEvent, Undecodable, decode, is_object
 from ._http_client_reading import Refused, is_event_stream, is_success, media_type, read_body, read_events, read_refusal
@@ -98,7 +98,11 @@ class Carrier(abc.ABC):
                 await trio.sleep(back_off(tries, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE))
                 if not asked.is_awaited():
                     return
-            asked.reissue()
+            try:
+                asked.reissue()
+            except LocalProtocolError as exc:  # its params have been changed meanwhile
+                asked.finish(exc)
+                return
 
     async def _outcome_of_attempt(self) -> TrioMcpError | None:
         try:

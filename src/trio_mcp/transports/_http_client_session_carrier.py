@@ -112,7 +112,10 @@ class SessionCarrier(Carrier):
             if keeper.is_older is False or not self._may_be_older():
                 return failure
         session = await keeper.open_older()
-        return failure if session is None else await self._attempt_in(session)
+        if session is None:
+            return failure
+        self.asked.reissue()  # an id that was refused is not used again
+        return await self._attempt_in(session)
 
     def _may_be_older(self) -> bool:
         """Whether the server may know HTTP+SSE alone, as far as its answer to `initialize` tells."""

@@ -29,7 +29,7 @@ from .._errors import (
     ResponseLost,
     TrioMcpError,
 )
-from ..wire import JsonObject, encode_notification
+from ..wire import JsonObject, encode_notification, is_plain_field
 from ._http_client_reading import Refused
 from ._http_client_session import Session
 from ._http_client_session_lane import ReplyLane
@@ -101,7 +101,7 @@ class SessionKeeper:
     def agreed(self, params: JsonObject | None, answer: JsonObject) -> None:
         """`initialize` has been answered."""
         revision = answer.get("protocolVersion")
-        self.current.revision = revision if type(revision) is str else None
+        self.current.revision = revision if type(revision) is str and is_plain_field(revision) else None
         self._params, self.is_older = params, self.current.is_older
 
     async def hear_news(self) -> None:

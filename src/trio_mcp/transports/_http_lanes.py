@@ -278,7 +278,7 @@ class KeptLane(HttpLane):
     _fresh_size: int = field(default=0, init=False)
     """In bytes."""
     is_kept: bool = field(default=False, init=False)
-    """Whether it is complete, and all of it is kept."""
+    """Whether nothing more will be kept: it is complete and all of it is, or what runs the sessions was cancelled."""
 
     @property
     def size(self) -> int:
@@ -308,19 +308,27 @@ class KeptLane(HttpLane):
         self._news.unpark_all()
 
     async def keep(self) -> None:
-        """Empty the lane into the record, until it is complete; to be run by one task."""
-        while lines := await self._next_lines():
-            events, size = [line.removesuffix(b"\n") for line in lines], sum(map(len, lines))
-            await self._record.append(self.stream, self.last + 1, events)
-            self.last += len(events)
-            self._outbox.sent(size)
-            if self._readers or self._waits:
-                self._fresh += events
-                self._fresh_size += size
+        """Empty the lane into the record, until it is complete; to be run by one task.
+
+        If cancelled, its readers get what was kept, and end: they are tasks of others, which nobody else would wake.
+        """
+        try:
+            while lines := await self._next_lines():
+                await self._keep_lines(lines)
+                while self._fresh_size >= self.limits.outbox_bytes and not self._is_deserted():
+                    await self._news.park()
+        finally:
+            self.is_kept = True
             self._news.unpark_all()
-            while self._fresh_size >= self.limits.outbox_bytes and not self._is_deserted():
-                await self._news.park()
-        self.is_kept = True
+
+    async def _keep_lines(self, lines: Sequence[bytes]) -> None:
+        events, size = [line.removesuffix(b"\n") for line in lines], sum(map(len, lines))
+        await self._record.append(self.stream, self.last + 1, events)
+        self.last += len(events)
+        self._outbox.sent(size)
+        if self._readers or self._waits:
+            self._fresh += events
+            self._fresh_size += size
         self._news.unpark_all()
 
     def _is_deserted(self) -> bool:

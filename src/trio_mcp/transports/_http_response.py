@@ -157,27 +157,26 @@ class EventStream:
     _last: float = field(factory=trio.current_time, init=False)
     """When something was sent last."""
     _sending: trio.Lock = field(factory=trio.Lock, init=False)
-    _ended: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _has_ended: bool = field(default=False, init=False)
 
     async def send(self, chunk: bytes) -> None:
         """Send whole events. Cancelled, it may have sent a part of them, and the stream is of no use any more."""
         await self._put(chunk, more=True)
 
     async def end(self) -> None:
-        """Say that nothing follows."""
-        self._ended.cancel()
+        """Say that nothing follows. A comment that is being sent goes out first: half of one would break the stream."""
+        self._has_ended = True
         await self._put(b"", more=False)
 
     async def keep_alive(self) -> None:
         """Send a comment whenever nothing was sent for a while; to be run beside the rest."""
         pause = self._responding.keep_alive
-        with self._ended:
-            while True:
-                await trio.sleep_until(self._last + pause)
-                if self._sending.locked():
-                    await trio.sleep(pause)  # somebody waits for the client as it is
-                elif trio.current_time() >= self._last + pause:
-                    await self._put(_KEEP_ALIVE, more=True)
+        while not self._has_ended:
+            await trio.sleep_until(self._last + pause)
+            if self._sending.locked():
+                await trio.sleep(pause)  # somebody waits for the client as it is
+            elif trio.current_time() >= self._last + pause and not self._has_ended:
+                await self._put(_KEEP_ALIVE, more=True)
 
     async def _put(self, chunk: bytes, *, more: bool) -> None:
         try:

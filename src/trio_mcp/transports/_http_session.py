@@ -22,7 +22,7 @@ from typing import Self
 import trio
 from attrs import define, evolve, field, frozen
 
-from .._errors import ConnectionBroken, ConnectionLost
+from .._errors import AskExpired, ConnectionBroken, ConnectionLost
 from ..abc import EventLog, HttpServing
 from ..peer import Correspondent, ExchangeByMessage, ExchangeContext, Lane
 from ..wire import ExchangeState, JsonObject, Request
@@ -157,7 +157,17 @@ class HttpSession(Correspondent):
         if lane.is_abandoned and exchange.state is ExchangeState.ANSWERED:
             self.unheard += 1
         lane.settle()
+        if lane.is_complete:
+            self._withdraw_questions(lane)
         self._rest()
+
+    def _withdraw_questions(self, lane: HttpLane) -> None:
+        """Take back what is still asked by a lane that ends in this step: later nobody reads there any more."""
+        for asked in list(self.ledger.asked.values()):
+            if asked.goes_by(lane):
+                self.ledger.forget(asked.id)
+                asked.withdraw()
+                asked.finish(AskExpired("the call is over"))
 
 
 def _nobody_to_ask() -> ConnectionBroken:

@@ -226,7 +226,10 @@ class Sessions:
             return _refusal(404, f"{gone} {SESSION_FIELD}", request, value)
         version, revision = request.headers.get(VERSION_FIELD), session.gate.revision
         if version and version != revision:
-            return _refusal(400, f"{VERSION_FIELD} {version[:100]!r}: this session speaks {revision}", request, value)
+            refusal = _refusal(
+                400, f"{VERSION_FIELD} {version[:100]!r}: this session speaks {revision}", request, value
+            )
+            return evolve(refusal, null_id=not session.gate.omits_unknown_id)
         return session
 
     def _find(self, kind: type[S], id: str, request: HttpRequest) -> S | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from importlib.metadata import version
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import httpx2
 import trio
@@ -98,11 +98,6 @@ class HttpxEngine:
         on_sent: Callable[[], None] | None = None,
     ) -> AsyncGenerator[HttpResponse]:
         """Make a request; see `HttpEngine.request`."""
-
-        async def trace(event: str, _: object) -> None:
-            if on_sent is not None and event.endswith("send_request_body.complete"):
-                on_sent()
-
         limits, before = self._client.timeout, _is_ours.set(True)
         try:
             request = self._client.build_request(
@@ -111,7 +106,7 @@ class HttpxEngine:
                 headers={**headers, "accept-encoding": "identity"},
                 content=content,
                 timeout=httpx2.Timeout(connect=limits.connect, read=None, write=limits.write, pool=limits.pool),
-                extensions={"trace": trace},
+                extensions={} if on_sent is None else {"trace": _trace(on_sent)},
             )
             response = await self._client.send(request, stream=True, follow_redirects=False)
         except Exception as exc:  # a client that is not ours may raise what it likes: its hooks, its authentication
@@ -127,6 +122,20 @@ class HttpxEngine:
         """Close the client, if it is ours."""
         if self.closes:
             await self._client.aclose()
+
+
+def _trace(on_sent: Callable[[], None]) -> Callable[[str, Mapping[str, Any]], Awaitable[None]]:
+    """Return what httpx2 is to tell of each step; not each of them is one of our request."""
+    is_ours = False
+
+    async def trace(event: str, what: Mapping[str, Any]) -> None:
+        nonlocal is_ours
+        if event.endswith("send_request_body.started"):
+            is_ours = what["request"].method != b"CONNECT"  # with which a proxy is asked for the way to the server
+        elif event.endswith("send_request_body.complete") and is_ours:
+            on_sent()
+
+    return trace
 
 
 class _Response:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from hypercorn.config import Config
 
 from ._hypercorn_listening import HttpListening
@@ -17,7 +15,7 @@ class ProtocolConfig(Config):
     """The settings that have an effect on a protocol: Hypercorn has many more, for the worker that we have replaced."""
 
     accesslog = None
-    errorlog = logging.getLogger("trio_mcp.transports")
+    errorlog = None  # by default it takes standard error for a logger of Hypercorn's; what is left of that says nothing
     include_server_header = False
     keep_alive_max_requests = _NEVER
 

@@ -115,6 +115,8 @@ class _Connection:
                 self._tasks = AppTasks(nursery, self._common.app)
                 self._protocol = self._new_protocol(Http1)
                 self._reading.deadline = self._first_deadline
+                if self._common.context.terminated.is_set():  # it was accepted in the moment of the stop
+                    self._reading.cancel()
                 with self._reading, suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                     await self._greet()
                     await self._read()

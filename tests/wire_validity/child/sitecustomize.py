@@ -8,23 +8,27 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
-_LAST = "trio_mcp.transports._memory"
-"""Of the modules to be watched, the one that is imported last."""
+_FIRST = "trio_mcp.transports._memory"
+"""Of the modules that every program imports and that are watched, the one that is imported last."""
 
 
 class _Waiting(MetaPathFinder):
-    """Finds nothing, but sees that something is looked for."""
+    """Finds nothing, but sees that something is looked for, and does something when it has been imported."""
+
+    def __init__(self, name: str, then: Callable[[], None]) -> None:
+        self._name = name
+        self._then = then
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != _LAST:
+        if fullname != self._name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
@@ -32,11 +36,11 @@ class _Waiting(MetaPathFinder):
         assert spec.loader is not None
         execute = spec.loader.exec_module
 
-        def then_install(module: ModuleType) -> None:
+        def and_then(module: ModuleType) -> None:
             execute(module)
-            _install()
+            self._then()
 
-        spec.loader.exec_module = then_install  # type: ignore[method-assign] # this one loader, for this one module
+        spec.loader.exec_module = and_then  # type: ignore[method-assign] # this one loader, for this one module
         return spec
 
 
@@ -47,8 +51,11 @@ def _install() -> None:
     assert spec.loader is not None
     tap = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tap)
-    tap.install(tap.Recorder(os.environ[tap.RECORDS]))
+    taps = dict(tap.taps(tap.Recorder(os.environ[tap.RECORDS])))
+    taps.pop(_FIRST)()
+    for name, then in taps.items():
+        sys.meta_path.insert(0, _Waiting(name, then))
 
 
 if "TRIO_MCP_WIRE_RECORDS" in os.environ:
-    sys.meta_path.insert(0, _Waiting())
+    sys.meta_path.insert(0, _Waiting(_FIRST, _install))
