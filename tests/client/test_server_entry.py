@@ -58,7 +58,7 @@ def test_variables_stand_for_this_process_s_own(monkeypatch: pytest.MonkeyPatch)
         ({"url": 7}, "'url' is required, and a text$"),
         ({"url": URL, "headers": ["a: b"]}, "'headers' must be an object of texts"),
         ({"url": URL, "headers": {"a": 1}}, "'headers' must be an object of texts"),
-        ({"url": "http://${NO_SUCH_VARIABLE}/"}, "the environment variable NO_SUCH_VARIABLE in"),
+        ({"url": "http://${NO_SUCH_VARIABLE}/"}, r"NO_SUCH_VARIABLE in '\$\{NO_SUCH_VARIABLE\}' is not set$"),
         ([], "expected an object with the member 'command' or 'url'"),
         ({"command": "x", "args": ["${NO_SUCH_VARIABLE}"]}, "variable NO_SUCH_VARIABLE in '\\${NO_SUCH_VARIABLE}'"),
     ],

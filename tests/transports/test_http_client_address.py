@@ -39,6 +39,14 @@ def test_credentials_in_an_address_are_refused_and_not_shown(url: str) -> None:
     assert "'example.org'" in str(caught.value)
 
 
+@pytest.mark.parametrize("url", ["http://me:secret@example.org:99999/", "ftp://me:s@secret@example.org/"])
+def test_credentials_are_not_shown_whatever_else_is_wrong(url: str) -> None:
+    with pytest.raises(ValueError, match=r"//example\.org.* is no address of a server") as caught:
+        http_transport(url)
+
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("url", "checked"),
     [

@@ -31,6 +31,7 @@ CHILD = Path(__file__).parent / "child"
 
 _SESSION, _VERSION = b"mcp-session-id", b"mcp-protocol-version"
 _JSON, _EVENTS = b"application/json", b"text/event-stream"
+_CANCELLED = b'"notifications/cancelled"'
 _REVISION_KEY = b"io.modelcontextprotocol/protocolVersion"
 
 
@@ -256,7 +257,8 @@ class _Overheard:
     def _hear(self) -> None:
         if _REVISION_KEY in self._body:
             self._connection = self._new()  # it says everything about itself
-        self._numbers.hear(self._connection, self._body)
+        if _CANCELLED not in self._body:  # nothing orders that among the responses, which go ways of their own
+            self._numbers.hear(self._connection, self._body)
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":

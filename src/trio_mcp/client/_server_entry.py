@@ -130,7 +130,7 @@ def _expand(text: str, where: str) -> str:
         if default is not None:
             return os.environ.get(name) or default
         if name not in os.environ:
-            raise ValueError(f"{where}: the environment variable {name} in {text!r} is not set")
+            raise ValueError(f"{where}: the environment variable {name} in {match[0]!r} is not set")
         return os.environ[name]
 
     return _VARIABLE.sub(value, text)

@@ -17,6 +17,7 @@ __all__ = ["checked_endpoint", "checked_fields", "checked_url", "redirection"]
 
 _PORTS = {"http": 80, "https": 443}
 _NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f]")
+_CREDENTIALS = re.compile(r"(?<=//)[^/?#]*@")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
 _OURS = {
@@ -37,7 +38,7 @@ def checked_url(url: str) -> str:
     try:
         parts = _split(url)
     except ValueError as exc:
-        raise ValueError(f"{url!r} is no address of a server: {exc}") from None
+        raise ValueError(f"{_CREDENTIALS.sub('', url)!r} is no address of a server: {exc}") from None
     if parts.username is not None or parts.password is not None:
         raise ValueError(
             f"the address of {parts.hostname!r} holds a user name or a password, and addresses are written to logs; "
