@@ -10,6 +10,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,12 +20,14 @@ import trio
 import trio.testing
 
 from tests.interaction.conversation_server import make_server
+from tests.interaction.http_by_hand import HttpByHand
+from tests.interaction.over_http import HTTP_DOORS, carries
 from tests.wire_validity.plugin import hear_child
 from tests.wire_validity.stand_in import ROOT, judge
-from tests.wire_validity.tap import RECORDS, TEST, Role, install
-from trio_mcp import Client, ErrorResponse, Limits, open_client, serve_stream, types
+from tests.wire_validity.tap import RECORDS, TEST, Role, install, watched
+from trio_mcp import Client, ErrorResponse, Limits, http_app, open_client, serve_stream, types
 from trio_mcp.lowlevel import Exchange, Gate, Peer, ServerSession
-from trio_mcp.testing import open_memory_client
+from trio_mcp.testing import AsgiEngine, open_memory_client
 
 PROGRAM = ROOT / "tests" / "interaction" / "conversation_server.py"
 MODERN = "2026-07-28"
@@ -63,20 +67,26 @@ KINDS: list[tuple[Role, str]] = [
 ]
 
 
-@pytest.mark.parametrize("revision", types.REVISIONS)
-@pytest.mark.parametrize("door", [open_client, open_memory_client])
+DOORS: dict[str, Any] = {"memory": open_client, "bytes": open_memory_client, **HTTP_DOORS}
+PRODUCT = [(door, revision) for door in DOORS for revision in types.REVISIONS if carries(door, revision)]
+
+
+@pytest.mark.parametrize(("door", "revision"), PRODUCT)
 async def test_both_ends_of_a_connection_in_this_process_are_judged(
-    door: Any, revision: str, monkeypatch: pytest.MonkeyPatch
+    door: str, revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = judge()
     install(here, monkeypatch.setattr)
 
-    async with door(make_server(), revision=revision) as client:
+    async with DOORS[door](make_server(), revision=revision) as client:
         await converse(client)
 
+    unneeded = [("client", "notification")] if (door, revision) == ("http", MODERN) else []
     assert here.faults == []
-    assert [kind for kind in KINDS if not here.counts.judged[revision, *kind]] == []
+    assert [kind for kind in KINDS if not here.counts.judged[revision, *kind]] == unneeded
     assert here.counts.made_up.total() == 0
+    for role in ("client", "server"):  # every message is seen at both ends, and judged at the one that has made it
+        assert here.counts.judged[revision, role, "request" if role == "client" else "result"] >= 7
 
 
 @pytest.mark.parametrize("revision", types.REVISIONS)
@@ -100,6 +110,32 @@ async def test_a_child_process_writes_down_what_it_says_and_is_judged(
     assert [kind for kind in KINDS if not (here.counts.judged + there.counts.judged)[revision, *kind]] == []
     assert there.counts.children == 1
     assert json.loads(record.read_text("utf-8").splitlines()[0])["test"] == "the test that started it"
+
+
+async def test_a_child_process_that_serves_http_writes_down_what_it_says_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = tmp_path / "records"
+    records.mkdir()
+    monkeypatch.setenv(RECORDS, str(records))
+    monkeypatch.setenv(TEST, "the test that started it")
+    program = [sys.executable, str(PROGRAM.with_name("stopping_server.py")), str(tmp_path), "http"]
+    there = judge()
+
+    with trio.fail_after(60):
+        child = await trio.lowlevel.open_process(program, stdout=subprocess.PIPE, env=watched(os.environ))
+        assert child.stdout is not None
+        place = await child.stdout.receive_some()
+        for revision in types.REVISIONS:
+            async with open_client(bytes(place).decode().split()[-1], revision=revision) as client:
+                await client.call_tool("pid")
+        child.terminate()
+        await child.wait()
+    (record,) = list(records.iterdir())
+    hear_child(record, there)
+
+    assert there.faults == []
+    assert [each for each in types.REVISIONS if there.counts.judged[each, "server", "result"] < 2] == []
 
 
 async def test_a_child_that_is_killed_while_it_writes_is_judged_by_what_is_complete(tmp_path: Path) -> None:
@@ -153,6 +189,37 @@ async def test_an_answer_that_our_engine_sends_and_that_breaks_the_schema_is_rep
     assert 'result: "resultType" is a required property\n' in fault
     assert "$.result.tools.0: 7 is not" in fault
     assert fault.endswith('{"jsonrpc": "2.0", "id": 1, "result": {"tools": [7]}}')
+
+
+class WrongOverHttp(Wrong):
+    """The same, to be served over HTTP."""
+
+    revisions = types.REVISIONS
+
+    @asynccontextmanager
+    async def serving(self, *, asking: Any = None) -> AsyncGenerator[WrongOverHttp]:
+        yield self
+
+    serving_one = serving
+
+    def input_schema(self, tool: str) -> None:
+        """There is no tool."""
+
+
+@pytest.mark.parametrize("revision", types.REVISIONS[-2:])
+async def test_so_is_one_that_leaves_in_an_http_response(revision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = judge("the test")
+    install(here, monkeypatch.setattr)
+    engine = AsgiEngine(http_app(WrongOverHttp()))
+
+    async with engine.lifespan():
+        client = HttpByHand(engine, revision)
+        if revision != MODERN:
+            await client.greet()
+        assert (await client.post(client.request("tools/list"))).answer["result"] == {"tools": [7]}
+
+    assert f"the test\n  result of the server in {revision}, against " in here.faults[-1]
+    assert "$.result.tools.0: 7 is not" in here.faults[-1]
 
 
 # -- Runs of pytest.

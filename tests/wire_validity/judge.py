@@ -105,6 +105,11 @@ BY_HAND = (
         "a call without a name, by `Client.request`",
     ),
     ByHand(
+        "tests/interaction/test_http_hostile_servers.py::test_nothing_of_a_callers_ends_a_header_field",
+        "client",
+        "a URI that is none, which is about the header field that repeats it",
+    ),
+    ByHand(
         "tests/peer/test_link_asking.py::test_initialize_is_never_cancelled",
         "client",
         "an `initialize` without params, which is about its cancellation",

@@ -257,7 +257,8 @@ class _Overheard:
     def _hear(self) -> None:
         if _REVISION_KEY in self._body:
             self._connection = self._new()  # it says everything about itself
-        if _CANCELLED not in self._body:  # nothing orders that among the responses, which go ways of their own
+        if not self._body.startswith(b"{") or _CANCELLED not in self._body:
+            # Nothing orders a cancellation among the responses, which go ways of their own: it may cross any of them.
             self._numbers.hear(self._connection, self._body)
 
     async def send(self, message: Any) -> None:
