@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from tests.wire_validity.conversation import Verdict
 from tests.wire_validity.judge import BENCHES, BY_HAND, EXEMPTIONS, Judge, table
 from tests.wire_validity.plugin import missing
 from tests.wire_validity.stand_in import ROOT, judge, upstream
@@ -339,6 +340,26 @@ def test_a_batch_is_as_exempt_as_its_errors_are() -> None:
     assert len(listen(there, *handshake(BATCHES), ("server", [null, wrong]))) == 2  # likewise
 
 
+@pytest.mark.parametrize("place", ["result", "inputResponses"])
+def test_numbers_in_answers_to_forms_need_not_be_whole_and_others_are_judged_as_they_are(place: str) -> None:
+    def amended(answer: Json) -> Json | None:
+        wrapped: Json = {"result": answer} if place == "result" else {"params": {place: {"k": answer}, "x": [1.5]}}
+        found = EXEMPTIONS[1].amend(Verdict(wrapped, "client", "result", LEGACY, [], []), upstream())
+        return found and (found["result"] if place == "result" else found["params"][place]["k"])
+
+    accepted: Json = {"action": "accept", "content": {"a": 1.5, "b": True, "c": "1.5"}}
+    assert amended(accepted) == {"action": "accept", "content": {"a": 1, "b": True, "c": "1.5"}}
+    for other in ({"action": "decline", "content": {"a": 1.5}}, {"action": "accept", "content": [1.5]}, {"a": 1.5}):
+        assert amended(other) is None
+
+
+def test_a_whole_file_may_be_wrong_on_purpose_on_one_side() -> None:
+    hand = next(each for each in BY_HAND if "::" not in each.test)
+    wrong = request(1, "initialize")
+    for test, faults in ((f"{hand.test}::test_x[y] (call)", 0), (f"{hand.test}_either::test_x", 1)):
+        assert len(listen(judge(test), wrong)) == faults
+
+
 def test_what_a_test_lets_be_wrong_on_purpose_is_its_own_only_on_the_side_and_in_the_test_that_is_named() -> None:
     wrong = request(1, "initialize")
     hand = next(each for each in BY_HAND if "never_cancelled" in each.test)
@@ -386,7 +407,7 @@ def test_a_run_that_has_not_seen_everything_fails() -> None:
 def test_every_test_that_is_wrong_on_purpose_exists() -> None:
     for hand in BY_HAND:
         path, _, name = hand.test.partition("::")
-        assert f"async def {name}(" in (ROOT / path).read_text("utf-8")
+        assert (f"async def {name}(" if name else "async def test_") in (ROOT / path).read_text("utf-8")
 
 
 def test_every_request_of_every_revision_has_a_definition_of_its_result() -> None:

@@ -82,7 +82,7 @@ async def test_everything_else_can_be_read(revision: str, asking: Asking, autoju
             await client.read_resource("test://nonexistent")
         assert caught.value.data == {"uri": "test://nonexistent"}
         async for prompt in client.prompts():
-            arguments = {each.name: "value" for each in prompt.arguments or ()}
+            arguments = {each.name: "test://value" for each in prompt.arguments or ()}
             assert prompt.description
             assert (await client.get_prompt(prompt.name, arguments)).messages
         completion = await client.complete(types.PromptReference(name="test_prompt_with_arguments"), "arg1", "test")

@@ -21,10 +21,10 @@ from trio_mcp import (
     serve_http,
     types,
 )
+from trio_mcp.abc import HttpAnswerer
 from trio_mcp.server import HttpBound, HttpOptions
 from trio_mcp.testing import AsgiEngine
-from trio_mcp.transports import AsgiApp, AsgiMessage, Scope
-from trio_mcp.transports._asgi import Receive, Send
+from trio_mcp.transports import AsgiApp, AsgiMessage, Receive, Scope, Send
 from trio_mcp.wire import decode
 
 IN_PROCESS = ("http", "http-resumable", "http-sse")
@@ -47,7 +47,7 @@ async def over_http(transport: str, server: Server, options: ClientOptions) -> A
 
 
 @asynccontextmanager
-async def bridged(transport: str, server: Server, **options: Unpack[HttpOptions]) -> AsyncGenerator[AsgiEngine]:
+async def bridged(transport: str, server: HttpAnswerer, **options: Unpack[HttpOptions]) -> AsyncGenerator[AsgiEngine]:
     """Serve *server* over one of `IN_PROCESS`; yield what carries requests to it."""
     if transport == "http-resumable":
         options["sessions"] = SessionSettings(event_store=MemoryEventStore())

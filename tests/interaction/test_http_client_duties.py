@@ -29,8 +29,7 @@ from trio_mcp import (
     types,
 )
 from trio_mcp.testing import AsgiEngine
-from trio_mcp.transports import AsgiApp, AsgiMessage, Scope
-from trio_mcp.transports._asgi import Receive, Send
+from trio_mcp.transports import AsgiApp, AsgiMessage, Receive, Scope, Send
 from trio_mcp.wire import decode_field, is_object
 
 SESSIONS = types.REVISIONS[1:-1]

@@ -18,6 +18,7 @@ import pytest
 import trio
 from attrs import define, field
 
+import trio_mcp.server
 from tests.transports.asgi_caller import Caller, call, request
 from trio_mcp import Context, HttpBound, Limits, Server, open_http_client, serve_http
 from trio_mcp.server import HttpService
@@ -382,3 +383,8 @@ def test_a_server_without_http_loads_nothing_of_it() -> None:
 
     loaded = [name for name in child.stdout.split() if re.search(r"\._(http_(?!engine)|hypercorn|serve_http)", name)]
     assert [name for name in loaded if not name.startswith("trio_mcp.wire.")] == []
+
+
+def test_a_name_that_the_package_does_not_have_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"module 'trio_mcp\.server' has no attribute 'nothing'"):
+        _ = trio_mcp.server.nothing

@@ -16,7 +16,7 @@ from trio_mcp.server import http_app
 from trio_mcp.server._http_app import HttpOptions
 from trio_mcp.testing import AsgiEngine
 from trio_mcp.transports import AsgiMessage, HttpApp, Scope
-from trio_mcp.transports._asgi import Receive, Send
+from trio_mcp.transports._asgi import AsgiApp, Receive, Send
 from trio_mcp.wire import (
     CAPABILITIES_KEY,
     INTERNAL_ERROR,
@@ -250,6 +250,10 @@ async def test_another_kind_of_scope_is_refused_by_name() -> None:
         await Caller({"type": "webtransport"}).run(make_app())
 
 
+async def called(app: AsgiApp, scope: Scope, receive: Receive, send: Send) -> None:
+    await app(scope, receive, send)
+
+
 def test_under_asyncio_a_request_is_answered_with_the_fix(caplog: pytest.LogCaptureFixture) -> None:
     sent: list[AsgiMessage] = []
 
@@ -260,7 +264,7 @@ def test_under_asyncio_a_request_is_answered_with_the_fix(caplog: pytest.LogCapt
         sent.append(message)
 
     for app in (make_app(), make_app().wrap(host)):
-        asyncio.run(app(scope_of(), receive, send))  # type: ignore[arg-type] # any awaitable will do
+        asyncio.run(called(app, scope_of(), receive, send))
 
     assert [message.get("status") for message in sent] == [500, None] * 2
     assert b"hypercorn -k trio" in sent[-1]["body"]
@@ -277,7 +281,7 @@ def test_under_asyncio_the_start_fails_with_the_fix() -> None:
         sent.append(message)
 
     for app in (make_app(), make_app().wrap(host)):
-        asyncio.run(app({"type": "lifespan"}, receive, send))  # type: ignore[arg-type] # likewise
+        asyncio.run(called(app, {"type": "lifespan"}, receive, send))
 
     assert [message["type"] for message in sent] == ["lifespan.startup.failed"] * 2
     assert "hypercorn -k trio" in sent[0]["message"]
