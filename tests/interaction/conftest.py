@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TypeAlias, Unpack
+from typing import Any, TypeAlias, Unpack
 
 import pytest
 import trio
@@ -123,6 +123,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _is_possible(item: pytest.Item) -> bool:
-    parameters: dict[str, object] = item.callspec.params if hasattr(item, "callspec") else {}
+    call: Any = getattr(item, "callspec", None)
+    parameters: dict[str, object] = {} if call is None else call.params
     revision = str(parameters.get("revision", types.REVISIONS[-1]))
     return all(carries(str(value), revision) for value in parameters.values() if value in IN_PROCESS)

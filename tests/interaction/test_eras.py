@@ -15,6 +15,7 @@ import trio.testing
 
 from tests.interaction.by_hand import INFO, META, MODERN, Json
 from tests.interaction.conversation_server import make_server
+from tests.interaction.over_http import HTTP_DOORS
 from trio_mcp import (
     Client,
     ConnectionBroken,
@@ -39,10 +40,11 @@ SERVERS: dict[str, Sequence[str]] = {
     **{f"only {revision}": (revision,) for revision in types.REVISIONS},
 }
 Door: TypeAlias = Callable[..., AbstractAsyncContextManager[Client]]
+DOORS: dict[str, Door] = {"memory": open_client, "bytes": open_memory_client, "http": HTTP_DOORS["http"]}
 
 
 @pytest.mark.requirement("B.4-C2", "B.4-S2")
-@pytest.mark.parametrize("door", [open_client, open_memory_client])
+@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
 @pytest.mark.parametrize("spoken", SERVERS)
 @pytest.mark.parametrize("pinned", [None, *types.REVISIONS])
 async def test_every_pairing_agrees_on_the_newest_common_revision_or_says_that_there_is_none(
