@@ -265,7 +265,8 @@ class Server(ExtensibleServer):
                 is.
 
         Raises:
-            ValueError: a tool of this name is registered, or an option makes no sense.
+            ValueError: a tool of this name is registered, an option makes no sense, or the schema asks for header
+                fields (`x-mcp-header`) in a way that clients must not accept.
             TypeError: a parameter cannot be described by a JSON Schema; the text names it. Or the function cannot be
                 isolated, because it is async, takes a `Context`, or cannot be imported by its name.
 
