@@ -267,22 +267,22 @@ def test_a_server_without_the_older_revisions_names_those_it_has(
 
 
 LEGACY: list[tuple[Any, dict[str, str], LegacyPost]] = [
-    (INITIALIZE, {}, LegacyPost(INITIALIZE, None, None, True)),
-    (INITIALIZE, {VERSION_FIELD: "2025-11-25"}, LegacyPost(INITIALIZE, None, "2025-11-25", True)),
-    (INITIALIZE, {METHOD_FIELD: "initialize"}, LegacyPost(INITIALIZE, None, None, True)),
-    (INITIALIZE, {SESSION_FIELD: "s"}, LegacyPost(INITIALIZE, "s", None, True)),
-    (INITIALIZE, {SESSION_FIELD: ""}, LegacyPost(INITIALIZE, None, None, True)),
-    (INITIALIZE, {SESSION_FIELD: "s", VERSION_FIELD: "v9"}, LegacyPost(INITIALIZE, "s", None, True)),
-    (PING, IN_SESSION, LegacyPost(PING, "s", "2025-11-25", False)),
-    (PING, {SESSION_FIELD: "s"}, LegacyPost(PING, "s", None, False)),
-    (PING, {SESSION_FIELD: "s", VERSION_FIELD: ""}, LegacyPost(PING, "s", None, False)),
-    (NOTE, IN_SESSION, LegacyPost(NOTE, "s", "2025-11-25", False)),
-    (ANSWER, IN_SESSION, LegacyPost(ANSWER, "s", "2025-11-25", False)),
-    ({**ANSWER, "result": 5}, IN_SESSION, LegacyPost({**ANSWER, "result": 5}, "s", "2025-11-25", False)),
+    (INITIALIZE, {}, LegacyPost(INITIALIZE, None)),
+    (INITIALIZE, {VERSION_FIELD: "2025-11-25"}, LegacyPost(INITIALIZE, None)),
+    (INITIALIZE, {METHOD_FIELD: "initialize"}, LegacyPost(INITIALIZE, None)),
+    (INITIALIZE, {SESSION_FIELD: "s"}, LegacyPost(INITIALIZE, "s")),
+    (INITIALIZE, {SESSION_FIELD: ""}, LegacyPost(INITIALIZE, None)),
+    (INITIALIZE, {SESSION_FIELD: "s", VERSION_FIELD: "v9"}, LegacyPost(INITIALIZE, "s")),
+    (PING, IN_SESSION, LegacyPost(PING, "s")),
+    (PING, {SESSION_FIELD: "s"}, LegacyPost(PING, "s")),
+    (PING, {SESSION_FIELD: "s", VERSION_FIELD: ""}, LegacyPost(PING, "s")),
+    (NOTE, IN_SESSION, LegacyPost(NOTE, "s")),
+    (ANSWER, IN_SESSION, LegacyPost(ANSWER, "s")),
+    ({**ANSWER, "result": 5}, IN_SESSION, LegacyPost({**ANSWER, "result": 5}, "s")),
     (
         {**PING, "params": {"_meta": {CLIENT_INFO_KEY: {}}}},
         IN_SESSION,
-        LegacyPost({**PING, "params": {"_meta": {CLIENT_INFO_KEY: {}}}}, "s", "2025-11-25", False),
+        LegacyPost({**PING, "params": {"_meta": {CLIENT_INFO_KEY: {}}}}, "s"),
     ),
     (
         {**PING, "params": {"_meta": {"io.modelcontextprotocol/related-task": {}, "progressToken": 1}}},
@@ -290,15 +290,13 @@ LEGACY: list[tuple[Any, dict[str, str], LegacyPost]] = [
         LegacyPost(
             {**PING, "params": {"_meta": {"io.modelcontextprotocol/related-task": {}, "progressToken": 1}}},
             "s",
-            None,
-            False,
         ),
     ),
-    ([PING, NOTE], {SESSION_FIELD: "s"}, LegacyPost([PING, NOTE], "s", None, False)),
+    ([PING, NOTE], {SESSION_FIELD: "s"}, LegacyPost([PING, NOTE], "s")),
     (
         [INITIALIZE],
         {SESSION_FIELD: "s", VERSION_FIELD: "2025-03-26"},
-        LegacyPost([INITIALIZE], "s", "2025-03-26", False),
+        LegacyPost([INITIALIZE], "s"),
     ),
 ]
 
@@ -356,7 +354,7 @@ def test_a_session_speaks_only_what_the_server_speaks(spoken: list[str]) -> None
     begun = post(INITIALIZE, {VERSION_FIELD: "2025-06-18"}, spoken=spoken)
 
     assert isinstance(refusal, Refusal)
-    assert begun == LegacyPost(INITIALIZE, None, None, True)  # what is spoken then is what the handshake says
+    assert begun == LegacyPost(INITIALIZE, None)  # what is spoken then is what the handshake says
 
 
 @pytest.mark.parametrize(("policy", "spoken"), [(LEGACY_ONLY, SPOKEN), (DUAL, list(LEGACY_REVISIONS))])
@@ -367,7 +365,7 @@ def test_a_server_of_the_older_revisions_alone_knows_no_modern_message(policy: H
     assert refusal.error is not None
     assert refusal.error.code == INVALID_REQUEST  # none that a client takes for a modern server's
     begun = post(INITIALIZE, {VERSION_FIELD: "2026-07-28"}, policy, spoken)
-    assert begun == LegacyPost(INITIALIZE, None, None, True)
+    assert begun == LegacyPost(INITIALIZE, None)
 
 
 @pytest.mark.parametrize(
@@ -467,7 +465,7 @@ def test_whatever_is_posted_is_handed_on_or_refused(body: bytes, headers: dict[s
         assert outcome.revision == "2026-07-28"
     else:
         assert policy.legacy
-        assert outcome.is_initialize or outcome.session_id is not None
+        assert outcome.session_id is not None or outcome.value["method"] == "initialize"
 
 
 @pytest.mark.parametrize(

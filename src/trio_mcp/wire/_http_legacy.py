@@ -34,11 +34,7 @@ class LegacyPost:
     value: Any
     """The JSON object of one message, or an array of such; an array is legal only in a session of 2025-03-26."""
     session_id: str | None
-    """The session it names; None only where it begins one."""
-    revision: str | None
-    """The revision that its header names, one that is spoken; None where it names none. The session knows better."""
-    is_initialize: bool
-    """Whether it is the request `initialize`, by itself."""
+    """The session it names; None only where it is the request `initialize`, by itself, and begins one."""
 
 
 def names_session(headers: Headers) -> bool:
@@ -51,8 +47,7 @@ def read_legacy(post: Post) -> LegacyPost | Refusal:
     fault = first_fault(_RULES, post)
     if fault is not None:
         return refusal_of(post.headers, post.message, fault)
-    revision = post.version if post.version in post.spoken else None  # that of `initialize` is not looked at
-    return LegacyPost(post.value, post.headers.get(SESSION_FIELD) or None, revision, _begins_session(post))
+    return LegacyPost(post.value, post.headers.get(SESSION_FIELD) or None)
 
 
 def check_session(headers: Headers, spoken: Sequence[str]) -> Refusal | None:
