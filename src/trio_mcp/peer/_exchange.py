@@ -14,7 +14,18 @@ from attrs import define, field
 
 from .._errors import McpError
 from .._tracing import RequestSpan, server_span
-from ..wire import ANSWERING, INTERNAL_ERROR, ExchangeEvent, ExchangeState, JsonObject, RequestId, advance
+from ..wire import (
+    ANSWERING,
+    INTERNAL_ERROR,
+    ExchangeEvent,
+    ExchangeState,
+    JsonObject,
+    NotJsonError,
+    RequestId,
+    advance,
+    encode_error,
+    encode_result,
+)
 from ._asked import Asked
 from ._context import ExchangeContext
 
@@ -127,6 +138,20 @@ class Exchange(abc.ABC):
             self.run.slots.forget(self.run)
             self.run.exchange = None
             self.run = None
+
+    def _encoded(self, outcome: JsonObject | McpError) -> tuple[bytes, JsonObject | McpError]:
+        """Return the line of the response, and what it says: an error where JSON cannot say *outcome*."""
+        try:
+            return self._line_of(outcome), outcome
+        except NotJsonError as exc:
+            _log.error("the answer to %r cannot be sent: %s", self.method, exc)  # the text says it all
+        refusal = McpError(INTERNAL_ERROR, f"the answer to {self.method!r} is not JSON; the log says where")
+        return self._line_of(refusal), refusal
+
+    def _line_of(self, outcome: JsonObject | McpError) -> bytes:
+        if isinstance(outcome, McpError):
+            return encode_error(self.id, outcome.code, outcome.message, outcome.data)
+        return encode_result(self.id, outcome)
 
     def _conclude(self, result: JsonObject) -> None:
         """Respond to an endless exchange, because this side ends it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from copy import copy
 from typing import TYPE_CHECKING
 
@@ -11,15 +10,12 @@ from attrs import define, field
 
 from .._errors import LocalProtocolError, McpError
 from ..wire import (
-    INTERNAL_ERROR,
     PROGRESS_TOKEN_KEY,
     SUBSCRIPTION_ID_KEY,
     JsonObject,
     NotJsonError,
-    encode_error,
     encode_notification,
     encode_request,
-    encode_result,
     stamp,
 )
 from ._asked import Asked
@@ -31,8 +27,6 @@ if TYPE_CHECKING:
     from ._correspondent import Correspondent
 
 __all__ = ["AskedByMessage", "Batch", "ExchangeByMessage"]
-
-_log = logging.getLogger("trio_mcp.peer")
 
 
 @define(eq=False)
@@ -121,22 +115,12 @@ class ExchangeByMessage(Exchange):
 
     def _send(self, outcome: JsonObject | McpError) -> None:
         self._correspondent.ended(self)
-        try:
-            line = self._encode(outcome)
-        except NotJsonError as exc:
-            _log.error("the answer to %r cannot be sent: %s", self.method, exc)  # the text says it all
-            outcome = McpError(INTERNAL_ERROR, f"the answer to {self.method!r} is not JSON; the log says where")
-            line = self._encode(outcome)
+        line, outcome = self._encoded(outcome)
         self._correspondent.gate.responded(self.method, success=not isinstance(outcome, McpError))
         if self._batch is not None:
             self._batch.settle(line)
         else:
             self.lane.put_urgent(line)  # the reader itself may have answered, and it cannot wait
-
-    def _encode(self, outcome: JsonObject | McpError) -> bytes:
-        if isinstance(outcome, McpError):
-            return encode_error(self.id, outcome.code, outcome.message, outcome.data)
-        return encode_result(self.id, outcome)
 
     def _tell(self, method: str, params: JsonObject) -> None:
         self.lane.put(encode_notification(method, params))

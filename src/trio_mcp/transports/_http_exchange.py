@@ -11,7 +11,6 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 
 import trio
@@ -20,18 +19,12 @@ from attrs import define, field
 from .._errors import ConnectionBroken, LocalProtocolError, McpError
 from ..peer import Asked, Exchange
 from ..wire import (
-    INTERNAL_ERROR,
     JsonObject,
-    NotJsonError,
-    encode_error,
     encode_notification,
-    encode_result,
     status_of,
 )
 
 __all__ = ["PostedExchange"]
-
-_log = logging.getLogger("trio_mcp.transports")
 
 
 @define(eq=False)
@@ -96,21 +89,11 @@ class PostedExchange(Exchange):
             raise ConnectionBroken("the client has left")
 
     def _send(self, outcome: JsonObject | McpError) -> None:
-        try:
-            line = self._encode(outcome)
-        except NotJsonError as exc:
-            _log.error("the answer to %r cannot be sent: %s", self.method, exc)  # the text says it all
-            outcome = McpError(INTERNAL_ERROR, f"the answer to {self.method!r} is not JSON; the log says where")
-            line = self._encode(outcome)
+        line, outcome = self._encoded(outcome)
         if isinstance(outcome, McpError):
             self.status = status_of(outcome.code)
         self._put(line)
         self._space.unpark_all()
-
-    def _encode(self, outcome: JsonObject | McpError) -> bytes:
-        if isinstance(outcome, McpError):
-            return encode_error(self.id, outcome.code, outcome.message, outcome.data)
-        return encode_result(self.id, outcome)
 
     def _tell(self, method: str, params: JsonObject) -> None:
         self._put(encode_notification(method, params))
