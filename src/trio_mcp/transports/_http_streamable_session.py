@@ -36,7 +36,8 @@ from ..wire import (
 )
 from ._asgi import HttpRequest
 from ._event_record import Record
-from ._http_lanes import HttpLane, KeptLane, LaneReader, Replay, Source, read_mark
+from ._http_kept_lanes import KeptLane, Replay, read_mark
+from ._http_lanes import HttpLane, LaneReader, Source
 from ._http_response import Responding
 from ._http_session import HttpSession
 
