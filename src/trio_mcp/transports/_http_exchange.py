@@ -18,11 +18,7 @@ from attrs import define, field
 
 from .._errors import ConnectionBroken, LocalProtocolError, McpError
 from ..peer import Asked, Exchange
-from ..wire import (
-    JsonObject,
-    encode_notification,
-    status_of,
-)
+from ..wire import JsonObject, encode_notification, status_of
 
 __all__ = ["PostedExchange"]
 
