@@ -31,7 +31,7 @@ SHARED = {
     "_function_names": set[str](),
     "_typed": {"_errors", "types"},
     "_extensions": {"_errors", "types", "wire"},
-    "abc": {"_errors", "_util", "types", "wire", "peer"},  # for annotations alone; see the test of that below
+    "abc": {"_errors", "_util", "types", "wire", "peer", "auth"},  # for annotations alone; see the test of that below
 }
 FACADES = ("__init__", "lowlevel")
 

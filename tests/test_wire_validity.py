@@ -27,6 +27,7 @@ from tests.wire_validity.stand_in import ROOT, judge
 from tests.wire_validity.tap import RECORDS, TEST, Role, install, watched
 from trio_mcp import Client, ErrorResponse, Limits, http_app, open_client, serve_stream, types
 from trio_mcp.lowlevel import Exchange, Gate, Peer, ServerSession
+from trio_mcp.peer import NO_ENVELOPE, Envelope
 from trio_mcp.testing import AsgiEngine, open_memory_client
 
 PROGRAM = ROOT / "tests" / "interaction" / "conversation_server.py"
@@ -163,7 +164,7 @@ class Wrong:
     def answer(self, exchange: Exchange) -> None:
         exchange.respond({"tools": [7]})
 
-    def notified(self, method: str, params: Json, peer: Peer) -> None:
+    def notified(self, method: str, params: Json, peer: Peer, envelope: Envelope = NO_ENVELOPE) -> None:
         """Take no notice."""
 
     def stop(self) -> None:
@@ -204,6 +205,9 @@ class WrongOverHttp(Wrong):
 
     def input_schema(self, tool: str) -> None:
         """There is no tool."""
+
+    def needed_scopes(self, method: str, params: Json) -> frozenset[str]:
+        return frozenset()
 
 
 @pytest.mark.parametrize("revision", types.REVISIONS[-2:])

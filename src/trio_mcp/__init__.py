@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import types as types
     from ._errors import AskExpired as AskExpired
+    from ._errors import AuthorizationFailed as AuthorizationFailed
     from ._errors import ConnectionBroken as ConnectionBroken
     from ._errors import ConnectionClosed as ConnectionClosed
     from ._errors import ConnectionLost as ConnectionLost
@@ -34,6 +35,18 @@ if TYPE_CHECKING:
     from ._errors import TooManyTasks as TooManyTasks
     from ._errors import TrioMcpError as TrioMcpError
     from ._errors import UnsupportedRevision as UnsupportedRevision
+    from .auth import Bearer as Bearer
+    from .auth import ClientCredentials as ClientCredentials
+    from .auth import EnterpriseManaged as EnterpriseManaged
+    from .auth import FileTokenStorage as FileTokenStorage
+    from .auth import IntrospectionVerifier as IntrospectionVerifier
+    from .auth import JwtVerifier as JwtVerifier
+    from .auth import MemoryTokenStorage as MemoryTokenStorage
+    from .auth import OAuth as OAuth
+    from .auth import PrivateKey as PrivateKey
+    from .auth import Registration as Registration
+    from .auth import ResourceServer as ResourceServer
+    from .auth import WorkloadIdentity as WorkloadIdentity
     from .client import Changes as Changes
     from .client import Client as Client
     from .client import ClientOptions as ClientOptions
@@ -54,6 +67,7 @@ if TYPE_CHECKING:
     from .client import start_memory_client as start_memory_client
     from .client import start_stdio_client as start_stdio_client
     from .client import start_stream_client as start_stream_client
+    from .peer import Access as Access
     from .peer import Limits as Limits
     from .server import Accepted as Accepted
     from .server import Ask as Ask
@@ -91,10 +105,15 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "_errors": (
-        "AskExpired", "ConnectionBroken", "ConnectionClosed", "ConnectionLost", "ConsentRefused", "ErrorResponse",
-        "HttpStatusError", "LocalProtocolError", "McpError", "MissingCapability", "ProtocolError",
-        "RemoteProtocolError", "RequestTimedOut", "ResourceNotFound", "ResponseLost", "ServerExited", "StructureError",
-        "ToolError", "ToolFailed", "TooManyParked", "TooManyTasks", "TrioMcpError", "UnsupportedRevision",
+        "AskExpired", "AuthorizationFailed", "ConnectionBroken", "ConnectionClosed", "ConnectionLost",
+        "ConsentRefused", "ErrorResponse", "HttpStatusError", "LocalProtocolError", "McpError", "MissingCapability",
+        "ProtocolError", "RemoteProtocolError", "RequestTimedOut", "ResourceNotFound", "ResponseLost", "ServerExited",
+        "StructureError", "ToolError", "ToolFailed", "TooManyParked", "TooManyTasks", "TrioMcpError",
+        "UnsupportedRevision",
+    ),
+    "auth": (
+        "Bearer", "ClientCredentials", "EnterpriseManaged", "FileTokenStorage", "IntrospectionVerifier", "JwtVerifier",
+        "MemoryTokenStorage", "OAuth", "PrivateKey", "Registration", "ResourceServer", "WorkloadIdentity",
     ),
     "client": (
         "Changes", "Client", "ClientOptions", "Clients", "Extension", "ResponseCache", "ServerTool", "TimeLimits",
@@ -102,7 +121,7 @@ _HOMES = {
         "open_stream_client", "start_client", "start_clients", "start_http_client", "start_memory_client",
         "start_stdio_client", "start_stream_client",
     ),
-    "peer": ("Limits",),
+    "peer": ("Access", "Limits"),
     "server": (
         "Accepted", "Ask", "Audio", "CacheHint", "CallNext", "Choices", "Context", "Declined", "Dismissed", "Elicit",
         "ExtensionResult", "HttpBound", "Image", "ListRoots", "Middleware", "RateLimit", "Request", "Sample", "Server",

@@ -15,6 +15,7 @@
     ├── StructureError          a JSON value does not fit its type; every fault by its path on the wire
     ├── ResponseLost            the HTTP exchange of one request broke; others go on
     ├── HttpStatusError         an HTTP status came in place of an answer
+    ├── AuthorizationFailed     a server wants to know who asks, and no token could be had for it
     ├── ConsentRefused          the client's consent hook said no; nothing was sent
     ├── MissingCapability       the other side never declared what the request needs
     ├── AskExpired              nobody answered a question of ours in time, or the server stops
@@ -37,6 +38,7 @@ from typing import Any
 
 __all__ = [
     "AskExpired",
+    "AuthorizationFailed",
     "ConnectionBroken",
     "ConnectionClosed",
     "ConnectionLost",
@@ -207,6 +209,19 @@ class HttpStatusError(TrioMcpError):
 
     def __str__(self) -> str:
         return f"HTTP status {self.status}" + (f": {self.text}" if self.text else "")
+
+
+class AuthorizationFailed(TrioMcpError):
+    """A server wants to know who asks, and no token could be had for it. The client goes on; its next call tries anew.
+
+    The text says which step failed and why. `error` is the code with which an authorization server, or the user there,
+    said no, such as ``"access_denied"`` or ``"invalid_client"``; None where it was none of these.
+    No secret is in it.
+    """
+
+    def __init__(self, message: str, *, error: str | None = None) -> None:
+        super().__init__(message)
+        self.error = error
 
 
 class ConsentRefused(TrioMcpError):

@@ -6,25 +6,34 @@ and a way to cancel it. Nothing here has code of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
+    import trio
+
     from ._errors import ConnectionLost
-    from .peer import Asked, ConnectionStatistics, Exchange, Gate, Limits, Peer
+    from .auth import HttpCall, HttpReply, VerifiedToken
+    from .peer import Asked, ConnectionStatistics, Envelope, Exchange, Gate, Limits, Peer
     from .wire import JsonObject
 
 __all__ = [
     "Answerer",
+    "AuthAttempt",
     "Client",
+    "ClientAuth",
     "Direction",
     "EventLog",
     "EventStore",
+    "Fetch",
     "HttpAnswerer",
     "HttpServing",
     "Serving",
     "Tap",
+    "TokenSource",
+    "TokenStorage",
+    "TokenVerifier",
     "Transport",
     "TransportOpener",
 ]
@@ -94,8 +103,12 @@ class Serving(Protocol):
         """Begin to answer; synchronous, and never raises."""
         ...
 
-    def notified(self, method: str, params: JsonObject, peer: Peer) -> None:
-        """Take a notification of *peer* that belongs to no exchange; synchronous, and never raises."""
+    def notified(self, method: str, params: JsonObject, peer: Peer, envelope: Envelope = ...) -> None:
+        """Take a notification of *peer* that belongs to no exchange; synchronous, and never raises.
+
+        Args:
+            envelope: what it came in, where the transport knows anything of that.
+        """
         ...
 
     def stop(self) -> None:
@@ -110,6 +123,13 @@ class HttpServing(Serving, Protocol):
         """Return a tool's input schema, as modern clients list it; None where there is no such tool.
 
         The same object each time, as long as the tool is the same. Its annotations `x-mcp-header` keep their rules.
+        """
+        ...
+
+    def needed_scopes(self, method: str, params: JsonObject) -> frozenset[str]:
+        """Return what must have been granted to whoever makes a request; empty where nothing is needed.
+
+        Synchronous, and never raises, whatever *params* are.
         """
         ...
 
@@ -153,6 +173,113 @@ class EventLog(Protocol):
         ...
 
 
+class Fetch(Protocol):
+    """Makes the HTTP requests that authorization needs beside those of the protocol."""
+
+    async def __call__(self, call: HttpCall) -> HttpReply:
+        """Make one request, within bounds of size and time. A redirect is followed within the origin, if it is a GET.
+
+        Raises:
+            CallFailed: it could not be made, or not within the bounds, or leads where it may not.
+        """
+        ...
+
+
+class ClientAuth(Protocol):
+    """How a client shows a server who asks: `OAuth`, `Bearer` and so on. One may serve any number of clients."""
+
+    def source(
+        self,
+        url: str,
+        *,
+        fetch: Fetch,
+        nursery: trio.Nursery,
+        asking_person: Callable[[], AbstractContextManager[None]],
+    ) -> TokenSource:
+        """Return what shows it to the server at *url*, for one connection. Synchronous.
+
+        Args:
+            url: of the server, as the caller has named it.
+            fetch: makes requests to others.
+            nursery: takes tasks of the connection, which end with it.
+            asking_person: to be entered while a person is being asked: the connection's time limits then stand still.
+        """
+        ...
+
+
+class TokenSource(Protocol):
+    """Shows one server who asks, for one connection."""
+
+    def attempt(self, method: str, url: str) -> AuthAttempt:
+        """Return what accompanies one request, from the first time it is sent to the last; synchronous.
+
+        Args:
+            method: of HTTP, in capitals.
+            url: where the request goes, on the same origin as the server.
+        """
+        ...
+
+
+class AuthAttempt(Protocol):
+    """Accompanies one HTTP request of a client."""
+
+    async def fields(self) -> Mapping[str, str]:
+        """Return the header fields that show who asks, by lower-case name; waits while they have to be found.
+
+        Raises:
+            AuthorizationFailed: there is nothing to show, and none can be had.
+        """
+        ...
+
+    def heard(self, status: int, headers: Mapping[str, str]) -> bool:
+        """Take the head of the response; return whether to `settle`, and to send the request once more.
+
+        Synchronous. True only a bounded number of times for one attempt.
+        """
+        ...
+
+    async def settle(self) -> None:
+        """Do what the response wants to be done before the request is sent again.
+
+        Raises:
+            AuthorizationFailed: it cannot be done.
+        """
+        ...
+
+
+class TokenStorage(Protocol):
+    """Keeps what a client must not forget: tokens, and how it is known to authorization servers.
+
+    There are `MemoryTokenStorage` and `FileTokenStorage`; yours may keep it anywhere else. Values are texts, which hold
+    secrets. Several processes may share one storage.
+    """
+
+    async def load(self, key: str) -> str | None:
+        """Return the value of a key, None where there is none."""
+        ...
+
+    async def swap(self, key: str, old: str | None, new: str | None) -> bool:
+        """Set the value of a key to *new*, if it is *old* now, as one step; return whether it was. None: no value."""
+        ...
+
+
+class TokenVerifier(Protocol):
+    """Says whether a token is good, and whose it is: `JwtVerifier`, `IntrospectionVerifier`, or yours."""
+
+    async def verify(self, token: str, fetch: Fetch) -> VerifiedToken:
+        """Return what a token says. Whether it is meant for this server, and still holds, is checked by the caller.
+
+        Args:
+            token: as it came, of any length and content.
+            fetch: makes requests to the authorization server.
+
+        Raises:
+            InvalidToken: it is none of those that this verifier knows, was changed, or has been withdrawn.
+            VerifierUnavailable: it cannot be told now.
+        """
+        ...
+
+
 class Client(Protocol):
     """The part of a client that a transport needs: it answers what a legacy server asks."""
 
@@ -177,6 +304,10 @@ class Client(Protocol):
 
     def notified(self, method: str, params: JsonObject) -> None:
         """Take a notification that belongs to no exchange; synchronous, and never raises."""
+        ...
+
+    def asking_person(self) -> AbstractContextManager[None]:
+        """Return a block in which a person is being asked: the time limits of the connection stand still."""
         ...
 
     def renewed(self) -> None:

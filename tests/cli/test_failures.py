@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from trio_mcp import LocalProtocolError, MissingCapability, ServerExited
-from trio_mcp.cli._failures import Interrupted, UsageError, explain
+from trio_mcp import HttpStatusError, LocalProtocolError, MissingCapability, ServerExited
+from trio_mcp.cli._failures import Interrupted, UsageError, explain, wants_sign_in
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,17 @@ from trio_mcp.cli._failures import Interrupted, UsageError, explain
 )
 def test_what_is_known_has_a_status_and_words(error: BaseException, known: object) -> None:
     assert explain(error) == known
+
+
+@pytest.mark.parametrize(
+    ("error", "wants"),
+    [
+        (HttpStatusError(401), True),
+        (HttpStatusError(403, "insufficient_scope"), True),
+        (HttpStatusError(404), False),
+        (LocalProtocolError("401"), False),
+    ],
+    ids=repr,
+)
+def test_a_sign_in_helps_where_the_server_asks_who_it_is(error: BaseException, wants: bool) -> None:
+    assert wants_sign_in(error) is wants

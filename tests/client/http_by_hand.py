@@ -234,7 +234,7 @@ async def connected(origin: HttpOrigin, **options: Unpack[ClientOptions]) -> Asy
 
 
 @asynccontextmanager
-async def served(origin: HttpOrigin) -> AsyncGenerator[str]:
+async def served(origin: Any) -> AsyncGenerator[str]:
     """Serve *origin* on a port of this machine; yield its URL."""
     serve: Any = vars(hypercorn.trio)["serve"]  # whose own types are incomplete
     config = Config()

@@ -9,10 +9,13 @@ from typing import Any
 import httpx2
 import pytest
 import trio
+from trio.testing import MockClock
 
 from tests.client.http_by_hand import Answer, Got, HttpOrigin, modern, served
 from trio_mcp import (
     ConnectionClosed,
+    Server,
+    http_app,
     open_client,
     open_clients,
     open_http_client,
@@ -20,6 +23,7 @@ from trio_mcp import (
     start_http_client,
     types,
 )
+from trio_mcp.testing import AsgiEngine
 
 
 def saying_who(got: Got) -> Answer:
@@ -106,3 +110,19 @@ async def test_the_explicit_doors_refuse_the_same() -> None:
     async with trio.open_nursery() as nursery:
         with pytest.raises(ValueError, match="X-A"):
             await start_http_client(nursery, "http://example.org/mcp", headers={"X-A": "b\r\nX-C: d"})
+
+
+async def test_an_engine_that_breaks_at_the_farewell_lets_the_client_close(autojump_clock: MockClock) -> None:
+    class Breaking(AsgiEngine):
+        def request(self, method: str, *arguments: Any, **options: Any) -> Any:
+            if method == "DELETE":
+                raise ZeroDivisionError
+            return super().request(method, *arguments, **options)
+
+    engine = Breaking(http_app(Server("x")))
+    async with engine.lifespan():
+        with trio.fail_after(60), pytest.raises(ExceptionGroup) as broken:
+            async with open_http_client("http://localhost/mcp", engine=engine, revision="2025-11-25"):
+                pass
+
+    assert broken.group_contains(ZeroDivisionError)

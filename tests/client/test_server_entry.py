@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from trio_mcp.auth import OAuth
 from trio_mcp.client._server_entry import HttpServer, opener_from_entry, server_from_entry
 from trio_mcp.transports import StdioServer
 
@@ -130,3 +131,14 @@ def test_a_url_that_is_none_is_refused_by_the_entry_s_name(entry: Any, fault: st
 def test_an_entry_leads_to_what_connects() -> None:
     assert callable(opener_from_entry({"url": URL}))
     assert callable(opener_from_entry({"command": "run"}))
+
+
+def test_who_asks_is_shown_to_a_server_that_is_reached_by_a_url_and_to_no_other() -> None:
+    entry = {"url": URL, "headers": {"Authorization": "Bearer secret"}}
+
+    assert callable(opener_from_entry({"url": URL}, auth=OAuth()))
+    with pytest.raises(ValueError, match=r"^mcp\.json: server 'a': nobody signs in to a server that is started here"):
+        opener_from_entry({"command": "run"}, where="mcp.json: server 'a'", auth=OAuth())
+    with pytest.raises(ValueError, match=r"^mcp\.json: server 'a': auth and headers both show who asks") as refused:
+        opener_from_entry(entry, where="mcp.json: server 'a'", auth=OAuth())
+    assert "secret" not in str(refused.value)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from attrs import define, evolve
 
 from trio_mcp.abc import Serving
-from trio_mcp.peer import Exchange, Gate, Limits, Peer
+from trio_mcp.peer import NO_ENVELOPE, Access, Envelope, Exchange, Gate, Limits, Peer
 from trio_mcp.wire import JsonObject
 
 
@@ -24,6 +24,10 @@ class Guarded:
     _principal: str | None
 
     @property
+    def _access(self) -> Access | None:
+        return None if self._principal is None else Access(self._principal)
+
+    @property
     def limits(self) -> Limits:
         return self._serving.limits
 
@@ -31,11 +35,11 @@ class Guarded:
         return self._serving.gate()
 
     def answer(self, exchange: Exchange) -> None:
-        exchange.context = evolve(exchange.context, principal=self._principal)
+        exchange.context = evolve(exchange.context, access=self._access)
         self._serving.answer(exchange)
 
-    def notified(self, method: str, params: JsonObject, peer: Peer) -> None:
-        self._serving.notified(method, params, peer)
+    def notified(self, method: str, params: JsonObject, peer: Peer, envelope: Envelope = NO_ENVELOPE) -> None:
+        self._serving.notified(method, params, peer, evolve(envelope, access=self._access))
 
     def stop(self) -> None:
         self._serving.stop()

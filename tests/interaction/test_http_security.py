@@ -23,6 +23,7 @@ from trio_mcp import (
     SessionSettings,
     open_http_client,
 )
+from trio_mcp.peer import Access
 from trio_mcp.transports._asgi import HttpRequest
 from trio_mcp.wire import JsonObject, decode, encode
 
@@ -195,7 +196,8 @@ async def test_a_session_is_there_for_its_principal_alone(shop: Shop, monkeypatc
 
     def signed_in(scope: Any) -> HttpRequest:
         made = make(scope)
-        return evolve(made, principal=made.headers.get("x-user"))
+        user = made.headers.get("x-user")
+        return evolve(made, access=None if user is None else Access(user))
 
     monkeypatch.setattr(HttpRequest, "of", signed_in)
     async with served(shop.server, sessions=SessionSettings(sse_path=SSE)) as bound:

@@ -139,4 +139,4 @@ def test_every_part_of_the_specification_has_requirements() -> None:
 def test_a_run_ends_with_the_number_of_requirements_of_each_category() -> None:
     manifest = {"a": {"category": "tested"}, "b": {"category": "host"}, "c": {"category": "tested"}}
 
-    assert summary(manifest) == ("requirements: 3 (2 tested, 0 issue-4, 0 issue-5, 0 issue-6, 1 host, 0 not planned)")
+    assert summary(manifest) == ("requirements: 3 (2 tested, 1 host, 0 not planned)")

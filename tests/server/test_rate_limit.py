@@ -10,7 +10,7 @@ from attrs import evolve
 
 from trio_mcp import Client, ErrorResponse, RateLimit, Request, Server, open_client, types
 from trio_mcp.lowlevel import Exchange, Serving
-from trio_mcp.peer import BUSY
+from trio_mcp.peer import BUSY, Access
 from trio_mcp.testing import open_memory_client, open_scripted_client
 
 
@@ -236,5 +236,5 @@ class Authenticating:
 
     def answer(self, exchange: Exchange) -> None:
         if exchange.method == "tools/call":
-            exchange.context = evolve(exchange.context, principal=self._principals.pop(0))
+            exchange.context = evolve(exchange.context, access=Access(self._principals.pop(0)))
         self._serving.answer(exchange)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from tests.peer.fake_exchange import CONTEXT, FakeExchange, FakePeer
 from trio_mcp import McpError, Server
+from trio_mcp.peer import Access
 from trio_mcp.server._sealing import BadStateError, Seals, binding_of, pin
 from trio_mcp.wire import INVALID_PARAMS, JsonObject
 
@@ -32,7 +33,9 @@ arguments = st.dictionaries(names, st.none() | st.booleans() | st.integers() | n
 
 
 def asked(method: str = "tools/call", params: JsonObject | None = PARAMS, principal: str | None = None) -> FakeExchange:
-    return FakeExchange(method, params, evolve(CONTEXT, principal=principal), 1, FakePeer())
+    return FakeExchange(
+        method, params, evolve(CONTEXT, access=None if principal is None else Access(principal)), 1, FakePeer()
+    )
 
 
 def sealed(by: Seals = seals, ages: float = 600, **request: Any) -> str:

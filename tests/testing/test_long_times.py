@@ -123,7 +123,7 @@ class Library:
         after = {} if page + 1 == self.pages else {"nextCursor": str(page + 1)}
         exchange.respond({"tools": tools, **after})
 
-    def notified(self, method: str, params: object, peer: object) -> None:
+    def notified(self, method: str, params: object, peer: object, envelope: object = None) -> None:
         pass
 
     def stop(self) -> None:

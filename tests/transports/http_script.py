@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import trio
@@ -71,6 +71,7 @@ class Caller:
     news: list[str] = field(factory=list[str], init=False)
     questions: list[Exchange] = field(factory=list[Exchange], init=False)
     renewals: int = field(default=0, init=False)
+    is_person_asked: bool = field(default=False, init=False)
 
     @property
     def tap(self) -> Callable[[Direction, bytes], None] | None:
@@ -88,6 +89,15 @@ class Caller:
     def notified(self, method: str, params: JsonObject) -> None:
         """Note it."""
         self.news.append(method)
+
+    @contextmanager
+    def asking_person(self) -> Generator[None]:
+        """Note that one is."""
+        self.is_person_asked = True
+        try:
+            yield
+        finally:
+            self.is_person_asked = False
 
     def renewed(self) -> None:
         """Count it."""
@@ -301,6 +311,7 @@ async def opened_in_session(
     id: str | None = "s1",
     revision: str = LEGACY,
     engine: HttpEngine | None = None,
+    **options: Any,
 ) -> AsyncGenerator[Transport]:
     """A transport on which the handshake is done; the last words at closing are taken."""
     caller = caller or Caller()
@@ -310,7 +321,7 @@ async def opened_in_session(
             if visit.method == "DELETE" or b"notifications/cancelled" in visit.body:
                 await visit.answer(405 if visit.method == "DELETE" else 202)
 
-    async with owned_nursery() as nursery, opened(server, caller, engine=engine) as transport:
+    async with owned_nursery() as nursery, opened(server, caller, engine=engine, **options) as transport:
         async with trio.open_nursery() as greeting:
             greeting.start_soon(initialize, transport)
             await welcome(server, id=id, revision=revision)

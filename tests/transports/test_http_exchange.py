@@ -8,7 +8,7 @@ import trio
 from tests.transports.asgi_caller import MODERN, scope_of
 from trio_mcp import ConnectionBroken, ConnectionClosed, LocalProtocolError, Server
 from trio_mcp.abc import HttpServing
-from trio_mcp.peer import ExchangeContext
+from trio_mcp.peer import Access, ExchangeContext
 from trio_mcp.transports._asgi import HttpRequest
 from trio_mcp.transports._http_exchange import PostedExchange
 from trio_mcp.transports._http_guests import Guest, Guests
@@ -92,7 +92,9 @@ async def test_requests_of_one_address_or_of_one_principal_have_one_sender() -> 
     async with Server("x").serving() as serving:
         guests = Guests(serving)
         requests = [
-            HttpRequest(method="POST", path="/", headers={}, client=client, principal=principal)
+            HttpRequest(
+                method="POST", path="/", headers={}, client=client, access=Access(principal) if principal else None
+            )
             for client, principal in [("a", None), ("a", None), ("b", None), ("a", "ann"), ("b", "ann"), (None, None)]
         ]
         first, again, other, ann, ann_elsewhere, nowhere = map(guests.of, requests)

@@ -23,6 +23,7 @@ from tests.transports.session_by_hand import (
     text_of,
 )
 from trio_mcp import CallNext, Request
+from trio_mcp.peer import Access
 from trio_mcp.transports._asgi import HttpRequest
 from trio_mcp.wire import INVALID_PARAMS, INVALID_REQUEST, LEGACY_REVISIONS, METHOD_NOT_FOUND, PARSE_ERROR
 
@@ -164,7 +165,8 @@ async def test_to_anybody_else_a_session_is_not_there(theatre: Theatre, monkeypa
 
     def signed_in(scope: Any) -> Any:
         request = make(scope)
-        return evolve(request, principal=request.headers.get("x-user"))
+        user = request.headers.get("x-user")
+        return evolve(request, access=None if user is None else Access(user))
 
     monkeypatch.setattr(HttpRequest, "of", signed_in)
     async with open_theatre(theatre) as client:

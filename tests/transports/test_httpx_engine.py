@@ -8,6 +8,7 @@ import logging
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +98,8 @@ class Listening:
 
 
 @asynccontextmanager
-async def listening(context: ssl.SSLContext | None = None) -> AsyncGenerator[Listening]:
-    """Listen on a port of this machine."""
+async def listening(context: ssl.SSLContext | None = None, *, host: str | None = None) -> AsyncGenerator[Listening]:
+    """Listen on a port of this machine; *host* is the only address to do so, if it is given."""
     send, receive = trio.open_memory_channel[Connection](100)
 
     async def accept(stream: trio.abc.Stream) -> None:
@@ -114,7 +115,7 @@ async def listening(context: ssl.SSLContext | None = None) -> AsyncGenerator[Lis
 
     with trio.fail_after(SURELY):
         async with owned_nursery() as nursery:
-            listeners = await nursery.start(trio.serve_tcp, accept, 0)
+            listeners = await nursery.start(partial(trio.serve_tcp, accept, 0, host=host))
             server = Listening(listeners[0].socket.getsockname()[1], receive)
             yield server
 

@@ -22,6 +22,7 @@ from trio_mcp import (
     types,
 )
 from trio_mcp.lowlevel import Exchange, Limits, Peer, ServerSession
+from trio_mcp.peer import NO_ENVELOPE, Envelope
 
 
 @pytest.fixture
@@ -204,7 +205,7 @@ class Silent:
     def answer(self, exchange: Exchange) -> None:
         self.exchanges.append(exchange)
 
-    def notified(self, method: str, params: dict[str, Any], peer: Peer) -> None:
+    def notified(self, method: str, params: dict[str, Any], peer: Peer, envelope: Envelope = NO_ENVELOPE) -> None:
         raise NotImplementedError
 
 

@@ -186,9 +186,9 @@ def _tap_http_clients(numbers: _Numbers, patch: Patch) -> None:
         numbers.open(self.door, "client", self.gate.revision)
         begin(self)
 
-    def tapped_post(self: HttpDoor, url: str, line: bytes, *others: Any) -> object:
+    def tapped_post(self: HttpDoor, url: str, line: bytes, *others: Any, **options: Any) -> object:
         numbers.say(self, line)
-        return post(self, url, line, *others)
+        return post(self, url, line, *others, **options)
 
     def tapped_received(self: HttpDoor, message: bytes) -> None:
         numbers.hear(self, message)

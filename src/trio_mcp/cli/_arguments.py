@@ -232,6 +232,11 @@ def _common_options() -> _Parser:
         metavar="NAME:VALUE",
         help="a header field to send with each request to a URL, such as Authorization; may be repeated",
     )
+    common.add_argument(
+        "--login",
+        action="store_true",
+        help="sign in with the browser where the server wants to know who asks; it is remembered",
+    )
     common.add_argument("--json", action="store_true", help="print what came over the wire, as JSON, and nothing else")
     common.add_argument(
         "--revision", metavar="R", help="speak this protocol revision, such as 2025-06-18, and no other"

@@ -13,6 +13,7 @@ import trio
 from .. import types
 from .._errors import MissingCapability
 from .._util import owned_nursery
+from ..abc import ClientAuth
 from ..client import Client, ClientOptions, OnLog, TimeLimits
 from ._call import call, prepare_call
 from ._failures import UsageError
@@ -51,7 +52,7 @@ def run_connected(options: argparse.Namespace) -> None:
         UsageError: the command line makes no sense, seen in the light of the server.
         Interrupted: a signal has come; what was under way has been cancelled.
         ToolFailed: the tool says that it failed.
-        TrioMcpError: the server refuses, breaks the protocol or is gone.
+        TrioMcpError: the server refuses, breaks the protocol or is gone, or the person has not signed in.
         OSError: the server's command cannot be started, or the output cannot be written.
     """
     if options.command == "call":
@@ -99,10 +100,17 @@ async def _connected(
     }
     async with AsyncExitStack() as stack:
         try:
-            client = await stack.enter_async_context(await open_target(options, given))
+            auth = _sign_in(notes) if options.login else None
+            client = await stack.enter_async_context(await open_target(options, given, auth))
         except ValueError as error:
             raise UsageError(str(error)) from None
         yield client
+
+
+def _sign_in(notes: Notes) -> ClientAuth:
+    from ._login import sign_in  # noqa: PLC0415  # others do without all of that
+
+    return sign_in(notes)
 
 
 def _limits(seconds: float | None) -> TimeLimits:

@@ -8,6 +8,7 @@ from typing import cast
 
 from .._errors import (
     ErrorResponse,
+    HttpStatusError,
     LocalProtocolError,
     MissingCapability,
     ServerExited,
@@ -15,14 +16,14 @@ from .._errors import (
     TrioMcpError,
 )
 
-__all__ = ["STATUSES", "Interrupted", "UsageError", "explain"]
+__all__ = ["STATUSES", "Interrupted", "UsageError", "explain", "wants_sign_in"]
 
 STATUSES = """\
 exit status:
   0    all went well
   1    a tool failed, or the server refused a request or does not offer it
   2    the command line is wrong, or a file it names cannot be used
-  3    the server cannot be reached, or breaks the protocol
+  3    the server cannot be reached, lets nobody in, or breaks the protocol
   130  interrupted (128 and the number of the signal)"""
 
 FAILED, WRONG_USE, NO_SERVER, SIGNALLED = 1, 2, 3, 128
@@ -62,6 +63,11 @@ def explain(error: BaseException) -> tuple[int, str] | None:
     if isinstance(error, ServerExited):
         error = ServerExited(error.status)  # its last words are on standard error already
     return next(((status, _words(error)) for classes, status in _STATUS_OF if isinstance(error, classes)), None)
+
+
+def wants_sign_in(error: BaseException) -> bool:
+    """Say whether a server has asked who asks, or does not let them in."""
+    return isinstance(error, HttpStatusError) and error.status in {401, 403}
 
 
 def _words(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ._arguments import read_arguments
-from ._failures import explain
+from ._failures import explain, wants_sign_in
 from ._streams import discard_unwritable, prepare_streams, printing
 from ._visible import visible
 
@@ -37,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if known is None:
             raise
         status, words = known
+        if getattr(options, "login", None) is False and wants_sign_in(error):
+            words += " (try --login)"
         if words:
             _say(f"trio-mcp {options.command}: {_indented(visible(words))}\n")
         if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]  # see above

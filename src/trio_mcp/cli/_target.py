@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
 from pathlib import Path
 
+from ..abc import ClientAuth
 from ..client import Client, ClientOptions, open_client, open_http_client, open_stdio_client, read_server_table
 from ._failures import UsageError
 
@@ -15,12 +16,18 @@ __all__ = ["nearest", "open_target", "read_file"]
 
 
 async def open_target(
-    options: argparse.Namespace, client_options: ClientOptions
+    options: argparse.Namespace, client_options: ClientOptions, auth: ClientAuth | None
 ) -> AbstractAsyncContextManager[Client]:
     """Return what connects to the server that is meant.
 
+    Args:
+        options: those of the command line.
+        client_options: what the client is to do.
+        auth: shows who asks; None where the server is told nothing but what the header fields say.
+
     Raises:
-        UsageError: the file or the entry in it cannot be used, or header fields are given for a command.
+        UsageError: the file or the entry in it cannot be used, or header fields or a sign-in are asked for and of no
+            use.
     """
     command: list[str] | None = options.target
     is_url = command is not None and len(command) == 1 and "://" in command[0]
@@ -28,9 +35,14 @@ async def open_target(
         raise UsageError("--header goes with a URL after --; in a file, the entry has 'headers'")
     if command is None:
         path, name = options.config
-        return await _open_entry(path, name, client_options)
+        return await _open_entry(path, name, client_options, auth)
     if is_url:
-        return open_http_client(command[0], headers=_headers(options.header), **client_options)
+        headers = _headers(options.header)
+        if auth is not None and "authorization" in map(str.lower, headers):
+            raise UsageError("--login and --header Authorization both say who asks: take one of them")
+        return open_http_client(command[0], headers=headers, auth=auth, **client_options)
+    if auth is not None:
+        raise UsageError("--login goes with a server that is reached by a URL; this one is started here")
     return open_stdio_client(command, **client_options)
 
 
@@ -46,14 +58,16 @@ def _headers(given: Iterable[str]) -> dict[str, str]:
     return headers
 
 
-async def _open_entry(path: str, name: str, client_options: ClientOptions) -> AbstractAsyncContextManager[Client]:
+async def _open_entry(
+    path: str, name: str, client_options: ClientOptions, auth: ClientAuth | None
+) -> AbstractAsyncContextManager[Client]:
     try:
         table = await read_server_table(path)
         if name in table.disabled:
             raise UsageError(f"{path}: server {name!r} is disabled")
         if name not in table.entries:
             raise UsageError(f"{path}: no server {name!r}; {nearest(name, table.entries)}")
-        opener = table.opener(name)
+        opener = table.opener(name, auth=auth)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:

@@ -5,7 +5,7 @@ Called by the typed `Client`; calls the transport. It knows envelopes and time l
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -202,6 +202,10 @@ class Connection:
             self.answering.visits.done(params)
         elif not self.own.hear(method, params):
             self.news.heard(method, params)
+
+    def asking_person(self) -> AbstractContextManager[None]:
+        """Return a block in which a person is being asked: all time limits stand still."""
+        return self.stopwatch.stopped()
 
     def renewed(self) -> None:
         """Another session stands in the place of a lost one; what this client wanted of that is asked for again."""

@@ -75,6 +75,7 @@ async def negotiate(connection: Connection, *, pinned: str | None, probe: bool =
         RemoteProtocolError: its answer breaks the protocol.
         HttpStatusError: it answered with an HTTP status that says nothing about revisions.
         ResponseLost: it cannot be reached by HTTP, or does not answer.
+        AuthorizationFailed: it wants to know who asks, and there is no token for it.
         ConnectionLost: the connection is gone.
     """
     spoken = types.REVISIONS if pinned is None else (pinned,)
@@ -124,7 +125,8 @@ class _Negotiation:
         """Return the answer to the probe; None where a silent server has completed a handshake instead."""
         if not self._legacy:
             return await _answer_to(asked)
-        with trio.move_on_after(self.connection.stopwatch.limits.probe):
+        stopwatch = self.connection.stopwatch
+        with stopwatch.patience.within(stopwatch.limits.probe):
             return await _answer_to(asked)
         late, refused = list[JsonObject](), trio.Event()
         async with owned_nursery() as nursery:

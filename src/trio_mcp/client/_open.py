@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
 import trio
 
 from .._util import owned_nursery
-from ..abc import Answerer, TransportOpener
+from ..abc import Answerer, ClientAuth, TransportOpener
 from ..transports import HttpEngine, StdioServer, http_transport, memory_transport, stdio_transport, stream_transport
 from ._client import Client
 from ._server_entry import opener_from_entry
@@ -65,6 +65,7 @@ async def open_client(target: Target, **options: Unpack[ClientOptions]) -> Async
         ConnectionBroken: the connection ended while connecting, or the URL cannot be reached.
         HttpStatusError: what is at the URL, or a proxy before it, answers as no MCP server does, or wants to know who
             asks.
+        AuthorizationFailed: it wants to know who asks, and what `open_http_client` was given as `auth` cannot show it.
         RequestTimedOut: the server did not answer in time.
         ErrorResponse: the server refused the handshake.
         RemoteProtocolError: the server's answer breaks the protocol.
@@ -119,6 +120,7 @@ async def open_http_client(
     url: str,
     *,
     headers: Mapping[str, str] | None = None,
+    auth: ClientAuth | None = None,
     http_client: HttpxClient | None = None,
     engine: HttpEngine | None = None,
     **options: Unpack[ClientOptions],
@@ -130,16 +132,20 @@ async def open_http_client(
 
     Args:
         url: where the server is: ``"https://example.org/mcp"``.
-        headers: fields to send with each request, such as ``{"Authorization": "Bearer ..."}``.
+        headers: fields to send with each request, such as ``{"X-Tenant": "a"}``.
+        auth: shows the server who asks: `OAuth`, `ClientCredentials`, `Bearer` and so on, or an `abc.ClientAuth` of
+            your own. It is asked when the server wants to know, and as often as tokens have to be renewed. While a
+            person signs in, no time limit runs.
         http_client: a `httpx2.AsyncClient` that carries the requests, for proxies and certificates of your own. It is
             not closed. By default each client has one made for it, which does as the environment says.
         engine: what carries them in place of that, such as `testing.AsgiEngine`: an ASGI application in this process.
 
     Raises:
-        ValueError: *url* is no ``http`` or ``https`` URL, or holds a password; or a header is none. Otherwise it raises
-            what `open_client` does.
+        ValueError: *url* is no ``http`` or ``https`` URL, or holds a password; or a header is none, or says what *auth*
+            is there to say. Otherwise it raises what `open_client` does.
     """
-    async with _opened(http_transport(url, headers=headers, http_client=http_client, engine=engine), options) as client:
+    opener = http_transport(url, headers=headers, auth=auth, http_client=http_client, engine=engine)
+    async with _opened(opener, options) as client:
         yield client
 
 
@@ -148,12 +154,13 @@ async def start_http_client(
     url: str,
     *,
     headers: Mapping[str, str] | None = None,
+    auth: ClientAuth | None = None,
     http_client: HttpxClient | None = None,
     engine: HttpEngine | None = None,
     **options: Unpack[ClientOptions],
 ) -> Client:
     """Connect to a server by its URL in a task of *nursery*; see `open_http_client`."""
-    opener = http_transport(url, headers=headers, http_client=http_client, engine=engine)
+    opener = http_transport(url, headers=headers, auth=auth, http_client=http_client, engine=engine)
     return await _started(nursery, opener, options)
 
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from attrs import field, frozen
 
-from ..abc import TransportOpener
+from ..abc import ClientAuth, TransportOpener
 from ..transports import StdioServer, http_transport, stdio_transport
 
 __all__ = ["HttpServer", "opener_from_entry", "server_from_entry"]
@@ -74,13 +74,19 @@ def server_from_entry(entry: object, *, where: str = "server entry") -> StdioSer
     return server
 
 
-def opener_from_entry(entry: object, *, where: str = "server entry") -> TransportOpener:
-    """Return what connects to the server that *entry* describes; see `server_from_entry`."""
+def opener_from_entry(entry: object, *, where: str = "server entry", auth: ClientAuth | None = None) -> TransportOpener:
+    """Return what connects to the server that *entry* describes; see `server_from_entry`.
+
+    Raises:
+        ValueError: also where *auth* is to show who asks, and the server is started, or has a header that shows it.
+    """
     server = server_from_entry(entry, where=where)
     if isinstance(server, StdioServer):
+        if auth is not None:
+            raise ValueError(f"{where}: nobody signs in to a server that is started here; it has no 'url'")
         return stdio_transport(server)
     try:
-        return http_transport(server.url, headers=server.headers)
+        return http_transport(server.url, headers=server.headers, auth=auth)
     except ValueError as exc:
         raise ValueError(f"{where}: {exc}") from None
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 import trio
 from attrs import frozen
 
-from ..abc import TransportOpener
+from ..abc import ClientAuth, TransportOpener
 from ._server_entry import opener_from_entry
 
 __all__ = ["ServerTable", "TableSource", "read_server_table"]
@@ -36,14 +36,18 @@ class ServerTable:
     disabled: tuple[str, ...] = ()
     """The servers whose entry says ``"disabled": true``."""
 
-    def opener(self, name: str) -> TransportOpener:
+    def opener(self, name: str, *, auth: ClientAuth | None = None) -> TransportOpener:
         """Return what connects to the server *name*.
+
+        Args:
+            name: of the server, in the table.
+            auth: shows it who asks; it must be a server that is reached over HTTP.
 
         Raises:
             KeyError: the table has no such server, or it is disabled.
             ValueError: its entry makes no sense; the text names the file, the server and the member.
         """
-        return opener_from_entry(self.entries[name], where=f"{self.where}: server {name!r}")
+        return opener_from_entry(self.entries[name], where=f"{self.where}: server {name!r}", auth=auth)
 
 
 async def read_server_table(source: TableSource) -> ServerTable:

@@ -188,9 +188,10 @@ def _own(options: ClientOptions) -> OwnMessages:
 
 
 async def _agree(connection: Connection, pinned: str | None, *, probe: bool) -> None:
-    limit = connection.stopwatch.limits.connect
+    stopwatch = connection.stopwatch
+    limit = stopwatch.limits.connect
     probing = probe and (pinned is None or is_modern(pinned))
-    with trio.move_on_after(limit):
+    with stopwatch.patience.within(limit):
         try:
             await negotiate(connection, pinned=pinned, probe=probe)
         except ServerExited:

@@ -5,8 +5,8 @@ Rules of this file:
 1. The idle limit measures waiting for the other side: each wait begins it anew, and so does each update. Time that a
    callback or the body of an `open_call` block takes is not waiting.
 2. The total limit measures the whole request.
-3. Both stand still while a person answers a question of the server, because nobody can say how long that takes, and
-   on a link nobody can say which request the question belongs to.
+3. All limits stand still while a person answers a question of the server, or signs in, because nobody can say how long
+   that takes, and on a link nobody can say which request a question belongs to.
 4. A modern request that asks is over: its retry has clocks of its own, and the time in between counts for nothing.
 
 A caller's own deadline is Trio's business (`trio.fail_after`), and not known here.
@@ -25,7 +25,7 @@ import trio
 from attrs import Attribute, define, field, frozen
 
 from .._errors import RequestTimedOut
-from ..peer import Asked
+from ..peer import Asked, Patience
 
 __all__ = ["RequestClock", "Stopwatch", "TimeLimits"]
 
@@ -63,6 +63,8 @@ class Stopwatch:
     """
 
     limits: TimeLimits
+    patience: Patience = field(factory=Patience, init=False)
+    """The limits of blocks, which stand still with the clocks."""
     running: set[RequestClock] = field(factory=set["RequestClock"], init=False)
     stopped_at: float = field(default=math.inf, init=False)
     """When the clocks were stopped, on Trio's clock; infinite while they run."""
@@ -95,7 +97,8 @@ class Stopwatch:
             self.stopped_at = trio.current_time()
         self._persons += 1
         try:
-            yield
+            with self.patience.paused():
+                yield
         finally:
             self._persons -= 1
             if self._persons == 0:
@@ -140,15 +143,15 @@ class RequestClock:
         stopwatch.look_at(min(now + stopwatch.limits.idle, self._total_deadline))
 
     async def bounded(self, send: Callable[[], Awaitable[object]]) -> None:
-        """Await *send*, which waits for the other side to read, within the total limit.
+        """Await *send*, with which the request begins and which waits for the other side to read, in the total limit.
 
         Raises:
             RequestTimedOut: the limit is reached.
         """
-        with trio.CancelScope(deadline=self._total_deadline) as scope:
+        with self._stopwatch.patience.within(self._stopwatch.limits.total) as scope:
             await send()
         if scope.cancelled_caught:
-            raise self._timed_out(trio.current_time())
+            raise self._too_long()
 
     def judge(self, now: float) -> float:
         """Give the request up if a limit is reached; return when to look again, infinite where nobody waits."""
@@ -164,8 +167,12 @@ class RequestClock:
     def _timed_out(self, now: float) -> RequestTimedOut:
         method, limits = self._asked.method, self._stopwatch.limits
         if now >= self._total_deadline:
-            return RequestTimedOut(f"{method!r} took longer than {limits.total:g} s in all (TimeLimits.total)")
+            return self._too_long()
         return RequestTimedOut(f"{method!r}: nothing was heard for {limits.idle:g} s (TimeLimits.idle)")
+
+    def _too_long(self) -> RequestTimedOut:
+        total = self._stopwatch.limits.total
+        return RequestTimedOut(f"{self._asked.method!r} took longer than {total:g} s in all (TimeLimits.total)")
 
     def go_on(self, stopped_at: float) -> None:
         """The person has answered; *stopped_at* is when the clocks were stopped."""

@@ -4,7 +4,10 @@ from ._asked import Asked as Asked
 from ._asked import Listener as Listener
 from ._asked import Update as Update
 from ._asked import UpdateBudget as UpdateBudget
+from ._context import NO_ENVELOPE as NO_ENVELOPE
 from ._context import NO_HEADERS as NO_HEADERS
+from ._context import Access as Access
+from ._context import Envelope as Envelope
 from ._context import ExchangeContext as ExchangeContext
 from ._correspondent import Correspondent as Correspondent
 from ._exchange import Exchange as Exchange
@@ -25,6 +28,7 @@ from ._outbox import Outbox as Outbox
 from ._parking import GRACE_SECONDS as GRACE_SECONDS
 from ._parking import Parking as Parking
 from ._parking import Waiting as Waiting
+from ._patience import Patience as Patience
 from ._peer import Peer as Peer
 from ._questions import Asking as Asking
 from ._questions import Question as Question

@@ -11,7 +11,7 @@ from attrs import define
 
 from .. import types
 from .._errors import StructureError
-from ..peer import ExchangeContext, Run
+from ..peer import Access, ExchangeContext, Run
 from ..wire import LOG_LEVELS
 from ._asking import ASKABLE, Asker
 from ._context_asking import AskingContext
@@ -96,8 +96,19 @@ class Context(AskingContext, OwnContext):
 
     @property
     def principal(self) -> str | None:
-        """Who was authenticated; None on transports that authenticate nobody, such as stdio."""
+        """The name of who was authenticated, `Access.principal`; None where nobody was."""
         return self._facts.principal
+
+    @property
+    def access(self) -> Access | None:
+        """Who was authenticated, and what they may do; None on transports that authenticate nobody, such as stdio.
+
+        What was granted is in `Access.scopes`. What always needs some of it says so where it is registered
+        (``@server.tool(scopes=...)``); what needs it for some arguments alone has to look here.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+        """
+        return self._facts.access
 
     @property
     def meta(self) -> Mapping[str, Any]:

@@ -5,11 +5,11 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/ve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from .. import types
 from .._errors import LocalProtocolError, McpError, MissingCapability, StructureError
@@ -26,6 +26,7 @@ from ..peer import ExchangeContext, Run
 from ..wire import INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject
 from ._context import Context
 from ._explain import refusal_of
+from ._scopes import NO_SCOPES, check_scopes
 
 if TYPE_CHECKING:
     from ._server import Server
@@ -111,6 +112,8 @@ class OwnMethod:
     function: TypedFunction
     extension: str | None
     """The extension it belongs to, which each message has to declare; None where it belongs to none."""
+    scopes: frozenset[str] = NO_SCOPES
+    """What must have been granted to whoever asks it."""
 
     def read(self, params: JsonObject, context: ExchangeContext) -> Any:
         """Return the typed params; raises the `McpError` to refuse the message with."""
@@ -142,14 +145,26 @@ class OwnMethods:
         """Return who answers *name*; None where nobody does, or where the revision has a meaning of its own for it."""
         return None if name in types.METHODS[revision] else self.methods.get(name)
 
+    def scopes_of(self, method: str) -> frozenset[str]:
+        """Return what must have been granted to whoever asks a method; nothing where there is no such method here."""
+        own = self.methods.get(method)
+        return NO_SCOPES if own is None else own.scopes
+
     def add_method(
-        self, function: Callable[..., Any], name: str, extension: str | None, namespace: Mapping[str, Any]
+        self,
+        function: Callable[..., Any],
+        name: str,
+        extension: str | None,
+        namespace: Mapping[str, Any],
+        scopes: Sequence[str],
     ) -> None:
         """Register what answers a method; see `Server.method`."""
         check_own(name, "method")
         if name in self.methods:
             raise ValueError(f"a method {name!r} is registered already")
-        self.methods[name] = _own(function, name, f"method {name!r}", extension, namespace)
+        label = f"method {name!r}"
+        needed = check_scopes(label, scopes)
+        self.methods[name] = evolve(_own(function, name, label, extension, namespace), scopes=needed)
 
     def add_notification(
         self, function: Callable[..., Any], name: str, extension: str | None, namespace: Mapping[str, Any]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from .._extensions import checked_settings
@@ -43,7 +44,7 @@ class ExtensibleServer:
         self.own, self.extensions = OwnMethods(), checked_settings(extensions, "extensions")
         self.experimental = {name: dict(each) for name, each in experimental.items()}
 
-    def method(self, name: str, *, extension: str | None = None) -> Callable[[F], F]:
+    def method(self, name: str, *, extension: str | None = None, scopes: Sequence[str] = ()) -> Callable[[F], F]:
         """Register a function as the answer to a method of your own, or of an extension, in every revision.
 
         It takes the params, as the annotation of its parameter says (an attrs class, a dataclass, a TypedDict, a
@@ -53,12 +54,13 @@ class ExtensibleServer:
         Args:
             name: the method, such as ``"com.example/rooms/list"``.
             extension: the extension it belongs to: a request that does not declare it is refused.
+            scopes: what must have been granted to whoever asks it; as of a `Server.tool`.
 
         Raises:
-            ValueError: the specification has a method of this name, or it is registered already.
+            ValueError: the specification has a method of this name, it is registered already, or *scopes* are none.
             TypeError: it cannot be called with params; the text says why.
         """
-        return _own_registrar(self.own.add_method, name, extension, callers_names())
+        return _own_registrar(partial(self.own.add_method, scopes=scopes), name, extension, callers_names())
 
     def notification(self, name: str, *, extension: str | None = None) -> Callable[[F], F]:
         """Register a function that takes a notification of your own, or of an extension; see `method`.

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+from urllib.parse import urlsplit
 
 from ..abc import HttpAnswerer
 from ..transports import HttpApp, HttpSettings, SessionSettings
 from ..wire import HttpPolicy, is_modern
 from ._asking import AskingMode
 
-__all__ = ["LOCAL_HOSTS", "HttpOptions", "http_app"]
+if TYPE_CHECKING:
+    from ..auth import ResourceServer
+
+__all__ = ["LOCAL_HOSTS", "HttpOptions", "http_app", "known_names"]
 
 LOCAL_HOSTS = ("localhost:*", "127.0.0.1:*", "[::1]:*")
 """By what names this machine calls itself."""
@@ -34,9 +38,9 @@ class HttpOptions(TypedDict, total=False):
     path: for hosts that look at the path themselves."""
     allowed_hosts: Sequence[str] | Literal["any"] | None
     """The names, with ports, by which clients reach it: ``["example.com", "example.com:8443"]``; the port ``*`` stands
-    for any. By default those of this machine alone (``localhost:*``, ``127.0.0.1:*``, ``[::1]:*``): a page of a foreign
-    site whose name was made to lead here is refused, with 403. ``"any"`` checks nothing: for servers behind a proxy
-    that does."""
+    for any. By default those of this machine (``localhost:*``, ``127.0.0.1:*``, ``[::1]:*``), and the one in the URL
+    that *auth* names, alone: a page of a foreign site whose name was made to lead here is refused, with 403. ``"any"``
+    checks nothing: for servers behind a proxy that does."""
     allowed_origins: Sequence[str] | Literal["any"] | None
     """The sites whose pages may use it, as ``["https://example.com"]``. By default those that *allowed_hosts* names,
     over HTTP and HTTPS. Clients that are no web pages name none, and are not asked for one."""
@@ -55,14 +59,18 @@ class HttpOptions(TypedDict, total=False):
 
     Their sessions live in one process. With several behind one address, and nothing before them that leads each client
     to the same one, False refuses such clients, which would fail at random otherwise."""
+    auth: ResourceServer | None
+    """Whose tokens it takes, and for what: every request then has to come with one. What a client has to know for that
+    can be read by anybody below ``/.well-known/oauth-protected-resource``: a host that mounts the application somewhere
+    leads these paths of its own here as well (`HttpApp.wrap` does). By default nobody is authenticated."""
 
 
 def http_app(server: HttpAnswerer, **options: Unpack[HttpOptions]) -> HttpApp:
     """Return *server* as an ASGI 3 application, for ``hypercorn -k trio module:app`` or for mounting.
 
     All its revisions are served at one path. Requests of one sender share the `Limits` of a connection: a sender is who
-    was authenticated, or else an address. Nobody is authenticated by default: listen where only those you trust can
-    connect. See `HttpApp` for how it is run.
+    was authenticated, or else an address. Without *auth* nobody is: then listen where only those you trust can connect,
+    and what needs scopes (`Server.tool`) is refused. See `HttpApp` for how it is run.
 
     Args:
         options: see `HttpOptions`.
@@ -79,10 +87,11 @@ def http_app(server: HttpAnswerer, **options: Unpack[HttpOptions]) -> HttpApp:
     path = options.get("path", "/mcp")
     if path is not None and not path.startswith("/"):
         raise ValueError(f"path={path!r}: it begins with a slash")
-    hosts = _hosts(options.get("allowed_hosts"))
+    known = known_names(options.get("auth"))
+    hosts = _hosts(options.get("allowed_hosts"), known)
     policy = HttpPolicy(
         allowed_hosts=hosts,
-        allowed_origins=_origins(options.get("allowed_origins"), hosts),
+        allowed_origins=_origins(options.get("allowed_origins"), known if hosts is None else hosts),
         max_body_bytes=_whole("max_body_bytes", options.get("max_body_bytes"), _MAX_BODY_BYTES),
         legacy=options.get("sessions") is not False and not all(map(is_modern, server.revisions)),
         modern=any(map(is_modern, server.revisions)),
@@ -94,19 +103,24 @@ def http_app(server: HttpAnswerer, **options: Unpack[HttpOptions]) -> HttpApp:
         keep_alive=_positive("keep_alive", options.get("keep_alive"), _KEEP_ALIVE),
         asking=options.get("asking"),
         sessions=options.get("sessions") or SessionSettings(),
+        auth=options.get("auth"),
     )
     return HttpApp(server, settings)
 
 
-def _hosts(allowed: Sequence[str] | Literal["any"] | None) -> Sequence[str] | None:
+def known_names(auth: ResourceServer | None) -> Sequence[str]:
+    """Return the names of a server that need not be said: those of this machine, and what its protection calls it."""
+    return LOCAL_HOSTS if auth is None else [*LOCAL_HOSTS, urlsplit(auth.resource).netloc]
+
+
+def _hosts(allowed: Sequence[str] | Literal["any"] | None, known: Sequence[str]) -> Sequence[str] | None:
     if allowed is None:
-        return LOCAL_HOSTS
+        return known
     return None if allowed == "any" else allowed
 
 
-def _origins(allowed: Sequence[str] | Literal["any"] | None, hosts: Sequence[str] | None) -> Sequence[str] | None:
+def _origins(allowed: Sequence[str] | Literal["any"] | None, names: Sequence[str]) -> Sequence[str] | None:
     if allowed is None:
-        names = LOCAL_HOSTS if hosts is None else hosts
         return [f"{scheme}://{name}" for name in names for scheme in ("http", "https")]
     return None if allowed == "any" else allowed
 

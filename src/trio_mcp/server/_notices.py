@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from .. import types
 from .._errors import ConnectionLost, LocalProtocolError, McpError, StructureError
-from ..peer import Asked, Exchange, OutOfTimeError, Peer, Run
+from ..peer import Asked, Envelope, Exchange, OutOfTimeError, Peer, Run
 from ..wire import INTERNAL_ERROR, INVALID_PARAMS, JsonObject
 from ._context import Context
 from ._explain import refusal_of
@@ -85,7 +85,7 @@ class Notices:
     def __attrs_post_init__(self) -> None:
         self._lanes = Lanes(1, self._serving.limits.max_queued)
 
-    def take(self, method: str, params: JsonObject, peer: Peer) -> None:
+    def take(self, method: str, params: JsonObject, peer: Peer, envelope: Envelope) -> None:
         """Take a notification; synchronous, and never raises."""
         server = self._serving.server
         wanted = method in server.own.notifications or server.all_middleware
@@ -93,10 +93,11 @@ class Notices:
             _log.debug("notification %s with %d params", method, len(params))
             return
         try:
-            context = peer.gate.admit(method, params)
+            terms = peer.gate.admit(method, params)
         except McpError as error:
             self._complain(f"notification {method!r}: {error}")
             return
+        context = evolve(terms, access=envelope.access, headers=envelope.headers)
         notice, slots = _Notice(method, params, context, 0, peer), self._lanes.of(peer)
         if slots.full:
             self.dropped += 1

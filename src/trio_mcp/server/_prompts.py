@@ -17,6 +17,7 @@ from ._catalog import Catalog, Listable
 from ._content import content_blocks, older_messages
 from ._context import Context
 from ._functions import TextFunction, look_at, name_of
+from ._scopes import NO_SCOPES, check_scopes
 from ._signature import ArgumentFaults
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class _Prompt(Listable):
 
     definition: types.Prompt
     function: TextFunction
+    scopes: frozenset[str]
+    """What must have been granted to whoever gets it."""
 
 
 @define(eq=False)
@@ -48,6 +51,7 @@ class Prompts:
         description: str | None = None,
         icons: Sequence[types.Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
+        scopes: Sequence[str] = (),
         namespace: Mapping[str, Any] | None = None,
     ) -> None:
         """Register a function; see `Server.prompt`.
@@ -74,7 +78,12 @@ class Prompts:
             icons=icons,
             meta=None if meta is None else dict(meta),
         )
-        self.catalog.add(name, _Prompt(definition, looked_at))
+        self.catalog.add(name, _Prompt(definition, looked_at, check_scopes(f"prompt {name!r}", scopes)))
+
+    def scopes_of(self, name: object) -> frozenset[str]:
+        """Return what must have been granted to whoever gets this prompt; nothing where there is no such prompt."""
+        prompt = self.catalog.get(name) if isinstance(name, str) else None
+        return NO_SCOPES if prompt is None else prompt.scopes
 
     def remove(self, name: str) -> None:
         """Take a prompt out; raises KeyError where there is none of this name."""

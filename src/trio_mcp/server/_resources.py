@@ -28,6 +28,7 @@ from ._cache import CacheHint, check_hint
 from ._catalog import Catalog, Listable
 from ._context import Context
 from ._functions import TextFunction, look_at, name_of
+from ._scopes import NO_SCOPES, check_scopes
 from ._signature import ArgumentFaults
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class _Resource(Listable):
     """What it holds, if there is no function to ask."""
     hint: CacheHint | None = None
     """For how long what was read may be kept; None: as the server says of all."""
+    scopes: frozenset[str] = NO_SCOPES
+    """What must have been granted to whoever reads it."""
 
 
 @frozen
@@ -68,6 +71,8 @@ class _Template(Listable):
     allow_traversal: bool
     hint: CacheHint | None = None
     """As of a resource."""
+    scopes: frozenset[str] = NO_SCOPES
+    """Likewise."""
 
     def match(self, uri: str) -> dict[str, str | list[str]] | None:
         """Return the values of the variables in *uri*, None where it is no URI of this template (rule 2)."""
@@ -110,6 +115,7 @@ class Resources:
         size: int | None = None,
         allow_traversal: bool = False,
         cache: CacheHint | None = None,
+        scopes: Sequence[str] = (),
         namespace: Mapping[str, Any] | None = None,
     ) -> None:
         """Register a function; see `Server.resource`.
@@ -118,7 +124,8 @@ class Resources:
             namespace: names that annotations may use beside those of the function's module.
         """
         name = name or name_of(function)
-        looked_at, template, hint = look_at(function, name, namespace), UriTemplate(uri), check_hint(name, cache)
+        looked_at, template = look_at(function, name, namespace), UriTemplate(uri)
+        hint, needed = _check_protection(name, cache, scopes)
         _check_uri(uri, template.variables)
         if set(looked_at.parameters) != set(template.variables):
             theirs, ours = (", ".join(names) or "none" for names in (looked_at.parameters, template.variables))
@@ -136,12 +143,13 @@ class Resources:
             "meta": None if meta is None else dict(meta),
         }
         if not template.variables:
-            self.catalog.add(uri, _Resource(types.Resource(uri=uri, size=size, **facts), looked_at, hint=hint))
+            resource = types.Resource(uri=uri, size=size, **facts)
+            self.catalog.add(uri, _Resource(resource, looked_at, hint=hint, scopes=needed))
             return
         if size is not None:
             raise ValueError(f"{name}: a template has no size; leave size= out")
         definition = types.ResourceTemplate(uri_template=uri, **facts)
-        self.templates.add(uri, _Template(definition, looked_at, template, allow_traversal, hint))
+        self.templates.add(uri, _Template(definition, looked_at, template, allow_traversal, hint, needed))
 
     def add_static(
         self,
@@ -156,6 +164,7 @@ class Resources:
         icons: Sequence[types.Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
         cache: CacheHint | None = None,
+        scopes: Sequence[str] = (),
     ) -> None:
         """Register contents that do not change; of a single text or bytes the size is published, too.
 
@@ -170,9 +179,10 @@ class Resources:
             icons: pictures of it.
             meta: its `_meta`.
             cache: for how long clients may keep it, and for whom; by default as `Server` says of all resources.
+            scopes: what must have been granted to whoever reads it; see `Server.resource`.
 
         Raises:
-            ValueError: the URI is registered, or is none.
+            ValueError: the URI is registered, or is none; or as `Server.resource` says of *scopes*.
             TypeError: *cache* is no `CacheHint`.
         """
         _check_uri(uri)
@@ -194,7 +204,25 @@ class Resources:
         held: tuple[Contents, ...] = (contents,) if isinstance(contents, one) else tuple(contents)
         for each in held:
             _as_contents(each, uri, mime_type)  # refused here rather than when it is read
-        self.catalog.add(uri, _Resource(definition, None, held, check_hint(name, cache)))
+        self.catalog.add(uri, _Resource(definition, None, held, *_check_protection(name, cache, scopes)))
+
+    def scopes_of(self, uri: object) -> frozenset[str]:
+        """Return what must have been granted to whoever reads *uri*; nothing where no resource has it."""
+        found = self.catalog.get(uri) if isinstance(uri, str) else None
+        if found is not None:
+            return found.scopes
+        if not isinstance(uri, str) or not any(template.scopes for template in self.templates):
+            return NO_SCOPES
+        try:
+            template, _ = self._find(uri)
+        except ResourceNotFound:
+            return NO_SCOPES
+        return template.scopes
+
+    def scopes_of_template(self, uri: object) -> frozenset[str]:
+        """Likewise, of the template that was registered as *uri*."""
+        template = self.templates.get(uri) if isinstance(uri, str) else None
+        return NO_SCOPES if template is None else template.scopes
 
     def remove(self, uri: str) -> None:
         """Take a resource or template out; raises KeyError where *uri* is not registered."""
@@ -210,10 +238,10 @@ class Resources:
             found = self.catalog.get(uri)
             if found is not None:
                 value = found.contents if found.function is None else await found.function.call(serving, {}, context)
-                return _result(value, uri, found.definition.mime_type, found.hint)
+                return _result(value, uri, found)
             template, bound = self._find(uri)
             value = await template.function.call(serving, bound, context)
-            return _result(value, uri, template.definition.mime_type, template.hint)
+            return _result(value, uri, template)
         except McpError as error:
             if error.code != RESOURCE_NOT_FOUND:
                 raise
@@ -241,12 +269,24 @@ def _check_uri(uri: str, variables: Sequence[str] = ()) -> None:
         raise ValueError(f"{uri!r} is no URI: spaces, braces and characters outside ASCII are percent-encoded{hint}")
 
 
-def _result(value: Any, uri: str, mime_type: str | None, hint: CacheHint | None) -> types.ReadResourceResult:
-    result = _read(value, uri, mime_type)
-    if hint is None:
-        return result
-    ttl_ms = hint.ttl_ms if result.ttl_ms is None else result.ttl_ms
-    return evolve(result, ttl_ms=ttl_ms, cache_scope=result.cache_scope or hint.scope)
+def _check_protection(
+    name: str, cache: CacheHint | None, scopes: Sequence[str]
+) -> tuple[CacheHint | None, frozenset[str]]:
+    """Return who may keep what was read, and who may read it."""
+    hint, needed = check_hint(name, cache), check_scopes(name, scopes)
+    if needed and hint is not None and hint.scope == "public":
+        raise ValueError(f"{name}: cache={hint!r} lets everybody have what needs scopes; say scope='private'")
+    return hint, needed
+
+
+def _result(value: Any, uri: str, found: _Resource | _Template) -> types.ReadResourceResult:
+    result, hint = _read(value, uri, found.definition.mime_type), found.hint
+    if hint is not None:
+        ttl_ms = hint.ttl_ms if result.ttl_ms is None else result.ttl_ms
+        return evolve(result, ttl_ms=ttl_ms, cache_scope=result.cache_scope or hint.scope)
+    if found.scopes:  # whatever the server says of all resources, this one is not for everybody
+        return evolve(result, cache_scope=result.cache_scope or "private")
+    return result
 
 
 def _read(value: Any, uri: str, mime_type: str | None) -> types.ReadResourceResult:

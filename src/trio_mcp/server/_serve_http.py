@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import trio
 from attrs import define, field
@@ -26,8 +26,11 @@ from ..transports import (
     serve_asgi,
     tls_context,
 )
-from ._http_app import LOCAL_HOSTS, HttpOptions, http_app
+from ._http_app import HttpOptions, http_app, known_names
 from ._stopping import stopped_by_signals
+
+if TYPE_CHECKING:
+    from ..auth import ResourceServer
 
 __all__ = ["HttpBound", "HttpService", "Report", "ServeHttpOptions", "serve_http"]
 
@@ -106,14 +109,15 @@ async def serve_http(
             ...
             await bound.stop()
 
-    Nobody is authenticated: by default only this machine can connect, and only by its own names. Returns after one
-    SIGINT or SIGTERM: no more is accepted, streams end, questions that are open expire, requests under way are answered
-    for `Limits.drain_seconds` at most, and the rest is told that the server stops. If cancelled, everything ends at
-    once.
+    Without *auth* nobody is authenticated. By default only this machine can connect, and only by its own names.
+
+    Returns after one SIGINT or SIGTERM: no more is accepted, streams end, questions that are open expire, requests
+    under way are answered for `Limits.drain_seconds` at most, and the rest is told that the server stops. If cancelled,
+    everything ends at once.
 
     Args:
         host: where to listen: a name or an address. For one that stands for every address (``"0.0.0.0"``, ``"::"``)
-            there must be *allowed_hosts*; any other is allowed by itself.
+            there must be *allowed_hosts*, or *auth*, which names the server; any other is allowed by itself.
         port: 0 takes any that is free; `HttpBound.port` tells which.
         signals: listen for SIGINT and SIGTERM, if this is the main thread and the function was not started through
             `nursery.start`, whose program has its own way to stop: `HttpBound.stop`.
@@ -155,7 +159,7 @@ class HttpService:
             host=host, port=port, **{name: given.pop(name) for name in _LISTENING if given.get(name) is not None}
         )
         if given.get("allowed_hosts") is None:
-            given["allowed_hosts"] = _names_of(listening)
+            given["allowed_hosts"] = _names_of(listening, given.get("auth"))
         tls_context(listening)  # what is wrong with its files is said before anything begins
         app = http_app(server, **cast("HttpOptions", {key: given[key] for key in given.keys() - _LISTENING}))
         return cls(app, listening, given.get("path", "/mcp") or "", server.limits.drain_seconds + _LAST_SECONDS)
@@ -233,14 +237,15 @@ _LISTENING = ServeHttpOptions.__annotations__.keys() - HttpOptions.__annotations
 """The options that are no `HttpOptions`."""
 
 
-def _names_of(listening: HttpListening) -> Sequence[str]:
+def _names_of(listening: HttpListening, auth: ResourceServer | None) -> Sequence[str]:
     """Return by which names clients reach a server, as far as that can be known."""
-    if listening.unix_socket is not None:
-        return LOCAL_HOSTS
+    known = known_names(auth)
+    if listening.unix_socket is not None or (listening.host in _EVERYWHERE and auth is not None):
+        return known
     if listening.host in _EVERYWHERE:
         raise ValueError(
             f"host={listening.host!r} is every address of this machine: say by which names clients reach it "
             "(allowed_hosts, or --allow-host NAME), as in example.com:*, or 'any' where something else checks that"
         )
     host = f"[{listening.host}]" if ":" in listening.host else listening.host
-    return [*dict.fromkeys([*LOCAL_HOSTS, f"{host}:*"])]
+    return [*dict.fromkeys([*known, f"{host}:*"])]

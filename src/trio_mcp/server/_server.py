@@ -12,7 +12,7 @@ from attrs import define
 from .. import types
 from .._errors import McpError
 from ..peer import Limits
-from ..wire import INTERNAL_ERROR, ListChanged
+from ..wire import INTERNAL_ERROR, JsonObject, ListChanged
 from ._asking import AskingMode
 from ._background import Background
 from ._cache import CacheableMethod, CacheHint, check_hints
@@ -24,6 +24,7 @@ from ._middleware import Middleware
 from ._prompts import Prompts
 from ._raw_schema import RawSchema
 from ._resources import Resources
+from ._scopes import needed_scopes
 from ._sealing import Seals
 from ._serving import Serving, open_serving
 from ._tools import Tools
@@ -205,6 +206,10 @@ class Server(ExtensibleServer):
         """
         return open_serving(self, asking or self.asking)
 
+    def needed_scopes(self, method: str, params: JsonObject) -> frozenset[str]:
+        """Return what must have been granted to whoever makes a request; empty where nothing is needed."""
+        return needed_scopes(self, method, params)
+
     def serving_one(self) -> AbstractAsyncContextManager[Serving]:
         """Open a serving for a single request, whose handler can neither wait for an answer nor leave tasks behind.
 
@@ -236,6 +241,7 @@ class Server(ExtensibleServer):
         timeout: float | None = None,
         max_concurrency: int | None = None,
         isolate: Literal["process"] | None = None,
+        scopes: Sequence[str] = (),
     ) -> Callable[[F], F]: ...
     def tool(self, *args: Any, **options: Any) -> Any:
         """Register a function as a tool; bare or called. The function is returned unchanged.
@@ -263,6 +269,9 @@ class Server(ExtensibleServer):
                 context variable. What it prints goes to standard error. Workers are used again, and stay until the
                 server stops, `Limits.max_processes` at most. It is no sandbox: what runs there is trusted as the server
                 is.
+            scopes: what must have been granted to whoever calls it. A protected HTTP application (`http_app`) asks for
+                what is missing; one that is not refuses all calls. Other transports authenticate nobody, and let all
+                calls pass.
 
         Raises:
             ValueError: a tool of this name is registered, an option makes no sense, or the schema asks for header
@@ -288,6 +297,7 @@ class Server(ExtensibleServer):
         size: int | None = None,
         allow_traversal: bool = False,
         cache: CacheHint | None = None,
+        scopes: Sequence[str] = (),
     ) -> Callable[[F], F]:
         """Register a function as a resource, or, where *uri* has ``{variables}``, as a resource template.
 
@@ -311,9 +321,12 @@ class Server(ExtensibleServer):
                 could lead out of its place, as ``../`` does: an absolute path, a control character, an encoded ``..``.
             cache: for how long clients may keep what was read, and for whom; by default as `Server` says of all
                 resources. A `types.ReadResourceResult` that says so itself is right.
+            scopes: what must have been granted to whoever reads it, or wants to be told of its changes; as of a `tool`.
+                What was read may then be kept for its reader alone.
 
         Raises:
-            ValueError: the URI is registered, is none, or its variables are not the function's parameters.
+            ValueError: the URI is registered, is none, or its variables are not the function's parameters. Or there
+                are *scopes* that are none, or a *cache* that is for everybody beside them.
             TypeError: a parameter cannot be described by a JSON Schema; the text names it. Or *cache* is no
                 `CacheHint`.
 
@@ -335,6 +348,7 @@ class Server(ExtensibleServer):
                 size=size,
                 allow_traversal=allow_traversal,
                 cache=cache,
+                scopes=scopes,
                 namespace=namespace,
             )
             return function
@@ -352,6 +366,7 @@ class Server(ExtensibleServer):
         description: str | None = None,
         icons: Sequence[types.Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
+        scopes: Sequence[str] = (),
     ) -> Callable[[F], F]: ...
     def prompt(self, *args: Any, **options: Any) -> Any:
         """Register a function as a prompt; bare or called. The function is returned unchanged.
@@ -366,9 +381,10 @@ class Server(ExtensibleServer):
             description: what it is for; the docstring by default.
             icons: pictures of it.
             meta: its `_meta`.
+            scopes: what must have been granted to whoever gets it, or completes its arguments; as of a `tool`.
 
         Raises:
-            ValueError: a prompt of this name is registered.
+            ValueError: a prompt of this name is registered, or *scopes* are none.
             TypeError: a parameter cannot be described by a JSON Schema; the text names it.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/prompts

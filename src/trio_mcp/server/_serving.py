@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 
 from .._util import owned_nursery
-from ..peer import Exchange, Gate, Hall, Limits, Peer, ServerSession
+from ..peer import NO_ENVELOPE, Envelope, Exchange, Gate, Hall, Limits, Peer, ServerSession
 from ..wire import JsonObject
 from ._asking import AskingMode
 from ._background import BackgroundTasks, open_background
@@ -84,6 +84,10 @@ class Serving:
         """Return a tool's input schema, as modern clients list it; None where there is no such tool."""
         return self.server.tools.input_schema(tool)
 
+    def needed_scopes(self, method: str, params: JsonObject) -> frozenset[str]:
+        """Return what must have been granted to whoever makes a request; empty where nothing is needed."""
+        return self.server.needed_scopes(method, params)
+
     def gate(self) -> Gate:
         """Return the gate of a new connection."""
         return ServerSession(self.server.revisions)
@@ -97,9 +101,9 @@ class Serving:
             with span.active():
                 dispatch(self, exchange)
 
-    def notified(self, method: str, params: JsonObject, peer: Peer) -> None:
+    def notified(self, method: str, params: JsonObject, peer: Peer, envelope: Envelope = NO_ENVELOPE) -> None:
         """Take a notification that belongs to no exchange."""
-        self.notices.take(method, params, peer)
+        self.notices.take(method, params, peer, envelope)
 
     def stop(self) -> None:
         """Let open questions expire, and refuse new ones; synchronous. What else runs goes on until the block ends."""

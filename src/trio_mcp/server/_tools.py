@@ -27,6 +27,7 @@ from ._custom import ExtensionResult
 from ._functions import name_of
 from ._isolation import Isolated, isolated
 from ._raw_schema import RawSchema, older_schema, read_raw_schema, written_schemas
+from ._scopes import NO_SCOPES, check_scopes
 from ._signature import ArgumentFaults, ResultFaults, Signature, describe
 from ._threads import take_turn
 
@@ -66,6 +67,8 @@ class _Tool(Listable):
     """How many calls work at once; None without a bound."""
     isolated: Isolated | None
     """Set where the function runs in a worker process."""
+    scopes: frozenset[str]
+    """What must have been granted to whoever calls it."""
     _turns: WeakKeyDictionary[trio.lowlevel.TrioToken, Turns] = field(
         factory=WeakKeyDictionary[trio.lowlevel.TrioToken, Turns], init=False
     )
@@ -163,6 +166,7 @@ class Tools:
         timeout: float | None = None,
         max_concurrency: int | None = None,
         isolate: Literal["process"] | None = None,
+        scopes: Sequence[str] = (),
         namespace: Mapping[str, Any] | None = None,
     ) -> None:
         """Register a function; see `Server.tool`.
@@ -180,6 +184,7 @@ class Tools:
             raise ValueError(f"tool {name!r}: max_concurrency={max_concurrency!r} must be a whole number of at least 1")
         if isolate not in {None, "process"}:
             raise ValueError(f"tool {name!r}: isolate={isolate!r} must be 'process', or left out")
+        needed = check_scopes(f"tool {name!r}", scopes)
         given = {"inputSchema": input_schema, "outputSchema": output_schema}
         raw = {member: read_raw_schema(schema, f"tool {name!r}: {member}") for member, schema in given.items()}
         signature = describe(
@@ -207,12 +212,18 @@ class Tools:
         )
         limit = math.inf if timeout is None else timeout
         apart = None if isolate is None else isolated(function, signature)
-        self.catalog.add(name, _Tool(definition, signature, written_schemas(given), limit, max_concurrency, apart))
+        tool = _Tool(definition, signature, written_schemas(given), limit, max_concurrency, apart, needed)
+        self.catalog.add(name, tool)
 
     def input_schema(self, name: str) -> JsonObject | None:
         """Return the input schema of a tool, the same object each time; None where there is no such tool."""
         tool = self.catalog.get(name)
         return None if tool is None else tool.definition.input_schema
+
+    def scopes_of(self, name: object) -> frozenset[str]:
+        """Return what must have been granted to whoever calls this tool; nothing where there is no such tool."""
+        tool = self.catalog.get(name) if isinstance(name, str) else None
+        return NO_SCOPES if tool is None else tool.scopes
 
     def remove(self, name: str) -> None:
         """Take a tool out; calls under way go on. Raises KeyError where there is none of this name."""

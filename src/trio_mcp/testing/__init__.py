@@ -12,6 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._asgi_bridge import AsgiEngine as AsgiEngine
+    from ._asgi_network import AsgiNetwork as AsgiNetwork
+    from ._authorization_http import OAuthError as OAuthError
+    from ._authorization_open import open_authorization_server as open_authorization_server
+    from ._authorization_options import AccessAsk as AccessAsk
+    from ._authorization_options import AuthorizationRequest as AuthorizationRequest
+    from ._authorization_options import AuthorizationServerOptions as AuthorizationServerOptions
+    from ._authorization_options import KnownClient as KnownClient
+    from ._authorization_server import AuthorizationServer as AuthorizationServer
     from ._cancel import cancel_everywhere as cancel_everywhere
     from ._contract import TransportContract as TransportContract
     from ._contract_remote import RemoteTransportContract as RemoteTransportContract
@@ -36,6 +44,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "_asgi_bridge": ("AsgiEngine",),
+    "_asgi_network": ("AsgiNetwork",),
+    "_authorization_http": ("OAuthError",),
+    "_authorization_open": ("open_authorization_server",),
+    "_authorization_options": ("AccessAsk", "AuthorizationRequest", "AuthorizationServerOptions", "KnownClient"),
+    "_authorization_server": ("AuthorizationServer",),
     "_cancel": ("cancel_everywhere",),
     "_contract": ("TransportContract",),
     "_contract_remote": ("RemoteTransportContract", "StreamContract"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import trio
@@ -49,6 +49,10 @@ class Caller:
     def notified(self, method: str, params: JsonObject) -> None:
         """Note it."""
         self.notifications.append((method, params))
+
+    def asking_person(self) -> AbstractContextManager[None]:
+        """No person is asked."""
+        return nullcontext()
 
     def renewed(self) -> None:
         """A modern client has no session that could be lost."""

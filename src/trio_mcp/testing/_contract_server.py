@@ -14,7 +14,7 @@ from attrs import define, field
 from .. import types
 from .._errors import McpError
 from ..abc import HttpAnswerer, HttpServing
-from ..peer import Limits, Peer
+from ..peer import NO_ENVELOPE, Envelope, Limits, Peer
 from ..server import AskingMode, Context, Server
 from ..wire import JsonObject
 
@@ -45,9 +45,9 @@ class _Noting:
 
     _serving: Any
 
-    def notified(self, method: str, params: JsonObject, peer: Peer) -> None:
+    def notified(self, method: str, params: JsonObject, peer: Peer, envelope: Envelope = NO_ENVELOPE) -> None:
         self._serving.state.notified.append(method)
-        self._serving.notified(method, params, peer)
+        self._serving.notified(method, params, peer, envelope)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._serving, name)

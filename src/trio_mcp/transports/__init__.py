@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ._asgi import AsgiApp as AsgiApp
 from ._asgi import AsgiMessage as AsgiMessage
+from ._asgi import HttpRequest as HttpRequest
 from ._asgi import Receive as Receive
 from ._asgi import Scope as Scope
 from ._asgi import Send as Send
+from ._asgi import read_body as read_body
 from ._http_engine import EngineError as EngineError
 from ._http_engine import HttpEngine as HttpEngine
 from ._http_engine import HttpResponse as HttpResponse
@@ -28,8 +30,10 @@ if TYPE_CHECKING:
     from ._http_app import HttpApp as HttpApp
     from ._http_client import http_transport as http_transport
     from ._http_door import HttpSettings as HttpSettings
+    from ._http_fetch import engine_fetch as engine_fetch
     from ._http_sessions import SessionSettings as SessionSettings
     from ._httpx_engine import HttpxClient as HttpxClient
+    from ._httpx_fetch import open_fetch as open_fetch
     from ._hypercorn_inherited import Inheritance as Inheritance
     from ._hypercorn_inherited import take_inheritance as take_inheritance
     from ._hypercorn_listening import HttpListening as HttpListening
@@ -51,7 +55,9 @@ _HOME_OF = {
     "SessionSettings": "_http_sessions",
     "SqliteEventStore": "_event_store_sqlite",
     "bind_sockets": "_hypercorn_sockets",
+    "engine_fetch": "_http_fetch",
     "http_transport": "_http_client",
+    "open_fetch": "_httpx_fetch",
     "serve_asgi": "_hypercorn_serve",
     "serve_workers": "_hypercorn_workers",
     "take_inheritance": "_hypercorn_inherited",

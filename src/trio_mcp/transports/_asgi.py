@@ -6,6 +6,7 @@ Specification: https://asgi.readthedocs.io/en/stable/specs/www.html
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Self, TypeAlias
 
@@ -13,6 +14,7 @@ import trio
 from attrs import frozen
 
 from .._errors import McpError
+from ..peer import Access, Envelope
 from ..wire import INVALID_REQUEST, Headers, Refusal
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "Scope",
     "Send",
     "path_below",
+    "path_of",
     "read_body",
     "refuse_without_trio",
 ]
@@ -35,12 +38,12 @@ Receive: TypeAlias = Callable[[], Awaitable[AsgiMessage]]
 Send: TypeAlias = Callable[[AsgiMessage], Awaitable[None]]
 AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_SECRET_FIELDS = frozenset({"authorization", "cookie", "proxy-authorization"})
+_SECRET_FIELDS = frozenset({"authorization", "cookie", "dpop", "proxy-authorization"})
 
 
 @frozen(kw_only=True)
 class HttpRequest:
-    """One HTTP request, and who makes it. `attrs.evolve` adds what is known later: the body, the principal."""
+    """One HTTP request, and who makes it. `attrs.evolve` adds what is known later: the body, the access."""
 
     method: str
     """In capitals."""
@@ -52,14 +55,22 @@ class HttpRequest:
     """By lower-case name; the values of repeated fields are joined with ``", "``."""
     client: str | None = None
     """The address that it comes from; None where there is none, as over a Unix socket."""
-    principal: str | None = None
-    """Who was authenticated; None where nobody was."""
+    access: Access | None = None
+    """Who was authenticated, and what they may do; None where nobody was."""
+    access_until: float = math.inf
+    """Until when the access lasts, on Trio's clock: no stream that it has opened goes on for longer."""
     body: bytes = b""
 
     @property
-    def shown_headers(self) -> Headers:
-        """Its header fields as handlers see them: without those that are secrets."""
-        return {name: value for name, value in self.headers.items() if name not in _SECRET_FIELDS}
+    def principal(self) -> str | None:
+        """Who was authenticated; None where nobody was."""
+        return None if self.access is None else self.access.principal
+
+    @property
+    def envelope(self) -> Envelope:
+        """What handlers may know of it."""
+        shown = {name: value for name, value in self.headers.items() if name not in _SECRET_FIELDS}
+        return Envelope(shown, self.access)
 
     @classmethod
     def of(cls, scope: Scope) -> Self:
@@ -67,11 +78,16 @@ class HttpRequest:
         client = scope.get("client")
         return cls(
             method=scope["method"],
-            path=_mount_of(scope) + path_below(scope),
+            path=path_of(scope),
             query=scope.get("query_string", b"").decode("latin-1"),
             headers=_headers(scope["headers"]),
             client=client[0] if client else None,
         )
+
+
+def path_of(scope: Scope) -> str:
+    """Return the path as the client asked for it, percent-decoded, with what the application is mounted under."""
+    return _mount_of(scope) + path_below(scope)
 
 
 def path_below(scope: Scope) -> str:

@@ -21,7 +21,7 @@ from attrs import define, field
 
 from ..abc import HttpAnswerer
 from ..wire import Refusal
-from ._asgi import AsgiApp, HttpRequest, Receive, Scope, Send, path_below, refuse_without_trio
+from ._asgi import AsgiApp, HttpRequest, Receive, Scope, Send, path_below, path_of, refuse_without_trio
 from ._http_door import Door, HttpSettings, Running
 from ._http_lifespan import no_host, serve_lifespan
 from ._http_posts import Posts
@@ -58,7 +58,9 @@ class HttpApp:
             case "http":
                 stall_seconds = self._answerer.limits.stall_seconds
                 responding = Responding(send, receive, self._settings.keep_alive, stall_seconds)
-                if self._is_asked(scope):
+                if self._is_about_protection(scope):
+                    await self._door.admission.describe(HttpRequest.of(scope), responding)
+                elif self._is_asked(scope):
                     await self._door.take(HttpRequest.of(scope), receive, responding)
                 else:
                     await responding.refuse(Refusal(404))
@@ -84,11 +86,13 @@ class HttpApp:
             raise RuntimeError("this HTTP application is being run already")
         self._runs, self._door.closed = True, "the server is starting; try again"
         try:
+            admission = self._door.admission
             async with (
+                admission.running(),
                 self._answerer.serving(asking=self._settings.asking) as serving,
-                open_sessions(serving, self._answerer.revisions, self._settings.sessions) as sessions,
+                open_sessions(serving, self._answerer.revisions, self._settings.sessions, admission) as sessions,
             ):
-                self._door.running = running = Running(serving, Posts(serving), sessions)
+                self._door.running = running = Running(serving, Posts(serving, admission), sessions)
                 self._door.closed = None
                 try:
                     yield
@@ -118,7 +122,7 @@ class HttpApp:
             yield
 
     def wrap(self, host: AsgiApp) -> AsgiApp:
-        """Return an application that is this one at its path, and *host* everywhere else.
+        """Return an application that is this one at its path, and where its protection is described, else *host*.
 
         Lifespan events go to both. *host* is any ASGI application on Trio, with lifespan or without.
 
@@ -131,7 +135,7 @@ class HttpApp:
         async def both(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "lifespan" and trio.lowlevel.in_trio_task():
                 await serve_lifespan(self._run_unless_running, host, scope, receive, send)
-            elif scope["type"] == "lifespan" or self._is_asked(scope):
+            elif scope["type"] == "lifespan" or self._is_asked(scope) or self._is_about_protection(scope):
                 await self(scope, receive, send)
             else:
                 await host(scope, receive, send)
@@ -154,6 +158,11 @@ class HttpApp:
             await trio.lowlevel.checkpoint()
         else:
             await self._door.running.drained()
+
+    def _is_about_protection(self, scope: Scope) -> bool:
+        """Tell whether a request is for what clients read of a protected server, before they know anything of it."""
+        places = self._door.admission.metadata_paths
+        return bool(places) and scope["type"] == "http" and not {path_of(scope), path_below(scope)}.isdisjoint(places)
 
     def _is_asked(self, scope: Scope) -> bool:
         """Tell whether a request is for this application, be it with a slash at the end."""

@@ -10,9 +10,10 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -20,13 +21,14 @@ from attrs import define, field
 
 from .._errors import ConnectionClosed, ConnectionLost, ResponseLost, TrioMcpError
 from .._util import owned_nursery
-from ..abc import Client, Transport, TransportOpener
-from ..peer import Correspondent, Lane
+from ..abc import Client, ClientAuth, Transport, TransportOpener
+from ..peer import Correspondent, Lane, Patience
 from ..wire import VERSION_FIELD, JsonObject, encode_notification, is_modern
 from ._http_client_address import checked_fields, checked_url
 from ._http_client_asked import AskedOverHttp, Places, fields_of, says_revision
 from ._http_client_carrier import Carrier, StatelessCarrier
-from ._http_client_door import HttpDoor
+from ._http_client_door import SHOWN_FIELDS, HttpDoor
+from ._http_client_network import open_network
 from ._http_client_reading import Refused, is_success, read_refusal
 from ._http_client_session_carrier import SessionCarrier
 from ._http_client_session_keeper import SessionKeeper
@@ -45,6 +47,7 @@ def http_transport(
     url: str,
     *,
     headers: Mapping[str, str] | None = None,
+    auth: ClientAuth | None = None,
     http_client: HttpxClient | None = None,
     engine: HttpEngine | None = None,
 ) -> TransportOpener:
@@ -56,47 +59,49 @@ def http_transport(
     Args:
         url: ``http`` or ``https``.
         headers: fields to send with each request.
+        auth: shows the server who asks; None: nothing does, but for what *headers* say.
         http_client: carries the requests in place of a client of our own; not closed.
         engine: carries them in place of httpx2; not closed.
 
     Raises:
         ValueError: *url* is no address of a server, or holds a password; or a header is none. Or both *http_client* and
-            *engine* are given.
+            *engine* are given, or both *auth* and a header ``Authorization``.
     """
     if http_client is not None and engine is not None:
         raise ValueError("http_client and engine both carry the requests: give one of them")
     address, fields = checked_url(url), checked_fields(headers or {})
+    if auth is not None and not fields.keys().isdisjoint(SHOWN_FIELDS):
+        raise ValueError("auth and headers both show who asks: give one of them")
 
     @asynccontextmanager
     async def connect(client: Client) -> AsyncGenerator[Transport]:
-        async with _engine(engine, http_client) as carrying, owned_nursery() as nursery:
-            door = HttpDoor(carrying, address, client.tap, fields)
+        async with open_network(address, engine, http_client) as network, owned_nursery() as nursery:
+            door = HttpDoor(network.engine, address, client.tap, fields)
             transport = HttpTransport(client.gate, client.answer, client.notified, client.limits, door, client.renewed)
             with trio.CancelScope(shield=True):  # it takes no time; cancelled, it would wait for that shielded task
                 await nursery.start(transport.run)
+            asking_person = partial(_asking_person, client, transport.patience)
             try:
+                if auth is not None:
+                    door.source = auth.source(
+                        address, fetch=network.fetch, nursery=transport.nursery, asking_person=asking_person
+                    )
                 yield transport
             finally:
-                with trio.move_on_after(_CLOSING_SECONDS, shield=True):
-                    await transport.close()
-                transport.stop()
+                try:
+                    with trio.move_on_after(_CLOSING_SECONDS, shield=True):
+                        await transport.close()
+                finally:  # an engine of the caller's may raise what it likes
+                    transport.stop()
 
     return connect
 
 
-@asynccontextmanager
-async def _engine(engine: HttpEngine | None, http_client: HttpxClient | None) -> AsyncGenerator[HttpEngine]:
-    if engine is not None:
-        yield engine
-        return
-    from ._httpx_engine import HttpxEngine, new_httpx_client  # noqa: PLC0415 # takes its time to load
-
-    own = HttpxEngine(http_client or new_httpx_client(), closes=http_client is None)
-    try:
-        yield own
-    finally:
-        with trio.CancelScope(shield=True):  # there is nothing left in it that could wait
-            await own.aclose()
+@contextmanager
+def _asking_person(client: Client, patience: Patience) -> Generator[None]:
+    """Have all time limits of the connection stand still."""
+    with client.asking_person(), patience.paused():
+        yield
 
 
 @define(eq=False)
@@ -113,6 +118,8 @@ class HttpTransport(Correspondent):
     places: Places = field(init=False)
     keeper: SessionKeeper = field(init=False)
     """What the server remembers of this client, if it does."""
+    patience: Patience = field(factory=Patience, init=False)
+    """The limits of what takes its time here, and may wait for a person."""
     _carriers: dict[Carrier, bool] = field(factory=dict[Carrier, bool], init=False)
     """The requests under way, and whether each takes a place."""
     _notices: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
@@ -211,6 +218,7 @@ class HttpTransport(Correspondent):
         If cancelled, it is not known whether the server has got it.
 
         Raises:
+            AuthorizationFailed: the server wants to know who asks, and there is no token for it.
             HttpStatusError: the server refuses it; or `ErrorResponse`, where it says so in a message.
             ResponseLost: whether it has arrived is not known.
             ConnectionLost: the connection is gone.
@@ -241,10 +249,20 @@ class HttpTransport(Correspondent):
         else:
             await self.keeper.notify(method, line)
 
-    async def post(self, url: str, line: bytes, fields: Mapping[str, str]) -> Refused | None:
-        """Post what gets no answer; return why it was refused, None where it was not. Raises `ResponseLost`."""
+    async def post(
+        self, url: str, line: bytes, fields: Mapping[str, str], *, is_farewell: bool = False
+    ) -> Refused | None:
+        """Post what gets no answer; return why it was refused, None where it was not.
+
+        Args:
+            is_farewell: whether it is not worth more than one try.
+
+        Raises:
+            ResponseLost: whether it has arrived is not known.
+            AuthorizationFailed: it was not sent, or was refused.
+        """
         try:
-            async with self.door.post(url, line, fields) as response:
+            async with self.door.post(url, line, fields, is_farewell=is_farewell) as response:
                 if is_success(response):
                     return None
                 refused = await read_refusal(response, url, self.limits.max_message_bytes)

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 from .._errors import RemoteProtocolError
 from ..wire import LAST_EVENT_FIELD, METHOD_FIELD, NAME_FIELD, PARAM_PREFIX, SESSION_FIELD, VERSION_FIELD
 
-__all__ = ["checked_endpoint", "checked_fields", "checked_url", "redirection"]
+__all__ = ["checked_endpoint", "checked_fields", "checked_url", "origin_of", "redirection", "split_url"]
 
 _PORTS = {"http": 80, "https": 443}
 _NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f]")
@@ -36,7 +36,7 @@ def checked_url(url: str) -> str:
         ValueError: it is none of ``http`` or ``https``, or holds a password.
     """
     try:
-        parts = _split(url)
+        parts = split_url(url)
     except ValueError as exc:
         raise ValueError(f"{_CREDENTIALS.sub('', url)!r} is no address of a server: {exc}") from None
     if parts.username is not None or parts.password is not None:
@@ -47,7 +47,7 @@ def checked_url(url: str) -> str:
     return urlunsplit(parts._replace(fragment=""))
 
 
-def _split(url: str) -> SplitResult:
+def split_url(url: str) -> SplitResult:
     """Divide a complete address; raises `ValueError` with what is wrong."""
     if _NOT_IN_URLS.search(url):
         raise ValueError("it holds a space or a control character")
@@ -60,7 +60,7 @@ def _split(url: str) -> SplitResult:
     return parts
 
 
-def _origin(parts: SplitResult) -> tuple[str, str | None, int]:
+def origin_of(parts: SplitResult) -> tuple[str, str | None, int]:
     """Return what must be the same for an address to be as trusted as another."""
     return parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme]
 
@@ -73,10 +73,10 @@ def checked_endpoint(url: str, reference: str) -> str:
     """
     try:
         endpoint = urljoin(url, reference)
-        parts = _split(endpoint)
+        parts = split_url(endpoint)
     except ValueError as exc:
         raise RemoteProtocolError(f"the server names {reference[:_SHOWN]!r} as its endpoint: {exc}") from None
-    if _origin(parts) != _origin(urlsplit(url)):
+    if origin_of(parts) != origin_of(urlsplit(url)):
         raise RemoteProtocolError(f"the server names an endpoint of another origin, {reference[:_SHOWN]!r}: refused")
     return endpoint
 
@@ -84,7 +84,7 @@ def checked_endpoint(url: str, reference: str) -> str:
 def redirection(url: str, location: str) -> str:
     """Say where a redirect leads, and what to make of it; none is followed."""
     try:
-        target, source = _split(urljoin(url, location)), urlsplit(url)
+        target, source = split_url(urljoin(url, location)), urlsplit(url)
     except ValueError:
         return "redirects to what is no address"
     place = f"{target.scheme}://{target.netloc.rpartition('@')[2]}{target.path}"[:_SHOWN]

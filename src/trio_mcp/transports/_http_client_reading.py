@@ -23,7 +23,16 @@ from ..wire import (
 from ._http_client_address import redirection
 from ._http_engine import EngineError, HttpResponse
 
-__all__ = ["Refused", "is_event_stream", "is_success", "media_type", "read_body", "read_events", "read_refusal"]
+__all__ = [
+    "Refused",
+    "is_event_stream",
+    "is_success",
+    "media_type",
+    "read_at_most",
+    "read_body",
+    "read_events",
+    "read_refusal",
+]
 
 _WHO_ASKS = (401, 403)
 """The statuses that are about who asks, whatever comes with them."""
@@ -55,16 +64,29 @@ async def read_body(response: HttpResponse, limit: int) -> bytes:
         RemoteProtocolError: it has more than *limit* bytes, of which no more are read, or is compressed.
         EngineError: the connection ended before the body did.
     """
+    body = await read_at_most(response, limit)
+    if body is None:
+        raise _too_long(limit)
+    return body
+
+
+async def read_at_most(response: HttpResponse, limit: int) -> bytes | None:
+    """Return the whole body; None where it has more than *limit* bytes, of which no more are read.
+
+    Raises:
+        RemoteProtocolError: it is compressed.
+        EngineError: the connection ended before the body did.
+    """
     _check_plain(response)
     declared = response.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and len(declared) < 20 and int(declared) > limit:
-        raise _too_long(limit)
+        return None
     body = bytearray()
     async with aclosing(response.chunks()) as chunks:
         async for chunk in chunks:
             body += chunk
             if len(body) > limit:
-                raise _too_long(limit)
+                return None
     return bytes(body)
 
 

@@ -86,7 +86,7 @@ class SessionCarrier(Carrier):
                 if not self._is_over:
                     assert self._session is not None
                     line = encode_notification("notifications/cancelled", {"requestId": self.asked.id})
-                    await self.transport.keeper.tell(self._session, line)
+                    await self.transport.keeper.tell(self._session, line, is_farewell=True)
         finally:
             self._scope.cancel(reason="the request was left")
 

@@ -15,12 +15,14 @@ Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/tr
 from __future__ import annotations
 
 import logging
+from copy import copy
 from typing import TYPE_CHECKING
 
 import trio
 from attrs import define, field
 
 from .._errors import (
+    AuthorizationFailed,
     ConnectionBroken,
     ConnectionClosed,
     ConnectionLost,
@@ -70,6 +72,8 @@ class SessionKeeper:
     """Which another session must have; None where there was none yet."""
     _renewal: trio.Event | None = field(default=None, init=False)
     """Set when the renewal that is under way has ended; None where none is."""
+    _unauthorized: AuthorizationFailed | None = field(default=None, init=False)
+    """Why the latest renewal has failed, if it is this."""
     _wants_news: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -124,12 +128,15 @@ class SessionKeeper:
 
         Raises:
             ResponseLost: the server cannot be reached to begin another.
+            AuthorizationFailed: it wants to know who asks first, and there is no token for it.
         """
         if self._renewal is None and self.current.is_lost:
             self._begin_renewal()
         while self._renewal is not None:
             await self._renewal.wait()
         if self.current.is_lost:
+            if self._unauthorized is not None:
+                raise copy(self._unauthorized)
             raise ResponseLost("the session is lost, and the server cannot be reached to begin another", sent=False)
         return self.current
 
@@ -142,13 +149,17 @@ class SessionKeeper:
                 raise ResponseLost(f"the server has forgotten the session, and did not take {method!r}", sent=False)
             raise refused.error
 
-    async def tell(self, session: Session, line: bytes) -> None:
-        """Post a reply, or a notice that nobody waits for; what becomes of it is at most logged."""
+    async def tell(self, session: Session, line: bytes, *, is_farewell: bool = False) -> None:
+        """Post a reply, or a notice that nobody waits for; what becomes of it is at most logged.
+
+        Args:
+            is_farewell: whether it is not worth more than one try.
+        """
         if session.is_lost:
             return  # another session knows nothing of it
-        with trio.move_on_after(self.transport.limits.stall_seconds) as patience:
+        with self.transport.patience.within(self.transport.limits.stall_seconds) as patience:
             try:
-                refused = await self._post(session, line)
+                refused = await self._post(session, line, is_farewell=is_farewell)
             except TrioMcpError as exc:
                 _log.warning("a reply or a notification may not have arrived: %s", exc)
             else:
@@ -157,8 +168,8 @@ class SessionKeeper:
         if patience.cancelled_caught:
             _log.warning("the server does not say whether it has taken a reply or a notification")
 
-    async def _post(self, session: Session, line: bytes) -> Refused | None:
-        refused = await self.transport.post(session.url, line, session.fields)
+    async def _post(self, session: Session, line: bytes, *, is_farewell: bool = False) -> Refused | None:
+        refused = await self.transport.post(session.url, line, session.fields, is_farewell=is_farewell)
         if refused is not None and refused.status == 404 and session.id is not None:
             self.lost(session)
         return refused
@@ -189,14 +200,15 @@ class SessionKeeper:
     async def _renew(self) -> None:
         """Begin another session; never raises."""
         assert self._renewal is not None
-        is_begun = False
+        is_begun, self._unauthorized = False, None
         try:
-            with trio.move_on_after(_RENEWAL_SECONDS):
+            with self.transport.patience.within(_RENEWAL_SECONDS):
                 await self._begin_again()
                 is_begun = True
                 self.transport.renewed()
         except TrioMcpError as exc:
             _log.debug("no other session could be begun: %s", exc)
+            self._unauthorized = exc if isinstance(exc, AuthorizationFailed) else None
             if _is_final(exc):
                 self.transport.lose(ConnectionBroken(f"the server has lost the session, and begins no other: {exc}"))
         finally:
@@ -233,14 +245,14 @@ class SessionKeeper:
         try:
             async with self.transport.door.delete(session.fields):
                 pass
-        except EngineError as exc:
+        except (EngineError, AuthorizationFailed) as exc:
             _log.debug("the session could not be ended: %s", exc)
 
 
 def _is_final(exc: TrioMcpError) -> bool:
     """Tell whether what came of a renewal is the server's word; a server in trouble, or a proxy, may come round."""
     match exc:
-        case ConnectionLost() | ResponseLost():
+        case AuthorizationFailed() | ConnectionLost() | ResponseLost():
             return False
         case HttpStatusError(status=status):
             return status < 500 and status not in _WHO_ASKS

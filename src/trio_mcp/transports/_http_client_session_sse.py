@@ -42,10 +42,11 @@ async def open_older_session(keeper: SessionKeeper) -> Session | None:
 
     Raises:
         RemoteProtocolError: the stream names no address that messages may be posted to, or cannot be read.
+        AuthorizationFailed: the server wants to know who asks, and there is no token for it.
     """
     session = Session(keeper.transport.door.url, is_older=True)
     stream = _OlderStream(keeper, session, ReplyLane.of(keeper, session))
-    with trio.move_on_after(_ENDPOINT_SECONDS):
+    with keeper.transport.patience.within(_ENDPOINT_SECONDS):
         try:
             await keeper.transport.nursery.start(stream.run)
         except (_NoStreamError, EngineError):

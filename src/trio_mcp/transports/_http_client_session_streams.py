@@ -5,6 +5,7 @@ Rules of this file:
 1. A stream is taken up again after the pause that the server asked for (`retry`), or after a second. Where that fails,
    the pauses grow; whatever comes makes them short again, and so does a stream that lasted.
 2. A stream that nobody waits for (`NewsStream`) is tried for as long as the session lasts, unless the server has none.
+   Nor is it once a person was asked for it, or an authorization server, and said no: nobody is asked again and again.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
 """
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 import trio
 from attrs import define, field
 
-from .._errors import RemoteProtocolError
+from .._errors import AuthorizationFailed, RemoteProtocolError
 from ..wire import LAST_EVENT_FIELD, SseDecoder, SseEvent, is_plain_field
 from ._http_client_carrier import back_off
 from ._http_client_reading import is_event_stream, read_events
@@ -116,6 +117,8 @@ class NewsStream:
     async def _connect(self) -> bool:
         """Hear it over one connection; return whether to try another."""
         keeper, session = self._keeper, self._session
+        patience = keeper.transport.patience
+        pauses = patience.pauses
         try:
             async with keeper.transport.door.get({**session.fields, **self._trail.fields}) as response:
                 if not is_event_stream(response):
@@ -130,6 +133,11 @@ class NewsStream:
         except RemoteProtocolError as exc:
             _log.warning("some of the server's news cannot be read: %s", exc)
             self._trail.forget()  # else the same would come again
+        except AuthorizationFailed as exc:
+            if not self._has_begun or exc.error is not None or patience.pauses > pauses:
+                _log.warning("the server's news are not heard: %s", exc)
+                return False
+            _log.debug("the stream of news cannot be taken up again: %s", exc)
         return True
 
     def _take(self, event: SseEvent) -> None:

@@ -13,7 +13,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 from __future__ import annotations
 
 import logging
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import trio
 from attrs import define, evolve, field, frozen
@@ -33,9 +33,13 @@ from ..wire import (
     read_post,
 )
 from ._asgi import HttpRequest, Receive, read_body
+from ._http_admission import Admission
 from ._http_posts import Posts
 from ._http_response import Responding
 from ._http_sessions import Sessions, SessionSettings
+
+if TYPE_CHECKING:
+    from ..auth import ResourceServer
 
 __all__ = ["Door", "HttpSettings", "Running"]
 
@@ -60,6 +64,8 @@ class HttpSettings:
     """Where handlers are while modern clients find answers; None: as the server says."""
     sessions: SessionSettings
     """What older clients may cost."""
+    auth: ResourceServer | None
+    """How it is protected; None where it is not."""
 
 
 @frozen
@@ -89,12 +95,17 @@ class Door:
 
     _answerer: HttpAnswerer
     _settings: HttpSettings
+    admission: Admission = field(init=False)
+    """Judges who asks."""
     running: Running | None = field(default=None, init=False)
     """None where nobody runs the application."""
     closed: str | None = field(default=None, init=False)
     """Why nothing is served now; None while something is."""
     _alone: int = field(default=0, init=False)
     """Requests that are served by themselves now."""
+
+    def __attrs_post_init__(self) -> None:
+        self.admission = Admission(self._settings.auth)
 
     async def take(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:
         """Answer one HTTP request (rule 3)."""
@@ -109,9 +120,12 @@ class Door:
     async def _answer(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:
         policy = self._settings.policy
         refusal = check_head(request.method, request.headers, policy)
-        if refusal is not None:
-            await responding.refuse(refusal)
-        elif request.method == "POST":
+        admitted = await self.admission.admit(request) if refusal is None else refusal
+        if isinstance(admitted, Refusal):
+            await responding.refuse(admitted)
+            return
+        request = admitted
+        if request.method == "POST":
             body = await read_body(receive, policy.max_body_bytes, self._settings.body_seconds)
             if isinstance(body, Refusal):
                 await responding.refuse(body)
@@ -173,7 +187,7 @@ class Door:
         self._alone += 1
         try:
             async with opening as serving:
-                await Posts(serving).post(posted, request, responding)
+                await Posts(serving, self.admission).post(posted, request, responding)
         finally:
             self._alone -= 1
 

@@ -21,8 +21,8 @@ import trio
 from attrs import define, field
 
 from .._errors import ConnectionBroken, ConnectionLost
-from ..peer import Entry, Limits, Outbox
-from ..wire import Headers, sse_event
+from ..peer import Entry, Envelope, Limits, Outbox
+from ..wire import sse_event
 
 __all__ = ["MESSAGE_EVENT", "HttpLane", "LaneReader", "Source"]
 
@@ -83,12 +83,12 @@ class HttpLane:
     Args:
         limits: what may wait in it.
         on_failure: called once, synchronously, when more waits in it than a client may have this side hold.
-        headers: what the messages that are answered here came with.
+        envelope: what the messages that are answered here came in.
     """
 
     limits: Limits
     _on_failure: Callable[[ConnectionLost], None]
-    headers: Headers
+    envelope: Envelope
     is_abandoned: bool = field(default=False, init=False)
     _outbox: Outbox = field(init=False)
     _owed: int = field(default=1, init=False)

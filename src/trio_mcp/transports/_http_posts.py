@@ -7,6 +7,7 @@ Rules of this file:
 2. A client that closes the response has cancelled the request: its handler is stopped, and nothing more is sent.
 3. At the end, streams without an end of their own are ended at once; other requests may go on for
    `Limits.drain_seconds`, and are then told that the server stops.
+4. A stream without an end of its own ends with the access of who opened it. What has an end may go on to it.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 """
@@ -21,6 +22,7 @@ from ..abc import HttpServing
 from ..peer import ExchangeContext, Peer
 from ..wire import INVALID_PARAMS, ModernPost, Notification, Refusal, Request, sse_event, status_of
 from ._asgi import HttpRequest
+from ._http_admission import Admission
 from ._http_exchange import PostedExchange
 from ._http_guests import Guests
 from ._http_mirrors import Mirrors
@@ -39,6 +41,7 @@ class Posts:
     """Answers the modern requests of one serving."""
 
     _serving: HttpServing
+    _admission: Admission
     _guests: Guests = field(init=False)
     _mirrors: Mirrors = field(init=False)
     _open: set[PostedExchange] = field(factory=set[PostedExchange], init=False)
@@ -53,8 +56,12 @@ class Posts:
         """Answer a POST."""
         message, guest = posted.message, self._guests.of(request)
         if isinstance(message, Notification):
-            self._serving.notified(message.method, message.params or {}, guest)
+            self._serving.notified(message.method, message.params or {}, guest, request.envelope)
             await responding.empty()
+            return
+        refusal = self._admission.refusal([message], request, self._serving)
+        if refusal is not None:
+            await responding.refuse(refusal)
             return
         try:
             context = self._admit(message, request, guest)
@@ -67,7 +74,7 @@ class Posts:
         self._open.add(exchange)
         try:
             self._serving.answer(exchange)
-            await _respond(exchange, responding)
+            await _respond(exchange, responding, request.access_until)
         finally:
             if responding.left:
                 exchange.cancel("the client closed the response")
@@ -82,7 +89,8 @@ class Posts:
         fault = self._mirrors.fault(message, request.headers)
         if fault is not None:
             raise fault
-        return evolve(context, principal=request.principal, headers=request.shown_headers)
+        envelope = request.envelope
+        return evolve(context, access=envelope.access, headers=envelope.headers)
 
     def stop(self) -> None:
         """End what does not end by itself; synchronous."""
@@ -111,8 +119,8 @@ class Posts:
                 exchange.abandon()
 
 
-async def _respond(exchange: PostedExchange, responding: Responding) -> None:
-    """Write what belongs to an exchange until all of it has been written, or its client has left."""
+async def _respond(exchange: PostedExchange, responding: Responding, access_until: float) -> None:
+    """Write what belongs to an exchange until all of it has been written, or its client has left (rules 1 and 4)."""
     answer = exchange.only_answer()
     for _ in range(_QUICK_PASSES):
         if answer is None:
@@ -129,5 +137,14 @@ async def _respond(exchange: PostedExchange, responding: Responding) -> None:
             await responding.json(answer, status=exchange.status)
             return
         async with responding.stream() as stream:
-            while lines := await exchange.take():
+            while lines := await _take(exchange, access_until):
                 await stream.send(b"".join(map(sse_event, lines)))
+
+
+async def _take(exchange: PostedExchange, access_until: float) -> list[bytes]:
+    """Return what is to be written next."""
+    with trio.CancelScope(deadline=access_until):
+        return await exchange.take()
+    if exchange.endless:
+        exchange.abandon()
+    return await exchange.take()

@@ -17,15 +17,17 @@ import math
 import secrets
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Self
+from typing import Any, Self
 
 import trio
 from attrs import define, evolve, field, frozen
 
 from .._errors import AskExpired, ConnectionBroken, ConnectionLost
 from ..abc import EventLog, HttpServing
-from ..peer import Correspondent, ExchangeByMessage, ExchangeContext, Lane
-from ..wire import ExchangeState, JsonObject, Request
+from ..peer import NO_ENVELOPE, Correspondent, Envelope, ExchangeByMessage, ExchangeContext, Lane
+from ..wire import ExchangeState, JsonObject, Refusal, Request
+from ._asgi import HttpRequest
+from ._http_admission import Admission, messages_in
 from ._http_lanes import HttpLane
 
 __all__ = ["HttpSession", "SessionHost"]
@@ -36,6 +38,8 @@ class SessionHost:
     """What sessions are part of."""
 
     serving: HttpServing
+    admission: Admission
+    """Judges who asks."""
     nursery: trio.Nursery
     """For their tasks, which end with them."""
     events: EventLog | None
@@ -65,6 +69,8 @@ class HttpSession(Correspondent):
     """Answers that nobody was there to take."""
     resting_since: float = field(factory=trio.current_time, init=False)
     """On Trio's clock; infinite while it is not at rest."""
+    envelope: Envelope = field(default=NO_ENVELOPE, init=False)
+    """What the messages came in that are being taken."""
     _visits: int = field(default=0, init=False)
     _left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
@@ -73,7 +79,7 @@ class HttpSession(Correspondent):
         """Return a new session."""
 
         def notified(method: str, params: JsonObject) -> None:
-            serving.notified(method, params, session)
+            serving.notified(method, params, session, session.envelope)
 
         serving = host.serving
         session = cls(serving.gate(), serving.answer, notified, serving.limits, host, principal)
@@ -139,10 +145,22 @@ class HttpSession(Correspondent):
         self.desert(lane, _nobody_to_ask())
         lane.abandon()
 
+    def refusal(self, value: object, request: HttpRequest) -> Refusal | None:
+        """Return what a POST gets whose messages need more than was granted; None where they do not."""
+        messages = messages_in(value, self.limits)
+        refusal = self.host.admission.refusal(messages, request, self.host.serving)
+        return None if refusal is None else evolve(refusal, null_id=not self.gate.omits_unknown_id)
+
+    def take_value(self, value: Any, size: int, lane: Lane) -> None:
+        """Take what was posted, all of it at once; its answers go out by a lane."""
+        assert isinstance(lane, HttpLane)
+        self.envelope = lane.envelope
+        super().take_value(value, size, lane)
+
     def _admit(self, request: Request, lane: Lane) -> ExchangeContext:
         context = super()._admit(request, lane)
         assert isinstance(lane, HttpLane)
-        return evolve(context, principal=self.principal, headers=lane.headers)
+        return evolve(context, access=lane.envelope.access, headers=lane.envelope.headers)
 
     def begun(self, exchange: ExchangeByMessage) -> None:
         """Owe an answer to a request."""

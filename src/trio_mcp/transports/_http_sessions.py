@@ -41,6 +41,7 @@ from ..wire import (
     parse_message,
 )
 from ._asgi import HttpRequest
+from ._http_admission import Admission
 from ._http_response import Responding
 from ._http_session import HttpSession, SessionHost
 from ._http_sse_server import SseConnection, addressed_stream
@@ -117,7 +118,7 @@ class SessionStatistics:
 
 @asynccontextmanager
 async def open_sessions(
-    serving: HttpServing, spoken: Sequence[str], settings: SessionSettings
+    serving: HttpServing, spoken: Sequence[str], settings: SessionSettings, admission: Admission
 ) -> AsyncGenerator[Sessions]:
     """Open the sessions of an application that is run; at the end of the block all of them end, at once.
 
@@ -125,10 +126,11 @@ async def open_sessions(
         serving: answers their requests.
         spoken: the revisions that the server speaks.
         settings: what they may cost.
+        admission: judges who asks.
     """
     store = settings.event_store
     async with nullcontext() if store is None else store.open() as events, owned_nursery() as nursery:
-        sessions = Sessions(serving, spoken, settings, nursery, events)
+        sessions = Sessions(serving, spoken, settings, admission, nursery, events)
         nursery.start_soon(sessions.expire)
         try:
             yield sessions
@@ -143,6 +145,7 @@ class Sessions:
     _serving: HttpServing
     _spoken: Sequence[str]
     _settings: SessionSettings
+    _admission: Admission
     _nursery: trio.Nursery
     _events: EventLog | None
     _host: SessionHost = field(init=False)
@@ -160,6 +163,7 @@ class Sessions:
         settings = self._settings
         self._host = SessionHost(
             self._serving,
+            self._admission,
             self._nursery,
             self._events,
             idle_seconds=settings.idle_seconds,

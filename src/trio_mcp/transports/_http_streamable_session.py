@@ -10,20 +10,22 @@ Rules of this file:
    one, what was to go out there is dropped, and the answer is counted.
 4. From 2025-11-25 on a kept stream begins with an event without data: its id is where the client comes back to, and it
    says after how long. Clients of before choke on it. So only the others may be sent away from a stream that goes on.
-5. Nothing of the handshake itself is kept: before it nobody knows what the client reads.
+5. The standing stream ends with the access of who opened it, and its client opens another. Others end with their call.
+6. Nothing of the handshake itself is kept: before it nobody knows what the client reads.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import trio
 from attrs import define, field
 
 from .._errors import ConnectionClosed, McpError
-from ..peer import BUSY, NO_HEADERS, Lane
+from ..peer import BUSY, NO_ENVELOPE, NO_HEADERS, Envelope, Lane
 from ..wire import (
     INVALID_REQUEST,
     LAST_EVENT_FIELD,
@@ -81,11 +83,11 @@ class StreamableSession(HttpSession):
     def _is_primed(self) -> bool:
         return self.gate.revision in _PRIMED_REVISIONS
 
-    def _new_lane(self, number: int, headers: Mapping[str, str] = NO_HEADERS, *, kept: bool) -> HttpLane:
+    def _new_lane(self, number: int, envelope: Envelope = NO_ENVELOPE, *, kept: bool) -> HttpLane:
         if self._record is None or not kept:
-            lane = HttpLane(self.limits, self.close, headers)
+            lane = HttpLane(self.limits, self.close, envelope)
         else:
-            lane = KeptLane(self.limits, self.close, headers, self._record, number, number == _STANDING)
+            lane = KeptLane(self.limits, self.close, envelope, self._record, number, number == _STANDING)
         self._lanes[number] = lane
         return lane
 
@@ -94,16 +96,20 @@ class StreamableSession(HttpSession):
         if is_array(posted.value) and not self.gate.batches:
             await self._refuse_http(400, f"revision {self.gate.revision} has no arrays of messages", responding)
             return
+        refusal = self.refusal(posted.value, request)
+        if refusal is not None:
+            await responding.refuse(refusal)
+            return
         begins = posted.session_id is None
         self._issued += 1
         number = self._issued
-        lane = self._new_lane(number, request.shown_headers, kept=not begins)
+        lane = self._new_lane(number, request.envelope, kept=not begins)
         with self.visit():
             self.take_value(posted.value, len(request.body), lane)
             lane.settle()
             if isinstance(lane, KeptLane) and not lane.is_silent:
                 self.host.nursery.start_soon(self._keep, lane, name="a kept stream")
-                await self._stream(lane.attach(), responding)
+                await self._stream(lane.attach(), responding, math.inf)
                 return
             try:
                 await self._respond(lane, responding, begins=begins)
@@ -131,7 +137,8 @@ class StreamableSession(HttpSession):
                 with trio.move_on_after(responding.keep_alive):
                     await lane.said()
                 if not await self._respond_whole(lane, responding, begins=begins):
-                    await self._write(reader, responding, {SESSION_FIELD: self.id} if begins else NO_HEADERS)
+                    headers = {SESSION_FIELD: self.id} if begins else NO_HEADERS
+                    await self._write(reader, responding, headers, math.inf)
         finally:
             reader.leave()
 
@@ -162,7 +169,8 @@ class StreamableSession(HttpSession):
                 if source is None:
                     await self._refuse_http(400, f"nothing is kept after the event {mark[:100]!r}", responding)
                 else:
-                    await self._stream(source, responding)
+                    is_standing = isinstance(source, LaneReader) and source.lane is self._standing
+                    await self._stream(source, responding, request.access_until if is_standing else math.inf)
         finally:
             self._gets -= 1
 
@@ -193,21 +201,21 @@ class StreamableSession(HttpSession):
         if isinstance(lane, KeptLane) and lane.is_kept and not lane.is_read:
             self._lanes.pop(lane.stream, None)
 
-    async def _stream(self, source: Source, responding: Responding) -> None:
-        """Answer with an event stream."""
+    async def _stream(self, source: Source, responding: Responding, until: float) -> None:
+        """Answer with an event stream, which ends at a time of Trio's clock if it has not ended before."""
         try:
             async with responding.attending():
-                await self._write(source, responding, NO_HEADERS)
+                await self._write(source, responding, NO_HEADERS, until)
         finally:
             source.leave()
             if isinstance(source, LaneReader):
                 self._retire(source.lane)
 
-    async def _write(self, source: Source, responding: Responding, headers: Mapping[str, str]) -> None:
+    async def _write(self, source: Source, responding: Responding, headers: Mapping[str, str], until: float) -> None:
         async with responding.stream(headers) as stream:
             if self._is_primed and source.mark is not None:
                 await stream.send(sse_event(b"", id=source.mark, retry_ms=self.host.retry_ms))
-            while chunk := await source.next_chunk():
+            while trio.current_time() < until and (chunk := await _next_chunk(source, until)):
                 await stream.send(chunk)
             if source.retry_ms is not None:
                 await stream.send(sse_event(b"", id=source.mark, retry_ms=source.retry_ms))
@@ -230,3 +238,10 @@ class StreamableSession(HttpSession):
 
     def _outbox_bytes(self) -> int:
         return sum(lane.size for lane in self._lanes.values())
+
+
+async def _next_chunk(source: Source, until: float) -> bytes:
+    """Return what is to be sent next; empty when there is no more, or it is too late."""
+    with trio.CancelScope(deadline=until):
+        return await source.next_chunk()
+    return b""

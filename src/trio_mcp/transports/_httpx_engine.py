@@ -21,16 +21,16 @@ from attrs import define, field
 
 from ._http_engine import EngineError, HttpResponse
 
-__all__ = ["HttpxClient", "HttpxEngine", "new_httpx_client"]
+__all__ = ["HttpxClient", "HttpxEngine", "new_httpx_client", "sending"]
 
 HttpxClient: TypeAlias = httpx2.AsyncClient
 """What users may configure and bring along."""
 
 _PATIENCE = httpx2.Timeout(connect=30.0, read=None, write=30.0, pool=30.0)
 """Seconds. A stream may be silent for as long as it likes; the client's own limits bound a request."""
-_POOL = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=4.0)
-"""Streams last, and what ends them must get through: so the transport bounds how many there are, and not the pool.
-An idle connection is given up before the 5 s after which many servers close it; each costs a look at every request."""
+_MOST_IDLE, _IDLE_SECONDS = 20, 4.0
+"""Connections that nobody uses, and for how long: less than the 5 s after which many servers close them. Each costs a
+look at every request."""
 _UNSENT = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
@@ -65,12 +65,17 @@ def _trust() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-def new_httpx_client() -> httpx2.AsyncClient:
-    """Return a client made for MCP: proxies and certificates as the environment says, no HTTP/2, no redirects."""
+def new_httpx_client(*, most_idle: int = _MOST_IDLE) -> httpx2.AsyncClient:
+    """Return a client made for MCP: proxies and certificates as the environment says, no HTTP/2, no redirects.
+
+    Args:
+        most_idle: how many connections are kept for later requests.
+    """
     return httpx2.AsyncClient(
         verify=_trust(),
         timeout=_PATIENCE,
-        limits=_POOL,
+        # Streams last, and what ends them must get through: so the transport bounds how many there are, not the pool.
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=most_idle, keepalive_expiry=_IDLE_SECONDS),
         headers={"user-agent": f"trio-mcp/{version('trio-mcp')}"},
     )
 
@@ -86,6 +91,8 @@ class HttpxEngine:
 
     _client: httpx2.AsyncClient
     closes: bool = field(kw_only=True)
+    reached_at: str | None = field(default=None, init=False)
+    """The address to which the latest request went that was answered: of the server, or of a proxy before it."""
 
     @asynccontextmanager
     async def request(
@@ -98,9 +105,10 @@ class HttpxEngine:
         on_sent: Callable[[], None] | None = None,
     ) -> AsyncGenerator[HttpResponse]:
         """Make a request; see `HttpEngine.request`."""
-        limits, before = self._client.timeout, _is_ours.set(True)
-        try:
-            request = self._client.build_request(
+
+        def build() -> httpx2.Request:
+            limits = self._client.timeout
+            return self._client.build_request(
                 method,
                 url,
                 headers={**headers, "accept-encoding": "identity"},
@@ -108,20 +116,39 @@ class HttpxEngine:
                 timeout=httpx2.Timeout(connect=limits.connect, read=None, write=limits.write, pool=limits.pool),
                 extensions={} if on_sent is None else {"trace": _trace(on_sent)},
             )
-            response = await self._client.send(request, stream=True, follow_redirects=False)
-        except Exception as exc:  # a client that is not ours may raise what it likes: its hooks, its authentication
-            raise _engine_error(exc, url) from exc
-        finally:
-            _is_ours.reset(before)
-        try:
-            yield _Response(response)
-        finally:
-            await response.aclose()
+
+        async with sending(self._client, url, build) as response:
+            self.reached_at = response.peer()
+            yield response
 
     async def aclose(self) -> None:
         """Close the client, if it is ours."""
         if self.closes:
             await self._client.aclose()
+
+
+@asynccontextmanager
+async def sending(
+    client: httpx2.AsyncClient, url: str, build: Callable[[], httpx2.Request], **options: Any
+) -> AsyncGenerator[SentResponse]:
+    """Send a request by *client*, and wait for the head of its response; raises `EngineError`.
+
+    Args:
+        url: how errors name where it goes.
+        build: returns the request.
+        options: further ones of `httpx2.AsyncClient.send`.
+    """
+    before = _is_ours.set(True)
+    try:
+        response = await client.send(build(), stream=True, follow_redirects=False, **options)
+    except Exception as exc:  # a client that is not ours may raise what it likes: its hooks, its authentication
+        raise _engine_error(exc, url) from exc
+    finally:
+        _is_ours.reset(before)
+    try:
+        yield SentResponse(response)
+    finally:
+        await response.aclose()
 
 
 def _trace(on_sent: Callable[[], None]) -> Callable[[str, Mapping[str, Any]], Awaitable[None]]:
@@ -138,11 +165,19 @@ def _trace(on_sent: Callable[[], None]) -> Callable[[str, Mapping[str, Any]], Aw
     return trace
 
 
-class _Response:
+class SentResponse:
+    """An `HttpResponse` of httpx2's."""
+
     def __init__(self, response: httpx2.Response) -> None:
         self._response = response
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers  # by lower-case name, joined
+
+    def peer(self) -> str | None:
+        """Return the address that it comes from; None where a transport of the user's does not tell."""
+        with suppress(Exception):
+            return str(self._response.extensions["network_stream"].get_extra_info("server_addr")[0])
+        return None
 
     async def chunks(self) -> AsyncGenerator[bytes]:
         if self._response.is_stream_consumed:  # by a hook of the user's client, or because it is made up

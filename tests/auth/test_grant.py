@@ -1,0 +1,29 @@
+"""What all grants have in common."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from tests.auth.keeping import URL, Clock, MachineGrant, Network, connect
+
+
+def test_a_grant_without_a_person_leads_nobody_anywhere() -> None:
+    with pytest.raises(RuntimeError, match="MachineGrant leads nobody anywhere"):
+        MachineGrant().visitor()
+
+
+async def test_a_grant_is_for_servers_that_have_a_url(nursery: trio.Nursery) -> None:
+    with pytest.raises(ValueError, match="no http or https URL"):
+        connect(MachineGrant(), Network(Clock()), nursery, url="mcp.example.com")
+
+
+async def test_each_connection_has_a_source_of_its_own_and_one_keeper(nursery: trio.Nursery) -> None:
+    grant, network = MachineGrant(), Network(Clock())
+
+    first, second = [connect(grant, network, nursery, url=url) for url in (URL, f"{URL}/")]
+
+    assert first is not second
+    assert first.keeper is second.keeper
+    assert first.keeper is not connect(grant, network, nursery, url=f"{URL}/other").keeper
+    assert first.keeper is not connect(MachineGrant(), network, nursery).keeper

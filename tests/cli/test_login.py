@@ -1,0 +1,163 @@
+"""`--login`: a person signs in with a browser, once for all commands."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from attrs import frozen
+
+from tests.auth.protected import serving_protected
+from tests.cli.command import environment
+from tests.cli.conftest import Command
+from trio_mcp.testing import open_authorization_server
+
+FAR = "http://127.0.0.1:1/mcp"
+"""Where nobody listens."""
+BROWSER = """\
+#!{python}
+import sys, urllib.request
+urllib.request.urlopen(sys.argv[1], timeout=60).read()
+"""
+CALL = ("call", "whoami")
+
+
+@frozen
+class Home:
+    """Somebody's files, and their browser: one that visits what it is given, and follows where it is led."""
+
+    folder: Path
+
+    @classmethod
+    def made(cls, folder: Path) -> Home:
+        (folder / "browser").write_text(BROWSER.format(python=sys.executable))
+        (folder / "browser").chmod(0o755)
+        return cls(folder)
+
+    async def run(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        """Run the command."""
+        own = {"BROWSER": str(self.folder / "browser"), "XDG_DATA_HOME": str(self.folder)}
+        line = [sys.executable, "-m", "trio_mcp", *arguments]
+        return await trio.run_process(
+            line, capture_stdout=True, capture_stderr=True, check=False, env={**environment(), **own}
+        )
+
+    def servers(self, entry: object) -> Sequence[str]:
+        """Write a file of servers; return the end of a command line that means its only one."""
+        path = self.folder / "servers.json"
+        path.write_text(json.dumps({"mcpServers": {"far": entry}}))
+        return ["--config", str(path), "far"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home.made(tmp_path)
+
+
+async def test_one_signs_in_once_and_all_commands_after_that_know(home: Home) -> None:
+    async with (
+        open_authorization_server(auto_consent=True, users={"ada": "x"}) as authorization,
+        serving_protected(authorization.issuer) as url,
+    ):
+        first = await home.run(*CALL, "--login", "--", url)
+        second = await home.run(*CALL, "--login", "--", url)
+        third = await home.run(*CALL, "--login", *home.servers({"url": url}))
+
+    assert (first.returncode, first.stdout) == (0, b"ada\n"), first.stderr
+    said = first.stderr.decode().splitlines()
+    assert said[0] == "To sign in at 127.0.0.1, use the page that your browser opens, or visit:"
+    assert said[1].startswith(f"    {authorization.issuer}/authorize?")
+    assert len(said) == 2
+    for later in (second, third):
+        assert (later.returncode, later.stdout, later.stderr) == (0, b"ada\n", b"")
+    assert len(authorization.asked("authorize")) == 1
+    (registered,) = authorization.asked("register")
+    assert registered.parameters["client_name"] == "trio-mcp"
+
+
+async def test_who_is_not_let_in_learns_of_the_option(home: Home) -> None:
+    async with (
+        open_authorization_server(auto_consent=True) as authorization,
+        serving_protected(authorization.issuer) as url,
+    ):
+        done = await home.run(*CALL, "--", url)
+
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert done.stderr.startswith(b"trio-mcp call: HTTP status 401")
+    assert done.stderr.endswith(b" (try --login)\n")
+    assert done.stderr.count(b"\n") == 1
+    assert authorization.requests == []
+
+
+async def test_a_sign_in_that_fails_is_one_line_and_a_status(home: Home) -> None:
+    async with (
+        open_authorization_server(auto_consent=True, policy=lambda ask: None) as authorization,
+        serving_protected(authorization.issuer) as url,
+    ):
+        done = await home.run(*CALL, "--login", "--", url)
+
+    *shown, line = done.stderr.decode().splitlines()
+    assert (done.returncode, done.stdout, len(shown)) == (3, b"", 2)
+    assert line.startswith("trio-mcp call: ")
+    assert "access_denied" in line
+    assert "--login" not in line
+
+
+async def test_who_gives_up_signing_in_is_not_waited_for(home: Home) -> None:
+    async with (
+        open_authorization_server() as authorization,
+        serving_protected(authorization.issuer) as url,
+        trio.open_nursery() as nursery,
+    ):
+        line = [sys.executable, "-m", "trio_mcp", *CALL, "--login", "--", url]
+        own = {"BROWSER": "true", "XDG_DATA_HOME": str(home.folder)}
+        process = await nursery.start(
+            partial(trio.run_process, line, stderr=subprocess.PIPE, check=False, env={**environment(), **own})
+        )
+        said = b""
+        async for chunk in process.stderr:
+            if b"&state=" not in said and b"&state=" in said + chunk:
+                process.send_signal(signal.SIGINT)
+            said += chunk
+
+    assert process.returncode == 130
+    assert said.endswith(b"\ntrio-mcp call: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--", "run"], "--login goes with a server that is reached by a URL"),
+        (["--header", "authorization: Bearer secret", "--", FAR], "--login and --header Authorization both say who"),
+    ],
+)
+def test_a_sign_in_that_makes_no_sense_is_one_line(arguments: Sequence[str], line: str, command: Command) -> None:
+    done = command(*CALL, "--login", *arguments)
+
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith(f"trio-mcp call: {line}")
+    assert done.err.count("\n") == 1
+    assert "secret" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"command": "run"}, "server 'far': nobody signs in to a server that is started here; it has no 'url'"),
+        ({"url": FAR, "headers": {"Authorization": "Bearer secret"}}, "server 'far': auth and headers both show who"),
+    ],
+)
+def test_nobody_signs_in_to_an_entry_that_needs_none(entry: object, words: str, home: Home, command: Command) -> None:
+    done = command(*CALL, "--login", *home.servers(entry))
+
+    assert (done.status, done.out) == (2, "")
+    assert words in done.err
+    assert done.err.count("\n") == 1
+    assert "secret" not in done.err

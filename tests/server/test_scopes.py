@@ -1,0 +1,242 @@
+"""What requests need: the scopes of what they name, however they name it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trio_mcp import CacheHint, Context, Server, open_client, types
+from trio_mcp.testing import open_memory_client
+
+server = Server("archive", cache={"resources/read": CacheHint(ttl=60, scope="public")})
+
+
+@server.tool(scopes=["write", "admin"])
+async def burn(paper: str) -> str:
+    return f"burnt {paper}"
+
+
+@server.tool
+async def count() -> int:
+    return 7
+
+
+@server.prompt(scopes=("read",))
+async def summary(style: str) -> str:
+    return style
+
+
+@server.prompt
+async def hello() -> str:
+    return "hello"
+
+
+@server.resource("paper://index")
+async def index() -> str:
+    return "all of them"
+
+
+@server.resource("paper://ledger", scopes=["money"])
+async def ledger() -> str:
+    return "7"
+
+
+@server.resource("paper://by-number/{number}", scopes=["number"])
+async def by_number(number: int) -> str:
+    return f"the paper {number}"
+
+
+@server.resource("paper://by-number/{name}", scopes=["name"])
+async def by_name(name: str) -> str:
+    return f"the paper {name}"
+
+
+@server.resource("paper://open/{name}")
+async def open_to_all(name: str) -> str:
+    return name
+
+
+server.resources.add_static("paper://seal", "a seal", name="seal", scopes=["seal"])
+
+
+@server.method("acme/burn", scopes=["fire"])
+async def burn_all(params: dict[str, Any]) -> None:
+    params.clear()
+
+
+@server.method("acme/look")
+async def look(params: dict[str, Any]) -> None:
+    params.clear()
+
+
+def listening(*uris: Any) -> dict[str, Any]:
+    return {"notifications": {"resourceSubscriptions": list(uris)}}
+
+
+CASES: list[tuple[str, Any, set[str]]] = [
+    ("tools/call", {"name": "burn", "arguments": {}}, {"write", "admin"}),
+    ("tools/call", {"name": "count"}, set()),
+    ("tools/call", {"name": "nothing"}, set()),
+    ("tools/call", {"name": ["burn"]}, set()),
+    ("tools/call", {}, set()),
+    ("tools/list", {"name": "burn"}, set()),
+    ("prompts/get", {"name": "summary"}, {"read"}),
+    ("prompts/get", {"name": "hello"}, set()),
+    ("prompts/get", {"name": "nothing"}, set()),
+    ("prompts/get", {"name": {}}, set()),
+    ("resources/read", {"uri": "paper://index"}, set()),
+    ("resources/read", {"uri": "paper://ledger"}, {"money"}),
+    ("resources/read", {"uri": "paper://seal"}, {"seal"}),
+    ("resources/read", {"uri": "paper://by-number/7"}, {"number"}),
+    ("resources/read", {"uri": "paper://by-number/seven"}, {"name"}),
+    ("resources/read", {"uri": "paper://open/seven"}, set()),
+    ("resources/read", {"uri": "paper://nothing"}, set()),
+    ("resources/read", {"uri": None}, set()),
+    ("resources/subscribe", {"uri": "paper://ledger"}, {"money"}),
+    ("resources/unsubscribe", {"uri": "paper://ledger"}, set()),
+    ("subscriptions/listen", listening("paper://ledger", "paper://by-number/7", 7), {"money", "number"}),
+    ("subscriptions/listen", listening(), set()),
+    ("subscriptions/listen", {"notifications": {"resourceSubscriptions": "paper://ledger"}}, set()),
+    ("subscriptions/listen", {"notifications": []}, set()),
+    ("subscriptions/listen", {}, set()),
+    ("completion/complete", {"ref": {"type": "ref/prompt", "name": "summary"}}, {"read"}),
+    ("completion/complete", {"ref": {"type": "ref/prompt", "name": "hello"}}, set()),
+    ("completion/complete", {"ref": {"type": "ref/resource", "uri": "paper://by-number/{name}"}}, {"name"}),
+    ("completion/complete", {"ref": {"type": "ref/resource", "uri": "paper://nothing/{name}"}}, set()),
+    ("completion/complete", {"ref": {"type": "ref/resource", "uri": 7}}, set()),
+    ("completion/complete", {"ref": "summary"}, set()),
+    ("acme/burn", {"name": "burn", "uri": "paper://ledger"}, {"fire"}),
+    ("acme/look", {"name": "burn", "uri": "paper://ledger"}, set()),
+    ("acme/unknown", {"name": "burn", "uri": "paper://ledger"}, set()),
+]
+
+
+@pytest.mark.parametrize(("method", "params", "needed"), CASES)
+def test_a_request_needs_the_scopes_of_what_it_names(method: str, params: Any, needed: set[str]) -> None:
+    assert server.needed_scopes(method, params) == needed
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["burn", "summary", "paper://ledger", "paper://{x}"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+members = st.dictionaries(
+    st.sampled_from(["name", "uri", "ref", "notifications", "resourceSubscriptions"]), json_values
+)
+methods = st.sampled_from(
+    ["tools/call", "prompts/get", "resources/read", "subscriptions/listen", "completion/complete"]
+)
+
+
+@given(methods, members)
+def test_whatever_the_params_are_it_can_be_said_what_they_need(method: str, params: dict[str, Any]) -> None:
+    assert server.needed_scopes(method, params) <= {"write", "admin", "read", "money", "seal", "number", "name"}
+
+
+def test_of_a_flood_of_subscriptions_those_are_looked_at_that_could_be_taken() -> None:
+    most = server.limits.max_subscriptions
+
+    others = [f"paper://{number}" for number in range(most)]
+
+    assert server.needed_scopes("subscriptions/listen", listening(*others, "paper://ledger")) == set()
+
+
+def test_what_a_subscription_names_again_and_again_does_not_hide_what_needs_scopes() -> None:
+    most = server.limits.max_subscriptions
+
+    assert server.needed_scopes("subscriptions/listen", listening(*["paper://index"] * most, "paper://ledger")) == {
+        "money"
+    }
+
+
+@pytest.mark.parametrize(
+    ("scopes", "words"),
+    [
+        ("write", "scopes='write' must be a list of texts, such as ['write']"),
+        (["read write"], "'read write' is no scope"),
+        ([""], "'' is no scope"),
+        (['a"b'], "is no scope"),
+        (["a\\b"], "is no scope"),
+        (["schön"], "'schön' is no scope"),
+        (["a\r\nx-evil: 1"], "is no scope"),
+        ([7], "7 is no scope"),
+    ],
+)
+def test_what_cannot_be_a_scope_is_refused_where_it_is_registered(scopes: Any, words: str) -> None:
+    new = Server("s")
+
+    async def made(x: str) -> str:
+        return x
+
+    registered = (
+        new.tool(scopes=scopes),
+        new.prompt(scopes=scopes),
+        new.resource("a://{x}", scopes=scopes),
+        new.method("acme/made", scopes=scopes),
+    )
+    for register in registered:
+        with pytest.raises(ValueError, match="made") as refused:
+            register(made)
+        assert words in str(refused.value)
+    assert not any(map(new.offers, ("tools", "prompts", "resources")))
+    assert new.own.methods == {}
+
+
+async def test_what_needs_scopes_may_be_kept_for_its_reader_alone() -> None:
+    async with open_client(server) as client:
+        scopes = {
+            uri: (await client.read_resource(uri)).cache_scope
+            for uri in ("paper://index", "paper://ledger", "paper://seal", "paper://by-number/7")
+        }
+
+    assert scopes == {
+        "paper://index": "public",
+        "paper://ledger": "private",
+        "paper://seal": "private",
+        "paper://by-number/7": "private",
+    }
+
+
+async def test_what_it_says_itself_of_being_kept_stays() -> None:
+    new = Server("s")
+
+    @new.resource("a://kept", scopes=["read"], cache=CacheHint(ttl=5))
+    async def kept() -> str:
+        return "x"
+
+    @new.resource("a://own", scopes=["read"])
+    async def own() -> types.ReadResourceResult:
+        return types.ReadResourceResult(contents=[], ttl_ms=7, cache_scope="public")
+
+    async with open_client(new) as client:
+        results = [await client.read_resource(uri) for uri in ("a://kept", "a://own")]
+
+    assert [(each.ttl_ms, each.cache_scope) for each in results] == [(5000, "private"), (7, "public")]
+
+
+def test_what_needs_scopes_cannot_be_declared_to_be_for_everybody() -> None:
+    new, public = Server("s"), CacheHint(ttl=5, scope="public")
+
+    with pytest.raises(ValueError, match=r"secret: cache=.*lets everybody have what needs scopes"):
+        new.resource("a://b", name="secret", scopes=["read"], cache=public)(lambda: "x")
+    with pytest.raises(ValueError, match=r"secret: cache=.*lets everybody have what needs scopes"):
+        new.resources.add_static("a://b", "x", name="secret", scopes=["read"], cache=public)
+    assert not new.offers("resources")
+
+
+async def test_transports_that_authenticate_nobody_let_everything_pass() -> None:
+    new, seen = Server("s"), list[Any]()
+
+    @new.tool(scopes=["write"])
+    async def burn(ctx: Context) -> str:
+        seen.append((ctx.access, ctx.principal))
+        return "burnt"
+
+    async with open_memory_client(new) as client:
+        await client.call_tool("burn")
+
+    assert seen == [(None, None)]

@@ -1,0 +1,214 @@
+"""How the development authorization server makes sure which client asks for tokens."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+from typing import Any
+
+import pytest
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+
+from trio_mcp.testing import KnownClient
+
+from .authorization_bench import ISSUER, Bench, Signer, basic
+
+ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+REFUSED = (401, "invalid_client")
+
+
+async def ask(bench: Bench, headers: dict[str, str] | None = None, /, **form: str) -> Any:
+    """Ask for a token for the client itself; return status and error."""
+    answer = await bench.token("client_credentials", headers, **form)
+    return answer.error if answer.status != 200 else 200
+
+
+async def test_a_secret_is_shown_in_the_header_or_in_the_form() -> None:
+    bench = Bench()
+
+    assert await ask(bench, basic("known", "s3cret")) == 200
+    assert await ask(bench, basic("known", "s3cret"), client_id="known") == 200
+    assert await ask(bench, client_id="known", client_secret="s3cret") == 200
+
+
+async def test_what_stands_in_the_header_is_encoded_as_in_a_form() -> None:
+    bench = Bench(clients=[KnownClient("a:b", secret="s 3%")])
+
+    assert await ask(bench, basic("a%3Ab", "s+3%25")) == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        basic("known", "wrong"),
+        basic("nobody", "s3cret"),
+        basic("public", ""),
+        {"authorization": "Basic ???"},
+        {"authorization": "Basic /w=="},
+    ],
+)
+async def test_a_wrong_header_is_answered_with_a_challenge(headers: dict[str, str]) -> None:
+    answer = await Bench().token("client_credentials", headers)
+
+    assert answer.error == REFUSED
+    assert answer.headers["www-authenticate"] == 'Basic realm="token"'
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"client_id": "nobody"},
+        {"client_id": "known"},
+        {"client_id": "known", "client_secret": "wrong"},
+        {"client_secret": "s3cret"},
+    ],
+)
+async def test_a_wrong_form_is_refused(form: dict[str, str]) -> None:
+    answer = await Bench().token("client_credentials", **form)
+
+    assert answer.error == REFUSED
+    assert "www-authenticate" not in answer.headers
+
+
+async def test_a_client_authenticates_in_one_way_and_as_one() -> None:
+    bench = Bench()
+
+    both = await ask(bench, basic("known", "s3cret"), client_id="known", client_secret="s3cret")
+    other = await ask(bench, basic("known", "s3cret"), client_id="public")
+
+    assert both == other == (400, "invalid_request")
+
+
+async def test_a_header_of_another_kind_is_no_authentication() -> None:
+    assert await ask(Bench(), {"authorization": "Bearer x"}, client_id="public") == (400, "unauthorized_client")
+
+
+async def test_a_client_keeps_to_its_own_way_and_to_those_of_the_server() -> None:
+    client = KnownClient("known", secret="s3cret", method="client_secret_post")
+    bench = Bench(clients=[client])
+
+    assert await ask(bench, basic("known", "s3cret")) == REFUSED
+    assert await ask(bench, client_id="known", client_secret="s3cret") == 200
+    bench.auth.settings.auth_methods = ["client_secret_basic"]
+    assert await ask(bench, client_id="known", client_secret="s3cret") == REFUSED
+    metadata = await bench.get("/.well-known/oauth-authorization-server")
+    assert metadata.json["token_endpoint_auth_methods_supported"] == ["client_secret_basic"]
+
+
+SIGNER, STRANGER = Signer(), Signer()
+
+
+def claims(bench: Bench, **changed: Any) -> dict[str, Any]:
+    """Return what a client asserts of itself; None leaves a claim out."""
+    usual = {"iss": "signing", "sub": "signing", "aud": ISSUER, "exp": bench.clock.now + 60, "jti": "1"}
+    return {name: value for name, value in {**usual, **changed}.items() if value is not None}
+
+
+async def shown(bench: Bench, assertion: str, kind: str = ASSERTION_TYPE, /, **form: str) -> Any:
+    """Ask as a client that shows an assertion."""
+    return await ask(bench, client_assertion=assertion, client_assertion_type=kind, **form)
+
+
+def signing(keys: Any = None) -> Bench:
+    """Return an authorization server that knows a client by its key."""
+    return Bench(clients=[KnownClient("signing", keys=keys or SIGNER.jwks), KnownClient("known", secret="x")])
+
+
+@pytest.mark.parametrize("form", ["set", "jwk", "pem"])
+async def test_keys_of_a_client_are_a_set_or_one_or_pem(form: str) -> None:
+    keys = {"set": SIGNER.jwks, "jwk": SIGNER.jwk, "pem": SIGNER.key.as_pem(private=False).decode()}[form]
+    bench = signing(keys)
+
+    assert await shown(bench, SIGNER.sign(claims(bench))) == 200
+
+
+async def test_a_key_may_be_of_rsa() -> None:
+    key = RSAKey.generate_key(2048)
+    bench = signing(key.as_pem(private=False).decode())
+
+    assert await shown(bench, jwt.encode({"alg": "RS256"}, claims(bench), key)) == 200
+
+
+async def test_one_of_several_keys_has_to_fit() -> None:
+    bench = signing({"keys": [STRANGER.jwk, SIGNER.jwk]})
+
+    assert await shown(bench, SIGNER.sign(claims(bench))) == 200
+
+
+async def test_an_assertion_may_be_for_the_token_endpoint_and_holds_once() -> None:
+    bench = signing()
+    assertion = SIGNER.sign(claims(bench, aud=["x", f"{ISSUER}/token"]))
+
+    assert await shown(bench, assertion, client_id="signing") == 200
+    assert await shown(bench, assertion) == REFUSED
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"iss": "known"},
+        {"sub": "known"},
+        {"sub": "nobody"},
+        {"sub": None},
+        {"aud": "https://other.test"},
+        {"aud": None},
+        {"exp": 1},
+        {"exp": None},
+        {"exp": "soon"},
+        {"jti": None},
+        {"jti": 1},
+    ],
+)
+async def test_an_assertion_that_says_something_else_is_refused(changed: dict[str, Any]) -> None:
+    bench = signing()
+
+    assert await shown(bench, SIGNER.sign(claims(bench, **changed))) == REFUSED
+
+
+def signed_with_the_public_half(said: dict[str, Any]) -> str:
+    """Return a JWT whose symmetric key is the text of a public one, as an attacker would make it."""
+    parts = [json.dumps(each).encode() for each in ({"alg": "HS256"}, said)]
+    signed = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts)
+    made = hmac.digest(SIGNER.key.as_pem(private=False), signed, "sha256")
+    return f"{signed.decode()}.{base64.urlsafe_b64encode(made).rstrip(b'=').decode()}"
+
+
+async def test_an_assertion_of_somebody_else_is_refused() -> None:
+    bench = signing()
+
+    assert await shown(bench, STRANGER.sign(claims(bench))) == REFUSED
+    assert await shown(bench, signed_with_the_public_half(claims(bench))) == REFUSED
+
+
+@pytest.mark.parametrize("assertion", ["", "x", "a.b.c", "a.W10.c", f"a.{'x' * 20_000}.c", "é.é.é"])
+async def test_what_is_no_assertion_is_refused(assertion: str) -> None:
+    assert (await shown(signing(), assertion or "."))[1] == "invalid_client"
+
+
+async def test_another_kind_of_assertion_is_refused() -> None:
+    bench = signing()
+
+    assert await shown(bench, SIGNER.sign(claims(bench)), "saml") == (400, "invalid_request")
+
+
+async def test_an_assertion_that_is_too_long_is_not_looked_at() -> None:
+    bench = signing()
+
+    assert await shown(bench, SIGNER.sign(claims(bench, more="x" * 20_000))) == REFUSED
+
+
+async def test_assertions_are_remembered_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_mcp.testing._authorization_client_check._MAX_ASSERTIONS", 1)
+    bench = signing()
+    assertions = [SIGNER.sign(claims(bench, jti=number)) for number in "12"]
+
+    assert [await shown(bench, each) for each in [*assertions, assertions[0]]] == [200] * 3
+
+
+@pytest.mark.parametrize("keys", ["garbage", {}, {"kty": "EC"}])
+def test_what_are_no_keys_is_said(keys: Any) -> None:
+    with pytest.raises(ValueError, match="these are no public keys"):
+        KnownClient("signing", keys=keys)

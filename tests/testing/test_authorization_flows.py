@@ -1,0 +1,214 @@
+"""The development authorization server with our own clients and our own checks of tokens."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from attrs import define, field
+
+from trio_mcp import AuthorizationFailed
+from trio_mcp.abc import Fetch
+from trio_mcp.auth import (
+    ClientCredentials,
+    EnterpriseManaged,
+    IntrospectionVerifier,
+    OAuth,
+    PrivateKey,
+    Registration,
+    ResourceServer,
+    WorkloadIdentity,
+)
+from trio_mcp.auth._discovery import discover
+from trio_mcp.auth._dpop import DpopKey, Proofs
+from trio_mcp.auth._driver import World, drive
+from trio_mcp.auth._grant import Grant, TokenAsk
+from trio_mcp.auth._metadata import Place
+from trio_mcp.auth._tokens import Tokens
+from trio_mcp.peer import Access
+from trio_mcp.testing import AsgiNetwork, AuthorizationServer, KnownClient
+from trio_mcp.transports import Receive, Scope, Send, engine_fetch
+
+from .authorization_bench import Clock, Signer
+
+AUTH, MCP, IDP, APP = "https://auth.test", "https://mcp.test", "https://idp.test", "https://app.test"
+RESOURCE = f"{MCP}/mcp"
+BACK = "http://127.0.0.1:4000/callback"
+SIGNER = Signer()
+PEM = SIGNER.key.as_pem(private=True).decode()
+
+
+@define
+class Stage:
+    """An authorization server, an identity provider, and a protected server, each at a place of its own."""
+
+    options: dict[str, Any] = field(factory=dict[str, Any])
+    documents: dict[str, bytes] = field(factory=dict[str, bytes])
+    clock: Clock = field(factory=Clock)
+    auth: AuthorizationServer = field(init=False)
+    idp: AuthorizationServer = field(init=False)
+    fetch: Fetch = field(init=False)
+    protection: ResourceServer = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        known = KnownClient("sso", secret="s3cret", known_as={AUTH: "known"})
+        self.idp = AuthorizationServer(IDP, clients=[known], clock=self.clock)
+        trusted = {IDP: self.idp.jwks, "https://platform.test": SIGNER.jwks}
+        usual: dict[str, Any] = {"auto_consent": True, "clock": self.clock, "trusted_issuers": trusted}
+        self.auth = AuthorizationServer(AUTH, **{**usual, **self.options})
+        network = AsgiNetwork({AUTH: self.auth, IDP: self.idp, MCP: self.show, APP: self.show})
+        self.auth.settings.fetch = self.fetch = engine_fetch(network)
+        self.protection = ResourceServer(RESOURCE, issuers=[AUTH], scopes=["read"], fetch=self.fetch, clock=self.clock)
+
+    async def show(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer as the protected server, or as the web site of a client."""
+        documents = {**dict.fromkeys(self.protection.metadata_paths, self.protection.document()), **self.documents}
+        body = documents.get(scope["path"])
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 404 if body is None else 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body or b""})
+
+    def oauth(self, **options: Any) -> OAuth:
+        """Return a client with a user."""
+        return OAuth(visit=self.auth.visit, redirect_uri=BACK, **options)
+
+    def world(self, grant: Grant) -> World:
+        return World(
+            fetch=self.fetch,
+            storage=grant.storage,
+            clock=self.clock,
+            visitor=grant.visitor,
+            asking_person=nullcontext,
+        )
+
+    async def ask(self, grant: Grant, proofs: Proofs | None = None) -> TokenAsk:
+        """Find out where a token is to be had."""
+        place: Place = await drive(discover(RESOURCE, None, trusted_hosts=()), self.world(grant))
+        return TokenAsk(place=place, scopes=("read", "write"), proofs=proofs)
+
+    async def obtain(self, grant: Grant, proofs: Proofs | None = None) -> Tokens:
+        """Get tokens."""
+        return await drive(grant.obtain(await self.ask(grant, proofs)), self.world(grant))
+
+    async def admit(self, tokens: Tokens, proofs: Proofs | None = None) -> Access:
+        """Show a token to the protected server."""
+        fields = {"authorization": f"{tokens.token_type} {tokens.access_token}"}
+        if proofs is not None:
+            fields["dpop"] = proofs.proof("POST", RESOURCE, now=self.clock(), token=tokens.access_token)
+        access = await self.protection.guard(self.fetch).admit("POST", "/mcp", "", fields)
+        assert isinstance(access, Access)
+        return access
+
+
+async def test_a_user_signs_in_by_a_client_that_registers_itself_and_goes_on_with_a_refresh_token() -> None:
+    stage = Stage()
+    grant = stage.oauth()
+
+    first = await stage.obtain(grant)
+    assert first.refresh_token is not None
+    second = await drive(grant.refresh(await stage.ask(grant), first.refresh_token), stage.world(grant))
+
+    access = await stage.admit(second)
+    assert (access.principal, access.scopes) == ("user", frozenset({"read", "write"}))
+    assert access.expires_at == stage.clock.now + 3600
+    (registered,) = stage.auth.asked("register")
+    assert registered.parameters["application_type"] == "native"
+    (asked,) = stage.auth.asked("authorize")
+    assert asked.parameters["resource"] == RESOURCE
+    assert [each.parameters["resource"] for each in stage.auth.asked("token")] == [RESOURCE, RESOURCE]
+
+
+async def test_a_client_that_is_described_by_a_document_need_not_register() -> None:
+    url = f"{APP}/client.json"
+    body = b'{"client_id":"%s","client_name":"App","redirect_uris":["%s"],"token_endpoint_auth_method":"none"}'
+    stage = Stage(documents={"/client.json": body % (url.encode(), BACK.encode())})
+
+    access = await stage.admit(await stage.obtain(stage.oauth(client_metadata_url=url)))
+
+    assert access.client_id == url
+    assert stage.auth.asked("register") == []
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post", "private_key_jwt"])
+async def test_a_client_that_is_known_beforehand_proves_who_it_is(method: Any) -> None:
+    proof: dict[str, Any] = {"private_key": PrivateKey(PEM)} if method == "private_key_jwt" else {"secret": "a b:%"}
+    known = KnownClient("known", redirect_uris=[BACK], method=method, secret=proof.get("secret"), keys=SIGNER.jwks)
+    stage = Stage(options={"clients": [known], "registration": False})
+    client = Registration("known", method=method, issuer=AUTH, redirect_uri=BACK, **proof)
+
+    access = await stage.admit(await stage.obtain(stage.oauth(client=client)))
+
+    assert access.client_id == "known"
+
+
+@pytest.mark.parametrize("with_nonces", [False, True])
+async def test_tokens_are_bound_to_the_key_of_a_client(with_nonces: bool) -> None:
+    stage, proofs = Stage(options={"dpop": "required", "dpop_nonces": with_nonces}), Proofs(DpopKey.generate())
+
+    tokens = await stage.obtain(stage.oauth(), proofs)
+
+    assert tokens.token_type == "DPoP"
+    assert (await stage.admit(tokens, proofs)).principal == "user"
+    assert [each.error for each in stage.auth.asked("token")] == ["use_dpop_nonce", None][not with_nonces :]
+
+
+@pytest.mark.parametrize("proof", [{"secret": "s3cret"}, {"private_key": PrivateKey(PEM)}])
+async def test_a_machine_gets_tokens_by_its_credentials(proof: dict[str, Any]) -> None:
+    known = KnownClient("known", secret=proof.get("secret"), keys=SIGNER.jwks)
+    stage = Stage(options={"clients": [known]})
+
+    access = await stage.admit(await stage.obtain(ClientCredentials("known", **proof)))
+
+    assert (access.principal, access.client_id) == ("known", "known")
+
+
+async def test_a_workload_gets_tokens_by_what_its_platform_says() -> None:
+    stage = Stage()
+    claims = {"iss": "https://platform.test", "sub": "job-1", "aud": AUTH, "exp": stage.clock.now + 60}
+
+    access = await stage.admit(await stage.obtain(WorkloadIdentity(SIGNER.sign(claims))))
+
+    assert access.principal == "job-1"
+
+
+async def test_an_identity_provider_lets_its_users_in() -> None:
+    stage = Stage(options={"clients": [KnownClient("known", secret="x")]})
+    grant = EnterpriseManaged(
+        Registration("known", secret="x"),
+        idp_client_id="sso",
+        idp_secret="s3cret",
+        idp_issuer=IDP,
+        idp_token_endpoint=f"{IDP}/token",
+        id_token=stage.idp.issue_id_token(subject="ada", client_id="sso"),
+    )
+
+    access = await stage.admit(await stage.obtain(grant))
+
+    assert (access.principal, access.client_id) == ("ada", "known")
+    assert stage.auth.asked("authorize") == []
+
+
+async def test_a_protected_server_may_ask_whether_a_token_holds() -> None:
+    stage = Stage(options={"clients": [KnownClient("guard", secret="x")]})
+    verifier = IntrospectionVerifier(client=Registration("guard", secret="x"))
+    stage.protection = ResourceServer(RESOURCE, issuers=[AUTH], verifier=verifier, fetch=stage.fetch, clock=stage.clock)
+
+    tokens = await stage.obtain(stage.oauth())
+
+    assert (await stage.admit(tokens)).principal == "user"
+    assert len(stage.auth.asked("introspect")) == 1
+
+
+@pytest.mark.parametrize("iss", [f"{AUTH}/", "https://other.test", None])
+async def test_a_client_notices_when_the_server_is_told_to_lie(iss: str | None) -> None:
+    def change(endpoint: str, members: dict[str, Any]) -> dict[str, Any]:
+        if endpoint != "authorize":
+            return members
+        return {name: value for name, value in {**members, "iss": iss}.items() if value is not None}
+
+    stage = Stage(options={"change": change})
+
+    with pytest.raises(AuthorizationFailed):
+        await stage.obtain(stage.oauth())
+    assert stage.auth.asked("token") == []

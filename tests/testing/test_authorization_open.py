@@ -1,0 +1,63 @@
+"""The development authorization server on a socket."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from trio_mcp.auth import HttpCall
+from trio_mcp.testing import KnownClient, open_authorization_server
+from trio_mcp.transports import open_fetch
+
+
+async def get(url: str) -> tuple[int, bytes]:
+    """Ask for a document over real sockets."""
+    async with open_fetch() as fetch:
+        reply = await fetch(HttpCall(method="GET", url=url, named_by="user"))
+        return reply.status, reply.body
+
+
+async def test_it_answers_at_the_issuer_that_it_names() -> None:
+    async with open_authorization_server(path="/tenant1", scopes=["read"]) as auth:
+        assert auth.issuer.startswith("http://127.0.0.1:")
+        status, body = await get(auth.issuer + "/.well-known/openid-configuration")
+
+    assert status == 200
+    metadata = json.loads(body)
+    assert (metadata["issuer"], metadata["scopes_supported"]) == (auth.issuer, ["read"])
+    assert metadata["client_id_metadata_document_supported"]
+
+
+async def test_it_reads_no_documents_when_told_so() -> None:
+    async with open_authorization_server(fetch=None, clients=[KnownClient("known")]) as auth:
+        _, body = await get(auth.issuer + "/.well-known/openid-configuration")
+
+    assert not json.loads(body)["client_id_metadata_document_supported"]
+
+
+@pytest.mark.parametrize(("host", "shown"), [("::1", "[::1]"), ("localhost", "localhost")])
+async def test_it_may_listen_at_other_addresses_of_this_machine(host: str, shown: str) -> None:
+    async with open_authorization_server(host=host) as auth:
+        assert auth.issuer.startswith(f"http://{shown}:")
+        assert (await get(auth.issuer + "/jwks"))[0] == 200
+
+
+async def test_others_than_this_machine_do_not_reach_it() -> None:
+    with pytest.raises(ValueError, match="for development, on this machine alone"):
+        async with open_authorization_server(host="0.0.0.0"):
+            pytest.fail("it listens everywhere")
+
+
+async def test_what_the_block_raises_is_raised_as_it_is() -> None:
+    with pytest.raises(LookupError):
+        async with open_authorization_server():
+            raise LookupError
+
+
+async def test_an_address_that_is_taken_is_named() -> None:
+    async with open_authorization_server(fetch=None) as auth:
+        port = int(auth.issuer.rpartition(":")[2])
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}"):
+            async with open_authorization_server(port=port):
+                pytest.fail("both of them listen there")
