@@ -35,7 +35,7 @@ def test_everything_is_chosen_unless_less_is_said(home: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--only", "auth/basic-cimd"], "auth/basic-cimd: authorization is not there yet"),
+        (["--only", "tasks-lifecycle"], "tasks-lifecycle: the server does not offer the tasks extension"),
         (["--only", "telepathy"], "telepathy: no such scenario is chosen"),
         (["--only", "sse-retry", "--leg", "server"], "sse-retry: no such scenario is chosen"),
         (["--revision", "2024-11-05"], "--revision 2024-11-05: there are no scenarios"),

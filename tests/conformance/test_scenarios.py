@@ -42,24 +42,24 @@ def test_each_leg_has_as_many_scenarios_as_the_frozen_sets_and_those_of_ours_bey
         ("server", "2025-06-18"): 27,
         ("server", "2025-11-25"): 30 + 3,
         ("server", "2026-07-28"): 37 + 3,
-        ("client", "2025-11-25"): 4 + 1,
-        ("client", "2026-07-28"): 7 + 1,
+        ("client", "2025-11-25"): 18 + 7 + 2,
+        ("client", "2026-07-28"): 32 + 7,
     }
 
 
 def test_what_is_said_about_unwatched_scenarios_and_skips_is_about_scenarios_that_are_there() -> None:
     unwatched = {(each.leg, each.name) for each in SCENARIOS.required if not each.is_watched}
 
-    assert len(unwatched) == 5 + 9
+    assert len(unwatched) == 5 + 9 + 33
     assert [each.name for each in SCENARIOS.required if each.skips] == ["http-standard-headers"]
 
 
 def test_a_scenario_that_the_suite_requires_is_run_or_left_out_for_a_reason() -> None:
-    asked = ["tools_call", "auth/basic-cimd", "telepathy"]
+    asked = ["tools_call", "tasks-lifecycle", "telepathy"]
 
     assert SCENARIOS.unexpected("client", "2026-07-28", asked) == ["telepathy"]
     assert SCENARIOS.unexpected("client", "2025-06-18", asked) == ["tools_call", "telepathy"]
-    assert SCENARIOS.why_left_out("auth/basic-cimd") == "authorization is not there yet"
+    assert SCENARIOS.why_left_out("tasks-lifecycle") == "the server does not offer the tasks extension"
     assert SCENARIOS.why_left_out("tools_call") is None
 
 
@@ -97,6 +97,6 @@ def test_the_table_has_a_line_for_each_scenario_and_says_what_is_wrong() -> None
 
 
 def test_what_is_left_out_is_counted_once() -> None:
-    asked = ["auth/basic-cimd", "auth/basic-cimd", "auth/dpop", "tools_call"]
+    asked = ["tasks-lifecycle", "tasks-lifecycle", "tasks-cancel", "tools_call"]
 
-    assert left_out(SCENARIOS, asked) == "left out, because authorization is not there yet: 2 scenarios"
+    assert left_out(SCENARIOS, asked) == "left out, because the server does not offer the tasks extension: 2 scenarios"

@@ -60,12 +60,16 @@ class Scenarios:
         return [name for name in asked if name not in known and self.why_left_out(name) is None]
 
 
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)
+
+
 def read_scenarios(data: Path = _DATA) -> Scenarios:
     """Read the file."""
     content: dict[str, Any] = tomllib.loads(data.read_text())
     unwatched, skips = content["unwatched"], content["skips"]
     required = [
-        Scenario(leg, revision, name, least, name not in unwatched[leg], frozenset(skips.get(name, ())))
+        Scenario(leg, revision, name, least, not _fits(name, unwatched[leg]), frozenset(skips.get(name, ())))
         for leg in get_args(Leg)
         for revision, names in content[leg].items()
         for name, least in names.items()
