@@ -99,9 +99,14 @@ def free_port() -> int:
 
 
 class Perform(Protocol):
-    """Has the official client play `steps` on a connection of its own; what it tells of that."""
+    """Has the official client play `steps` on a connection of its own; what it tells of that.
 
-    def __call__(self, *, mode: str, server: str | Sequence[str], steps: Sequence[Any]) -> dict[str, Any]: ...
+    With `auth` it shows who it is: {} for a person who signs in, or the credentials of the client itself.
+    """
+
+    def __call__(
+        self, *, mode: str, server: str | Sequence[str], steps: Sequence[Any], auth: Mapping[str, str] | None = None
+    ) -> dict[str, Any]: ...
 
 
 @pytest.fixture(scope="session")
@@ -112,8 +117,10 @@ def official_player(official_python: str) -> Generator[Perform]:
         assert process.stdout
         orders, reports = process.stdin, process.stdout
 
-        def perform(*, mode: str, server: str | Sequence[str], steps: Sequence[Any]) -> dict[str, Any]:
-            orders.write(json.dumps({"mode": mode, "server": server, "steps": steps}) + "\n")
+        def perform(
+            *, mode: str, server: str | Sequence[str], steps: Sequence[Any], auth: Mapping[str, str] | None = None
+        ) -> dict[str, Any]:
+            orders.write(json.dumps({"mode": mode, "server": server, "steps": steps, "auth": auth}) + "\n")
             orders.flush()
             report: dict[str, Any] = json.loads(reports.readline())
             assert "fault" not in report, report["fault"]
@@ -143,6 +150,32 @@ def official_urls(official_python: str) -> Generator[Mapping[str, str]]:
     """Where the servers are that are made with the official SDK."""
     with serving([official_python, str(HERE / "official_http_servers.py")]) as urls:
         yield urls
+
+
+class Protect(Protocol):
+    """Starts another protected server that is made with the official SDK; its URL.
+
+    What it is told is in `official_protected_servers.py`.
+    """
+
+    def __call__(self, **order: Any) -> str: ...
+
+
+@pytest.fixture(scope="session")
+def official_protection(official_python: str) -> Generator[Protect]:
+    """Protected servers that are made with the official SDK, all in one process."""
+    with running([official_python, str(HERE / "official_protected_servers.py")]) as process:
+        assert process.stdin
+        assert process.stdout
+        orders, urls = process.stdin, process.stdout
+
+        def protect(**order: Any) -> str:
+            orders.write(json.dumps(order) + "\n")
+            orders.flush()
+            url: str = json.loads(urls.readline())
+            return url
+
+        yield protect
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,10 @@
 """The official SDK's client, made to play plans: run by that SDK's own interpreter, never imported by ours.
 
 Each line of standard input is a JSON object: `mode` is what the official `Client` calls its mode ("auto", "legacy" or a
-modern revision), `server` a URL or the command that starts the server, `steps` what is played on one connection. Each
-gets a line of standard output: what was negotiated, what was sent over HTTP, and what came of each step; or what went
-wrong. It is one process for many plans, because to start takes it longest. Nothing is judged here.
+modern revision), `server` a URL or the command that starts the server, `steps` what is played on one connection, and
+`auth` how the client shows who it is: {} for a person who signs in, or a client's own credentials. Each gets a line of
+standard output: what was negotiated, what was sent over HTTP, and what came of each step; or what went wrong. It is one
+process for many plans, because to start takes it longest. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 # By name, because the checkers of this file run where the official SDK is not installed.
 httpx2 = importlib.import_module("httpx2")
 mcp = importlib.import_module("mcp")
+official_authorization = importlib.import_module("official_authorization")
 streamable_http = importlib.import_module("mcp.client.streamable_http")
 
 PATIENCE = 60  # seconds for a whole plan
@@ -42,6 +44,7 @@ class Player:
         self.given: dict[str, Any] = {}
         self.messages: list[Any] = []
         self.message_came = asyncio.Event()
+        self.auth: Any = None
 
     async def on_log(self, message: Any) -> None:
         """Keep a log message of the server."""
@@ -129,6 +132,10 @@ class Player:
             await self.message_came.wait()
         return self.messages
 
+    async def age(self, seconds: float) -> None:
+        """Let the client think that it got its token so many seconds earlier."""
+        self.auth.context.token_expiry_time -= seconds
+
     async def attempt(self, step: dict[str, Any]) -> Any:
         """The error that answers another step."""
         try:
@@ -175,10 +182,10 @@ def plain(model: Any) -> Any:
 class Traffic:
     """What is sent over HTTP, and a client of the HTTP library that takes it down."""
 
-    def __init__(self) -> None:
+    def __init__(self, auth: Any) -> None:
         self.requests: list[list[Any]] = []
         self.sessions: list[str] = []
-        self.client = httpx2.AsyncClient(timeout=PATIENCE, event_hooks={"response": [self.took]})
+        self.client = httpx2.AsyncClient(timeout=PATIENCE, auth=auth, event_hooks={"response": [self.took]})
 
     async def took(self, response: Any) -> None:
         """Keep what came back: the method of the request, the event that it goes on after, and the status."""
@@ -187,14 +194,18 @@ class Traffic:
         self.sessions += [response.headers["mcp-session-id"]] if "mcp-session-id" in response.headers else []
 
 
-async def play(mode: str, server: str | list[str], steps: list[dict[str, Any]]) -> dict[str, Any]:
+async def play(
+    mode: str, server: str | list[str], steps: list[dict[str, Any]], auth: dict[str, str] | None
+) -> dict[str, Any]:
     """Connect, play the whole plan, close, and tell."""
-    traffic = Traffic()
+    player = Player()
+    if isinstance(server, str) and auth is not None:
+        player.auth = official_authorization.provider(server, auth or None)
+    traffic = Traffic(player.auth)
     if isinstance(server, str):
         target = streamable_http.streamable_http_client(server, http_client=traffic.client)
     else:
         target = mcp.StdioServerParameters(command=server[0], args=server[1:])
-    player = Player()
     callbacks = player.callbacks(steps)
     connecting = mcp.Client(target, mode=mode, logging_callback=player.on_log, **callbacks)
     async with asyncio.timeout(PATIENCE), traffic.client, connecting as client:

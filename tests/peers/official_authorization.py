@@ -1,0 +1,86 @@
+"""How the official SDK's client shows who it is: what stands between it and HTTP, where a plan wants that.
+
+Used by `official_client.py`, in that SDK's own interpreter; never imported by ours.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import defaultdict
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+# By name, because the checkers of this file run where the official SDK is not installed.
+httpx2 = importlib.import_module("httpx2")
+auth = importlib.import_module("mcp.client.auth")
+client_credentials = importlib.import_module("mcp.client.auth.extensions.client_credentials")
+identity_assertion = importlib.import_module("mcp.client.auth.extensions.identity_assertion")
+shared = importlib.import_module("mcp.shared.auth")
+
+REDIRECT_URI = "http://127.0.0.1:53682/callback"  # where nobody listens: the visitor reads it and does not go there
+
+
+class Storage:
+    """Keeps what the client knows of one server, from one connection to the next."""
+
+    def __init__(self) -> None:
+        self.tokens: Any = None
+        self.client_info: Any = None
+
+    async def get_tokens(self) -> Any:
+        """The tokens, None where there are none yet."""
+        return self.tokens
+
+    async def set_tokens(self, tokens: Any) -> None:
+        """Keep tokens."""
+        self.tokens = tokens
+
+    async def get_client_info(self) -> Any:
+        """How the client is registered, None where it is not yet."""
+        return self.client_info
+
+    async def set_client_info(self, client_info: Any) -> None:
+        """Keep how it is registered."""
+        self.client_info = client_info
+
+
+STORAGES: defaultdict[str, Storage] = defaultdict(Storage)
+"""By the URL of the server."""
+
+
+class Visitor:
+    """A person whose browser goes where it is sent, and who allows everything."""
+
+    def __init__(self) -> None:
+        self.came_back_to = ""
+
+    async def visit(self, url: str) -> None:
+        """Go to the authorization server, and keep where that sends the browser back to."""
+        async with httpx2.AsyncClient(follow_redirects=False) as browser:
+            response = await browser.get(url)
+            self.came_back_to = response.headers["location"]
+
+    async def answer(self) -> Any:
+        """What the browser came back with."""
+        return shared.AuthorizationCodeResult(**dict(parse_qsl(urlsplit(self.came_back_to).query)))
+
+
+def provider(server: str, credentials: dict[str, str] | None) -> Any:
+    """What signs requests to a server: as a person's, who signs in, or with a client's own credentials.
+
+    With these may come the `assertion` of an identity provider, about its user.
+    """
+    if credentials is not None and "assertion" in credentials:
+        known = {name: value for name, value in credentials.items() if name != "assertion"}
+
+        async def assertion(_audience: str, _resource: str) -> str:
+            return credentials["assertion"]
+
+        return identity_assertion.IdentityAssertionOAuthProvider(
+            server, STORAGES[server], assertion_provider=assertion, **known
+        )
+    if credentials is not None:
+        return client_credentials.ClientCredentialsOAuthProvider(server, STORAGES[server], **credentials)
+    visitor = Visitor()
+    told = shared.OAuthClientMetadata(client_name="the official client", redirect_uris=[REDIRECT_URI])
+    return auth.OAuthClientProvider(server, told, STORAGES[server], visitor.visit, visitor.answer)

@@ -1,0 +1,171 @@
+"""The official SDK's client at our protected server: it gets its tokens of our authorization server, and more of them.
+
+Both of ours are in this process, on sockets; `official_client.py` plays the plans, and its person allows everything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Unpack
+
+import pytest
+import trio
+from attrs import define, field
+
+from tests.auth.protected import protected_server, serving_protected
+from tests.peers.conftest import Perform
+from tests.peers.test_official_client import Step, call, value
+from trio_mcp.testing import (
+    AuthorizationServer,
+    AuthorizationServerOptions,
+    KnownClient,
+    open_authorization_server,
+)
+
+LIFE = 600  # seconds that a token holds
+A_WHILE = 3600.0  # seconds, in which one ends
+MODES = {"legacy": "2025-11-25", "auto": "2026-07-28"}
+A_PERSON: Mapping[str, str] = {}
+
+
+@define(eq=False)
+class Clock:
+    """The time of our servers, which goes on when somebody waits."""
+
+    now: float = field(factory=time.time)
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@define(eq=False)
+class Bench:
+    """Our two servers, and the official client."""
+
+    authorization: AuthorizationServer
+    url: str
+    player: Perform
+
+    async def play(self, mode: str, *steps: Step, auth: Mapping[str, str] = A_PERSON) -> list[Any]:
+        """Return the outcomes of a plan; `call` makes its steps."""
+        perform = partial(self.player, mode=mode, server=self.url, steps=steps, auth=auth)
+        told = await trio.to_thread.run_sync(perform)
+        assert told["revision"] == MODES[mode]
+        outcomes: list[Any] = told["steps"]
+        return outcomes
+
+    def asked_for(self) -> list[set[str]]:
+        """Return the scopes that the person was asked for, by visit."""
+        return [{*request.parameters["scope"].split()} for request in self.authorization.asked("authorize")]
+
+    def granted(self) -> list[str]:
+        """Return what tokens were got by."""
+        return [request.parameters["grant_type"] for request in self.authorization.asked("token")]
+
+
+@asynccontextmanager
+async def serving(player: Perform, **options: Unpack[AuthorizationServerOptions]) -> AsyncGenerator[Bench]:
+    clock, server = Clock(), protected_server()
+
+    @server.tool()
+    async def wait(seconds: float) -> None:
+        clock.now += seconds
+
+    options |= {"auto_consent": True, "clock": clock, "token_seconds": LIFE}
+    async with (
+        open_authorization_server(**options) as authorization,
+        serving_protected(authorization.issuer, server=server, scopes=["read"], clock=clock) as url,
+    ):
+        yield Bench(authorization, url, player)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_person_signs_in_once_for_calls_refreshes_a_step_up_and_another_connection(
+    official_player: Perform, mode: str
+) -> None:
+    expiry: list[Step] = [call("wait", seconds=A_WHILE), {"do": "age", "seconds": A_WHILE}]
+    async with serving(official_player) as bench:
+        who, *_, still, erased, _, _, erased_again = await bench.play(
+            mode, call("whoami"), *expiry, call("whoami"), call("erase"), *expiry, call("erase")
+        )
+
+        assert [value(who), value(still)] == ["user", "user"]
+        assert [value(erased), value(erased_again)] == ["erased by user", "erased by user"]
+        assert bench.asked_for() == [{"read"}, {"read", "write"}]
+        assert bench.granted() == ["authorization_code", "refresh_token", "authorization_code", "refresh_token"]
+        assert len(bench.authorization.asked("register")) == 1
+        assert bench.authorization.reuses == 0
+
+        (erased,) = await bench.play(mode, call("erase"))
+
+        assert value(erased) == "erased by user"
+        assert len(bench.asked_for()) == 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_token_that_has_ended_before_the_client_knew_leads_it_back_to_the_authorization_server(
+    official_player: Perform, mode: str
+) -> None:
+    async with serving(official_player) as bench:
+        *_, who = await bench.play(mode, call("whoami"), call("wait", seconds=A_WHILE), call("whoami"))
+
+        assert value(who) == "user"
+        assert bench.asked_for() == [{"read"}, {"read"}]
+        assert len(bench.authorization.asked("register")) == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+async def test_a_client_with_credentials_of_its_own_needs_no_person(
+    official_player: Perform, mode: str, method: str
+) -> None:
+    known = KnownClient("a:service", secret="100 % secret", grant_types=["client_credentials"])
+    async with serving(official_player, clients=[known]) as bench:
+        credentials = {
+            "client_id": known.client_id,
+            "client_secret": "100 % secret",
+            "token_endpoint_auth_method": method,
+            "issuer": bench.authorization.issuer,
+        }
+
+        who, erased, *_, still = await bench.play(
+            mode, call("whoami"), call("erase"), call("wait", seconds=A_WHILE), call("whoami"), auth=credentials
+        )
+
+        assert [value(who), value(erased), value(still)] == ["a:service", "erased by a:service", "a:service"]
+        assert bench.asked_for() == []
+        assert bench.granted() == ["client_credentials"] * 3
+
+
+async def test_an_identity_provider_vouches_for_its_user(official_player: Perform) -> None:
+    known, identity = KnownClient("desk", secret="the desk's"), AuthorizationServer("https://identity.example")
+    trusted = {identity.issuer: identity.jwks}
+    async with serving(official_player, clients=[known], trusted_issuers=trusted) as bench:
+        issuer = bench.authorization.issuer
+        claims = {
+            "iss": identity.issuer,
+            "sub": "ada",
+            "aud": issuer,
+            "client_id": "desk",
+            "resource": bench.url,
+            "scope": "read",
+            "jti": "1",
+            "iat": int(time.time()),
+            "exp": int(time.time()) + LIFE,
+        }
+        credentials = {
+            "client_id": "desk",
+            "client_secret": "the desk's",
+            "issuer": issuer,
+            "scope": "read",
+            "assertion": identity.sign(claims, typ="oauth-id-jag+jwt"),
+        }
+
+        (who,) = await bench.play("auto", call("whoami"), auth=credentials)
+
+        assert value(who) == "ada"
+        assert bench.asked_for() == []
+        assert bench.granted() == ["urn:ietf:params:oauth:grant-type:jwt-bearer"]

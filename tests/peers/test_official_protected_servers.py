@@ -1,0 +1,177 @@
+"""Our client at protected servers that are made with the official SDK: with our authorization server, and with its own.
+
+Those servers run in a process of their own, `official_protected_servers.py`; our authorization server runs in this one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+import trio
+from attrs import define, field
+
+from tests.peers.conftest import Protect
+from trio_mcp import (
+    Client,
+    ClientCredentials,
+    EnterpriseManaged,
+    OAuth,
+    Registration,
+    open_http_client,
+)
+from trio_mcp.abc import ClientAuth
+from trio_mcp.testing import AuthorizationServer, KnownClient, open_authorization_server
+
+PATIENCE = 60  # seconds for a whole conversation
+A_WHILE = 3600.0  # seconds, in which a token ends
+REDIRECT_URI = "http://127.0.0.1:53682/callback"  # where nobody listens: `Person` reads it and does not go there
+REVISIONS = ["2025-11-25", "2026-07-28"]
+CREDENTIALS = ["verifier", "the verifier's"]
+
+
+@define(eq=False)
+class Person:
+    """Somebody whose browser goes where it is sent, and who allows everything; and the time."""
+
+    visits: int = field(default=0, init=False)
+    now: float = field(factory=time.time, init=False)
+
+    async def visit(self, url: str) -> str:
+        self.visits += 1
+        async with httpx2.AsyncClient(trust_env=False) as browser:
+            return (await browser.get(url)).headers["location"]
+
+    def clock(self) -> float:
+        return self.now
+
+    def auth(self, **options: Any) -> OAuth:
+        return OAuth(visit=self.visit, redirect_uri=REDIRECT_URI, clock=self.clock, **options)
+
+
+@asynccontextmanager
+async def connected(url: str, auth: ClientAuth, revision: str) -> AsyncGenerator[Client]:
+    with trio.fail_after(PATIENCE):
+        async with open_http_client(url, auth=auth, revision=revision) as client:
+            yield client
+
+
+async def ask(client: Client, tool: str) -> Any:
+    """Return what a tool of the official server answers."""
+    content = (await client.call_tool(tool, raise_on_error=True)).structured_content
+    assert content is not None
+    return content.get("result", content)
+
+
+@asynccontextmanager
+async def authorizing(person: Person, *clients: KnownClient) -> AsyncGenerator[AuthorizationServer]:
+    """Serve our authorization server, at which the official servers ask what a token is."""
+    async with open_authorization_server(
+        auto_consent=True,
+        clock=person.clock,
+        token_seconds=600,
+        clients=[KnownClient(CREDENTIALS[0], secret=CREDENTIALS[1]), *clients],
+    ) as authorization:
+        yield authorization
+
+
+def guarded_by(authorization: AuthorizationServer, protection: Protect) -> str:
+    """Start an official server that takes the tokens of ours; return its URL."""
+    return protection(issuer=authorization.issuer, introspects=CREDENTIALS, scopes=["read"])
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_tokens_of_our_authorization_server_are_had_and_refreshed(
+    official_protection: Protect, revision: str
+) -> None:
+    person = Person()
+    async with authorizing(person) as authorization:
+        url = guarded_by(authorization, official_protection)
+        async with connected(url, person.auth(), revision) as client:
+            assert await ask(client, "whoami") == "user with read"
+
+            person.now += A_WHILE
+            assert await ask(client, "whoami") == "user with read"
+            assert (person.visits, authorization.refreshes) == (1, 1)
+
+            authorization.expire_tokens()
+            assert await ask(client, "whoami") == "user with read"
+            assert (person.visits, authorization.refreshes) == (1, 2)
+
+            authorization.revoke_all()
+            assert await ask(client, "whoami") == "user with read"
+            assert (person.visits, authorization.refreshes) == (2, 2)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_program_with_credentials_of_its_own_needs_no_person(
+    official_protection: Protect, revision: str
+) -> None:
+    service = KnownClient("service", secret="the service's")
+    async with authorizing(Person(), service) as authorization:
+        url = guarded_by(authorization, official_protection)
+        auth = ClientCredentials("service", secret=service.secret, issuer=authorization.issuer)
+        async with connected(url, auth, revision) as client:
+            assert await ask(client, "whoami") == "service with read"
+
+            authorization.expire_tokens()
+            assert await ask(client, "whoami") == "service with read"
+
+        told = [each.parameters["grant_type"] for each in authorization.asked("token")]
+        assert told == ["client_credentials"] * 2
+        assert authorization.asked("authorize") == []
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_server_that_is_its_own_authorization_server_registers_us_and_refreshes_our_tokens(
+    official_protection: Protect, revision: str
+) -> None:
+    person = Person()
+    url = official_protection(scopes=["read", "write"])
+    async with connected(url, person.auth(), revision) as client:
+        assert await ask(client, "whoami") == "the official person with read write"
+
+        person.now += A_WHILE
+        assert await ask(client, "whoami") == "the official person with read write"
+
+        await client.call_tool("expire", raise_on_error=True)
+        assert await ask(client, "whoami") == "the official person with read write"
+
+        told = await ask(client, "told")
+        assert told["grants"] == ["authorization_code", "refresh_token", "refresh_token"]
+        assert told["methods"] == ["client_secret_basic"]
+        assert person.visits == 1
+
+
+async def test_it_takes_an_enterprise_s_word_for_its_user(official_protection: Protect) -> None:
+    desk = KnownClient("desk", secret="the desk's", method="client_secret_basic")
+    async with authorizing(Person(), desk) as provider:
+        url = official_protection(scopes=["read"], trusts=provider.issuer, knows=["desk", "another of the desk's"])
+        auth = EnterpriseManaged(
+            Registration(
+                "desk", secret="another of the desk's", method="client_secret_basic", issuer=url.removesuffix("/mcp")
+            ),
+            idp_client_id="desk",
+            idp_secret=desk.secret,
+            idp_issuer=provider.issuer,
+            idp_token_endpoint=f"{provider.issuer}/token",
+            id_token=provider.issue_id_token(subject="ada", client_id="desk"),
+        )
+        async with connected(url, auth, "2026-07-28") as client:
+            assert await ask(client, "whoami") == "ada with read"
+            assert (await ask(client, "told"))["grants"] == ["id-jag"]
+
+
+async def test_scopes_that_it_does_not_name_are_asked_for_nevertheless(official_protection: Protect) -> None:
+    person = Person()
+    async with authorizing(person) as authorization:
+        url = official_protection(issuer=authorization.issuer, introspects=CREDENTIALS, scopes=["read", "write"])
+        async with connected(url, person.auth(scopes=["read"]), "2026-07-28") as client:
+            assert await ask(client, "whoami") == "user with read write"
+        asked = [request.parameters["scope"] for request in authorization.asked("authorize")]
+
+    assert asked == ["read", "read write"]
