@@ -75,6 +75,27 @@ def has_node(session: nox.Session) -> bool:
     return False
 
 
+def has_browser(session: nox.Session) -> bool:
+    """Whether Chromium and its driver are here, as Debian's packages have them.
+
+    CI installs them where they are missing, and fails where it cannot; elsewhere it is said loudly.
+    """
+    programs = ("chromium", "chromedriver")
+    if IN_CI and not all(map(shutil.which, programs)) and shutil.which("apt-get"):
+        packages = ("chromium", "chromium-driver")
+        for arguments in (("update",), ("install", "--yes", "--no-install-recommends", *packages)):
+            command = ("apt-get", "--quiet", *arguments)
+            session.run(*command, env={"DEBIAN_FRONTEND": "noninteractive"}, external=True, silent=True)
+    missing = [name for name in programs if shutil.which(name) is None]
+    if not missing:
+        return True
+    message = f"{' and '.join(missing)} not installed: the sign-in with a real browser is LEFT OUT"
+    if IN_CI:
+        session.error(message)
+    session.warn(message)
+    return False
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Ruff: every rule with the exemptions of pyproject.toml, and its formatting."""
@@ -151,6 +172,15 @@ def conformance(session: nox.Session) -> None:
     suite = str(Path(session.create_tmp()) / "suite")
     session.run("npm", "install", "--no-audit", "--no-fund", "--prefix", suite, *CONFORMANCE_SUITE, external=True)
     session.run("python", "-m", "tests.conformance.run", "--suite", suite, *session.posargs)
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """A person's sign-in with a real browser: the consent page, the way back, and what the tokens are good for."""
+    if not has_browser(session):
+        session.skip("Chromium is not installed")
+    session.install(".", *group("runner"))
+    session.run("pytest", "tests/browser", *session.posargs)
 
 
 @nox.session

@@ -1,0 +1,128 @@
+"""Drives a real Chromium without a screen, by the protocol that browsers have for that.
+
+Specification: https://www.w3.org/TR/webdriver2/
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import trio
+from attrs import define
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",  # which does not work for root, as whom containers run this
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-dev-shm-usage",
+    "--disable-sync",
+    "--no-first-run",
+)
+PATIENCE_SECONDS = 30
+"""How long a page and what is on it are waited for."""
+
+_ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+_STARTED = re.compile(rb"started successfully on port (\d+)")
+
+
+@define(eq=False)
+class Browser:
+    """A browser with one window."""
+
+    _http: httpx2.AsyncClient
+    _window: str
+
+    async def go(self, url: str) -> None:
+        """Visit a page, and wait until it has been loaded."""
+        await self._ask("POST", "url", url=url)
+
+    async def url(self) -> str:
+        """Return where it is."""
+        return str(await self._ask("GET", "url"))
+
+    async def text(self, css: str = "body") -> str:
+        """Return what a person can read in an element, which is waited for."""
+        return str(await self._ask("GET", f"element/{await self._find(css)}/text"))
+
+    async def type(self, css: str, text: str) -> None:
+        """Type into an element."""
+        await self._ask("POST", f"element/{await self._find(css)}/value", text=text)
+
+    async def click(self, css: str) -> None:
+        """Click an element, and wait until the page that comes of it has been loaded."""
+        await self._ask("POST", f"element/{await self._find(css)}/click")
+
+    async def _find(self, css: str) -> str:
+        found = await self._ask("POST", "element", using="css selector", value=css)
+        return str(found[_ELEMENT])
+
+    async def _ask(self, method: str, what: str, **members: Any) -> Any:
+        body = members if method == "POST" else None
+        response = await self._http.request(method, f"/session/{self._window}/{what}", json=body)
+        return _value(response)
+
+
+@asynccontextmanager
+async def open_browser(profile: Path) -> AsyncGenerator[Browser]:
+    """Start a browser that has never been anywhere.
+
+    Args:
+        profile: a folder for what it keeps, which is empty.
+    """
+    async with (
+        _driver() as address,
+        httpx2.AsyncClient(base_url=address, timeout=2 * PATIENCE_SECONDS, trust_env=False) as http,
+    ):
+        chrome = {"args": [*FLAGS, f"--user-data-dir={profile}"]}
+        limits = {"implicit": PATIENCE_SECONDS * 1000, "pageLoad": PATIENCE_SECONDS * 1000}
+        wanted = {"browserName": "chrome", "goog:chromeOptions": chrome, "timeouts": limits}
+        started = _value(await http.post("/session", json={"capabilities": {"alwaysMatch": wanted}}))
+        window = started["sessionId"]
+        try:
+            yield Browser(http, window)
+        finally:
+            with trio.move_on_after(PATIENCE_SECONDS, shield=True):
+                await http.delete(f"/session/{window}")
+
+
+@asynccontextmanager
+async def _driver() -> AsyncGenerator[str]:
+    """Start what drives browsers; yield its address."""
+    async with trio.open_nursery() as nursery:
+        process = await nursery.start(_run_driver)
+        assert process.stdout is not None
+        said = b""
+        with trio.fail_after(PATIENCE_SECONDS):
+            while not (started := _STARTED.search(said)):
+                chunk = await process.stdout.receive_some()
+                assert chunk, f"chromedriver ended: {said.decode(errors='replace')}"
+                said += chunk
+        nursery.start_soon(_read_over, process.stdout)
+        yield f"http://127.0.0.1:{started[1].decode()}"
+        nursery.cancel_scope.cancel()
+
+
+async def _run_driver(*, task_status: trio.TaskStatus[trio.Process]) -> None:
+    await trio.run_process(
+        ["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, task_status=task_status
+    )
+
+
+async def _read_over(stream: trio.abc.ReceiveStream) -> None:
+    async for _ in stream:
+        pass
+
+
+def _value(response: httpx2.Response) -> Any:
+    value = response.json()["value"]
+    assert response.status_code == 200, value
+    return value
