@@ -25,6 +25,9 @@ def test_every_example_has_its_test_here() -> None:
         "library_server.py",
         "custom_transport.py",
         "sqlite_server.py",
+        "protected_server.py",
+        "browser_client.py",
+        "machine_client.py",
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import subprocess
@@ -12,10 +13,16 @@ import pytest
 
 import trio_mcp
 from trio_mcp import Client, Context, Server, testing, types
+from trio_mcp.server import HttpOptions
 
 PAGE = (Path(__file__).parents[2] / "docs" / "from-the-official-sdk.md").read_text(encoding="utf-8")
 OURS = [row.split(" | ")[1] for row in re.findall(r"^\| (.+?) \|$", PAGE, re.MULTILINE)]
 HOLDERS = {"server": Server("s"), "client": Client, "ctx": Context, "types": types, "testing": testing}
+OPTIONS_OF = {
+    "http_app": HttpOptions.__annotations__,
+    "open_client": trio_mcp.ClientOptions.__annotations__,
+    "open_http_client": trio_mcp.ClientOptions.__annotations__,
+}
 OPTIONS = set(re.findall(r"`(\w+)=[^`]*`", " ".join(OURS)))
 FROM_ELSEWHERE = {"Annotated", "Args", "Meta", "data", "msgspec", "trio"}
 
@@ -51,6 +58,21 @@ def test_a_promised_option_is_taken_somewhere(option: str) -> None:
     taken = {name for taker in takers for name in inspect.signature(taker).parameters}
 
     assert option in taken | set(trio_mcp.ClientOptions.__annotations__)
+
+
+def calls() -> list[tuple[str, str]]:
+    """The calls of names that are ours, and the options that they are given."""
+    codes = [code for cell in OURS for code in re.findall(r"`(\w+\([^`]+\))`", cell)]
+    trees = [node for code in codes for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    named = [(node.func.id, each.arg) for node in trees for each in node.keywords if isinstance(node.func, ast.Name)]
+    return sorted({(name, option) for name, option in named if option is not None})
+
+
+@pytest.mark.parametrize(("name", "option"), calls())
+def test_a_promised_call_takes_its_options(name: str, option: str) -> None:
+    called = getattr(trio_mcp, name)
+
+    assert option in {*inspect.signature(called).parameters, *OPTIONS_OF.get(name, ())}
 
 
 def test_its_program_runs(tmp_path: Path) -> None:

@@ -43,6 +43,17 @@ def _texts_or_none(values: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if values is None else _texts(values)
 
 
+def _spellings(url: str) -> frozenset[str]:
+    """Return a URL as it stands, and as clients write it when they have read it: that is what they ask tokens for.
+
+    Many of them put a slash where there is no path, and write host and port in the usual way. It stays the same URL.
+    """
+    parts = read_url(url)
+    assert parts is not None  # it has been checked
+    paths = ("", "/") if parts.path in {"", "/"} else (parts.path,)
+    return frozenset({url, *(parts.origin + path for path in paths)})
+
+
 @define(eq=False)
 class ResourceServer:
     """What protects a server: pass it as `auth` to `http_app` or `serve_http`.
@@ -90,12 +101,15 @@ class ResourceServer:
     trusted_hosts: Sequence[str] = field(default=(), kw_only=True, converter=_texts)
     fetch: Fetch | None = field(default=None, kw_only=True, repr=False)
     clock: Callable[[], float] = field(default=time.time, kw_only=True, repr=False)
+    accepted_audiences: frozenset[str] = field(init=False, repr=False)
+    """What tokens may be made for: *audiences*, or else *resource*, in each of the ways to write that URL."""
 
     def __attrs_post_init__(self) -> None:
         self._check_urls()
         self._check_scopes()
         if self.audiences is not None and not self.audiences:
             raise ValueError("audiences: there must be one at least, or no token is taken")
+        self.accepted_audiences = _spellings(self.resource) if self.audiences is None else frozenset(self.audiences)
         if self.dpop not in _DPOP_MODES:
             raise ValueError(f"dpop={self.dpop!r}: must be one of {', '.join(_DPOP_MODES)}")
         if isinstance(self.verifier, JwtVerifier | IntrospectionVerifier):
@@ -118,20 +132,6 @@ class ResourceServer:
                 raise ValueError(f"{name!r} is no scope: one has no blanks, quotes or backslashes")
         if _FOR_CLIENTS_ALONE in self.scopes:
             raise ValueError(f"scopes: {_FOR_CLIENTS_ALONE!r} is for authorization servers; no request needs it")
-
-    @property
-    def accepted_audiences(self) -> frozenset[str]:
-        """What tokens may be made for: *audiences*, or else *resource*, in each of the ways to write that URL.
-
-        Many clients write ``https://example.com`` with a slash at its end, which does not make it another one; so do
-        authorization servers then, which repeat what clients ask for.
-        """
-        if self.audiences is not None:
-            return frozenset(self.audiences)
-        parts = read_url(self.resource)
-        assert parts is not None  # it was checked when the options were read
-        paths = {"", "/"} if parts.path in {"", "/"} else {parts.path}
-        return frozenset({self.resource, *(parts.origin + path for path in paths)})
 
     @property
     def metadata_url(self) -> str:

@@ -110,7 +110,11 @@ def http_app(server: HttpAnswerer, **options: Unpack[HttpOptions]) -> HttpApp:
 
 def known_names(auth: ResourceServer | None) -> Sequence[str]:
     """Return the names of a server that need not be said: those of this machine, and what its protection calls it."""
-    return LOCAL_HOSTS if auth is None else [*LOCAL_HOSTS, urlsplit(auth.resource).netloc]
+    if auth is None:
+        return LOCAL_HOSTS
+    place = urlsplit(auth.resource)
+    usual_port = ":443" if place.scheme == "https" else ":80"
+    return [*LOCAL_HOSTS, place.netloc.removesuffix(usual_port)]  # as it stands in the field `Host`
 
 
 def _hosts(allowed: Sequence[str] | Literal["any"] | None, known: Sequence[str]) -> Sequence[str] | None:

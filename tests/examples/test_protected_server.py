@@ -1,0 +1,176 @@
+"""The protected server and its clients: a person with a browser, and a program, each a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from trio_mcp import ClientCredentials, ToolFailed, open_http_client
+from trio_mcp.testing import KnownClient, open_authorization_server
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PATIENCE = 60  # seconds for a whole story
+BROWSER = f"""\
+#!{sys.executable}
+import sys, urllib.request
+urllib.request.urlopen(sys.argv[1], timeout=30).read()
+"""
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return int(unused.getsockname()[1])
+
+
+@asynccontextmanager
+async def served(*options: str) -> AsyncGenerator[tuple[str, trio.Process]]:
+    """Run the server; yield its URL and itself. It is stopped as by Ctrl+C, and must end well."""
+    port = free_port()
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "protected_server.py"), "--port", str(port), *options]
+    with trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            piped = partial(trio.run_process, command, stdout=subprocess.PIPE)
+            process: trio.Process = await nursery.start(piped)
+            while await trio.to_thread.run_sync(is_closed, port):
+                assert process.poll() is None
+            yield f"http://127.0.0.1:{port}/mcp", process
+            process.send_signal(signal.SIGINT)
+
+
+def is_closed(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+async def run(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / program), *arguments]
+    return await trio.run_process(
+        command, capture_stdout=True, capture_stderr=True, check=False, env={**os.environ, **environment}
+    )
+
+
+async def test_a_person_signs_in_once_to_read_and_once_to_write_and_is_remembered(tmp_path: Path) -> None:
+    browser, tokens = tmp_path / "browser", tmp_path / "tokens.json"
+    browser.write_text(BROWSER)
+    browser.chmod(0o755)
+
+    async with (
+        open_authorization_server(auto_consent=True, users={"ada": "x"}) as authority,
+        served("--issuer", authority.issuer) as (url, _),
+    ):
+
+        async def client(*words: str) -> tuple[bytes, int]:
+            done = await run("browser_client.py", url, *words, "--tokens", str(tokens), BROWSER=str(browser))
+            assert done.returncode == 0, done.stderr
+            return done.stdout, len(authority.asked("authorize"))
+
+        assert await client() == (b"", 1)
+        assert await client("Buy", "tea.") == (b"- Buy tea.\n", 2)
+        assert await client("Drink it.") == (b"- Buy tea.\n- Drink it.\n", 2)
+
+    asked = [request.parameters["scope"] for request in authority.asked("authorize")]
+    assert [set(scopes.split()) for scopes in asked] == [{"notes:read"}, {"notes:read", "notes:write"}]
+    assert tokens.stat().st_mode & 0o777 == 0o600
+
+
+async def test_without_a_browser_the_address_is_printed_and_a_refusal_is_one_line(tmp_path: Path) -> None:
+    port = free_port()
+    back = f"http://127.0.0.1:{port}/callback"
+
+    async with (
+        open_authorization_server(auto_consent=True, policy=lambda ask: None) as authority,
+        served("--issuer", authority.issuer) as (url, _),
+        trio.open_nursery() as nursery,
+    ):
+        options = [url, "--print", "--redirect-uri", back, "--tokens", str(tmp_path / "tokens.json")]
+        command = [sys.executable, "-W", "error", str(EXAMPLES / "browser_client.py"), *options]
+        piped = partial(trio.run_process, command, stderr=subprocess.PIPE, check=False)
+        process: trio.Process = await nursery.start(piped)
+        assert process.stderr is not None
+        said = b""
+        while b"/authorize?" not in said or not said.endswith(b"\n"):
+            said += await process.stderr.receive_some()
+        page = said.decode().split()[-1]
+        sent_to = await authority.visit(page)
+        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+            await stream.send_all(f"GET {sent_to.removeprefix(back[:-9])} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            await stream.receive_some()
+        left = b"".join([chunk async for chunk in process.stderr])
+
+    assert said.startswith(b"To sign in at 127.0.0.1, visit:\n")
+    assert sent_to.startswith(f"{back}?error=access_denied")
+    assert process.returncode == 1
+    assert left.startswith(b"browser_client: ")
+    assert b"access_denied" in left
+    assert left.count(b"\n") == 1
+
+
+async def test_a_program_shows_its_secret_or_signs_and_only_to_whom_it_is_known(tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    pem = tmp_path / "key.pem"
+    pem.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    known = [KnownClient("teller", secret="s"), KnownClient("signer", keys=public)]
+
+    async with (
+        open_authorization_server(clients=known) as authority,
+        served("--issuer", authority.issuer) as (url, _),
+    ):
+        place = {"ISSUER": authority.issuer}
+        told = await run("machine_client.py", url, CLIENT_ID="teller", CLIENT_SECRET="s", **place)
+        signed = await run("machine_client.py", url, CLIENT_ID="signer", CLIENT_KEY=str(pem), **place)
+        guessed = await run("machine_client.py", url, CLIENT_ID="teller", CLIENT_SECRET="a guess", **place)
+        asked = len(authority.requests)
+        astray = await run("machine_client.py", url, CLIENT_ID="teller", CLIENT_SECRET="s", ISSUER="https://no.example")
+
+    for done in (told, signed):
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"note number 1\n", b"")
+    for refused, why in ((guessed, b"invalid_client"), (astray, b"https://no.example")):
+        assert (refused.returncode, refused.stdout, refused.stderr.count(b"\n")) == (1, b"", 1)
+        assert refused.stderr.startswith(b"machine_client: ")
+        assert why in refused.stderr
+        assert b"guess" not in refused.stderr
+    assert {request.endpoint for request in authority.requests[asked:]} <= {"metadata"}
+
+
+async def test_a_program_without_settings_says_what_is_missing() -> None:
+    done = await run("machine_client.py", "http://127.0.0.1:1/mcp", CLIENT_ID="robot", CLIENT_SECRET="s")
+
+    assert (done.returncode, done.stderr) == (1, b"machine_client: KeyError: 'ISSUER' (see the head of this file)\n")
+
+
+async def test_alone_it_brings_an_authorization_server_and_says_who_is_known_there() -> None:
+    async with served() as (url, process):
+        assert process.stdout is not None
+        said = b""
+        while said.count(b"\n") < 4:
+            said += await process.stdout.receive_some()
+        told = dict(line.split(None, 1) for line in said.decode().splitlines())
+        auth = ClientCredentials("robot", secret="its secret", issuer=told["issuer"], scopes=["notes:read"])
+        async with open_http_client(url, auth=auth) as client:
+            with pytest.raises(ToolFailed, match="takes the scope notes:write"):
+                await client.call_tool("forget_notes", {"dry_run": False}, raise_on_error=True)
+            written = await client.call_tool("write_note", {"text": "I was here."}, raise_on_error=True)
+            tried = await client.call_tool("forget_notes", raise_on_error=True)
+            gone = await client.call_tool("forget_notes", {"dry_run": False}, raise_on_error=True)
+
+    assert told["server"] == url
+    assert told["user"] == "ada, password: her password"
+    assert told["program"] == "robot, secret: its secret"
+    answers = [each.structured_content["result"] for each in (written, tried, gone)]
+    assert answers == [1, "1 notes would go", "1 notes have gone"]
