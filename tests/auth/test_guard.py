@@ -177,6 +177,14 @@ async def test_a_server_may_have_other_names_for_tokens() -> None:
     refusal_of(await post(post.issuer.token()), 401, "invalid_token")
 
 
+@pytest.mark.parametrize("audience", ["https://api.example", "https://api.example/"])
+async def test_a_slash_for_no_path_does_not_make_it_another_server(audience: str) -> None:
+    post = posting(resource="https://api.example")
+
+    assert access_of(await post(post.issuer.token(aud=audience))).principal == "ann"
+    refusal_of(await post(post.issuer.token(aud=f"{audience}/mcp")), 401, "invalid_token")
+
+
 async def test_an_expired_token_is_refused_even_if_it_was_good_before() -> None:
     post = posting()
     token = post.issuer.token()

@@ -129,6 +129,21 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], cause: 
         server(**options)
 
 
+@pytest.mark.parametrize(
+    ("resource", "accepted"),
+    [
+        ("https://api.example", {"https://api.example", "https://api.example/"}),
+        ("https://api.example/", {"https://api.example", "https://api.example/"}),
+        ("https://api.example/mcp", {"https://api.example/mcp"}),
+        ("https://api.example/mcp/", {"https://api.example/mcp/"}),
+        ("https://API.example:443/Mcp", {"https://API.example:443/Mcp", "https://api.example/Mcp"}),
+    ],
+)
+def test_tokens_may_be_for_the_resource_however_clients_write_its_url(resource: str, accepted: set[str]) -> None:
+    assert server(resource).accepted_audiences == accepted
+    assert server(resource, audiences=["urn:files"]).accepted_audiences == {"urn:files"}
+
+
 def test_trusted_hosts_and_this_machine_need_no_tls() -> None:
     protected = server("http://api:8000/mcp", issuers=["http://keycloak:8080/realm"], trusted_hosts=["api", "keycloak"])
 

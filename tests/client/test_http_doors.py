@@ -13,6 +13,7 @@ from trio.testing import MockClock
 
 from tests.client.http_by_hand import Answer, Got, HttpOrigin, modern, served
 from trio_mcp import (
+    Bearer,
     ConnectionClosed,
     Server,
     http_app,
@@ -85,6 +86,20 @@ async def test_an_entry_of_a_table_may_be_a_url(monkeypatch: pytest.MonkeyPatch)
             assert await who(client) == "from a table"
         async with open_clients({"mcpServers": {"far": entry}}) as clients:
             assert await who(clients["far"]) == "from a table"
+
+
+async def test_of_many_servers_each_is_shown_what_is_meant_for_it() -> None:
+    def saying_token(got: Got) -> Answer:
+        return modern(content=[{"type": "text", "text": got.headers.get("authorization", "none")}])
+
+    async with served(HttpOrigin(replies={"tools/call": saying_token})) as url:
+        entries = {"far": {"url": url}, "open": {"url": url}, "here": {"command": "true"}}
+        auths = {"far": Bearer("t1"), "here": Bearer("t2")}
+        async with open_clients({"mcpServers": entries}, auth_for=auths.get) as clients:
+            assert await who(clients["far"]) == "Bearer t1"
+            assert await who(clients["open"]) == "none"
+
+            assert "nobody signs in to a server that is started here" in str(clients.failed["here"])
 
 
 @pytest.mark.parametrize(

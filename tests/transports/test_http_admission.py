@@ -19,9 +19,9 @@ from tests.transports.session_by_hand import ByHand, events_of, initialize, mess
 from tests.transports.session_by_hand import call as called
 from trio_mcp import CallNext, Context, Limits, MemoryEventStore, Request, Server, SessionSettings, http_app
 from trio_mcp.abc import Fetch
-from trio_mcp.auth import HttpCall, HttpReply, VerifiedToken
+from trio_mcp.auth import HttpCall, HttpReply, ResourceServer, VerifiedToken
 from trio_mcp.transports import HttpApp, open_fetch
-from trio_mcp.wire import INVALID_REQUEST, decode
+from trio_mcp.wire import INVALID_REQUEST, METHOD_NOT_FOUND, decode
 
 BATCHING, LATEST, OLDEST = "2025-03-26", "2025-11-25", "2024-11-05"
 ANY_PATH = "/.well-known/oauth-protected-resource"
@@ -199,6 +199,16 @@ async def test_the_name_that_tokens_are_made_for_is_a_name_of_the_server(
     caller = await Caller.post(call("look"), vault.tokens.give("ann") | headers).run(vault.app())
 
     assert caller.status == status
+
+
+@pytest.mark.parametrize("resource", ["https://MCP.example:443/mcp", "http://mcp.example:80", "https://mcp.example/"])
+async def test_the_port_that_clients_do_not_name_is_no_part_of_it(vault: Vault, resource: str) -> None:
+    auth = ResourceServer(resource, issuers=[ISSUER], verifier=vault.tokens, trusted_hosts=["mcp.example"])
+    token = vault.tokens.give("ann", audience=resource)
+
+    caller = await Caller.post(call("look"), token | {"host": "mcp.example"}).run(http_app(vault.server, auth=auth))
+
+    assert caller.status == 200
 
 
 async def test_names_that_are_said_stand_alone(vault: Vault) -> None:
@@ -395,6 +405,22 @@ async def test_an_array_that_is_too_long_to_be_taken_is_not_looked_at_to_its_end
     assert (refused.status, refused.code) == (200, INVALID_REQUEST)
     assert "at most 2 messages" in refused.body.decode()
     assert vault.log == []
+
+
+async def test_what_an_array_of_requests_to_listen_names_is_not_looked_at(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(Server, "needed_scopes", lambda _, method, __: asked.append(method) or frozenset())
+
+    async with vault.by_hand() as client:
+        client.headers |= vault.tokens.give("ann")
+        await client.begin(BATCHING)
+        params = {"notifications": {"resourceSubscriptions": ["paper://1"] * 1000}}
+        refused = await client.post([message("subscriptions/listen", params, id) for id in (2, 3)])
+
+    assert [each["error"]["code"] for each in refused.messages] == [METHOD_NOT_FOUND, METHOD_NOT_FOUND]
+    assert "subscriptions/listen" not in asked
 
 
 @pytest.mark.parametrize("revision", [BATCHING, LATEST])

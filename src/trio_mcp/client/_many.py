@@ -22,6 +22,7 @@ from attrs import define, field
 from .. import types
 from .._errors import ConnectionClosed, ServerExited, TrioMcpError
 from .._util import owned_nursery
+from ..abc import ClientAuth
 from ._cache import ServerCache
 from ._calls import OnProgress
 from ._client import Client
@@ -157,7 +158,11 @@ class Clients(Mapping[str, Client]):
         await self._closed.wait()
 
     async def run(
-        self, options: Mapping[str, ClientOptions], *, task_status: trio.TaskStatus[Clients] = trio.TASK_STATUS_IGNORED
+        self,
+        options: Mapping[str, ClientOptions],
+        auths: Mapping[str, ClientAuth | None],
+        *,
+        task_status: trio.TaskStatus[Clients] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Connect, report that every server has connected or failed, and keep the connections until they are closed.
 
@@ -167,7 +172,7 @@ class Clients(Mapping[str, Client]):
             async with owned_nursery() as nursery:
                 settled = [trio.Event() for _ in self.names]
                 for name, event in zip(self.names, settled, strict=True):
-                    nursery.start_soon(self._keep, name, options[name], event)
+                    nursery.start_soon(self._keep, name, options[name], auths[name], event)
                 for event in settled:
                     await event.wait()
                 task_status.started(self)
@@ -179,10 +184,11 @@ class Clients(Mapping[str, Client]):
             self._closing.set()
             self._closed.set()
 
-    async def _keep(self, name: str, options: ClientOptions, settled: trio.Event) -> None:
+    async def _keep(self, name: str, options: ClientOptions, auth: ClientAuth | None, settled: trio.Event) -> None:
         """Own one server's connection from beginning to end, whatever becomes of it."""
         try:
-            await run_client(self._table.opener(name), options, task_status=_Connected(self._clients, name, settled))
+            connected = _Connected(self._clients, name, settled)
+            await run_client(self._table.opener(name, auth=auth), options, task_status=connected)
         except Exception as exc:  # noqa: BLE001 # reported
             self._heard_of(name, exc)
         finally:
@@ -223,6 +229,7 @@ async def open_clients(
     *,
     prefix: Prefix = "clashes",
     options_for: Callable[[str], ClientOptions] | None = None,
+    auth_for: Callable[[str], ClientAuth | None] | None = None,
     **options: Unpack[ClientOptions],
 ) -> AsyncGenerator[Clients]:
     """Connect to all servers of an ``mcpServers`` file at once, for as long as the block lasts.
@@ -246,6 +253,8 @@ async def open_clients(
         prefix: ``"always"`` makes every tool's name ``server__name``, so that names do not depend on what else there
             is.
         options_for: returns more options for the server of that name, such as callbacks that know who asks.
+        auth_for: returns what shows the server of that name who asks (`OAuth`, `Bearer`), None where nothing does. Only
+            servers with a ``url`` can be shown it.
         options: what every server gets; see `ClientOptions`.
 
     Raises:
@@ -261,7 +270,9 @@ async def open_clients(
             await clients.aclose()
 
     async with owned_nursery(close) as nursery:
-        clients = await start_clients(nursery, source, prefix=prefix, options_for=options_for, **options)
+        clients = await start_clients(
+            nursery, source, prefix=prefix, options_for=options_for, auth_for=auth_for, **options
+        )
         yield clients
 
 
@@ -271,6 +282,7 @@ async def start_clients(
     *,
     prefix: Prefix = "clashes",
     options_for: Callable[[str], ClientOptions] | None = None,
+    auth_for: Callable[[str], ClientAuth | None] | None = None,
     **options: Unpack[ClientOptions],
 ) -> Clients:
     """Connect to all servers of an ``mcpServers`` file in a task of *nursery*, until `Clients.aclose` or its end.
@@ -285,7 +297,8 @@ async def start_clients(
         check_options(each)
     if isinstance(options.get("cache"), ServerCache):
         raise ValueError("cache=: a part of a cache is about one server; give each its own by options_for=")
-    started: Clients = await nursery.start(partial(clients.run, all_options), name="trio-mcp clients")
+    auths = {name: auth_for(name) if auth_for else None for name in clients.names}
+    started: Clients = await nursery.start(partial(clients.run, all_options, auths), name="trio-mcp clients")
     return started
 
 
