@@ -1,0 +1,35 @@
+"""A client in a process of its own, for which somebody has signed in already, and which shares its tokens with others.
+
+    signed_in_client.py STORAGE URL
+
+For each line on stdin it calls the server once, and says on stdout who it is there. There is nobody to be asked.
+"""
+
+import sys
+
+import trio
+
+from trio_mcp import FileTokenStorage, OAuth, open_http_client, types
+
+
+async def nobody(url: str) -> None:
+    raise AssertionError(f"somebody is asked, at {url}")
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+async def main() -> None:
+    storage, url = sys.argv[1:]
+    auth = OAuth(storage=FileTokenStorage(storage), show=nobody)
+    async with open_http_client(url, auth=auth) as client:
+        say("connected")
+        while await trio.to_thread.run_sync(sys.stdin.readline):
+            [content] = (await client.call_tool("whoami")).content
+            say(content.text if isinstance(content, types.TextContent) else "?")
+
+
+if __name__ == "__main__":
+    trio.run(main)
