@@ -180,7 +180,8 @@ class Fetch(Protocol):
         """Make one request, within bounds of size and time. A redirect is followed within the origin, if it is a GET.
 
         Raises:
-            CallFailed: it could not be made, or not within the bounds, or leads where it may not.
+            CallFailed: it could not be made, or not within the bounds, or leads where it may not. It is `Unreadable`
+                where that was the answer.
         """
         ...
 

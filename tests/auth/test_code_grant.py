@@ -362,6 +362,37 @@ def test_a_refresh_token_is_shown_by_the_client_that_it_was_given_to() -> None:
     assert len(script.visits) == 1
 
 
+@pytest.mark.parametrize("becomes", ["nothing", "another"])
+def test_a_refresh_token_outlives_what_becomes_of_the_registration(becomes: str) -> None:
+    script = FlowScript([json_reply({"client_id": "first"}, status=201), token_reply()])
+    tokens = run(script, profile=REGISTERED)
+    script.values.clear()
+    if becomes == "another":
+        script.replies = [json_reply({"client_id": "second"}, status=201), token_reply()]
+        run(script, profile=REGISTERED)
+
+    script.replies = [token_reply()]
+    script.run(refresh(evolve(ask_for("read"), client=tokens.client), REGISTERED, "r3fresh"))
+
+    assert script.forms[-1]["client_id"] == "first"
+    assert len(script.values) == (becomes == "another")
+
+
+def test_a_refresh_that_the_client_of_old_is_turned_away_for_leaves_the_new_one_alone() -> None:
+    script = FlowScript([json_reply({"client_id": "second"}, status=201), token_reply(), error_reply("invalid_client")])
+    run(script, profile=REGISTERED)
+    ask = evolve(ask_for("read"), client=Registration("first", issuer=ISSUER))
+
+    with pytest.raises(AuthorizationFailed, match="invalid_client"):
+        script.run(refresh(ask, REGISTERED, "r3fresh"))
+
+    assert len(script.values) == 1
+
+
+def test_tokens_of_a_client_that_is_known_by_hand_need_not_remember_it() -> None:
+    assert run(FlowScript([token_reply()])).client is None
+
+
 def test_a_refresh_token_whose_client_is_gone_is_of_no_use() -> None:
     script = FlowScript()
 

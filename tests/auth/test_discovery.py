@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_mcp._errors import AuthorizationFailed
-from trio_mcp.auth import CallFailed, HttpCall, HttpReply
+from trio_mcp.auth import CallFailed, HttpCall, HttpReply, Unreadable
 from trio_mcp.auth._challenges import Challenge
 from trio_mcp.auth._discovery import discover
 from trio_mcp.auth._metadata import Place, ResourceMetadata, ServerMetadata
@@ -362,6 +362,31 @@ def test_where_that_has_none_either_its_endpoints_have_fixed_paths() -> None:
         registration_endpoint="https://x.example/register",
         is_assumed=True,
     )
+
+
+ELSEWHERE = Unreadable("it redirects to another origin")
+
+
+def test_places_that_lead_elsewhere_make_way_for_the_next() -> None:
+    web = Web({AT_PATH: ELSEWHERE, AT_ROOT: about(), AT_ISSUER: ELSEWHERE, AT_OPENID: issued_by()})
+
+    assert found_in(web).server.issuer == ISSUER
+    assert web.asked == [AT_PATH, AT_ROOT, AT_ISSUER, AT_OPENID]
+
+
+@pytest.mark.parametrize("at_issuer", [{AT_ISSUER: ELSEWHERE}, {AT_OPENID: ELSEWHERE}])
+def test_where_there_are_no_metadata_it_is_told_which_place_led_elsewhere(at_issuer: dict[str, Answer]) -> None:
+    web = Web({AT_PATH: about(), **at_issuer})
+
+    with pytest.raises(AuthorizationFailed, match=r"/\.well-known/.* cannot be read: it redirects to another origin$"):
+        found_in(web)
+
+
+def test_a_server_whose_places_lead_elsewhere_is_not_taken_for_an_old_one_unless_it_says_so() -> None:
+    with pytest.raises(AuthorizationFailed, match=f"{AT_ROOT} cannot be read: it redirects to another origin$"):
+        found_in(Web({AT_ROOT: ELSEWHERE}))
+
+    assert found_in(Web({AT_ROOT: ELSEWHERE, OWN_ISSUER: issued_by("https://x.example")})).resource is None
 
 
 @pytest.mark.requirement("C.2-5")

@@ -155,6 +155,12 @@ def test_nobody_is_vouched_for_at_another_server_than_the_client_is_registered_a
     assert script.steps == []
 
 
+@pytest.mark.requirement("C.2-9")
+def test_a_client_of_no_server_in_particular_stays_with_the_first() -> None:
+    assert grant(client=Registration("me", secret="s3cret")).stays_with_issuer
+    assert not grant().stays_with_issuer
+
+
 def test_only_the_token_of_the_server_is_bound_to_a_key() -> None:
     script = FlowScript([GRANTED, token_reply(token_type="DPoP")])
 

@@ -201,6 +201,8 @@ async def test_an_expired_token_is_refused_even_if_it_was_good_before() -> None:
         ({}, "ann"),
         ({"client_id": None}, "ann"),
         ({"sub": None}, "client desk"),
+        ({"sub": "desk"}, "client desk"),
+        ({"sub": "desk", "client_id": "laptop"}, "desk"),
         ({"sub": "client desk"}, "subject client desk"),
         ({"sub": "subject client desk"}, "subject subject client desk"),
         ({"sub": "clientele"}, "clientele"),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 import trio
+from attrs import evolve
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.auth.keeping import (
@@ -21,10 +22,13 @@ from tests.auth.keeping import (
     request,
 )
 from trio_mcp import AuthorizationFailed, ConnectionClosed
+from trio_mcp.auth._grant import TokenAsk
 from trio_mcp.auth._held import Need
 from trio_mcp.auth._memory_storage import MemoryTokenStorage
 from trio_mcp.auth._records import Record, read_record, write_record
 from trio_mcp.auth._source import GrantSource
+from trio_mcp.auth._steps import Flow
+from trio_mcp.auth._tokens import Registration, Tokens
 
 OTHER_URL = "https://mcp.example.com/mcp/other"
 
@@ -325,6 +329,18 @@ async def test_a_request_of_a_connection_that_has_closed_fails_with_that(
         requests.start_soon(ask, connect(grant, network, connection))
         await wait_all_tasks_blocked()
         connection.cancel_scope.cancel()
+
+
+async def test_a_request_after_its_connection_has_closed_fails_and_keeps_nobody_waiting(
+    network: Network, grant: MachineGrant, nursery: trio.Nursery
+) -> None:
+    async with trio.open_nursery() as connection:
+        late = connect(grant, network, connection)
+
+    with pytest.raises(ConnectionClosed, match="has closed the connection"):
+        await request(late, network.judge)
+    with trio.fail_after(5):
+        assert await request(connect(grant, network, nursery), network.judge) == 200
 
 
 async def test_a_person_is_not_asked_any_more_when_nobody_waits(
@@ -646,6 +662,27 @@ async def test_a_refresh_that_confirms_its_token_keeps_it(
         await request(source, network.judge)
 
     assert network.presented == ["refresh-1", "refresh-1"]
+
+
+async def test_a_refresh_is_told_as_whom_the_tokens_were_obtained(
+    network: Network, clock: Clock, nursery: trio.Nursery
+) -> None:
+    client, told = Registration("me"), list[Registration | None]()
+
+    class Remembering(MachineGrant):
+        def obtain(self, ask: TokenAsk) -> Flow[Tokens]:
+            return evolve((yield from super().obtain(ask)), client=client)
+
+        def refresh(self, ask: TokenAsk, refresh_token: str) -> Flow[Tokens]:
+            told.append(ask.client)
+            return (yield from super().refresh(ask, refresh_token))
+
+    source = connect(Remembering(clock=clock), network, nursery)
+    for _ in range(3):
+        assert await request(source, network.judge) == 200
+        clock.now += 3600
+
+    assert told == [client, client]
 
 
 async def test_a_refresh_that_brings_the_same_token_with_a_longer_life_is_one(

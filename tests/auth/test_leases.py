@@ -22,7 +22,7 @@ from trio_mcp.auth._leases import (
 from trio_mcp.auth._metadata import Place, ServerMetadata
 from trio_mcp.auth._records import Lease, Record, read_record, write_record
 from trio_mcp.auth._steps import Await, Flow, Pause
-from trio_mcp.auth._tokens import Tokens
+from trio_mcp.auth._tokens import Registration, Tokens
 
 KEY = "key"
 ISSUER = "https://auth.example.com"
@@ -229,6 +229,14 @@ def test_a_refresh_replaces_the_record_and_ends_the_lease() -> None:
     assert script.stored == new
 
 
+def test_refreshed_tokens_remember_as_whom_the_first_ones_were_obtained() -> None:
+    client = Registration("me", issuer=ISSUER)
+    script = storing(OLD)
+    leased = leased_in(script, evolve(OLD, tokens=evolve(OLD.tokens, client=client)))
+
+    assert script.run(refresh_leased(leased, brings(NEW_TOKENS), ASK)).tokens.client == client
+
+
 def test_a_refresh_that_says_nothing_of_the_refresh_token_confirms_it_and_new_scopes_count() -> None:
     script = storing(OLD)
 
@@ -295,6 +303,22 @@ def test_a_storage_that_changes_all_the_time_keeps_no_refresh_for_ever() -> None
 
     assert new.tokens.access_token == "new"
     assert len(script.others) == 80
+
+
+def test_what_was_refreshed_is_not_lost_where_the_storage_does_not_take_it(caplog: pytest.LogCaptureFixture) -> None:
+    class Full(Storing):
+        def _swap(self, key: str, old: str | None, new: str | None) -> bool:
+            raise OSError("not-to-be-shown")
+
+    script = storing(OLD)
+    leased = leased_in(script)
+    full = Full(values=script.values)
+
+    new = full.run(refresh_leased(leased, brings(NEW_TOKENS), ASK))
+
+    assert new.tokens.refresh_token == "r-new"
+    assert "could not be stored: OSError" in caplog.text
+    assert "not-to-be-shown" not in caplog.text
 
 
 # Storing.

@@ -98,6 +98,14 @@ def test_what_is_for_one_issuer_is_not_shown_to_another(grant: Grant, what: str)
     assert "s3cret" not in str(caught.value)
 
 
+@pytest.mark.requirement("C.2-9")
+def test_what_is_for_no_issuer_in_particular_stays_with_the_first() -> None:
+    assert ClientCredentials("me", secret="s3cret").stays_with_issuer
+    assert WorkloadIdentity("jwt").stays_with_issuer
+    assert not ClientCredentials("me", secret="s3cret", issuer=ISSUER).stays_with_issuer
+    assert not WorkloadIdentity("jwt", issuer=ISSUER).stays_with_issuer
+
+
 def test_what_is_for_the_issuer_is_shown() -> None:
     script = FlowScript([token_reply(), token_reply()])
 

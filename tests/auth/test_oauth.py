@@ -105,6 +105,23 @@ def test_kinds_of_clients_are_told_apart_without_their_secrets() -> None:
     assert "s3cret" not in repr(oauths)
 
 
+@pytest.mark.requirement("C.2-9")
+@pytest.mark.parametrize(
+    ("client", "stays"),
+    [
+        (None, False),
+        (Registration("mine"), True),
+        (Registration("mine", issuer=ISSUER), False),
+        (Registration("https://me.example/client.json"), False),
+        (Registration("https://me.example/client.json", secret="s3cret"), True),
+    ],
+)
+def test_a_client_that_was_registered_by_hand_stays_with_the_first_authorization_server(
+    client: Registration | None, stays: bool
+) -> None:
+    assert OAuth(client=client).stays_with_issuer is stays
+
+
 def test_accounts_of_one_storage_have_registrations_of_their_own() -> None:
     script = FlowScript([REGISTRATION, token_reply()] * 2)
 

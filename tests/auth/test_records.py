@@ -11,7 +11,7 @@ from tests.auth.keeping import ISSUER, URL, MachineGrant
 from trio_mcp.auth._dpop import DpopKey
 from trio_mcp.auth._metadata import Place, ResourceMetadata, ServerMetadata
 from trio_mcp.auth._records import Lease, Record, is_showable, key_of, read_record, write_record
-from trio_mcp.auth._tokens import Tokens
+from trio_mcp.auth._tokens import Registration, Tokens
 
 TOKENS = Tokens(
     access_token="s3cret-access",
@@ -32,6 +32,15 @@ BOUND = evolve(RECORD, tokens=evolve(TOKENS, token_type="DPoP"), dpop_key=DpopKe
         RECORD,
         BOUND,
         evolve(RECORD, lease=Lease("me", 1030.5)),
+        evolve(
+            RECORD,
+            tokens=evolve(
+                TOKENS,
+                client=Registration(
+                    "me", secret="s3cret", method="client_secret_post", issuer=ISSUER, secret_expires_at=2000.0
+                ),
+            ),
+        ),
         evolve(
             RECORD,
             resource=None,

@@ -40,6 +40,12 @@ def test_what_was_secret_is_taken_out_of_the_servers_words() -> None:
     assert str(failure) == "the token request was refused: bad [secret] (no such code: [secret] (a))"
 
 
+def test_what_was_secret_is_taken_out_in_the_spelling_of_a_form_as_well() -> None:
+    failure = refusal_of(STEP, error_reply("invalid_grant", "code=4%2F0A+b%3D&x=y"), ["4/0A b="])
+
+    assert str(failure) == "the token request was refused: invalid_grant (code=[secret]&x=y)"
+
+
 @pytest.mark.parametrize("status", [200, 302, 429, 500, 503])
 def test_a_server_that_is_out_of_order_has_refused_nothing(status: int) -> None:
     failure = refusal_of(STEP, error_reply("invalid_grant", status=status))

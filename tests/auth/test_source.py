@@ -147,6 +147,27 @@ async def test_where_a_token_is_to_be_had_is_looked_up_anew_after_a_refusal_and_
     assert network.urls[-1] == "https://other.example.com/token"
 
 
+@pytest.mark.requirement("C.2-9")
+async def test_credentials_of_one_authorization_server_are_not_shown_to_another(
+    network: Network, clock: Clock, nursery: trio.Nursery
+) -> None:
+    class Staying(MachineGrant):
+        @property
+        def stays_with_issuer(self) -> bool:
+            return True
+
+    source = connect(Staying(clock=clock), network, nursery)
+    await request(source, network.judge)
+
+    network.issuer = "https://other.example.com"
+    network.revoke()
+    with pytest.raises(AuthorizationFailed, match=r"those so far came from https://auth\.example\.com, "):
+        await request(source, network.judge)
+
+    assert network.grants == ["client_credentials"]
+    assert "https://other.example.com/token" not in network.urls
+
+
 async def test_the_challenge_that_says_most_is_followed(network: Network, clock: Clock, nursery: trio.Nursery) -> None:
     source = connect(MachineGrant(clock=clock), network, nursery)
     place = "https://mcp.example.com/elsewhere/oauth-protected-resource"

@@ -135,7 +135,8 @@ async def test_a_client_with_credentials_of_its_own_needs_no_person(
             mode, call("whoami"), call("erase"), call("wait", seconds=A_WHILE), call("whoami"), auth=credentials
         )
 
-        assert [value(who), value(erased), value(still)] == ["a:service", "erased by a:service", "a:service"]
+        name = "client a:service"
+        assert [value(who), value(erased), value(still)] == [name, f"erased by {name}", name]
         assert bench.asked_for() == []
         assert bench.granted() == ["client_credentials"] * 3
 

@@ -92,6 +92,7 @@ async def test_registrations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         ({"application_type": "web"}, "invalid_redirect_uri"),
         ({"application_type": "web", "redirect_uris": ["https://localhost/cb"]}, "invalid_redirect_uri"),
         ({"application_type": "toaster"}, "invalid_client_metadata"),
+        ({"application_type": ["web"]}, "invalid_client_metadata"),
         ({"grant_types": ["implicit"]}, "invalid_client_metadata"),
         ({"token_endpoint_auth_method": "magic"}, "invalid_client_metadata"),
         ({"token_endpoint_auth_method": ["none"]}, "invalid_client_metadata"),

@@ -160,7 +160,7 @@ async def test_a_machine_gets_tokens_by_its_credentials(proof: dict[str, Any]) -
 
     access = await stage.admit(await stage.obtain(ClientCredentials("known", **proof)))
 
-    assert (access.principal, access.client_id) == ("known", "known")
+    assert (access.principal, access.client_id) == ("client known", "known")
 
 
 async def test_a_workload_gets_tokens_by_what_its_platform_says() -> None:
@@ -169,7 +169,7 @@ async def test_a_workload_gets_tokens_by_what_its_platform_says() -> None:
 
     access = await stage.admit(await stage.obtain(WorkloadIdentity(SIGNER.sign(claims))))
 
-    assert access.principal == "job-1"
+    assert access.principal == "client job-1"
 
 
 async def test_an_identity_provider_lets_its_users_in() -> None:

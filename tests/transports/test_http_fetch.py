@@ -13,7 +13,7 @@ import trio
 from tests.transports.http_engines import Flaky
 from tests.transports.http_script import HttpScript, Visit
 from trio_mcp._util import owned_nursery
-from trio_mcp.auth import CallFailed, HttpCall, HttpReply
+from trio_mcp.auth import CallFailed, HttpCall, HttpReply, Unreadable
 from trio_mcp.testing import AsgiEngine
 from trio_mcp.transports import engine_fetch
 
@@ -77,7 +77,7 @@ async def test_an_answer_is_brought_back_as_it_is(autojump_clock: object) -> Non
 async def test_a_body_has_a_limit(autojump_clock: object) -> None:
     assert len((await fetched(answering(200, b"x" * MOST))).body) == MOST
     for headers in ({}, {"content-length": str(MOST + 1)}):
-        with pytest.raises(CallFailed, match=rf"^http://as.test/a/b answers with more than {MOST} bytes$"):
+        with pytest.raises(Unreadable, match=rf"^http://as.test/a/b answers with more than {MOST} bytes$"):
             await fetched(answering(200, b"x" * (MOST + 1), headers=headers))
 
 
@@ -150,7 +150,7 @@ async def test_a_redirect_within_the_origin_is_followed(status: int, to: str, au
 
 async def test_redirects_are_followed_a_few_times(autojump_clock: object) -> None:
     assert (await fetched(partial(redirect, times=3))).status == 200
-    with pytest.raises(CallFailed, match=r"^http://as.test/a/b redirects more than 3 times$"):
+    with pytest.raises(Unreadable, match=r"^http://as.test/a/b redirects more than 3 times$"):
         await fetched(partial(redirect, times=4))
 
 
@@ -166,13 +166,13 @@ async def test_redirects_are_followed_a_few_times(autojump_clock: object) -> Non
     ],
 )
 async def test_a_redirect_to_another_origin_is_not_followed(to: str, autojump_clock: object) -> None:
-    with pytest.raises(CallFailed, match=r"^http://as.test/a/b redirects to another origin .*, which is not followed$"):
+    with pytest.raises(Unreadable, match=r"^http://as.test/a/b redirects to another origin .*, which is not followed$"):
         await fetched(partial(redirect, to=f"{to}?code=s3cret"))
 
 
 @pytest.mark.parametrize("to", ["ftp://as.test/", "http://[", "http://as.test:x/", "javascript:alert(1)", "/a b"])
 async def test_a_redirect_to_what_is_no_address_is_not_followed(to: str, autojump_clock: object) -> None:
-    with pytest.raises(CallFailed, match=r"^http://as.test/a/b redirects to what is no address$"):
+    with pytest.raises(Unreadable, match=r"^http://as.test/a/b redirects to what is no address$"):
         await fetched(partial(redirect, to=to))
 
 

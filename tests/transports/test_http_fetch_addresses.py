@@ -46,6 +46,9 @@ PUBLIC, PRIVATE, LOOPBACK, OTHER = "93.184.216.34", "10.0.0.1", "127.0.0.1", "16
         ("198.18.0.1", "other"),
         ("2001:db8::1", "other"),
         ("::10.0.0.1", "other"),
+        ("192.0.0.192", "other"),  # the metadata of a cloud
+        ("192.88.99.1", "other"),
+        ("3fff::1", "other"),
     ],
 )
 def test_each_address_belongs_to_a_network(address: str, expected: Network) -> None:

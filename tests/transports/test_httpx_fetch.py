@@ -196,6 +196,12 @@ async def test_a_host_that_nobody_knows_is_not_found() -> None:
             await fetch(call("https://nobody.test/x?key=s3cret"))
 
 
+async def test_what_looks_like_an_address_and_is_none_is_not_requested() -> None:
+    async with fetching() as fetch:
+        with pytest.raises(CallFailed, match=r"^https://0177\.0\.0\.1/x is no address: "):
+            await fetch(call("https://0177.0.0.1/x?s3cret"))
+
+
 async def test_a_name_without_a_port_is_looked_up_with_that_of_its_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[httpx2.Request] = []
 

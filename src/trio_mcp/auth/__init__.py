@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ._steps import CallFailed as CallFailed
 from ._steps import HttpCall as HttpCall
 from ._steps import HttpReply as HttpReply
+from ._steps import Unreadable as Unreadable
+from ._verified import LEEWAY_SECONDS as LEEWAY_SECONDS
 from ._verified import InvalidToken as InvalidToken
 from ._verified import VerifiedToken as VerifiedToken
 from ._verified import VerifierUnavailable as VerifierUnavailable

@@ -74,7 +74,8 @@ def authorize(ask: TokenAsk, profile: ClientProfile) -> Flow[Tokens]:
         "redirect_uri": known.redirect_uri,
         "code_verifier": pkce.verifier,
     }
-    return (yield from _request_tokens(ask, known, form))
+    tokens = yield from _request_tokens(ask, known, form)
+    return tokens if known.key is None else evolve(tokens, client=known.registration)
 
 
 def refresh(ask: TokenAsk, profile: ClientProfile, refresh_token: str) -> Flow[Tokens]:
@@ -83,7 +84,7 @@ def refresh(ask: TokenAsk, profile: ClientProfile, refresh_token: str) -> Flow[T
     Raises:
         AuthorizationFailed: it was refused (`error` has the code of it), or could not be asked for.
     """
-    known = yield from known_client(ask.place, profile)
+    known = yield from known_client(ask.place, profile, ask.client)
     if known is None:
         issuer = shown_text(ask.place.server.issuer)
         raise AuthorizationFailed(

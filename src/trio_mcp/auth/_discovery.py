@@ -3,13 +3,14 @@
 Rules of this file:
 
 1. A metadata URL in the challenge is the only one that counts. Else the well-known places are tried in their order, and
-   one that has nothing (any status but 200, or no JSON object) leads to the next. Trouble that may pass, such as a
-   status of 500, ends the attempt: what is out of reach for a while is not taken for what is not there.
+   one that has nothing (any status but 200, no JSON object, a page too long, a redirect to another origin, where people
+   sign in perhaps) leads to the next. Trouble that may pass, such as a status of 500, ends the attempt: what is out of
+   reach for a while is not taken for what is not there.
 2. Metadata have to be about this server, and those of an authorization server about the very issuer they were looked up
    by, byte for byte. Otherwise none of what they say is used.
 3. The authorization server is the one that was used before, if it is still named, or else the first that can be used.
 4. Where there are no metadata of the server at all, revision 2025-03-26 takes its origin for the authorization server;
-   and where that has none either, its endpoints have fixed paths.
+   and where that has none either, its endpoints have fixed paths; unless a place led elsewhere, which is then told.
 
 Specification:
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery
@@ -20,14 +21,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
 from .._errors import AuthorizationFailed
 from ..wire import MODERN_REVISIONS, VERSION_FIELD, Undecodable, decode, is_object
 from ._challenges import Challenge
 from ._metadata import Place, ResourceMetadata, ServerMetadata, read_resource_metadata, read_server_metadata
 from ._shown import shown_text, shown_url
-from ._steps import CallFailed, Flow, HttpReply, get_json_from
+from ._steps import CallFailed, Flow, HttpReply, Unreadable, get_json_from
 from ._urls import checked_endpoint, covers, origin_of, server_metadata_urls, well_known_urls
 
 __all__ = ["discover"]
@@ -70,6 +71,8 @@ class _Search:
 
     url: str
     trusted_hosts: Sequence[str]
+    unreadable: list[str] = field(factory=list[str], init=False)
+    """What there was in places in which metadata could have been."""
 
     def resource(self, challenged: Challenge | None) -> Flow[ResourceMetadata | None]:
         """Find what the server says of its protection; None where it says nothing."""
@@ -115,11 +118,13 @@ class _Search:
         checked_endpoint(issuer, "issuer", self.trusted_hosts)
         if "?" in issuer:
             raise AuthorizationFailed(f"the issuer {shown_url(issuer)!r} has a query, which it may not have")
+        earlier = len(self.unreadable)
         for place in server_metadata_urls(issuer):
             body = yield from self._document_at(place, _SERVER)
             if body is not None:
                 return self._server_at(place, body, (issuer,))
-        raise AuthorizationFailed(f"the authorization server {shown_url(issuer)} publishes no metadata")
+        reasons = self.unreadable[earlier:] or [f"the authorization server {shown_url(issuer)} publishes no metadata"]
+        raise AuthorizationFailed(reasons[0])
 
     def unnamed_server(self) -> Flow[ServerMetadata]:
         """Find the authorization server of a server that names none (rule 4)."""
@@ -128,6 +133,8 @@ class _Search:
         body = yield from self._document_at(place, _SERVER)
         if body is not None:
             return self._server_at(place, body, (origin, f"{origin}/"))  # nobody has said which of the two it is
+        if self.unreadable:
+            raise AuthorizationFailed(self.unreadable[0])
         return ServerMetadata(
             issuer=origin,
             authorization_endpoint=f"{origin}/authorize",
@@ -155,7 +162,11 @@ class _Search:
 
     def _document_at(self, place: str, what: str) -> Flow[bytes | None]:
         """Return the JSON object at a place; None where there is none (rule 1)."""
-        reply = yield from self._get(place, what)
+        try:
+            reply = yield from self._get(place, what)
+        except Unreadable as exc:
+            self.unreadable.append(str(exc))
+            return None
         if reply.status >= 500 or reply.status in _PASSING:
             raise CallFailed(f"the {what} at {shown_url(place)} cannot be read now: HTTP status {reply.status}")
         return reply.body if reply.status == 200 and _is_object(reply.body) else None
@@ -165,7 +176,8 @@ class _Search:
         try:
             return (yield from get_json_from(place, named_by=named_by, headers=_FIELDS))
         except CallFailed as exc:
-            raise CallFailed(f"the {what} at {shown_url(place)} cannot be read: {shown_text(str(exc))}") from None
+            kind = Unreadable if isinstance(exc, Unreadable) else CallFailed
+            raise kind(f"the {what} at {shown_url(place)} cannot be read: {shown_text(str(exc))}") from None
 
 
 def _is_object(body: bytes) -> bool:

@@ -24,8 +24,9 @@ _PROOF_SECONDS = 300.0
 """How far the time of a proof may be off, in either direction."""
 _MAX_PROOF_CHARS = 8192
 _LONGEST_ID = 256
-_MAX_KEPT = 100_000
-"""So many proofs of the last ten minutes are remembered. Beyond that none is accepted, instead of any once more."""
+_MAX_KEPT = 300_000
+"""So many proofs of the last minutes are remembered: a thousand a second. Beyond that none is accepted, instead of any
+once more."""
 
 
 @frozen(kw_only=True)

@@ -71,6 +71,11 @@ class EnterpriseManaged(MachineGrant):
         """Tells this kind of client apart from others in one storage. No secret is in it."""
         return f"enterprise {self.idp_issuer} {self.idp_client_id} client {self.client.client_id}"
 
+    @property
+    def stays_with_issuer(self) -> bool:
+        """Whether the first authorization server that the client was shown to is the only one."""
+        return self.client.issuer is None
+
     def _request(self, ask: TokenAsk) -> Flow[Tokens]:
         check_issuer(self.client.issuer, ask.place, f"the client {self.client.client_id!r}")
         grant = yield from self._exchange(ask)

@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 from ._memory_storage import MemoryTokenStorage
 from ._metadata import Place
 from ._steps import Flow
-from ._tokens import Tokens
+from ._tokens import Registration, Tokens
 
 if TYPE_CHECKING:
     import trio
@@ -41,6 +41,8 @@ class TokenAsk:
     """What to ask for; None: whatever the authorization server gives to those who name none."""
     proofs: Proofs | None
     """Makes the proofs of possession; None where tokens are for their bearer."""
+    client: Registration | None = None
+    """As whom the tokens were obtained that are to be refreshed; None where the grant knows that by itself."""
 
 
 def check_scopes(_: object, __: object, scopes: Sequence[str] | None) -> None:
@@ -81,6 +83,14 @@ class Grant(abc.ABC):
     @abc.abstractmethod
     def identity(self) -> str:
         """Tells this kind of client apart from others in one storage. No secret is in it."""
+
+    @property
+    def stays_with_issuer(self) -> bool:
+        """Whether it shows what one authorization server has given by hand, though nobody has said which that is.
+
+        The first one that tokens came from is then the only one; the MCP server may not lead to another.
+        """
+        return False
 
     @abc.abstractmethod
     def obtain(self, ask: TokenAsk) -> Flow[Tokens]:

@@ -31,7 +31,7 @@ from ._challenges import Challenge, write_challenge
 from ._dpop_check import Replays, read_proof
 from ._jws import ASYMMETRIC
 from ._urls import origin_of
-from ._verified import InvalidToken, VerifiedToken, VerifierUnavailable
+from ._verified import LEEWAY_SECONDS, InvalidToken, VerifiedToken, VerifierUnavailable
 
 if TYPE_CHECKING:
     from ._resource_server import ResourceServer
@@ -40,8 +40,6 @@ __all__ = ["Guard"]
 
 _log = logging.getLogger("trio_mcp.auth")
 
-_LEEWAY_SECONDS = 60.0
-"""How far the clocks of two machines may be apart."""
 _MAX_TOKEN_CHARS = 16_384
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*", re.ASCII)
 _MAX_PARAMETERS = 100
@@ -135,9 +133,9 @@ class Guard:
             raise InvalidToken(f"its issuer {token.issuer!r:.200} is none of those that are trusted")
         if server.accepted_audiences.isdisjoint(token.audiences):
             raise InvalidToken(f"it is for {token.audiences!r:.200}, and not for this server")
-        if token.expires_at is not None and not now < token.expires_at + _LEEWAY_SECONDS:
+        if token.expires_at is not None and not now < token.expires_at + LEEWAY_SECONDS:
             raise InvalidToken("it has expired")
-        if token.not_before is not None and not now >= token.not_before - _LEEWAY_SECONDS:
+        if token.not_before is not None and not now >= token.not_before - LEEWAY_SECONDS:
             raise InvalidToken("it does not hold yet")
 
     def _check_binding(
@@ -177,9 +175,10 @@ class Guard:
     def _principal(self, token: VerifiedToken) -> str:
         """Return a text that no two of those can share who may see different things.
 
-        A user cannot take the name of an application: where a subject looks like one, it is marked as a subject.
+        A user cannot take the name of an application: where a subject looks like one, it is marked as a subject. Nor
+        can an application take a user's: where it speaks for itself, its subject is its own name, or it has none.
         """
-        if token.subject:
+        if token.subject and token.subject != token.client_id:
             looks_marked = token.subject.startswith(("client ", "subject "))
             name = f"subject {token.subject}" if looks_marked else token.subject
         elif token.client_id:

@@ -13,7 +13,7 @@ from ..abc import Fetch
 from ..wire import JsonObject, Undecodable, decode, is_object
 from ._shown import shown_text, shown_url
 from ._steps import CallFailed, HttpCall
-from ._urls import checked_endpoint, origin_of, read_url
+from ._urls import checked_endpoint, origin_of, server_metadata_urls
 from ._verified import VerifierUnavailable
 
 __all__ = ["ACCEPT_JSON", "check_option", "endpoint_of", "fetch_json", "host_chosen_by", "read_issuer"]
@@ -43,7 +43,7 @@ async def read_issuer(issuer: str, fetch: Fetch) -> JsonObject:
     Raises:
         VerifierUnavailable: there are none, they cannot be had now, or they are those of another server.
     """
-    for url in _places_of(issuer):
+    for url in server_metadata_urls(issuer):
         call = HttpCall(method="GET", url=url, headers=ACCEPT_JSON, named_by="user")
         try:
             metadata = await fetch_json(call, fetch)
@@ -53,16 +53,6 @@ async def read_issuer(issuer: str, fetch: Fetch) -> JsonObject:
             raise VerifierUnavailable(f"the metadata at {url} say that they are those of another issuer")
         return metadata
     raise VerifierUnavailable(f"{issuer} publishes no metadata")
-
-
-def _places_of(issuer: str) -> list[str]:
-    """Return where the metadata of an issuer may be, in the order that the specification gives."""
-    parts = read_url(issuer)
-    assert parts is not None  # it was checked when the options were read
-    path = parts.path.rstrip("/")
-    root = f"{parts.origin}/.well-known"
-    places = [f"{root}/oauth-authorization-server{path}", f"{root}/openid-configuration{path}"]
-    return [*places, f"{parts.origin}{path}/.well-known/openid-configuration"] if path else places
 
 
 def endpoint_of(metadata: JsonObject, name: str, trusted_hosts: Sequence[str]) -> str:

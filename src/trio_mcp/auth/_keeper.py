@@ -128,9 +128,12 @@ class Keeper:
 
     def _begin(self, connected: Connected, need: Need) -> tuple[Need, Flight[Held | None]]:
         flight = Flight[Held | None]()
-        self._flying = need, flight
         work = Renewing(self, connected.fetch, flight, need).run
-        connected.nursery.start_soon(flight.run, work, self._landed, name="authorization")
+        try:
+            connected.nursery.start_soon(flight.run, work, self._landed, name="authorization")
+        except RuntimeError:  # the nursery is closed; nobody may be left to wait for what never lands
+            raise ConnectionClosed("this side has closed the connection, and asks for no token any more") from None
+        self._flying = need, flight
         return self._flying
 
     def _landed(self) -> None:

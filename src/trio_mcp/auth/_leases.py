@@ -4,7 +4,8 @@ Rules of this file:
 
 1. Whoever wants to refresh first writes a lease into the record, by compare-and-swap. Others pause, and look again.
 2. A lease ends by itself, after more time than a refresh may take: its holder may be gone.
-3. The new tokens are in the storage before anybody shows them.
+3. The new tokens are in the storage before anybody shows them. Where it does not take them, they are shown all the
+   same: those in their place are of no use any more.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#refresh-tokens
 """
@@ -114,9 +115,13 @@ def refresh_leased(leased: Leased, grant: Grant, ask: TokenAsk) -> Flow[Record]:
         tokens,
         refresh_token=tokens.refresh_token or old.tokens.refresh_token,
         scopes=old.tokens.scopes if tokens.scopes is None else tokens.scopes,
+        client=old.tokens.client,
     )
     new = evolve(old, tokens=tokens, obtained_at=(yield from now()), lease=None)
-    yield from _store_refreshed(leased, new)
+    try:
+        yield from _store_refreshed(leased, new)
+    except Exception as error:  # noqa: BLE001 # storages raise anything; the old tokens are gone, whatever it was
+        _log.warning("a token was refreshed and is used, but could not be stored: %s", type(error).__name__)
     return new
 
 

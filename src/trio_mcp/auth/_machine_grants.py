@@ -78,7 +78,7 @@ class ClientCredentials(MachineGrant):
         private_key: what proves it, in place of a secret: better, because it never leaves this machine.
         method: how to authenticate; by default as the server likes best.
         issuer: the authorization server that knows the client. A secret that is not bound to one goes to whichever the
-            MCP server names, so bind it unless you trust that.
+            MCP server names first, so bind it unless you trust that.
 
     Raises:
         ValueError: there is no secret and no key, or there are both.
@@ -98,6 +98,11 @@ class ClientCredentials(MachineGrant):
     def identity(self) -> str:
         """Tells this kind of client apart from others in one storage. No secret is in it."""
         return f"credentials of client {self.client_id}"
+
+    @property
+    def stays_with_issuer(self) -> bool:
+        """Whether the first authorization server that it was shown to is the only one."""
+        return self.issuer is None
 
     def _request(self, ask: TokenAsk) -> Flow[Tokens]:
         check_issuer(self.issuer, ask.place, f"the client {self.client_id!r}")
@@ -119,7 +124,7 @@ class WorkloadIdentity(MachineGrant):
         assertion: the platform's signed statement (a JWT, whose audience is the authorization server), or an async
             function that gets one.
         client_id: the client's name at the authorization server, where it wants one.
-        issuer: the authorization server that the statement is for; None: whichever the MCP server names.
+        issuer: the authorization server that the statement is for; None: whichever the MCP server names first.
     """
 
     assertion: AssertionSource = field(kw_only=False, repr=False)
@@ -130,6 +135,11 @@ class WorkloadIdentity(MachineGrant):
     def identity(self) -> str:
         """Tells this kind of client apart from others in one storage. No secret is in it."""
         return f"workload {self.client_id or ''}".rstrip()
+
+    @property
+    def stays_with_issuer(self) -> bool:
+        """Whether the first authorization server that it was shown to is the only one."""
+        return self.issuer is None
 
     def _request(self, ask: TokenAsk) -> Flow[Tokens]:
         check_issuer(self.issuer, ask.place, "the workload's statement")

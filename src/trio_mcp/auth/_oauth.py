@@ -116,6 +116,17 @@ class OAuth(Grant):
         return f"client named {self.client_name}"
 
     @property
+    def stays_with_issuer(self) -> bool:
+        """Whether the first authorization server that it got tokens from is the only one; see `Grant`.
+
+        A client whose id is the URL of a document is the same one everywhere, unless it has a secret.
+        """
+        client = self.client
+        if client is None or client.issuer is not None:
+            return False
+        return client.secret is not None or not client.client_id.startswith("https://")
+
+    @property
     def _profile(self) -> ClientProfile:
         names = {
             "client_name": self.client_name,

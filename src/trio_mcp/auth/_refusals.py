@@ -8,6 +8,7 @@ Specification: https://www.rfc-editor.org/rfc/rfc6749#section-5.2
 from __future__ import annotations
 
 from collections.abc import Iterable
+from urllib.parse import quote_plus
 
 from .._errors import AuthorizationFailed
 from ..wire import JsonObject, Undecodable, decode, is_object
@@ -57,7 +58,8 @@ def refusal_of(step: str, reply: HttpReply, secrets: Iterable[str] = ()) -> Auth
 
 def refusal(step: str, code: str, description: str | None, secrets: Iterable[str] = ()) -> AuthorizationFailed:
     """Return what an error code of an authorization server means; see `refusal_of`."""
-    kept = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
+    raw = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
+    kept = [*raw, *map(quote_plus, raw)]  # as it stood in the form
     code = _without(kept, code)
     said = f" ({_without(kept, description)})" if description else ""
     return AuthorizationFailed(f"{step} was refused: {code}{said}", error=code)

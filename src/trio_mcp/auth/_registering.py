@@ -5,7 +5,7 @@ The order: registered by hand, by a document that the server reads (CIMD), store
 
 1. A registration belongs to one issuer, and is never shown to another.
 2. One that was made here belongs to one server and account besides, as the tokens do that it brings: to make it anew
-   costs no others their refresh tokens.
+   costs no others their refresh tokens. Nor does it cost its own: they remember as whom they were obtained.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration
 """
@@ -70,18 +70,25 @@ def check_issuer(issuer: str | None, place: Place, what: str) -> None:
         )
 
 
-def known_client(place: Place, profile: ClientProfile) -> Flow[Known | None]:
+def known_client(place: Place, profile: ClientProfile, earlier: Registration | None = None) -> Flow[Known | None]:
     """Return how the client is known to the authorization server, None where it is not.
+
+    Args:
+        place: whose authorization server it is.
+        profile: what there is to be said of the client.
+        earlier: which it was registered as there for what it wants to go on with, though another may be stored now.
 
     Raises:
         AuthorizationFailed: it is registered at another one.
     """
-    given = _given(place, profile)
+    given = _given(place, profile) if earlier is None else None
     if given is not None:
         return Known(registration=given)
     key = _key(place, profile)
     text: str | None = yield Load(key)
     stored = read_stored(text, place.server.issuer)
+    if earlier is not None and (stored is None or stored.registration != earlier):
+        return Known(registration=earlier)
     return None if stored is None else Known(registration=stored.registration, key=key, text=text)
 
 

@@ -32,7 +32,7 @@ from ._leases import REFRESH_SECONDS, Leased, load_record, refresh_leased, relea
 from ._metadata import Place
 from ._records import Record
 from ._scopes import first_scopes, wider_scopes
-from ._shown import shown_url
+from ._shown import shown_text, shown_url
 from ._tokens import Tokens
 from ._trusting import trusting
 
@@ -108,6 +108,7 @@ class Renewing:
         if place is None:
             return None
         if record is not None and not record.is_for(place):
+            self._check_issuer(record, place)
             record = None
         if need.scopes == () and record is not None and set(_listed(place)) <= set(record.known_scopes):
             return None
@@ -139,6 +140,15 @@ class Renewing:
         self._keeper.place = place
         return place
 
+    def _check_issuer(self, record: Record, place: Place) -> None:
+        """Refuse to show another authorization server what the one that tokens came from has given by hand."""
+        issuer = place.server.issuer
+        if self._grant.stays_with_issuer and record.issuer != issuer:
+            raise AuthorizationFailed(
+                f"{shown_url(self._keeper.url)} wants tokens of {shown_text(issuer)} now, but those so far came from "
+                f"{shown_text(record.issuer)}, and so may the client's credentials; name the right one as their issuer"
+            )
+
     async def _discovered(self, record: Record | None) -> Place:
         prefer = None if record is None else record.issuer
         trusted, challenge = self._grant.trusted_hosts, self._need.challenge
@@ -166,7 +176,7 @@ class Renewing:
     async def _refresh_leased(self, leased: Leased, place: Place) -> None:
         record = leased.record
         proofs = None if record.dpop_key is None else self._keeper.proofs_with(record.dpop_key)
-        ask = TokenAsk(place=place, scopes=record.requested, proofs=proofs)
+        ask = TokenAsk(place=place, scopes=record.requested, proofs=proofs, client=record.tokens.client)
 
         async def refresh() -> None:
             self._keeper.take(await drive(refresh_leased(leased, self._grant, ask), self._world), "refreshed")

@@ -76,6 +76,7 @@ class ResourceServer:
         implied_scopes: what a scope includes besides itself: ``{"admin": ["read", "write"]}``.
         audiences: what tokens may be made for, in place of *resource* alone; compared as they stand.
         dpop: whether tokens that are bound to a key of the client's (RFC 9449) are taken, or are the only ones taken.
+            Each application, in each process, remembers by itself which proofs it has seen.
         name: of the server, for people.
         documentation: a URL where developers read about it.
         trusted_hosts: names of hosts, without port, that may be reached without TLS, besides this machine.

@@ -6,7 +6,7 @@ returns is what comes of it. `drive` runs flows on Trio.
 ================ =============================================== ====================================
 step             outcome                                         error
 ================ =============================================== ====================================
-`HttpCall`       `HttpReply`                                     `CallFailed`
+`HttpCall`       `HttpReply`                                     `CallFailed`, `Unreadable`
 `PickRedirect`   the redirect URI, a text                        `AuthorizationFailed`
 `Visit`          the URL that the browser was led to, a text     `AuthorizationFailed`
 `Load`           the value, or None                              what the storage raises
@@ -37,6 +37,7 @@ __all__ = [
     "PickRedirect",
     "Step",
     "Swap",
+    "Unreadable",
     "Visit",
     "call",
     "get_json_from",
@@ -49,6 +50,10 @@ T = TypeVar("T")
 
 class CallFailed(Exception):
     """A request beside the protocol could not be made, or its response could not be read. The text says why."""
+
+
+class Unreadable(CallFailed):
+    """There is nothing that could be read, now or later: too much, or a redirect to where none is followed."""
 
 
 @frozen(kw_only=True)

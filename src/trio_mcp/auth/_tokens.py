@@ -27,6 +27,8 @@ class Tokens:
     refresh_token: str | None = field(repr=False)
     scopes: tuple[str, ...] | None
     """What was granted; None where nobody said, so that it is what was asked for."""
+    client: Registration | None = field(default=None, repr=False)
+    """As whom they were obtained, where a program has registered it: the refresh token is good for no other."""
 
 
 @frozen
@@ -53,7 +55,7 @@ class Registration:
         secret: what proves that this is the client, where it has a secret.
         private_key: what proves it, in place of a secret.
         method: how it authenticates; None: as the server likes best, of what its secret or key allows.
-        issuer: the one authorization server that knows it; None: whichever the MCP server names.
+        issuer: the one authorization server that knows it; None: whichever the MCP server names first.
         redirect_uri: where browsers are sent back to, as it was registered; None where it has said nothing of that.
         secret_expires_at: when the secret ends, as `time.time` counts; None: never.
     """

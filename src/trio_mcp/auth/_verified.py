@@ -10,7 +10,10 @@ from typing import Any
 
 from attrs import field, frozen
 
-__all__ = ["InvalidToken", "VerifiedToken", "VerifierUnavailable"]
+__all__ = ["LEEWAY_SECONDS", "InvalidToken", "VerifiedToken", "VerifierUnavailable"]
+
+LEEWAY_SECONDS = 60.0
+"""For so long a token is good beyond its end, and before its beginning: clocks differ."""
 
 
 class InvalidToken(Exception):

@@ -20,7 +20,8 @@ class Access:
     """Who was authenticated, and what they may do: what a token says, but never the token."""
 
     principal: str
-    """Who it is, the same text each time; different for any two who may see different things."""
+    """Who it is, the same text each time; different for any two who may see different things. Whoever made the token
+    says so of a user; before the id of an application that asks for itself there stands ``client``."""
     scopes: frozenset[str] = field(default=frozenset(), kw_only=True)
     """What was granted, in the words of the authorization server."""
     client_id: str | None = field(default=None, kw_only=True)

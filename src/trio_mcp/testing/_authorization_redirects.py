@@ -26,7 +26,7 @@ def check_redirect_uris(uris: Sequence[str], application_type: object) -> None:
     Raises:
         OAuthError: browsers cannot be sent there, or not those of such an application.
     """
-    if application_type not in {None, "native", "web"}:
+    if application_type not in (None, "native", "web"):  # a tuple: it may be anything that JSON can say
         raise OAuthError("invalid_client_metadata", "application_type has to be native or web")
     if not uris:
         raise OAuthError("invalid_redirect_uri", "redirect_uris are missing")

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Self, TypeAlias
 
 import trio
-from attrs import frozen
+from attrs import field, frozen
 
 from .._errors import McpError
 from ..peer import Access, Envelope
@@ -49,9 +49,9 @@ class HttpRequest:
     """In capitals."""
     path: str
     """As the client asked for it, percent-decoded, with what the application is mounted under."""
-    query: str = ""
+    query: str = field(default="", repr=False)
     """What stands behind the question mark, still encoded."""
-    headers: Headers
+    headers: Headers = field(repr=False)
     """By lower-case name; the values of repeated fields are joined with ``", "``."""
     client: str | None = None
     """The address that it comes from; None where there is none, as over a Unix socket."""
@@ -59,7 +59,7 @@ class HttpRequest:
     """Who was authenticated, and what they may do; None where nobody was."""
     access_until: float = math.inf
     """Until when the access lasts, on Trio's clock: no stream that it has opened goes on for longer."""
-    body: bytes = b""
+    body: bytes = field(default=b"", repr=False)
 
     @property
     def principal(self) -> str | None:

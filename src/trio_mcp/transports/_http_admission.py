@@ -23,6 +23,7 @@ from attrs import define, evolve, field
 
 from .._errors import McpError
 from ..abc import Fetch, HttpServing
+from ..auth import LEEWAY_SECONDS
 from ..peer import Limits
 from ..wire import INVALID_REQUEST, Message, Refusal, Request, RequestId, is_array, parse_message
 from ._asgi import HttpRequest
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Admission", "messages_in"]
 
-_LEEWAY = 60.0
-"""Seconds for which a token is good beyond its end, because clocks differ; streams last as long as that."""
 _DOCUMENT_FIELDS = {"access-control-allow-origin": "*", "cache-control": "public, max-age=300"}
 
 
@@ -114,7 +113,7 @@ class Admission:
             return access
         until = math.inf
         if access.expires_at is not None:
-            until = trio.current_time() + access.expires_at + _LEEWAY - self._auth.clock()
+            until = trio.current_time() + access.expires_at + LEEWAY_SECONDS - self._auth.clock()
         return evolve(request, access=access, access_until=until)
 
     def refusal(self, messages: Iterable[Message], request: HttpRequest, serving: HttpServing) -> Refusal | None:

@@ -21,7 +21,7 @@ from attrs import define, evolve
 
 from .._errors import RemoteProtocolError
 from ..abc import Fetch
-from ..auth import CallFailed, HttpCall, HttpReply
+from ..auth import CallFailed, HttpCall, HttpReply, Unreadable
 from ._http_client_address import origin_of, split_url
 from ._http_client_reading import read_at_most
 from ._http_engine import EngineError, HttpEngine, HttpResponse
@@ -71,7 +71,7 @@ class HttpFetch:
             if call.method != "GET" or reply.status not in _REDIRECTS or "location" not in reply.headers:
                 return reply
             call = evolve(call, url=_redirected(call.url, reply.headers["location"]))
-        raise CallFailed(f"{shown(first)} redirects more than {_MOST_REDIRECTS} times")
+        raise Unreadable(f"{shown(first)} redirects more than {_MOST_REDIRECTS} times")
 
     async def _request(self, call: HttpCall) -> HttpReply:
         _check(call.url)
@@ -80,7 +80,7 @@ class HttpFetch:
             async with self._send(evolve(call, headers={**call.headers, "accept-encoding": "identity"})) as response:
                 body = await read_at_most(response, _MOST_BYTES)
                 if body is None:
-                    raise CallFailed(f"{place} answers with more than {_MOST_BYTES} bytes")
+                    raise Unreadable(f"{place} answers with more than {_MOST_BYTES} bytes")
                 return HttpReply(status=response.status, headers=dict(response.headers), body=body)
         except (EngineError, RemoteProtocolError) as exc:
             raise CallFailed(f"{exc}" if place in f"{exc}" else f"{place}: {exc}") from exc
@@ -96,12 +96,12 @@ def _check(url: str) -> None:
 
 
 def _redirected(url: str, location: str) -> str:
-    """Return where a redirect leads; raises `CallFailed` where that is another origin, or nowhere."""
+    """Return where a redirect leads; raises `Unreadable` where that is another origin, or nowhere."""
     try:
         target = urljoin(url, location)
         is_there = origin_of(split_url(target)) == origin_of(urlsplit(url))
     except ValueError:
-        raise CallFailed(f"{shown(url)} redirects to what is no address") from None
+        raise Unreadable(f"{shown(url)} redirects to what is no address") from None
     if not is_there:
-        raise CallFailed(f"{shown(url)} redirects to another origin ({shown(target)}), which is not followed")
+        raise Unreadable(f"{shown(url)} redirects to another origin ({shown(target)}), which is not followed")
     return target

@@ -30,6 +30,8 @@ Network: TypeAlias = Literal["public", "private", "loopback", "other"]
 
 _PRIVATE = [*map(ip_network, ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"))]
 """Among them the addresses that carriers and overlay networks share."""
+_ODD = [*map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20"))]
+"""Addresses for protocols and examples, which not every version of Python tells apart; services of clouds are there."""
 _TRANSLATED = ip_network("64:ff9b::/96")
 """IPv6 addresses that stand for IPv4 ones, by RFC 6052."""
 _REACHABLE: dict[Network, tuple[Network, ...]] = {
@@ -50,6 +52,7 @@ def network_of(address: str) -> Network:
         return "private"
     is_odd = found.is_link_local or found.is_multicast or found.is_reserved or found.is_unspecified
     is_odd = is_odd or (isinstance(found, IPv6Address) and found.is_site_local)
+    is_odd = is_odd or any(found in network for network in _ODD)
     return "public" if found.is_global and not is_odd else "other"
 
 

@@ -25,7 +25,7 @@ from attrs import define, evolve, field, frozen
 from .._errors import AskExpired, ConnectionBroken, ConnectionLost
 from ..abc import EventLog, HttpServing
 from ..peer import NO_ENVELOPE, Correspondent, Envelope, ExchangeByMessage, ExchangeContext, Lane
-from ..wire import ExchangeState, JsonObject, Refusal, Request
+from ..wire import LISTEN, ExchangeState, JsonObject, Refusal, Request
 from ._asgi import HttpRequest
 from ._http_admission import Admission, messages_in
 from ._http_lanes import HttpLane
@@ -146,8 +146,13 @@ class HttpSession(Correspondent):
         lane.abandon()
 
     def refusal(self, value: object, request: HttpRequest) -> Refusal | None:
-        """Return what a POST gets whose messages need more than was granted; None where they do not."""
-        messages = messages_in(value, self.limits)
+        """Return what a POST gets whose messages need more than was granted; None where they do not.
+
+        A request to listen, which no session knows, is refused later: to look at what thousands of them name, in one
+        array, would take too long.
+        """
+        posted = messages_in(value, self.limits)
+        messages = [each for each in posted if not isinstance(each, Request) or each.method != LISTEN]
         refusal = self.host.admission.refusal(messages, request, self.host.serving)
         return None if refusal is None else evolve(refusal, null_id=not self.gate.omits_unknown_id)
 

@@ -4,7 +4,8 @@ Rules of this file:
 
 1. A session that rests for too long ends; one whose handshake is not complete, soon.
 2. At most so many sessions are there. When one more begins, another goes: one without a handshake, or else the one that
-   rests longest, if that is for a minute at least. Where none can go, the new one is refused.
+   rests longest, if that is for a minute at least. Failing that, one goes that rests of whoever has by far the most, so
+   that nobody who was authenticated keeps others out. Where none can go, the new one is refused.
 3. A session is there for its principal alone; to anybody else it is unknown.
 4. At the end, requests under way may go on for `Limits.drain_seconds`, and are then told that the server stops. Then
    every session ends, and with it its streams.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from http import HTTPStatus
@@ -243,7 +245,7 @@ class Sessions:
     def _begin(self, kind: type[S], request: HttpRequest, value: object = None) -> S | Refusal:
         """Return a new session, or what its client gets instead (rule 2)."""
         if len(self._table) >= self._settings.max_sessions:
-            self._make_room()
+            self._make_room(request.principal)
         if len(self._table) >= self._settings.max_sessions:
             refusal = _refusal(503, "there are as many sessions as there may be; try again later", request, value)
             return evolve(refusal, headers={"retry-after": _RETRY_AFTER})
@@ -252,15 +254,23 @@ class Sessions:
         self._rested(session)
         return session
 
-    def _make_room(self) -> None:
-        """End the session that others miss least, if there is one."""
+    def _make_room(self, newcomer: str | None) -> None:
+        """End the session that others miss least, if there is one, for somebody to have one more."""
         spared_since = trio.current_time() - _SPARED_SECONDS
         idle = [each for each in self._table.values() if each.deadline < math.inf]
         missed_less = [each for each in idle if not each.gate.operating or each.resting_since <= spared_since]
         least = min(missed_less, key=lambda each: (each.gate.operating, each.deadline), default=None)
+        least = least or self._surplus(idle, newcomer)
         if least is not None:
             _log.debug("a session ends to make room for another one")
             least.close(ConnectionClosed("the server has no room for idle sessions"))
+
+    def _surplus(self, idle: Sequence[HttpSession], newcomer: str | None) -> HttpSession | None:
+        """Return a session at rest of whoever has most; None where that would leave them fewer than *newcomer* has."""
+        owned = Counter(each.principal for each in self._table.values())
+        ((owner, most),) = owned.most_common(1)
+        theirs = [each for each in idle if each.principal == owner] if most > owned[newcomer] + 1 else []
+        return min(theirs, key=lambda each: each.deadline, default=None)
 
     def _rested(self, session: HttpSession) -> None:
         self._nap.deadline = min(self._nap.deadline, session.deadline)

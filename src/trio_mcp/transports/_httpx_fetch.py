@@ -108,7 +108,10 @@ class _Sender:
         """Return what to connect to, in this order; None: to what the name stands for."""
         if call.named_by == "user" or self._guard is None:
             return [None]
-        url = httpx2.URL(call.url)
+        try:
+            url = httpx2.URL(call.url)
+        except httpx2.InvalidURL as exc:  # such as 0177.0.0.1
+            raise CallFailed(f"{shown(call.url)} is no address: {exc}") from None
         addresses = await self._guard.addresses(url.raw_host.decode("ascii"), _port(url))
         if addresses is None or not self.pins:
             return [None]
