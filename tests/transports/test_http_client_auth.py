@@ -31,6 +31,7 @@ from trio_mcp import HttpStatusError, Limits, ResponseLost
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.abc import Transport
 from trio_mcp.auth import HttpCall
+from trio_mcp.testing import AsgiEngine
 from trio_mcp.transports import http_transport
 
 REFUSED = {"www-authenticate": 'Bearer error="invalid_token"'}
@@ -241,6 +242,17 @@ async def test_it_is_made_for_one_connection_and_ends_with_it(autojump_clock: ob
         assert not caller.is_person_asked
 
     assert ended.is_set()
+
+
+async def test_it_learns_the_address_as_it_is_sent(autojump_clock: object) -> None:
+    auth, engine = AuthByHand(), AsgiEngine(HttpScript())
+    async with http_transport("https://Bücher.example:443/für/mcp", auth=auth, engine=engine)(Caller()):
+        assert auth.url == "https://xn--bcher-kva.example/f%C3%BCr/mcp"
+
+
+def test_an_address_that_cannot_be_sent_is_none() -> None:
+    with pytest.raises(ValueError, match="2028/mcp' is no address of a server"):
+        http_transport("http://\u2028/mcp", auth=AuthByHand())
 
 
 async def test_its_own_requests_go_where_those_of_the_client_go(autojump_clock: object) -> None:

@@ -70,8 +70,10 @@ def http_transport(
     if http_client is not None and engine is not None:
         raise ValueError("http_client and engine both carry the requests: give one of them")
     address, fields = checked_url(url), checked_fields(headers or {})
-    if auth is not None and not fields.keys().isdisjoint(SHOWN_FIELDS):
-        raise ValueError("auth and headers both show who asks: give one of them")
+    if auth is not None:
+        if not fields.keys().isdisjoint(SHOWN_FIELDS):
+            raise ValueError("auth and headers both show who asks: give one of them")
+        address = _as_it_is_sent(address)
 
     @asynccontextmanager
     async def connect(client: Client) -> AsyncGenerator[Transport]:
@@ -95,6 +97,16 @@ def http_transport(
                     transport.stop()
 
     return connect
+
+
+def _as_it_is_sent(url: str) -> str:
+    """Return an address in ASCII: tokens are made for that, and proofs are about it."""
+    import httpx2  # noqa: PLC0415 # takes its time to load
+
+    try:
+        return str(httpx2.URL(url))
+    except httpx2.InvalidURL as exc:
+        raise ValueError(f"{url!r} is no address of a server: {exc}") from None
 
 
 @contextmanager
