@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from trio_mcp import open_client
-from trio_mcp.abc import Answerer, Transport, TransportOpener
+from trio_mcp.abc import Answerer, Client, Transport, TransportOpener
 from trio_mcp.testing import (
     FaultyStream,
     RemoteTransportContract,
@@ -31,6 +31,21 @@ class TestMemory(TransportContract):
     @asynccontextmanager
     async def served(self, server: Answerer) -> AsyncGenerator[TransportOpener]:
         yield memory_transport(server)
+
+
+class TestAskingAPerson(TransportContract):
+    """A transport that has somebody asked before it is up."""
+
+    @asynccontextmanager
+    async def served(self, server: Answerer) -> AsyncGenerator[TransportOpener]:
+        @asynccontextmanager
+        async def connect(client: Client) -> AsyncGenerator[Transport]:
+            with client.asking_person():
+                await trio.lowlevel.checkpoint()
+            async with memory_transport(server)(client) as transport:
+                yield transport
+
+        yield connect
 
 
 class TestStdio(RemoteTransportContract):
