@@ -77,7 +77,8 @@ def http_transport(
 
     @asynccontextmanager
     async def connect(client: Client) -> AsyncGenerator[Transport]:
-        async with open_network(address, engine, http_client) as network, owned_nursery() as nursery:
+        fetches = auth is not None
+        async with open_network(address, engine, http_client, fetches=fetches) as network, owned_nursery() as nursery:
             door = HttpDoor(network.engine, address, client.tap, fields)
             transport = HttpTransport(client.gate, client.answer, client.notified, client.limits, door, client.renewed)
             with trio.CancelScope(shield=True):  # it takes no time; cancelled, it would wait for that shielded task
@@ -85,6 +86,7 @@ def http_transport(
             asking_person = partial(_asking_person, client, transport.patience)
             try:
                 if auth is not None:
+                    assert network.fetch is not None  # it was wanted
                     door.source = auth.source(
                         address, fetch=network.fetch, nursery=transport.nursery, asking_person=asking_person
                     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import trio
@@ -25,17 +25,20 @@ class Network:
 
     engine: HttpEngine
     """Carries requests to the server."""
-    fetch: Fetch
-    """Makes requests to others."""
+    fetch: Fetch | None
+    """Makes requests to others; None where nobody wants any."""
 
 
 @asynccontextmanager
-async def open_network(url: str, engine: HttpEngine | None, http_client: HttpxClient | None) -> AsyncGenerator[Network]:
+async def open_network(
+    url: str, engine: HttpEngine | None, http_client: HttpxClient | None, *, fetches: bool
+) -> AsyncGenerator[Network]:
     """Open what a client of the server at *url* needs.
 
     Args:
         engine: carries everything, if it is given; not closed.
         http_client: else it does, if it is given; not closed.
+        fetches: whether there are to be requests to others: what makes them takes its time to open.
     """
     if engine is not None:
         yield Network(engine, engine_fetch(engine))
@@ -45,7 +48,7 @@ async def open_network(url: str, engine: HttpEngine | None, http_client: HttpxCl
 
     own = HttpxEngine(http_client or new_httpx_client(), closes=http_client is None)
     try:
-        async with open_client_fetch(url, own, http_client) as fetch:
+        async with open_client_fetch(url, own, http_client) if fetches else nullcontext() as fetch:
             yield Network(own, fetch)
     finally:
         with trio.CancelScope(shield=True):  # there is nothing left in it that could wait

@@ -21,7 +21,7 @@ from attrs import define, field
 
 from ._http_engine import EngineError, HttpResponse
 
-__all__ = ["HttpxClient", "HttpxEngine", "new_httpx_client", "sending"]
+__all__ = ["HttpxClient", "HttpxEngine", "new_httpx_client", "sending", "user_agent"]
 
 HttpxClient: TypeAlias = httpx2.AsyncClient
 """What users may configure and bring along."""
@@ -60,6 +60,12 @@ logging.getLogger("httpx2").addFilter(_WithoutQueries())
 
 
 @cache
+def user_agent() -> str:
+    """Return what clients call themselves; to look up the version takes a millisecond."""
+    return f"trio-mcp/{version('trio-mcp')}"
+
+
+@cache
 def _trust() -> ssl.SSLContext:
     """Return what all clients of the process verify servers with: to read the certificates takes 20 ms."""
     return httpx2.create_ssl_context()
@@ -76,7 +82,7 @@ def new_httpx_client(*, most_idle: int = _MOST_IDLE) -> httpx2.AsyncClient:
         timeout=_PATIENCE,
         # Streams last, and what ends them must get through: so the transport bounds how many there are, not the pool.
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=most_idle, keepalive_expiry=_IDLE_SECONDS),
-        headers={"user-agent": f"trio-mcp/{version('trio-mcp')}"},
+        headers={"user-agent": user_agent()},
     )
 
 

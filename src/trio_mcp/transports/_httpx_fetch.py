@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 from urllib.request import getproxies
 
@@ -30,7 +29,7 @@ from ..auth import CallFailed, HttpCall
 from ._http_engine import EngineError, HttpResponse
 from ._http_fetch import FETCH_SECONDS, HttpFetch, shown
 from ._http_fetch_addresses import AddressGuard
-from ._httpx_engine import HttpxClient, HttpxEngine, new_httpx_client, sending
+from ._httpx_engine import HttpxClient, HttpxEngine, new_httpx_client, sending, user_agent
 
 __all__ = ["open_client_fetch", "open_fetch"]
 
@@ -142,7 +141,7 @@ def _request(call: HttpCall, address: str | None) -> httpx2.Request:
     """Return the request, made by hand and not by the client: see rule 1."""
     url = httpx2.URL(call.url)
     extensions: dict[str, Any] = {"timeout": _TIMEOUT.as_dict()}
-    fields = {"host": url.netloc.decode("ascii"), "user-agent": f"trio-mcp/{version('trio-mcp')}", **call.headers}
+    fields = {"host": url.netloc.decode("ascii"), "user-agent": user_agent(), **call.headers}
     if address is not None:
         extensions["sni_hostname"] = url.raw_host.decode("ascii")
         url = url.copy_with(host=address)
