@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
+import time
 from typing import Any
 
 import pytest
@@ -59,6 +61,25 @@ async def test_a_connection_that_lies_idle_for_too_long_is_closed() -> None:
         await read_until(stream, b"fine")
 
         assert await read_all(stream) == b""
+
+
+async def test_what_comes_while_the_process_stands_still_is_served() -> None:
+    async def answer_soon(scope: Scope, receive: Receive, send: Send) -> None:
+        await trio.sleep(SLOW / 2)
+        await begin(send)
+        await send({"type": "http.response.body", "body": b"fine"})
+
+    async with serving(App({"/": answer_soon}), keep_alive_seconds=SLOW) as served:
+        streams = [await served.connect() for _ in range(8)]
+        for stream in streams:
+            await stream.send_all(get("/"))
+        for stream in streams:
+            await read_until(stream, b"0\r\n\r\n")
+        for stream in streams:
+            os.write(stream.socket.fileno(), get("/"))  # the server learns of it when it wakes up
+        time.sleep(2 * SLOW)  # noqa: ASYNC251 # so does a process that is stopped, or on a machine that sleeps
+
+        assert [(await read_until(stream, b"0\r\n\r\n"))[: len(OK)] for stream in streams] == [OK] * 8
 
 
 async def test_a_stream_without_a_word_from_its_client_goes_on() -> None:

@@ -3,7 +3,8 @@
 Stands in for Hypercorn's `TCPServer`, and drives its protocols. The rules of this file:
 
 - Nothing that happens on a connection leaves it, but an interrupt: it is logged, and costs that connection.
-- A client is waited for within limits: for the head of a request, between requests, and for what it does not read.
+- A client is waited for within limits: for the head of a request, between requests, and for what it does not read. A
+  limit is on the wait alone: what has come while this process stood still is there, and is served.
 - What a protocol has made into bytes is written, whoever is cancelled meanwhile: half a frame would ruin the
   connection, a lost one would go unnoticed. That is shielded, and within the limit for clients that do not read.
 - `abort` ends a connection at once, also one that is being written to.
@@ -99,6 +100,8 @@ class _Connection:
         self._socket = stream.transport_stream.socket if isinstance(stream, trio.SSLStream) else stream.socket
         self._common = common
         self._reading = trio.CancelScope()
+        self._waiting = trio.CancelScope()
+        self._has_run_out = False
         self._writing = trio.Lock()
         self._is_idle = True
         self._is_lost = False
@@ -114,13 +117,13 @@ class _Connection:
             async with trio.open_nursery() as nursery:
                 self._tasks = AppTasks(nursery, self._common.app)
                 self._protocol = self._new_protocol(Http1)
-                self._reading.deadline = self._first_deadline
+                self._waiting.deadline = self._first_deadline
                 if self._common.context.terminated.is_set():  # it was accepted in the moment of the stop
                     self._reading.cancel()
                 with self._reading, suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                     await self._greet()
                     await self._read()
-                await self._end(by_us=self._reading.cancelled_caught)
+                await self._end(by_us=self._reading.cancelled_caught or self._has_run_out)
         finally:
             self.abort()
 
@@ -155,26 +158,35 @@ class _Connection:
     async def _greet(self) -> None:
         """Settle on TLS, and with it on a protocol."""
         if isinstance(self._stream, trio.SSLStream):
+            self._reading.deadline = self._first_deadline
             await self._stream.do_handshake()
+            self._reading.deadline = math.inf
             if self._stream.selected_alpn_protocol() == "h2":
                 await self._go_on_with_http2()
 
     async def _go_on_with_http2(self) -> None:
         self._is_idle = True
-        self._reading.deadline = self._first_deadline
+        self._waiting.deadline = self._first_deadline
         self._protocol = self._new_protocol(Http2)
         await self._protocol.initiate()
 
     async def _read(self) -> None:
-        while data := await self._stream.receive_some(_READ_BYTES):
+        while data := await self._receive():
             try:
-                await self._protocol.handle(RawData(bytes(data)))
+                await self._protocol.handle(RawData(data))
             except StartsHttp2 as preface:
                 await self._go_on_with_http2()
                 await self._protocol.handle(RawData(preface.data))
             if self._is_idle and self._protocol.has_part_of_head:
                 latest = trio.current_time() + self._common.listening.head_seconds
-                self._reading.deadline = min(self._reading.deadline, latest)
+                self._waiting.deadline = min(self._waiting.deadline, latest)
+
+    async def _receive(self) -> bytes:
+        """Wait for bytes; empty at the end, or when the client has had its time."""
+        with trio.CancelScope(deadline=self._waiting.deadline) as self._waiting:
+            return bytes(await self._stream.receive_some(_READ_BYTES))
+        self._has_run_out = True
+        return b""
 
     async def _emit(self, event: Event) -> None:
         """Do what the protocol wants: write, be idle or busy, or end."""
@@ -183,12 +195,12 @@ class _Connection:
                 await self._write(data)
             case Updated(idle=True):
                 self._is_idle = True
-                self._reading.deadline = trio.current_time() + self._common.listening.keep_alive_seconds
+                self._waiting.deadline = trio.current_time() + self._common.listening.keep_alive_seconds
                 if self._common.context.terminated.is_set():
                     self._reading.cancel()
             case Updated():
                 self._is_idle = False
-                self._reading.deadline = math.inf
+                self._waiting.deadline = math.inf
             case _:
                 self._reading.cancel()
 
