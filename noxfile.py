@@ -30,6 +30,19 @@ EVERYTHING_SERVER = "@modelcontextprotocol/server-everything@2026.8.31"
 INSPECTOR = ("@modelcontextprotocol/inspector@2.12.0", "node@24.21.0")
 # The Inspector and the conformance suite need a newer Node than most machines have, so they bring their own.
 CONFORMANCE_SUITE = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@24.21.0")
+# What the benchmarks compare with, too. FastMCP wants the newest certifi, which not every index has, and needs it for
+# nothing that is measured: so it comes without its requirements, and these by name.
+FASTMCP = ("fastmcp==4.1.6", "fastmcp-slim==4.1.6")
+FASTMCP_NEEDS = (
+    *(OFFICIAL_SDK, "authlib>=1.6.11", "certifi", "cyclopts>=4", "exceptiongroup>=1.2.2", "griffelib>=2"),
+    *("joserfc>=1.5", "jsonref>=1.1", "jsonschema-path>=0.3.4", "openapi-pydantic>=0.6", "packaging"),
+    *("platformdirs>=4", "py-key-value-aio[filetree,memory]>=0.4.4,<0.5", "pydantic-settings>=2"),
+    *("pydantic[email]>=2.12", "pyperclip>=1.9", "python-dotenv>=1.1", "pyyaml>=6,<7", "rich>=13.9.4"),
+    *("uncalled-for>=0.4", "watchfiles>=1", "websockets>=15.0.1"),
+)
+TYPESCRIPT_SDK = ("@modelcontextprotocol/client@2.4.0", "@modelcontextprotocol/server@2.4.0")
+# Looks for input that breaks things, and sees which branches it takes.
+ATHERIS = "atheris==3.0.0"
 
 # Processes that share the tests of a session: as many as the machines that must be fast enough have cores. More would
 # disturb the tests that measure.
@@ -96,6 +109,12 @@ def has_browser(session: nox.Session) -> bool:
     return False
 
 
+def install_python_peer(session: nox.Session, home: Path, *requirements: str) -> None:
+    """Make an environment for somebody else's package, so that its requirements do not meet ours."""
+    session.run("python", "-m", "venv", "--clear", str(home))
+    session.run(str(home / "bin" / "pip"), "install", "--quiet", *requirements, external=True)
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Ruff: every rule with the exemptions of pyproject.toml, and its formatting."""
@@ -150,8 +169,7 @@ def peers(session: nox.Session) -> None:
     session.install(".", *group("runner"))
     homes = Path(session.create_tmp())
     for name, requirements in {"official": (OFFICIAL_SDK,), "sqlite": SQLITE_SERVER}.items():
-        session.run("python", "-m", "venv", "--clear", str(homes / name))
-        session.run(str(homes / name / "bin" / "pip"), "install", "--quiet", *requirements, external=True)
+        install_python_peer(session, homes / name, *requirements)
     selection = ["tests/peers"]
     if node:
         for name, packages in {"everything": (EVERYTHING_SERVER,), "inspector": INSPECTOR}.items():
@@ -161,6 +179,34 @@ def peers(session: nox.Session) -> None:
     session.run("pytest", *selection, *session.posargs, env={"TRIO_MCP_PEERS": str(homes)})
     if not node:
         session.skip("the Python peers passed; server-everything and the Inspector need Node")
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Look for input that breaks a parser or a state machine; `-- --seconds N [--target NAME]` looks so long at each.
+
+    Without arguments it tries a few thousand inputs for each target, the same each time: a session of its own and not
+    a test, because it needs atheris and processes, and because it sees each branch of what the tests only replay.
+    """
+    session.install("-e", ".", *group("tests"))
+    # There are no wheels for some systems and Pythons; hypothesis looks there, without seeing branches.
+    session.install("--only-binary=:all:", ATHERIS, success_codes=(0, 1), silent=True)
+    session.run("python", "-m", "fuzz", "--work", session.create_tmp(), *session.posargs)
+    if "--seconds" in session.posargs and "--target" not in session.posargs:
+        session.run("pytest", "tests/model", "tests/fuzz", "--hypothesis-profile=long")
+
+
+@nox.session
+def bench_smoke(session: nox.Session) -> None:
+    """The benchmarks still run: our cells, the floors', some of the official SDK, with hardly any repetitions.
+
+    It proves that every adapter does the work and gets right results, and that tables are made of the figures. It says
+    nothing about speed, and no figure can fail it.
+    """
+    session.install(".")
+    homes = Path(session.create_tmp()) / "peers"
+    install_python_peer(session, homes / "official", OFFICIAL_SDK)
+    session.run("python", "-m", "benchmarks.run", "--smoke", "--peers", str(homes))
 
 
 @nox.session
@@ -199,6 +245,25 @@ def build(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """Measure this package beside other SDKs and bare floors; `-- --cells PATTERN... --rounds N --json FILE --check`.
+
+    All cells in three rounds take about an hour. See benchmarks/README.md.
+    """
+    node = has_node(session)
+    session.install(".")
+    homes = Path(session.create_tmp()) / "peers"
+    install_python_peer(session, homes / "official", OFFICIAL_SDK)
+    install_python_peer(session, homes / "fastmcp", *FASTMCP_NEEDS)
+    pip = str(homes / "fastmcp" / "bin" / "pip")
+    session.run(pip, "install", "--quiet", "--no-deps", *FASTMCP, external=True)
+    if node:
+        packages = ("npm", "install", "--no-audit", "--no-fund", "--prefix", str(homes / "typescript"), *TYPESCRIPT_SDK)
+        session.run(*packages, external=True, silent=True)
+    session.run("python", "-m", "benchmarks.run", "--peers", str(homes), *session.posargs)
+
+
+@nox.session(default=False)
 def codegen(session: nox.Session) -> None:
     """Regenerate the types; `-- --check` fails on drift, `-- --from DIR` takes in new upstream schema files."""
     session.install("-e", ".", *group("codegen"))
@@ -218,3 +283,14 @@ def spec(session: nox.Session) -> None:
     # pytest looks for them near what it takes for paths, and DIR may be anywhere.
     plugin = ("-c", "pyproject.toml", "-p", "tests.wire_validity.plugin")
     session.run("python", "-m", "pytest", *plugin, *left_out, *IN_PARALLEL, *session.posargs)
+
+
+@nox.session(default=False)
+def soak(session: nox.Session) -> None:
+    """A long mixed load with faults, over real processes and sockets: `-- --minutes N [--over stdio|http|both]`.
+
+    Fails on growth, on an answer that is lost or there twice, and on a process that uses CPU time at rest.
+    `-- --idle-seconds 30` measures that for as long as the promise is: under 10 ms in 30 seconds.
+    """
+    session.install(".")
+    session.run("python", "-m", "soak", *session.posargs)

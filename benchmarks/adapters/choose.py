@@ -1,0 +1,25 @@
+"""The adapters by their names, each imported only by a process that uses it."""
+
+from __future__ import annotations
+
+import importlib
+
+from .sides import Adapter
+
+__all__ = ["choose"]
+
+HOMES = {
+    "ours": ("benchmarks.adapters.ours", "Ours"),
+    "official": ("benchmarks.adapters.official", "Official"),
+    "fastmcp": ("benchmarks.adapters.fastmcp", "FastMcp"),
+    "floor": ("benchmarks.floors.typed", "TypedFloor"),
+    "floor-h11": ("benchmarks.floors.h11_pair", "H11Floor"),
+    "floor-httpx2": ("benchmarks.floors.httpx2_hypercorn", "Httpx2Floor"),
+}
+
+
+def choose(name: str) -> Adapter:
+    """Make the adapter of this name."""
+    module, kind = HOMES[name]
+    adapter: Adapter = getattr(importlib.import_module(module), kind)()
+    return adapter

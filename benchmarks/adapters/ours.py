@@ -1,0 +1,166 @@
+"""This project: its client and its server, with their defaults except where the work says otherwise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Any
+
+import trio
+
+from trio_mcp import (
+    Client,
+    Context,
+    HttpBound,
+    Limits,
+    Server,
+    open_http_client,
+    open_memory_client,
+    open_stdio_client,
+    serve_http,
+    serve_stdio,
+    types,
+)
+
+from .tools import BLOB, BLOB_URI, Cancellations, dummy_description, dummy_name, usage
+from .trio_loop import TrioLoop
+
+__all__ = ["Ours", "OursSession"]
+
+REVISIONS = {"2025": "2025-11-25", "2026": "2026-07-28"}
+
+
+class OursSession:
+    """See `sides.Session`."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> Any:
+        """The wrapped value."""
+        content: Any = (await self.client.call_tool(name, arguments)).structured_content
+        return content["result"]
+
+    async def text(self, size: int) -> str:
+        """The only block."""
+        (block,) = (await self.client.call_tool("text", {"size": size})).content
+        assert isinstance(block, types.TextContent)
+        return block.text
+
+    async def blob(self) -> str:
+        """Never from the cache."""
+        (contents,) = (await self.client.read_resource(BLOB_URI, fresh=True)).contents
+        assert isinstance(contents, types.BlobResourceContents)
+        return contents.blob
+
+    async def tools(self) -> list[str]:
+        """All pages."""
+        tools = [tool async for tool in self.client.tools(fresh=True)]
+        assert all(tool.input_schema["type"] == "object" for tool in tools)
+        return [tool.name for tool in tools]
+
+    async def storm(self, count: int, heard: Callable[[float], None]) -> Any:
+        """By callback, as the others have it."""
+
+        async def update(progress: types.ProgressNotificationParams) -> None:
+            heard(progress.progress)
+
+        content: Any = (await self.client.call_tool("storm", {"count": count}, on_progress=update)).structured_content
+        return content["result"]
+
+    async def wait(self) -> None:
+        """Until it is cancelled."""
+        await self.client.call_tool("wait")
+
+
+class Ours:
+    """See `sides.Adapter`."""
+
+    loop = TrioLoop()
+
+    def stdio(self, command: Sequence[str], era: str) -> AbstractAsyncContextManager[OursSession]:
+        """A child process."""
+        return _session(open_stdio_client(command, revision=REVISIONS[era]))
+
+    def memory(self, server: Any, era: str) -> AbstractAsyncContextManager[OursSession]:
+        """The door for applications, which has no bytes in between."""
+        return _session(open_memory_client(server, revision=REVISIONS[era]))
+
+    def http(self, url: str, era: str) -> AbstractAsyncContextManager[OursSession]:
+        """With the bundled HTTP client."""
+        return _session(open_http_client(url, revision=REVISIONS[era]))
+
+    def server(self, dummies: int) -> Server:
+        """With progress unlimited, because the others know no limit."""
+        server = Server("bench", version="1", limits=Limits(max_progress_per_second=math.inf))
+        publish(server)
+        for number in range(dummies):
+            server.tool(name=dummy_name(number), description=dummy_description(number))(_dummy)
+        return server
+
+    def serve_stdio(self, server: Any) -> None:
+        """Until the input ends."""
+        trio.run(serve_stdio, server)
+
+    def serve_http(self, server: Any, announce: Callable[[str], None]) -> None:
+        """With the bundled HTTP server."""
+
+        async def main() -> None:
+            async with trio.open_nursery() as nursery:
+                bound: HttpBound = await nursery.start(partial(serve_http, server, port=0))
+                announce(bound.url)
+
+        trio.run(main)
+
+
+def publish(server: Server) -> None:
+    """Give it the tools of the benchmark."""
+    cancellations = Cancellations()
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool
+    async def text(size: int) -> types.TextContent:
+        return types.TextContent(text="x" * size)
+
+    @server.tool
+    async def storm(count: int, ctx: Context) -> int:
+        for number in range(1, count + 1):
+            await ctx.report_progress(number, total=count)
+        return count
+
+    @server.tool
+    async def wait() -> int:
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled:
+            cancellations.took()
+            raise
+
+    @server.tool
+    async def cancelled() -> list[float]:
+        return cancellations.times
+
+    server.tool(name="usage")(_usage)
+
+    @server.resource(BLOB_URI)
+    async def blob() -> bytes:
+        return BLOB
+
+
+async def _usage(settle: bool) -> list[float]:
+    return usage(settle)
+
+
+async def _dummy(name: str, limit: int = 10) -> int:
+    return len(name) + limit
+
+
+@asynccontextmanager
+async def _session(opening: AbstractAsyncContextManager[Client]) -> AsyncGenerator[OursSession]:
+    async with opening as client:
+        yield OursSession(client)

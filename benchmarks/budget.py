@@ -1,0 +1,118 @@
+"""What this project promises itself about speed and size: ratios of one run, checked against its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from attrs import frozen
+
+from .cells import FIGURES, WORKS
+from .results import Results
+
+__all__ = ["ROWS", "Row", "markdown"]
+
+Measure: TypeAlias = "Callable[[Results], float | None]"
+ERAS = ("2025", "2026")
+
+
+@frozen
+class Row:
+    """One promise."""
+
+    name: str
+    measure: Measure
+    """The value in a run; None where the cells it needs were not measured."""
+    bound: float | None
+    """None: the row is shown, and nothing is promised."""
+    at_least: bool
+    unit: str = "x"
+
+    def holds(self, results: Results) -> bool | None:
+        """Whether it holds in this run; None where that cannot be said."""
+        value = self.measure(results)
+        if value is None or self.bound is None:
+            return None
+        return value >= self.bound if self.at_least else value <= self.bound
+
+
+def _ratio(work: str, over: str, under: str) -> Measure:
+    """How many times better *under* is than *over*."""
+    figure = WORKS[work].main
+    if FIGURES[figure].more_is_better:
+        over, under = under, over
+    return lambda results: results.ratio(work, figure, over, under)
+
+
+def _value(work: str, contender: str, figure: str) -> Measure:
+    def measure(results: Results) -> float | None:
+        spread = results.spread(work, contender, figure)
+        return None if spread is None else spread.median
+
+    return measure
+
+
+def _beats_official(name: str, work: str, bounds: Sequence[float | None]) -> Iterator[Row]:
+    for era, bound in zip(ERAS, bounds, strict=True):
+        measure = _ratio(work, f"official/{era}", f"ours/{era}")
+        yield Row(f"{name}, {era}: times faster than official", measure, bound, at_least=True)
+
+
+def _near_floor(name: str, work: str, floor: str, bound: float, *, throughput: bool = False) -> Iterator[Row]:
+    for era in ERAS:
+        if throughput:
+            measure = _ratio(work, floor, f"ours/{era}")
+            yield Row(f"{name}, {era}: of what {floor} does", measure, bound, at_least=True)
+        else:
+            measure = _ratio(work, f"ours/{era}", floor)
+            yield Row(f"{name}, {era}: times as long as {floor}", measure, bound, at_least=False)
+
+
+def _at_most(name: str, work: str, figure: str, bound: float, unit: str) -> Iterator[Row]:
+    for era in ERAS:
+        yield Row(f"{name}, {era}", _value(work, f"ours/{era}", figure), bound, at_least=False, unit=unit)
+
+
+ROWS = (
+    *_beats_official("stdio, p50", "stdio-1", (3.5, 3.5)),
+    *_near_floor("stdio, p50", "stdio-1", "floor", 1.4),
+    *_beats_official("stdio, 64 in flight", "stdio-64", (15, 15)),
+    *_near_floor("stdio, 64 in flight", "stdio-64", "floor", 0.65, throughput=True),
+    # In memory, official's newer era passes objects and no messages; the promise is about the older one.
+    *_beats_official("In memory, p50", "memory-1", (3, None)),
+    *_beats_official("In memory, 64 in flight", "memory-64", (9, None)),
+    *_beats_official("`tools/list` of 200 tools", "list", (5, 5)),
+    *_beats_official("Text of 1 MB", "text", (2.2, 2.2)),
+    *_beats_official("Blob of 10 MB", "blob", (5, 5)),
+    *_beats_official("Progress, per update", "storm", (7, 7)),
+    *_at_most("Progress after the result", "storm", "late_updates", 0, "updates"),
+    *_beats_official("Cancelling to the handler", "cancel", (1.8, 1.8)),
+    Row("Import of the client: of bare Trio", _ratio("import", "ours-client", "trio"), 180 / 97, at_least=False),
+    Row("Import: times faster than official", _ratio("import", "official-client", "ours-client"), 2.9, at_least=True),
+    Row("Import: memory", _value("import", "ours-client", "rss_mb"), 35, at_least=False, unit="MB"),
+    *_near_floor("HTTP, p50", "http-1", "floor-httpx2", 1.25),
+    *_beats_official("HTTP, p50", "http-1", (None, None)),
+    *_at_most("HTTP client: open", "clients", "open_ms", 2, "ms"),
+    *_at_most("HTTP client: memory", "clients", "client_kb", 60, "KB"),
+    *_at_most("Idle HTTP session, server", "clients", "server_kb", 40, "KB"),
+    *_at_most("Idle pair in memory", "idle", "pair_kb", 50, "KB"),
+    *_at_most("Growth from 10,000 to 50,000 calls", "growth", "growth_mb", 0.1, "MB"),
+    *_at_most("Growth per session", "cycles", "growth_kb", 0.2, "KB"),
+)
+
+
+def markdown(results: Results) -> str:
+    """The rows as a table."""
+    lines = ["| budget | bound | measured | holds |", "| --- | --: | --: | --- |"]
+    for row in ROWS:
+        value = row.measure(results)
+        sign = "≥" if row.at_least else "≤"
+        bound = "none" if row.bound is None else f"{sign} {_number(row.bound)} {row.unit}"
+        measured = "not measured" if value is None else f"{_number(value)} {row.unit}"
+        verdict = {True: "yes", False: "**no**", None: ""}[row.holds(results)]
+        lines.append(f"| {row.name} | {bound} | {measured} | {verdict} |")
+    return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")

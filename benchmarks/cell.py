@@ -1,0 +1,52 @@
+"""The program of one cell: one piece of work, given to one adapter, in a fresh process. Prints its figures.
+
+::
+
+    python -m benchmarks.cell WORK ADAPTER ERA EFFORT
+
+EFFORT is a JSON object, see `effort.py`. It is run by the interpreter that has the SDK, and uses the standard library.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from functools import partial
+
+from .adapters.choose import choose
+from .effort import Effort
+
+__all__: list[str] = []
+
+WORKS = {
+    "stdio": ("calls", "stdio"),
+    "memory": ("calls", "memory"),
+    "http": ("calls", "http"),
+    "list": ("payloads", "listing"),
+    "text": ("payloads", "text"),
+    "blob": ("payloads", "blob"),
+    "storm": ("notifications", "storm"),
+    "cancel": ("notifications", "cancel"),
+    "clients": ("sessions", "clients"),
+    "idle": ("sessions", "idle"),
+    "growth": ("growth", "calls"),
+    "cycles": ("growth", "cycles"),
+}
+"""Where the function of each work is; a number after a dash in the name of a work is how much is in flight."""
+
+
+def main() -> None:
+    """Do the work, and print the figures as a JSON object."""
+    work, adapter, era, effort = sys.argv[1:]
+    name, _, in_flight = work.partition("-")
+    module, function = WORKS[name]
+    do = getattr(importlib.import_module(f"benchmarks.work.{module}"), function)
+    chosen = choose(adapter)
+    more = (int(in_flight),) if in_flight else ()
+    figures = chosen.loop.run(partial(do, chosen, adapter, era, Effort(**json.loads(effort)), *more))
+    sys.stdout.write(json.dumps(figures) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""What is measured: each piece of work with those who do it. A pair of the two is a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from attrs import frozen
+
+__all__ = [
+    "CELLS",
+    "CONTENDERS",
+    "FIGURES",
+    "IMPORTS",
+    "SMOKE",
+    "SMOKE_WITHOUT",
+    "WORKS",
+    "Cell",
+    "Contender",
+    "Figure",
+    "Work",
+    "chosen",
+    "plan",
+]
+
+
+@frozen
+class Figure:
+    """How a figure is called in a table, and how many decimals mean something."""
+
+    label: str
+    digits: int
+    more_is_better: bool = False
+
+
+FIGURES = {
+    "p50_us": Figure("p50 µs", 0),
+    "p99_us": Figure("p99 µs", 0),
+    "max_us": Figure("max µs", 0),
+    "rate": Figure("calls/s", 0, more_is_better=True),
+    "client_cpu_us": Figure("client CPU µs", 1),
+    "server_cpu_us": Figure("server CPU µs", 1),
+    "p50_ms": Figure("p50 ms", 1),
+    "max_ms": Figure("max ms", 1),
+    "per_update_us": Figure("µs per update", 1),
+    "late_updates": Figure("updates after the result", 0),
+    "open_ms": Figure("open ms", 2),
+    "first_call_ms": Figure("open and first call ms", 2),
+    "client_kb": Figure("KB per client", 1),
+    "server_kb": Figure("KB per session, server", 1),
+    "pair_kb": Figure("KB per pair", 1),
+    "growth_mb": Figure("growth MB", 2),
+    "growth_kb": Figure("growth KB per session", 2),
+    "rss_mb": Figure("memory MB", 1),
+    "modules": Figure("modules", 0),
+}
+"""By the names that the cells print."""
+
+
+@frozen
+class Contender:
+    """Who does the work: an adapter, in an era of the protocol, run by the interpreter in a home."""
+
+    adapter: str
+    era: str
+    home: str
+    """The name of the folder of the peer's environment; empty for this project's own."""
+
+
+CONTENDERS = {
+    "floor": Contender("floor", "none", ""),
+    "floor-h11": Contender("floor-h11", "none", ""),
+    "floor-httpx2": Contender("floor-httpx2", "none", ""),
+    "ours/2025": Contender("ours", "2025", ""),
+    "ours/2026": Contender("ours", "2026", ""),
+    "official/2025": Contender("official", "2025", "official"),
+    "official/2026": Contender("official", "2026", "official"),
+    "fastmcp/2025": Contender("fastmcp", "2025", "fastmcp"),
+    "fastmcp/2026": Contender("fastmcp", "2026", "fastmcp"),
+    "ts/2025": Contender("ts", "2025", "typescript"),
+    "ts/2026": Contender("ts", "2026", "typescript"),
+}
+
+IMPORTS = {
+    "python": ("", "pass"),
+    "trio": ("", "import trio"),
+    "ours-client": ("", "from trio_mcp import open_client"),
+    "ours-server": ("", "from trio_mcp import Server, serve_stdio"),
+    "official-client": ("official", "from mcp import Client"),
+    "official-server": ("official", "from mcp.server.mcpserver import MCPServer"),
+    "fastmcp-client": ("fastmcp", "from fastmcp import Client"),
+    "fastmcp-server": ("fastmcp", "from fastmcp import FastMCP"),
+}
+"""Who is imported, with the home of the interpreter, and the statement."""
+
+SDKS = tuple(name for name in CONTENDERS if not name.startswith("floor"))
+WITH_FLOOR = ("floor", *SDKS)
+IN_MEMORY = tuple(name for name in WITH_FLOOR if name != "ts/2026")  # its pair of transports knows the older era only
+OVER_HTTP = ("floor-h11", "floor-httpx2", *SDKS)
+
+
+@frozen
+class Work:
+    """One piece of work."""
+
+    name: str
+    title: str
+    main: str
+    """The figure that contenders are compared by."""
+    contenders: tuple[str, ...]
+    once: bool = False
+    """It is about memory, which noise does not disturb, or takes very long: the first round is enough."""
+
+
+def _calls(transport: str, title: str, contenders: tuple[str, ...], numbers: Sequence[int]) -> Iterator[Work]:
+    for number in numbers:
+        how = "one call after the other" if number == 1 else f"{number} calls in flight"
+        yield Work(f"{transport}-{number}", f"{title}, {how}", "p50_us" if number == 1 else "rate", contenders)
+
+
+WORKS = {
+    work.name: work
+    for work in (
+        *_calls("stdio", "stdio", WITH_FLOOR, (1, 16, 64, 256)),
+        *_calls("memory", "In memory", IN_MEMORY, (1, 16, 64, 256)),
+        Work("list", "`tools/list` of 200 tools, stdio", "p50_ms", WITH_FLOOR),
+        Work("text", "A text of 1 MB, stdio", "p50_ms", WITH_FLOOR),
+        Work("blob", "A blob of 10 MB, stdio", "p50_ms", WITH_FLOOR),
+        Work("storm", "1,000 progress updates of one call, stdio", "per_update_us", WITH_FLOOR),
+        Work("cancel", "From cancelling to the handler, stdio", "p50_us", WITH_FLOOR),
+        *_calls("http", "HTTP", OVER_HTTP, (1, 64)),
+        Work("clients", "100 HTTP clients of one server", "rate", OVER_HTTP),
+        Work("import", "A process that imports and ends", "p50_ms", tuple(IMPORTS)),
+        Work("idle", "1,000 idle sessions in memory", "pair_kb", IN_MEMORY, once=True),
+        Work("growth", "Memory from 10,000 to 50,000 calls", "growth_mb", IN_MEMORY, once=True),
+        Work("cycles", "Memory from 500 to 2,000 sessions", "growth_kb", IN_MEMORY, once=True),
+    )
+}
+
+
+@frozen(order=True)
+class Cell:
+    """One contender at one piece of work."""
+
+    work: str
+    contender: str
+
+    def __str__(self) -> str:
+        return f"{self.work}:{self.contender}"
+
+    @property
+    def home(self) -> str:
+        """The home of the interpreter that it needs."""
+        return IMPORTS[self.contender][0] if self.work == "import" else CONTENDERS[self.contender].home
+
+
+CELLS = tuple(Cell(work.name, contender) for work in WORKS.values() for contender in work.contenders)
+
+SMOKE = (
+    *("*:ours/2026", "*:ours-*", "*:floor*"),
+    *("stdio-1:ours/2025", "memory-1:ours/2025", "http-1:ours/2025", "clients:ours/2025", "storm:ours/2025"),
+    *("stdio-1:official/2025", "memory-1:official/2026", "http-1:official/2026"),
+)
+"""Every work by ourselves and the floors, and one call over each transport in the older era and by the official SDK."""
+SMOKE_WITHOUT = ("stdio-16", "stdio-256", "memory-16", "memory-256")
+"""Works that differ from others in nothing but a number."""
+
+
+def chosen(patterns: Iterable[str], cells: Iterable[Cell] = CELLS) -> list[Cell]:
+    """The cells that fit any of the patterns: ``stdio-*``, ``*:ours/*``, ``list:floor``. A name of a work is enough.
+
+    Raises:
+        LookupError: no cell fits one of the patterns.
+    """
+    cells, found = tuple(cells), set[Cell]()
+    for pattern in patterns:
+        whole = pattern if ":" in pattern else f"{pattern}:*"
+        fitting = {cell for cell in cells if fnmatchcase(str(cell), whole)}
+        if not fitting:
+            raise LookupError(f"no cell fits {pattern!r}; --list shows all")
+        found |= fitting
+    return [cell for cell in cells if cell in found]
+
+
+def plan(cells: Sequence[Cell], rounds: int) -> Iterator[Cell]:
+    """The order of all runs: contenders of one work stand together, and every second round goes the other way.
+
+    So what is compared was measured within minutes, and nobody always comes after the same neighbour.
+    """
+    works = list(dict.fromkeys(cell.work for cell in cells))
+    for number in range(rounds):
+        for work in works:
+            if number == 0 or not WORKS[work].once:
+                yield from [cell for cell in cells if cell.work == work][:: 1 if number % 2 == 0 else -1]

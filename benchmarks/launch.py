@@ -1,0 +1,97 @@
+"""Runs one cell in a fresh process, by the interpreter that has its SDK."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from attrs import frozen
+
+from .cells import CONTENDERS, IMPORTS, Cell
+from .effort import Effort
+from .work.imports import imported
+
+__all__ = ["CellFailed", "Launcher"]
+
+ROOT = Path(__file__).parent.parent
+SCRIPTS = Path(__file__).parent / "adapters" / "typescript"
+PATIENCE = 600
+"""Seconds after which a cell counts as hanging."""
+
+
+class CellFailed(Exception):
+    """A cell has no figures; the text is the end of what it said."""
+
+
+@frozen
+class Launcher:
+    """Knows where the interpreters are."""
+
+    peers: Path | None
+    """The folder with the homes of the peers; None: there are none."""
+    effort: Effort
+
+    def has(self, home: str) -> bool:
+        """Whether what is run in this home can be."""
+        if not home:
+            return True
+        return self.peers is not None and (self.peers / home).is_dir() and (home != "typescript" or _node() is not None)
+
+    def prepare(self) -> None:
+        """Put the programs of the TypeScript SDK where Node finds it: beside its packages."""
+        if self.has("typescript"):
+            for script in SCRIPTS.glob("*.mjs"):
+                shutil.copy(script, self.home("typescript"))
+
+    def home(self, name: str) -> Path:
+        """The folder of a peer."""
+        assert self.peers is not None
+        return self.peers / name
+
+    def python(self, home: str) -> str:
+        """The interpreter of a home."""
+        return str(self.home(home) / "bin" / "python") if home else sys.executable
+
+    def run(self, cell: Cell) -> dict[str, float]:
+        """The figures of one run.
+
+        Raises:
+            CellFailed: the process failed, or hung.
+        """
+        if cell.work == "import":
+            home, statement = IMPORTS[cell.contender]
+            try:
+                return imported([self.python(home)], statement, self.effort.repeats)
+            except subprocess.CalledProcessError as failure:
+                raise CellFailed(str(failure)) from failure
+        return self._figures(cell)
+
+    def command(self, cell: Cell) -> list[str]:
+        """What is run for a cell."""
+        contender = CONTENDERS[cell.contender]
+        effort = json.dumps(dataclasses.asdict(self.effort))
+        if contender.home == "typescript":
+            script = str(self.home(contender.home) / "cell.mjs")
+            return [_node() or "node", "--expose-gc", script, cell.work, contender.era, effort]
+        program = [self.python(contender.home), "-m", "benchmarks.cell"]
+        return [*program, cell.work, contender.adapter, contender.era, effort]
+
+    def _figures(self, cell: Cell) -> dict[str, float]:
+        try:
+            done = subprocess.run(
+                self.command(cell), cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False
+            )
+        except subprocess.TimeoutExpired as failure:
+            raise CellFailed(f"took longer than {PATIENCE} s") from failure
+        if done.returncode != 0:
+            raise CellFailed(f"status {done.returncode}\n{done.stderr[-3000:]}")
+        figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        return figures
+
+
+def _node() -> str | None:
+    return shutil.which("node")

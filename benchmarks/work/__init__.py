@@ -1,0 +1,1 @@
+"""What is measured, written once for every event loop and every SDK."""

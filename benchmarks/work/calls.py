@@ -1,0 +1,73 @@
+"""Small calls: one after the other, and many in flight on one session. What they take, and what CPU both sides use."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from ..adapters.sides import Adapter, Session
+from ..effort import Effort
+from ..figures import percentile
+from .connections import connected
+
+__all__ = ["http", "memory", "stdio", "until"]
+
+
+async def stdio(adapter: Adapter, name: str, era: str, effort: Effort, in_flight: int) -> dict[str, float]:
+    """Against a child process."""
+    async with connected(adapter, name, era, "stdio") as session:
+        return await _measured(adapter, session, effort, in_flight, processes=2)
+
+
+async def memory(adapter: Adapter, name: str, era: str, effort: Effort, in_flight: int) -> dict[str, float]:
+    """Against a server in this process, which uses the CPU of both sides."""
+    async with connected(adapter, name, era, "memory") as session:
+        return await _measured(adapter, session, effort, in_flight, processes=1)
+
+
+async def http(adapter: Adapter, name: str, era: str, effort: Effort, in_flight: int) -> dict[str, float]:
+    """Against an HTTP server on this machine."""
+    async with connected(adapter, name, era, "http") as session:
+        return await _measured(adapter, session, effort, in_flight, processes=2)
+
+
+async def _measured(
+    adapter: Adapter, session: Session, effort: Effort, in_flight: int, *, processes: int
+) -> dict[str, float]:
+    workers = [session] * in_flight
+    await until(adapter, workers, effort.warm_up)
+    theirs = (await session.call("usage", {"settle": False}))[0]
+    own, began = time.process_time(), time.perf_counter()
+    taken = await until(adapter, workers, effort.seconds)
+    seconds, used = time.perf_counter() - began, time.process_time() - own
+    theirs = (await session.call("usage", {"settle": False}))[0] - theirs
+    calls = len(taken)
+    figures = {
+        "p50_us": percentile(taken, 0.5) * 1e6,
+        "p99_us": percentile(taken, 0.99) * 1e6,
+        "rate": calls / seconds,
+        "client_cpu_us": used / calls * 1e6,
+    }
+    return figures if processes == 1 else {**figures, "server_cpu_us": theirs / calls * 1e6}
+
+
+async def until(adapter: Adapter, sessions: list[Session], seconds: float) -> list[float]:
+    """Call `add` on each session, one call after the other, for *seconds*, and return the seconds each call took."""
+    end = time.perf_counter() + seconds
+    taken: list[float] = []
+    await adapter.loop.together([partial(_worker, session, end, taken) for session in sessions])
+    return taken
+
+
+async def _worker(session: Session, end: float, taken: list[float]) -> None:
+    number = 0
+    now = time.perf_counter()
+    while True:
+        number += 1
+        total = await session.call("add", {"a": number, "b": 1})
+        if total != number + 1:
+            raise AssertionError(f"add({number}, 1) was {total!r}")
+        began, now = now, time.perf_counter()
+        taken.append(now - began)
+        if now >= end:
+            return

@@ -1,0 +1,52 @@
+"""How a piece of work gets its connection: over which transport, and to which process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+
+from ..adapters.sides import Adapter, Session
+
+__all__ = ["connected", "http_server", "stdio_command"]
+
+
+def stdio_command(name: str, dummies: int = 0) -> list[str]:
+    """The command of a stdio server of the same adapter."""
+    return [sys.executable, "-m", "benchmarks.serve", name, "stdio", str(dummies)]
+
+
+@contextmanager
+def http_server(name: str) -> Generator[str]:
+    """An HTTP server of the same adapter in a process of its own; yields its URL."""
+    command = [sys.executable, "-m", "benchmarks.serve", name, "http", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            url = process.stdout.readline().strip()
+            if not url:
+                raise RuntimeError(f"the HTTP server of {name} did not start")
+            yield url
+        finally:
+            process.kill()
+
+
+@asynccontextmanager
+async def connected(
+    adapter: Adapter, name: str, era: str, transport: str, *, dummies: int = 0
+) -> AsyncGenerator[Session]:
+    """One session, whose client has seen the list of tools, as one that checks results must have."""
+    if transport == "stdio":
+        async with adapter.stdio(stdio_command(name, dummies), era) as session:
+            await session.tools()
+            yield session
+    elif transport == "memory":
+        async with adapter.memory(adapter.server(dummies), era) as session:
+            await session.tools()
+            yield session
+    else:
+        with http_server(name) as url:
+            async with adapter.http(url, era) as session:
+                await session.tools()
+                yield session

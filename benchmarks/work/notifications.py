@@ -1,0 +1,59 @@
+"""What goes beside the answers, over stdio: a storm of progress, and cancellations."""
+
+from __future__ import annotations
+
+import time
+
+from ..adapters.sides import Adapter
+from ..effort import Effort
+from ..figures import percentile
+from .connections import connected
+
+__all__ = ["cancel", "storm"]
+
+IDLE = 0.04
+"""Seconds that both processes have nothing to do before a call is cancelled."""
+TURN = 0.002
+"""Seconds between two questions whether the handler has been cancelled."""
+PATIENCE = 5.0
+"""Seconds after which a cancellation counts as lost."""
+
+
+async def storm(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[str, float]:
+    """One call that reports progress all the time; what was heard before its result counts."""
+    heard: list[float] = []
+    async with connected(adapter, name, era, "stdio") as session:
+        await session.storm(effort.updates, heard.append)
+        await adapter.loop.sleep(2 * IDLE)  # an SDK may still be delivering what came before the result
+        taken: list[float] = []
+        in_time = effort.updates
+        for _ in range(3):
+            heard.clear()
+            began = time.perf_counter()
+            result = await session.storm(effort.updates, heard.append)
+            taken.append(time.perf_counter() - began)
+            in_time = min(in_time, len(heard))
+            if result != effort.updates or heard != sorted(heard):
+                raise AssertionError(f"{result!r} after {heard[:20]!r}...")
+            await adapter.loop.sleep(2 * IDLE)
+    return {
+        "per_update_us": percentile(taken, 0.5) / effort.updates * 1e6,
+        "late_updates": float(effort.updates - in_time),
+    }
+
+
+async def cancel(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[str, float]:
+    """From the client's cancelling to the handler's noticing, by the clock that both processes share."""
+    taken: list[float] = []
+    async with connected(adapter, name, era, "stdio") as session:
+        for number in range(1, effort.cancels + 1):
+            cancelled = await adapter.loop.cancelled_after(session.wait, IDLE)
+            end = cancelled + PATIENCE
+            times = await session.call("cancelled", {})
+            while len(times) < number:
+                if time.perf_counter() > end:
+                    raise AssertionError(f"cancellation {number} did not reach the handler")
+                await adapter.loop.sleep(TURN)
+                times = await session.call("cancelled", {})
+            taken.append(times[-1] - cancelled)
+    return {"p50_us": percentile(taken, 0.5) * 1e6, "max_us": max(taken) * 1e6}

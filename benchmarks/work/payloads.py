@@ -1,0 +1,57 @@
+"""Large answers over stdio: a list of 200 tools, a text of 1 MB, a blob of 10 MB."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ..adapters.sides import Adapter
+from ..adapters.tools import blob_text, dummy_name
+from ..effort import Effort
+from ..figures import percentile
+from .connections import connected
+
+__all__ = ["blob", "listing", "text"]
+
+T = TypeVar("T")
+
+DUMMIES = 200
+TEXT = 1_000_000
+
+
+async def listing(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[str, float]:
+    """All tools, as objects of the client."""
+    async with connected(adapter, name, era, "stdio", dummies=DUMMIES) as session:
+        names, figures = await _repeated(session.tools, effort.repeats)
+    if not {dummy_name(number) for number in range(DUMMIES)} < set(names):
+        raise AssertionError(f"tools are missing: {names!r}")
+    return figures
+
+
+async def text(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[str, float]:
+    """One block of a million characters."""
+    async with connected(adapter, name, era, "stdio") as session:
+        answer, figures = await _repeated(lambda: session.text(TEXT), effort.repeats)
+    if answer != "x" * TEXT:
+        raise AssertionError(f"the text has {len(answer)} characters")
+    return figures
+
+
+async def blob(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[str, float]:
+    """One resource of 10 MiB, as the base64 in which it travels."""
+    async with connected(adapter, name, era, "stdio") as session:
+        answer, figures = await _repeated(session.blob, max(1, effort.repeats // 3))
+    if answer != blob_text():
+        raise AssertionError(f"the blob has {len(answer)} characters")
+    return figures
+
+
+async def _repeated(ask: Callable[[], Awaitable[T]], repeats: int) -> tuple[T, dict[str, float]]:
+    answer = await ask()  # the first one compiles what the later ones use
+    taken: list[float] = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        answer = await ask()
+        taken.append(time.perf_counter() - began)
+    return answer, {"p50_ms": percentile(taken, 0.5) * 1e3, "max_ms": max(taken) * 1e3}

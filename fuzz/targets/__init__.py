@@ -1,0 +1,28 @@
+"""One module for each target: `target(data)` raises where any bytes break a property of what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+__all__ = ["TARGETS", "load"]
+
+TARGETS = (
+    "framing",
+    "jsonrpc",
+    "envelope",
+    "sse",
+    "header_fields",
+    "header_params",
+    "uri_template",
+    "request_state",
+    "structuring",
+    "signature",
+    "challenges",
+)
+
+
+def load(name: str) -> Callable[[bytes], None]:
+    """Return the target of this name."""
+    target: Callable[[bytes], None] = import_module(f"{__name__}.{name}").target
+    return target

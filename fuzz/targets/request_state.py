@@ -1,0 +1,89 @@
+"""Request states: what was sealed opens for its own request and no other, and nothing else ever opens."""
+
+from __future__ import annotations
+
+import base64
+import time
+from typing import Any
+
+from attrs import evolve
+
+from fuzz.source import Source
+from tests.peer.fake_exchange import CONTEXT, FakeExchange, FakePeer
+from trio_mcp.peer import Access
+from trio_mcp.server._sealing import BadStateError, Seals, binding_of, pin
+from trio_mcp.wire import INVALID_PARAMS, JsonObject, is_array, is_object
+
+_SEALS = Seals([bytes(range(32)), bytes(range(1, 33))])
+_STRANGE = Seals([bytes(range(2, 34))])
+_PEER = FakePeer()
+_MEMBERS = ("name", "arguments", "_meta", "inputResponses", "requestState")
+_OF_ONE_ATTEMPT = {"_meta", "inputResponses", "requestState"}
+_THE_ANSWER = (
+    INVALID_PARAMS,
+    "$.requestState: it cannot be used, or not any more; send the request anew without it",
+    None,
+)
+"""Whatever is wrong with a state."""
+
+
+def target(data: bytes) -> None:
+    """Seal contents for a request; open that, something like it, and any text, for that request and for another."""
+    source = Source(data)
+    asked, other = _exchange(source), _exchange(source)
+    contents = source.object()
+    state = _SEALS.seal(contents, binding_of(pin(asked)), time.time() + 3600)
+
+    assert _SEALS.open(state, asked) == contents
+    assert _SEALS.open(state, _turned(source, asked)) == contents
+    if _identity(asked) != _identity(other):
+        _is_refused(_SEALS, state, other)
+    _is_refused(_STRANGE, state, asked)
+    _is_refused(_SEALS, _SEALS.seal(contents, binding_of(pin(asked)), time.time() - 1), asked)
+    spoiled = _spoiled(source, state)
+    if spoiled != state:
+        _is_refused(_SEALS, spoiled, asked)
+    _is_refused(_SEALS, source.any_text(64), asked)
+    _is_refused(_SEALS, base64.urlsafe_b64encode(b"\x01" + source.rest()).decode(), asked)
+
+
+def _exchange(source: Source) -> FakeExchange:
+    method = source.choose(("tools/call", "prompts/get", source.text()))
+    params = None if source.below(4) == 3 else source.object(names=_MEMBERS)
+    access = None if source.flag() else Access(source.text())
+    return FakeExchange(method, params, evolve(CONTEXT, access=access), 1, _PEER)
+
+
+def _turned(source: Source, asked: FakeExchange) -> FakeExchange:
+    """Return the same request as its next attempt may look: members in another order, and those of the attempt new."""
+    kept = {name: value for name, value in (asked.params or {}).items() if name not in _OF_ONE_ATTEMPT}
+    params = dict(reversed(kept.items())) | {name: source.json() for name in sorted(_OF_ONE_ATTEMPT) if source.flag()}
+    return FakeExchange(asked.method, params, asked.context, 2, _PEER)
+
+
+def _identity(asked: FakeExchange) -> Any:
+    """Return what makes a request another one; 1 and 1.0 and true are different in JSON."""
+    params = {name: value for name, value in (asked.params or {}).items() if name not in _OF_ONE_ATTEMPT}
+    return asked.method, asked.context.principal, _typed(params)
+
+
+def _typed(value: Any) -> Any:
+    if is_object(value):
+        return {name: _typed(member) for name, member in value.items()}
+    if is_array(value):
+        return [_typed(member) for member in value]
+    return type(value).__name__, repr(value)
+
+
+def _spoiled(source: Source, state: str) -> str:
+    at = source.below(256) % len(state)
+    return state[:at] + source.any_text(4) + state[at + source.below(4) :]
+
+
+def _is_refused(seals: Seals, state: str, asked: FakeExchange) -> None:
+    opened: JsonObject | None = None
+    try:
+        opened = seals.open(state, asked)
+    except BadStateError as refusal:
+        assert (refusal.code, refusal.message, refusal.data) == _THE_ANSWER
+    assert opened is None, "a state was opened that should not have been"

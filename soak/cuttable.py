@@ -1,0 +1,80 @@
+"""A stretch of network before a server that can be cut."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+
+import trio
+from attrs import define, field
+
+__all__ = ["Cuttable", "cuttable"]
+
+_RESET = struct.pack("ii", 1, 0)
+
+
+@define(eq=False)
+class Cuttable:
+    """Passes bytes on between clients and a port of this machine, until it is cut."""
+
+    port: int
+    """Where the server is."""
+    is_plugged_in: bool = True
+    """While it is not, whoever connects is thrown out."""
+    url: str = field(default="", init=False)
+    """What leads through it."""
+    _streams: set[trio.SocketStream] = field(factory=set["trio.SocketStream"], init=False)
+    _scopes: set[trio.CancelScope] = field(factory=set["trio.CancelScope"], init=False)
+
+    def cut(self) -> None:
+        """Reset all connections that there are."""
+        for stream in self._streams:
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        for scope in self._scopes:
+            scope.cancel()
+
+    async def carry(self, client: trio.SocketStream) -> None:
+        """Carry one connection until either side ends it, or it is cut."""
+        if not self.is_plugged_in:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            client.socket.close()
+            return
+        try:
+            server = await trio.open_tcp_stream("127.0.0.1", self.port)
+        except OSError:
+            client.socket.close()
+            return
+        ends = {client, server}
+        with trio.CancelScope() as scope:
+            self._streams |= ends
+            self._scopes.add(scope)
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(_copy, client, server, scope)
+                    nursery.start_soon(_copy, server, client, scope)
+            finally:
+                self._streams -= ends
+                self._scopes.discard(scope)
+                for end in ends:
+                    end.socket.close()
+
+
+async def _copy(source: trio.SocketStream, target: trio.SocketStream, both: trio.CancelScope) -> None:
+    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        async for chunk in source:
+            await target.send_all(chunk)
+    both.cancel()
+
+
+@asynccontextmanager
+async def cuttable(port: int) -> AsyncGenerator[Cuttable]:
+    """Put one before the server at a port, for as long as the block lasts."""
+    async with trio.open_nursery() as nursery:
+        network = Cuttable(port)
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, network.carry, listeners)
+        network.url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/mcp"
+        yield network
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,174 @@
+"""What goes wrong with servers over stdio: they are killed, frozen, not read, hung up on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+from attrs import define, field
+
+from trio_mcp import ConnectionLost
+from trio_mcp.testing import ScriptedPeer
+
+from .accounting import CANCEL, KILL, SAFE
+from .book import Book, WrongAnswerError
+from .load import LARGE, many_under_way
+from .places import ERAS, ROOT, Fault, Place, Watched, stdio_command
+from .shared_faults import SHARED, inside, pid_of
+
+__all__ = ["STDIO_FAULTS"]
+
+_ENDS_WITHIN = 20.0
+"""Seconds in which a server has to end when its client has gone."""
+
+
+@asynccontextmanager
+async def server_killed(place: Place) -> AsyncGenerator[Watched]:
+    """Kill a server with calls under way: each of them is told, and the client lives on."""
+    async with place.client(place.rng.choice(ERAS)) as client:
+        pid = await pid_of(client)
+        async with trio.open_nursery() as nursery:
+            many_under_way(nursery, client, place.book, peril=KILL)
+            await trio.sleep(place.rng.uniform(0, 0.2))
+            os.kill(pid, signal.SIGKILL)
+        try:
+            await inside(client)
+        except ConnectionLost:
+            pass
+        else:
+            place.book.fault("a server that was killed has answered")
+        yield {}
+
+
+@asynccontextmanager
+async def server_frozen(place: Place) -> AsyncGenerator[Watched]:
+    """Stop a server with calls under way, and let it go on: every call is answered."""
+    async with place.client(place.rng.choice(ERAS)) as client, trio.open_nursery() as nursery:
+        pid = await pid_of(client)
+        many_under_way(nursery, client, place.book, peril=SAFE)
+        await trio.sleep(place.rng.uniform(0, 0.1))
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield {"frozen server": pid}
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+@define(eq=False)
+class ByHand:
+    """A server process, and a client that writes every byte by hand and reads when it likes."""
+
+    process: trio.Process
+    _book: Book
+    _received: dict[int, Any] = field(factory=dict[int, Any], init=False)
+    """The answers that were read, by the id of their request."""
+    _is_here: defaultdict[int, trio.Event] = field(factory=lambda: defaultdict(trio.Event), init=False)
+    """Set when there is one, by the same id."""
+    _waiting: bytes = field(default=b"", init=False)
+    _writing: trio.Lock = field(factory=trio.Lock, init=False)
+
+    async def say(self, n: int, tool: str, **arguments: Any) -> None:
+        """Call a tool; the number of the call is the id of the request."""
+        params = {"name": tool, "arguments": {"n": n, **arguments}, "_meta": ScriptedPeer.envelope(ERAS[0])}
+        line = json.dumps({"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": params})
+        assert self.process.stdin is not None
+        async with self._writing:
+            await self.process.stdin.send_all(line.encode() + b"\n")
+
+    async def hear(self) -> None:
+        """Read until standard output ends."""
+        assert self.process.stdout is not None
+        async for chunk in self.process.stdout:
+            *lines, self._waiting = (self._waiting + bytes(chunk)).split(b"\n")
+            for line in lines:
+                message = json.loads(line)
+                if message["id"] in self._received:
+                    self._book.fault(f"call {message['id']} was answered twice")
+                self._received[message["id"]] = message
+                self._is_here[message["id"]].set()
+
+    async def answer(self, n: int) -> None:
+        """Wait for the answer of a call, and see that it is whole.
+
+        Raises:
+            WrongAnswerError: it is not.
+        """
+        await self._is_here[n].wait()
+        message = self._received[n]
+        content = message.get("result", {}).get("structuredContent", {})
+        if content != {"n": n, "fill": "x" * LARGE}:
+            raise WrongAnswerError(f"{n} was asked, and the answer was {str(message)[:200]}")
+
+
+@asynccontextmanager
+async def by_hand(place: Place) -> AsyncGenerator[ByHand]:
+    """Run a server process; in the end it is hung up on, and has to go by itself."""
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    process = await trio.lowlevel.open_process(stdio_command(place.folder), cwd=ROOT, **pipes)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async with process.stdin, process.stdout:
+            yield ByHand(process, place.book)
+        with trio.move_on_after(_ENDS_WITHIN):
+            await process.wait()
+        if process.returncode is None:
+            place.book.fault(f"a server still ran {_ENDS_WITHIN:g} s after its client had gone")
+    finally:
+        with trio.CancelScope(shield=True):
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+@asynccontextmanager
+async def slow_reader(place: Place) -> AsyncGenerator[Watched]:
+    """Ask for more than a pipe takes, and read it much later: it is all there, once."""
+    async with by_hand(place) as peer, trio.open_nursery() as readers:
+
+        async def ask_and_wait(n: int) -> None:
+            await peer.say(n, "echo", size=LARGE)
+            await peer.answer(n)
+
+        async with trio.open_nursery() as calls:
+            for _ in range(16):
+                calls.start_soon(place.book.ask, "slow", ask_and_wait)
+            await trio.sleep(0.5)
+            yield {"server that is not read": peer.process.pid}
+            readers.start_soon(peer.hear)
+        readers.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def hung_up(place: Place) -> AsyncGenerator[Watched]:
+    """Go away without a word, with calls under way: the server ends, and so do its handlers."""
+    async with by_hand(place) as peer:
+        for tool, arguments in (("hang", {}), ("nap", {"seconds": 0.3}), ("echo", {"size": LARGE})):
+            with trio.CancelScope() as scope:
+
+                async def say_and_leave(
+                    n: int, tool: str = tool, arguments: Mapping[str, Any] = arguments, scope: trio.CancelScope = scope
+                ) -> None:
+                    await peer.say(n, tool, **arguments)
+                    scope.cancel()
+                    await trio.lowlevel.checkpoint()
+
+                await place.book.ask("abandoned", say_and_leave, peril=CANCEL)
+        await trio.sleep(place.rng.uniform(0, 0.5))
+    yield {}
+
+
+STDIO_FAULTS: Mapping[str, Fault] = {
+    "server killed": server_killed,
+    "server frozen": server_frozen,
+    "slow reader": slow_reader,
+    "hung up": hung_up,
+    **SHARED,
+}

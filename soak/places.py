@@ -1,0 +1,153 @@
+"""Where a run takes place: real server processes, and how clients get to them."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+import trio
+from attrs import define
+
+from trio_mcp import Client, ClientOptions, open_http_client, open_stdio_client
+
+from .book import Book
+
+__all__ = [
+    "ERAS",
+    "Fault",
+    "HttpPlace",
+    "HttpServer",
+    "Place",
+    "StdioPlace",
+    "Watched",
+    "lasting_port",
+    "stdio_command",
+]
+
+ERAS = ("2026-07-28", "2025-11-25")
+"""The revisions that are spoken: the newest of each era."""
+ROOT = Path(__file__).parent.parent
+_ENDS_WITHIN = 20.0
+"""Seconds in which a server process that was asked to end has to."""
+_LASTING_PORTS = (20_000, 30_000)
+"""Below those that outgoing connections get."""
+
+Watched: TypeAlias = Mapping[str, int]
+"""Processes of a fault, whose CPU time at rest counts as well, by a name for the report."""
+
+
+@define(eq=False)
+class Place(ABC):
+    """What faults and the load need to know of it."""
+
+    book: Book
+    folder: Path
+    """Where journals are."""
+    rng: Random
+    faults: Mapping[str, Fault]
+    """What can go wrong here, by name."""
+
+    def options(self, revision: str) -> ClientOptions:
+        """Return what a client of the run is opened with."""
+        return ClientOptions(revision=revision, on_elicit=self.book.answer, tap=self.book.witness())
+
+    @abstractmethod
+    def client(self, revision: str) -> AbstractAsyncContextManager[Client]:
+        """Open a client of a server that lasts as long as the place, or as long as the client."""
+
+
+Fault: TypeAlias = "Callable[[Place], AbstractAsyncContextManager[Watched]]"
+"""Makes something go wrong. Inside of the block it has happened, and nobody has tidied up; after it, somebody has."""
+
+
+def stdio_command(folder: Path) -> list[str]:
+    """Return the command of a server over stdio."""
+    return [sys.executable, "-m", "soak.server", "stdio", str(folder)]
+
+
+@define(eq=False)
+class StdioPlace(Place):
+    """Each client has a server process of its own."""
+
+    @asynccontextmanager
+    async def client(self, revision: str) -> AsyncGenerator[Client]:
+        """Open a client of a new server process."""
+        async with open_stdio_client(stdio_command(self.folder), cwd=ROOT, **self.options(revision)) as client:
+            yield client
+
+
+@define(eq=False)
+class HttpServer:
+    """A server process over HTTP."""
+
+    process: trio.Process
+    url: str
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        port = urlsplit(self.url).port
+        assert port is not None
+        return port
+
+    @classmethod
+    @asynccontextmanager
+    async def run(cls, book: Book, folder: Path, port: int = 0) -> AsyncGenerator[HttpServer]:
+        """Run one for as long as the block lasts; in the end it has to go by itself, unless it was killed."""
+        command = [sys.executable, "-m", "soak.server", "http", str(folder), str(port)]
+        process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            async with process.stdin, process.stdout:
+                yield cls(process, await _line(process.stdout))
+            with trio.move_on_after(_ENDS_WITHIN):
+                await process.wait()
+            if process.returncode not in {0, -9}:
+                book.fault(f"a server over HTTP was asked to end, and its status was {process.returncode}")
+        finally:
+            with trio.CancelScope(shield=True):
+                if process.returncode is None:
+                    process.kill()
+                await process.wait()
+
+
+def lasting_port(rng: Random) -> int:
+    """Return a free port that the system gives to nobody who asks for any, so that a server can come back to it."""
+    while True:
+        port = rng.randint(*_LASTING_PORTS)
+        with socket.socket() as trial:
+            try:
+                trial.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+async def _line(stream: trio.abc.ReceiveStream) -> str:
+    received = b""
+    while not received.endswith(b"\n"):
+        chunk = await stream.receive_some()
+        if not chunk:
+            raise RuntimeError("the server process ended before it had said where it is")
+        received += chunk
+    return received.decode().strip()
+
+
+@define(eq=False)
+class HttpPlace(Place):
+    """All clients share a server process, and those of faults have others."""
+
+    server: HttpServer
+
+    def client(self, revision: str) -> AbstractAsyncContextManager[Client]:
+        """Open a client of the server."""
+        return open_http_client(self.server.url, **self.options(revision))

@@ -1,0 +1,194 @@
+"""The server under load: ``python -m soak.server stdio FOLDER`` or ``python -m soak.server http FOLDER [PORT]``.
+
+What its handlers do goes into a journal in FOLDER. Over HTTP it prints its URL and serves until its input ends.
+Sessions that nobody uses end soon, so that they have ended when a run is at rest.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+import trio
+from attrs import frozen
+
+from trio_mcp import (
+    Accepted,
+    Context,
+    Limits,
+    MemoryEventStore,
+    Server,
+    SessionSettings,
+    serve_http,
+    serve_stdio,
+)
+
+from . import apart
+from .journal import Journal
+from .log_faults import faults_go_to
+from .vitals import release_garbage
+
+__all__ = ["LIMITS", "make_server"]
+
+LIMITS = Limits(drain_seconds=1.0, max_processes=1)
+SESSIONS = SessionSettings(
+    idle_seconds=4.0, half_open_seconds=4.0, retry_seconds=0.1, event_store=MemoryEventStore(max_age=2.0)
+)
+KEEP_ALIVE_SECONDS = 5.0
+"""A little longer than clients use a connection again: one that is closed while a request is on its way loses it."""
+WRITE_SECONDS = 300.0
+"""Who does not read is waited for: that has to be free of charge."""
+
+
+@frozen
+class Reply:
+    """An answer, which says what it answers."""
+
+    n: int
+    fill: str = ""
+
+
+@frozen
+class Number:
+    """What users are asked for."""
+
+    n: int
+
+
+@frozen
+class Inside:
+    """What only the process itself knows."""
+
+    pid: int
+    tasks: int
+    objects: int
+
+
+def make_server(journal: Journal) -> Server:
+    """Return a server whose every call has a number, *n*, which goes into *journal*."""
+    server = Server("soak", version="1.0", limits=LIMITS)
+    add_calls(server, journal)
+    add_long_calls(server, journal)
+    server.tool(isolate="process")(apart.compute)
+    server.tool(isolate="process")(apart.spin)
+
+    @server.tool
+    async def inside() -> Inside:
+        return look_inside()
+
+    @server.resource("thing://{name}")
+    async def thing(name: str) -> str:
+        return name
+
+    @server.prompt
+    def review(code: str) -> str:
+        return f"Please review {code}."
+
+    return server
+
+
+def add_calls(server: Server, journal: Journal) -> None:
+    """Add what answers at once."""
+
+    @server.tool
+    async def echo(n: int, size: int = 0) -> Reply:
+        with journal.handling(n):
+            return Reply(n, "x" * size)
+
+    @server.tool
+    def echo_in_a_thread(n: int) -> Reply:
+        with journal.handling(n):
+            return Reply(n)
+
+    @server.tool
+    async def touch(n: int, ctx: Context) -> Reply:
+        """Tell whoever listens that the thing of this number has changed."""
+        with journal.handling(n):
+            ctx.resource_updated(f"thing://{n}")
+            return Reply(n)
+
+    @server.tool
+    async def flip(n: int) -> Reply:
+        """Change the list of tools."""
+        with journal.handling(n):
+            server.tool(name="passing")(lambda: None)
+            server.tools.remove("passing")
+            return Reply(n)
+
+
+def add_long_calls(server: Server, journal: Journal) -> None:
+    """Add what takes a while."""
+
+    @server.tool
+    async def count(n: int, steps: int, ctx: Context) -> Reply:
+        with journal.handling(n):
+            for done in range(1, steps + 1):
+                await ctx.report_progress(done, total=steps)
+            return Reply(n)
+
+    @server.tool
+    async def nap(n: int, seconds: float, size: int = 0) -> Reply:
+        with journal.handling(n):
+            await trio.sleep(seconds)
+            return Reply(n, "x" * size)
+
+    @server.tool
+    async def hang(n: int, ctx: Context) -> Reply:
+        """Report once, and work until stopped."""
+        with journal.handling(n):
+            await ctx.report_progress(1)
+            await trio.sleep_forever()
+
+    @server.tool
+    async def ask(n: int, ctx: Context) -> Reply:
+        with journal.handling(n):
+            match await ctx.elicit(f"Which is the number? {n}", Number):
+                case Accepted(value=number):
+                    return Reply(number.n)
+                case _:
+                    return Reply(-1)
+
+
+def look_inside() -> Inside:
+    """Return what this process holds, garbage not counted."""
+    release_garbage()
+    return Inside(os.getpid(), trio.lowlevel.current_statistics().tasks_living, len(gc.get_objects()))
+
+
+async def serve_at_port(server: Server, port: int) -> None:
+    """Serve over HTTP until standard input ends."""
+    async with trio.open_nursery() as nursery:
+        serving = partial(
+            serve_http,
+            server,
+            port=port,
+            sessions=SESSIONS,
+            keep_alive_seconds=KEEP_ALIVE_SECONDS,
+            write_seconds=WRITE_SECONDS,
+        )
+        bound = await nursery.start(serving)
+        print(bound.url, flush=True)
+        stdin = trio.lowlevel.FdStream(os.dup(sys.stdin.fileno()))
+        async with stdin:
+            while await stdin.receive_some():
+                pass
+        await bound.stop()
+
+
+def main(over: str, folder: str, port: str = "0") -> None:
+    """Serve."""
+    journal = Journal.open(Path(folder), f"server-{os.getpid()}")
+    os.environ[apart.FOLDER] = folder
+    server = make_server(journal)
+    with faults_go_to(journal):
+        if over == "stdio":
+            trio.run(serve_stdio, server)
+        else:
+            trio.run(serve_at_port, server, int(port))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,95 @@
+"""The rows of the budget: what they compare, and when they hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.budget import ROWS, Row, markdown
+from benchmarks.cells import CELLS, Cell
+from benchmarks.results import Results
+
+
+def row(name: str) -> Row:
+    (found,) = (each for each in ROWS if each.name == name)
+    return found
+
+
+def results(**figures: dict[str, float]) -> Results:
+    """Figures by cells whose ``:`` and ``/`` are written ``__`` and ``_``."""
+    made = Results({})
+    for name, values in figures.items():
+        work, _, contender = name.partition("__")
+        made.add(Cell(work.replace("_", "-"), contender.replace("_", "/")), values)
+    return made
+
+
+def test_every_row_is_about_cells_that_there_are() -> None:
+    asked = Asked({})
+    for each in ROWS:
+        each.measure(asked)
+    assert asked.cells <= set(CELLS)
+    assert len({each.name for each in ROWS}) == len(ROWS)
+
+
+class Asked(Results):
+    """Notes which cells it is asked about."""
+
+    def __init__(self, about: dict[str, str]) -> None:
+        super().__init__(dict(about))
+        self.cells: set[Cell] = set()
+
+    def ratio(self, work: str, figure: str, over: str, under: str) -> float | None:
+        self.cells |= {Cell(work, over), Cell(work, under)}
+        return super().ratio(work, figure, over, under)
+
+    def spread(self, work: str, contender: str, figure: str) -> None:
+        self.cells.add(Cell(work, contender))
+
+
+@pytest.mark.parametrize(("official", "holds"), [(350.0, True), (349.0, False)])
+def test_a_time_beats_official_by_the_bound_or_more(official: float, *, holds: bool) -> None:
+    run = results(stdio_1__ours_2025={"p50_us": 100}, stdio_1__official_2025={"p50_us": official})
+    assert row("stdio, p50, 2025: times faster than official").holds(run) is holds
+
+
+@pytest.mark.parametrize(("ours", "holds"), [(30_000.0, True), (29_000.0, False)])
+def test_a_throughput_beats_official_by_the_bound_or_more(ours: float, *, holds: bool) -> None:
+    run = results(stdio_64__ours_2026={"rate": ours}, stdio_64__official_2026={"rate": 2000})
+    assert row("stdio, 64 in flight, 2026: times faster than official").holds(run) is holds
+
+
+@pytest.mark.parametrize(("ours", "holds"), [(140.0, True), (141.0, False)])
+def test_a_time_is_near_the_floor(ours: float, *, holds: bool) -> None:
+    run = results(stdio_1__ours_2025={"p50_us": ours}, stdio_1__floor={"p50_us": 100})
+    assert row("stdio, p50, 2025: times as long as floor").holds(run) is holds
+
+
+@pytest.mark.parametrize(("ours", "holds"), [(650.0, True), (649.0, False)])
+def test_a_throughput_is_near_the_floor(ours: float, *, holds: bool) -> None:
+    run = results(stdio_64__ours_2025={"rate": ours}, stdio_64__floor={"rate": 1000})
+    assert row("stdio, 64 in flight, 2025: of what floor does").holds(run) is holds
+
+
+@pytest.mark.parametrize(("late", "holds"), [(0.0, True), (1.0, False)])
+def test_an_amount_is_at_most_the_bound(late: float, *, holds: bool) -> None:
+    run = results(storm__ours_2025={"per_update_us": 9, "late_updates": late})
+    assert row("Progress after the result, 2025").holds(run) is holds
+
+
+def test_a_row_says_nothing_about_what_was_not_measured_or_not_promised() -> None:
+    run = results(memory_1__ours_2026={"p50_us": 100}, memory_1__official_2026={"p50_us": 150})
+    assert row("In memory, p50, 2025: times faster than official").holds(run) is None
+    assert row("In memory, p50, 2026: times faster than official").holds(run) is None
+    lines = markdown(run).splitlines()
+    assert "| In memory, p50, 2025: times faster than official | ≥ 3 x | not measured |  |" in lines
+    assert "| In memory, p50, 2026: times faster than official | none | 1.5 x |  |" in lines
+
+
+def test_the_table_says_which_rows_hold() -> None:
+    run = results(
+        clients__ours_2025={"open_ms": 1.5, "client_kb": 61.26, "server_kb": 40},
+    )
+    lines = markdown(run).splitlines()
+    assert "| HTTP client: open, 2025 | ≤ 2 ms | 1.5 ms | yes |" in lines
+    assert "| HTTP client: memory, 2025 | ≤ 60 KB | 61.26 KB | **no** |" in lines
+    assert "| Idle HTTP session, server, 2025 | ≤ 40 KB | 40 KB | yes |" in lines

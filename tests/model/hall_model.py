@@ -1,0 +1,281 @@
+"""What a hall should do, as simply as it can be said: no tasks, no time but a number, everything in plain lists."""
+
+from __future__ import annotations
+
+import math
+from enum import Enum, auto
+from typing import Any
+
+from attrs import define, field
+
+__all__ = ["ASK_SECONDS", "GRACE", "MOST_PARKED", "MOST_RUNNING", "Call", "Connection", "HallModel", "Phase", "Work"]
+
+ASK_SECONDS, GRACE = 60.0, 5.0
+MOST_PARKED, MOST_RUNNING = 2, 3
+
+
+class Phase(Enum):
+    """Where the work for a request stands."""
+
+    QUEUED = auto()
+    WORKING = auto()
+    ASKING = auto()
+    """It has asked, and there is no room for the question."""
+    PARKED = auto()
+    EXPIRED = auto()
+    """Its questions have expired; it has a little time to clean up."""
+    RESUMED = auto()
+    """Answers are there, and no slot."""
+    DONE = auto()
+    """It has ended, and there is no room for the answer."""
+    CLEANING = auto()
+    """It was cancelled, and has shielded itself."""
+    OVER = auto()
+
+
+@define(eq=False)
+class Connection:
+    """The slots of one connection."""
+
+    most_running: int
+    most_queued: int
+    running: int = 0
+    queue: list[Work] = field(factory=list["Work"])
+
+
+@define(eq=False)
+class Call:
+    """One request, and all that should have been said about it."""
+
+    connection: Connection
+    full: bool
+    work: Work | None = None
+    sent: list[Any] = field(factory=list[Any])
+    told: list[int] = field(factory=list[int])
+    endings: int = 0
+
+
+@define(eq=False)
+class Work:
+    """One handler."""
+
+    call: Call | None
+    connection: Connection
+    stubborn: bool
+    phase: Phase = Phase.QUEUED
+    has_slot: bool = False
+    parked: bool = False
+    """Whether it counts as parked: until somebody comes back for it, or it is over."""
+    open: list[str] = field(factory=list[str])
+    """Questions without an answer."""
+    asked: list[str] = field(factory=list[str])
+    answers: dict[str, Any] = field(factory=dict[str, Any])
+    given: dict[str, Any] = field(factory=dict[str, Any])
+    expires: float = math.inf
+    outcome: Any = None
+    saw: list[Any] = field(factory=list[Any])
+    """What its questions came to."""
+
+
+@define(eq=False)
+class HallModel:
+    """All connections of one hall."""
+
+    connections: list[Connection]
+    now: float = 0.0
+    taken: int = 0
+    line: list[Connection] = field(factory=list[Connection])
+    works: list[Work] = field(factory=list[Work])
+    closing: bool = False
+
+    def at(self, *phases: Phase) -> list[Work]:
+        """Return the handlers that stand there."""
+        return [work for work in self.works if work.phase in phases]
+
+    @property
+    def parked(self) -> int:
+        """How many count as parked."""
+        return sum(work.parked for work in self.works)
+
+    @property
+    def running(self) -> int:
+        """How many handlers have begun and not ended."""
+        return sum(work.phase not in {Phase.QUEUED, Phase.OVER} for work in self.works)
+
+    # Slots.
+
+    def begin(self, call: Call, *, stubborn: bool) -> Work:
+        """A request comes."""
+        call.work = work = Work(call, call.connection, stubborn)
+        self.works.append(work)
+        if not self._take(work):
+            work.phase, work.call, call.work = Phase.OVER, None, None
+            call.sent.append("busy")
+        return work
+
+    def is_full(self, connection: Connection) -> bool:
+        """Whether one more request of it would be refused."""
+        startable = connection.running < connection.most_running and self.taken < MOST_RUNNING
+        return not startable and len(connection.queue) >= connection.most_queued
+
+    def _take(self, work: Work) -> bool:
+        connection = work.connection
+        if self.is_full(connection):
+            return False
+        if connection.running < connection.most_running and self.taken < MOST_RUNNING:
+            self.taken += 1
+            self._start(work)
+        else:
+            connection.queue.append(work)
+            self._stand_in_line(connection)
+        return True
+
+    def _stand_in_line(self, connection: Connection) -> None:
+        if connection.queue and connection.running < connection.most_running and connection not in self.line:
+            self.line.append(connection)
+
+    def _release(self, work: Work) -> None:
+        """A slot is free: it goes to the connection that has waited longest."""
+        if not work.has_slot:
+            return
+        work.has_slot = False
+        work.connection.running -= 1
+        self._stand_in_line(work.connection)
+        if not self.line:
+            self.taken -= 1
+            return
+        connection = self.line.pop(0)
+        following = connection.queue.pop(0)
+        connection.running += 1
+        self._stand_in_line(connection)
+        connection.running -= 1  # `_start` counts it
+        self._start(following)
+
+    def _leave_queue(self, work: Work) -> None:
+        connection = work.connection
+        if work in connection.queue:
+            connection.queue.remove(work)
+            if not connection.queue and connection in self.line:
+                self.line.remove(connection)
+
+    def _start(self, work: Work) -> None:
+        work.connection.running += 1
+        work.has_slot = True
+        if work.phase is Phase.RESUMED:
+            self._go_on(work)
+        else:
+            work.phase = Phase.WORKING
+
+    # Questions.
+
+    def ask(self, work: Work, keys: list[str]) -> None:
+        """A handler asks."""
+        if work.phase in {Phase.EXPIRED, Phase.CLEANING}:  # nobody is there to be asked
+            work.saw.append("AskExpired")
+            return
+        work.asked, work.open, work.answers = keys, list(keys), {}
+        self._send_questions(work)
+
+    def _send_questions(self, work: Work) -> None:
+        assert work.call is not None
+        if work.call.full:
+            work.phase = Phase.ASKING
+        elif self.closing or self.parked >= MOST_PARKED:
+            work.phase, work.open = Phase.WORKING, []
+            work.saw.append("AskExpired" if self.closing else "TooManyParked")
+        else:
+            work.call.sent.append(sorted(work.open))
+            work.call.work, work.call = None, None
+            work.phase, work.parked, work.expires = Phase.PARKED, True, self.now + ASK_SECONDS
+            self._release(work)
+
+    def retry(self, work: Work, call: Call, answers: dict[str, Any]) -> str:
+        """The other side comes back with answers; say what becomes of that."""
+        if not work.parked or work.expires <= self.now:
+            return "unknown"
+        given = {key: answers[key] for key in work.open if key in answers}
+        if None in given.values():
+            return "no answer"
+        if self.is_full(call.connection):
+            return "busy"
+        work.parked, work.expires, work.given = False, math.inf, given
+        work.call, work.connection, call.work = call, call.connection, work
+        work.phase = Phase.RESUMED
+        self._take(work)
+        return "resumed"
+
+    def _go_on(self, work: Work) -> None:
+        work.answers |= work.given
+        work.open = [key for key in work.open if key not in work.given]
+        work.given = {}
+        if work.open:
+            self._send_questions(work)
+        else:
+            work.phase = Phase.WORKING
+            work.saw.append([work.answers[key] for key in work.asked])
+
+    # Ends.
+
+    def finish(self, work: Work, outcome: Any) -> None:
+        """A handler returns, or fails."""
+        if work.call is not None and work.call.full and work.phase is Phase.WORKING:
+            work.phase, work.outcome = Phase.DONE, outcome
+            return
+        if work.call is not None:
+            work.call.sent.append(outcome)
+            work.call.work, work.call = None, None
+        self._end(work)
+
+    def _end(self, work: Work) -> None:
+        work.phase, work.parked = Phase.OVER, False
+        self._release(work)
+
+    def make_room(self, call: Call) -> None:
+        """The other side reads on."""
+        call.full, work = False, call.work
+        if work is not None and work.phase is Phase.DONE:
+            self.finish(work, work.outcome)
+        elif work is not None and work.phase is Phase.ASKING:
+            self._send_questions(work)
+
+    def cancel(self, call: Call) -> None:
+        """The other side does not want the answer any more, or is gone."""
+        work = call.work
+        if call.sent or call.endings:
+            return
+        call.endings += 1
+        assert work is not None
+        call.work, work.call = None, None
+        self._leave_queue(work)
+        if work.phase is Phase.QUEUED:
+            work.phase = Phase.OVER
+        elif work.phase is not Phase.CLEANING:
+            self._stop(work)
+
+    def _stop(self, work: Work) -> None:
+        if work.stubborn and work.phase is not Phase.DONE:
+            work.phase = Phase.CLEANING
+        else:
+            self._end(work)
+
+    def pass_time(self, seconds: float) -> None:
+        """Time passes."""
+        self.now += seconds
+        for work in self.at(Phase.PARKED, Phase.EXPIRED):
+            if work.expires + GRACE <= self.now:
+                self._stop(work)
+            elif work.expires <= self.now and work.phase is Phase.PARKED:
+                self._expire(work)
+
+    def _expire(self, work: Work) -> None:
+        work.phase = Phase.EXPIRED
+        work.saw.append("AskExpired")
+
+    def close(self) -> None:
+        """The server stops: nothing may be asked any more."""
+        self.closing = True
+        for work in self.works:
+            if work.parked:
+                work.expires = min(work.expires, self.now)
+            if work.phase is Phase.PARKED:
+                self._expire(work)

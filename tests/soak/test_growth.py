@@ -1,0 +1,72 @@
+"""What counts as growth, and what is noise."""
+
+from __future__ import annotations
+
+import pytest
+
+from soak.growth import ALLOWED, growth_of
+from soak.report import Rest, idle_limit
+
+
+@pytest.mark.parametrize("metric", ALLOWED)
+def test_what_stays_as_it_is_does_not_grow(metric: str) -> None:
+    growth = growth_of(metric, [100.0] * 9)
+
+    assert growth is not None
+    assert (growth.grown, growth.is_too_much) == (0, False)
+
+
+@pytest.mark.parametrize("metric", ["tasks", "descriptors", "processes"])
+def test_one_thing_held_for_ever_in_each_third_is_growth(metric: str) -> None:
+    growth = growth_of(metric, [5, 5, 5, 6, 6, 6, 7, 7, 7])
+
+    assert growth is not None
+    assert (growth.grown, growth.is_too_much) == (1, True)
+
+
+@pytest.mark.parametrize("metric", ["memory_kib", "objects", "threads"])
+def test_what_has_room_may_grow_a_little_and_no_more(metric: str) -> None:
+    allowed = ALLOWED[metric]
+
+    little, much = (
+        growth_of(metric, [0, 0, 0, 0, allowed, allowed]),
+        growth_of(metric, [0, 0, 0, 0, *[allowed + 1] * 2]),
+    )
+
+    assert little is not None
+    assert much is not None
+    assert (little.is_too_much, much.is_too_much) == (False, True)
+
+
+def test_what_a_run_begins_with_is_no_growth() -> None:
+    growth = growth_of("descriptors", [3, 30, 40, 50, 50, 50, 50, 50, 50])
+
+    assert growth is not None
+    assert not growth.is_too_much
+
+
+def test_what_is_held_for_a_moment_is_no_growth() -> None:
+    growth = growth_of("threads", [3, 3, 3, 3, 5, 3, 9, 3, 9])
+
+    assert growth is not None
+    assert (growth.middle, growth.last, growth.is_too_much) == (3, 3, False)
+
+
+def test_the_last_third_is_judged_whatever_the_number_of_samples() -> None:
+    growths = [growth_of("tasks", [1.0] * (count - 2) + [2.0] * 2) for count in (6, 7, 8)]
+
+    assert [growth is not None and growth.is_too_much for growth in growths] == [True, True, True]
+
+
+def test_a_few_samples_say_nothing() -> None:
+    assert growth_of("tasks", [1, 2, 3, 4, 5]) is None
+
+
+def test_the_limit_of_rest_is_10_ms_in_30_seconds() -> None:
+    assert idle_limit(30) == 10
+
+
+def test_a_process_that_uses_the_limit_is_not_at_rest() -> None:
+    rest = Rest("hung up", 30, {"client": 9.99, "server": 10.0})
+
+    assert rest.restless == {"server": 10.0}
