@@ -206,7 +206,7 @@ async def test_a_session_is_there_for_its_principal_alone(shop: Shop, monkeypatc
         for user in ("eve", ""):
             others.append(await post(bound, in_session("ping"), mcp_session_id=session, x_user=user))
             for method in ("GET", "DELETE"):
-                fields = {**POST, "mcp-session-id": session, "x-user": user}
+                fields = {**POST, "mcp-session-id": session, "mcp-protocol-version": "2025-11-25", "x-user": user}
                 others.append(await fetch(bound, fields, method=method))
         unknown = await post(bound, in_session("ping"), mcp_session_id="x" * 43, x_user="ada")
         async with older_stream(bound, x_user="ada") as (_, address):

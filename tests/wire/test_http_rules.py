@@ -23,6 +23,7 @@ from trio_mcp.wire import (
     Refusal,
     check_head,
     decode,
+    needs_null_id,
     status_of,
 )
 
@@ -214,3 +215,20 @@ def test_the_body_of_a_refusal_is_the_error_with_the_id_where_it_is_known() -> N
     assert decode(Refusal(400, error).body()) == {"jsonrpc": "2.0", "error": told}
     assert decode(Refusal(400, error, null_id=True).body()) == {"jsonrpc": "2.0", "id": None, "error": told}
     assert Refusal(405).body() == b""
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "needed"),
+    [
+        ({}, "", False),  # it may be `initialize`, of any revision
+        ({"mcp-session-id": "s"}, "", True),
+        ({}, "sessionId=s", True),
+        ({"mcp-session-id": "s", "mcp-protocol-version": "2025-06-18"}, "", True),
+        ({"mcp-session-id": "s", "mcp-protocol-version": "2025-11-25"}, "", False),
+        ({"mcp-protocol-version": "2026-07-28"}, "key=1", False),
+    ],
+)
+def test_an_error_for_what_was_not_read_has_the_id_null_where_a_revision_wants_one(
+    headers: dict[str, str], query: str, needed: bool
+) -> None:
+    assert needs_null_id(headers, query) is needed

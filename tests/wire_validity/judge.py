@@ -109,6 +109,12 @@ BY_HAND = (
         "a state that is a number, by `Client.request`",
     ),
     ByHand(
+        "tests/interaction/test_authorization_users.py::"
+        "test_a_stream_of_http_and_sse_is_nothing_to_anybody_but_the_user_who_opened_it",
+        "server",
+        "a refusal on a stream of HTTP+SSE before its handshake, when nobody has said a revision",
+    ),
+    ByHand(
         "tests/transports/test_memory.py::test_a_request_that_is_refused_on_sight_leaves_nothing",
         "client",
         "a `_meta` that is no object, by `Client.request`",

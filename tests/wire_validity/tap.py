@@ -229,8 +229,10 @@ class _Overheard:
     ) -> None:
         self._numbers, self._sessions, self._receive, self._send = numbers, sessions, receive, send
         self._posted = scope["method"] == "POST"
+        self._is_message = self._posted
         self._headers: dict[bytes, bytes] = dict(scope["headers"])
-        self._connection = self._named(scope["query_string"]) or self._new()
+        self._query: bytes = scope["query_string"]
+        self._connection = self._named(self._query) or self._new()
         self._body, self._answer, self._kind = b"", b"", b""
         self._decoder: SseDecoder | None = None
 
@@ -243,6 +245,8 @@ class _Overheard:
         from trio_mcp.wire import LEGACY_REVISIONS
 
         connection, named = _HttpConnection(), self._headers.get(_VERSION, b"").decode("latin-1")
+        if not named and (self._query or _SESSION in self._headers):  # a session that is not there: of before the field
+            named = LEGACY_REVISIONS[1]
         self._numbers.open(connection, "server", named if named in LEGACY_REVISIONS else None)
         return connection
 
@@ -263,10 +267,11 @@ class _Overheard:
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
+            self._is_message = self._posted or message["status"] != 200  # what can be read about protection is none
             self._begin(dict(message["headers"]))
         elif self._decoder is not None:
             self._say_events(message.get("body", b""))
-        elif self._kind == _JSON:
+        elif self._kind == _JSON and self._is_message:
             self._answer += message.get("body", b"")
             if not message.get("more_body", False):
                 self._numbers.say(self._connection, self._answer + b"\n")

@@ -25,7 +25,15 @@ from .._errors import McpError
 from ..abc import Fetch, HttpServing
 from ..auth import LEEWAY_SECONDS
 from ..peer import Limits
-from ..wire import INVALID_REQUEST, Message, Refusal, Request, RequestId, is_array, parse_message
+from ..wire import (
+    INVALID_REQUEST,
+    Message,
+    Refusal,
+    Request,
+    is_array,
+    needs_null_id,
+    parse_message,
+)
 from ._asgi import HttpRequest
 from ._http_response import Responding
 
@@ -110,7 +118,7 @@ class Admission:
             return request
         access = await self._guard.admit(request.method, request.path, request.query, request.headers)
         if isinstance(access, Refusal):
-            return access
+            return evolve(access, null_id=needs_null_id(request.headers, request.query))
         until = math.inf
         if access.expires_at is not None:
             until = trio.current_time() + access.expires_at + LEEWAY_SECONDS - self._auth.clock()
@@ -130,9 +138,12 @@ class Admission:
             return None
         id = requests[0].id if len(requests) == 1 else None
         if self._guard is None or request.access is None:
-            return _nobody_is_known(needed, id)
-        refusal = self._guard.permit(request.access, needed)
-        return None if refusal is None else evolve(refusal, id=id)
+            refusal: Refusal | None = _nobody_is_known(needed)
+        else:
+            refusal = self._guard.permit(request.access, needed)
+        return (
+            None if refusal is None else evolve(refusal, id=id, null_id=needs_null_id(request.headers, request.query))
+        )
 
 
 def messages_in(value: object, limits: Limits) -> Iterable[Message]:
@@ -140,8 +151,8 @@ def messages_in(value: object, limits: Limits) -> Iterable[Message]:
     return map(parse_message, islice(value, limits.max_queued)) if is_array(value) else [parse_message(value)]
 
 
-def _nobody_is_known(needed: Collection[str], id: RequestId | None) -> Refusal:
+def _nobody_is_known(needed: Collection[str]) -> Refusal:
     """Return the refusal of rule 3."""
     listed = ", ".join(sorted(needed))
     why = f"this needs scopes ({listed}), and this HTTP application authenticates nobody: see http_app(auth=...)"
-    return Refusal(403, McpError(INVALID_REQUEST, why), id)
+    return Refusal(403, McpError(INVALID_REQUEST, why))

@@ -33,13 +33,13 @@ from ..abc import EventLog, EventStore, HttpServing
 from ..wire import (
     INVALID_REQUEST,
     LEGACY_REVISIONS,
-    NULL_ID_REVISIONS,
     SESSION_FIELD,
     VERSION_FIELD,
     LegacyPost,
     Refusal,
     Request,
     check_session,
+    needs_null_id,
     parse_message,
 )
 from ._asgi import HttpRequest
@@ -333,5 +333,5 @@ def _refusal(status: int, sentence: str, request: HttpRequest, value: object) ->
     """Return the refusal of a request, with the id of what was posted, if that is a request."""
     message = parse_message(value)
     id = message.id if isinstance(message, Request) else None
-    null_id = request.headers.get(VERSION_FIELD) in NULL_ID_REVISIONS
+    null_id = needs_null_id(request.headers, request.query)
     return Refusal(status, McpError(INVALID_REQUEST, sentence), id, null_id=null_id)

@@ -48,6 +48,7 @@ from ._http_legacy import LAST_EVENT_FIELD as LAST_EVENT_FIELD
 from ._http_legacy import SESSION_FIELD as SESSION_FIELD
 from ._http_legacy import LegacyPost as LegacyPost
 from ._http_legacy import check_session as check_session
+from ._http_legacy import needs_null_id as needs_null_id
 from ._http_media import EVENT_STREAM_TYPE as EVENT_STREAM_TYPE
 from ._http_media import JSON_TYPE as JSON_TYPE
 from ._http_media import accepts as accepts

@@ -19,9 +19,17 @@ from ._http_post import Headers, Post, Rule, first_fault, refusal_of
 from ._http_refusal import Refusal
 from ._json import is_array
 from ._jsonrpc import INVALID_REQUEST, Malformed, Request
-from ._revisions import BATCH_REVISION, is_modern
+from ._revisions import BATCH_REVISION, NULL_ID_REVISIONS, is_modern
 
-__all__ = ["LAST_EVENT_FIELD", "SESSION_FIELD", "LegacyPost", "check_session", "names_session", "read_legacy"]
+__all__ = [
+    "LAST_EVENT_FIELD",
+    "SESSION_FIELD",
+    "LegacyPost",
+    "check_session",
+    "names_session",
+    "needs_null_id",
+    "read_legacy",
+]
 
 SESSION_FIELD = "mcp-session-id"
 LAST_EVENT_FIELD = "last-event-id"
@@ -40,6 +48,19 @@ class LegacyPost:
 def names_session(headers: Headers) -> bool:
     """Tell whether a request names a session."""
     return bool(headers.get(SESSION_FIELD))
+
+
+def needs_null_id(headers: Headers, query: str) -> bool:
+    """Tell whether an error for a request that was not read gets the id null: its client's revision wants some id.
+
+    A client that is in a session, and does not say which revision it speaks, speaks one that has no field for that.
+
+    Args:
+        headers: of the request.
+        query: of its URL, by which HTTP+SSE names sessions.
+    """
+    named = headers.get(VERSION_FIELD)
+    return named in NULL_ID_REVISIONS if named else names_session(headers) or bool(query)
 
 
 def read_legacy(post: Post) -> LegacyPost | Refusal:
