@@ -48,8 +48,9 @@ ATHERIS = "atheris==3.0.0"
 # disturb the tests that measure.
 IN_PARALLEL = ("-n", "2")
 
-# Tests that put no message on a wire, as far as they take long.
+# Tests that put no message on a wire, as far as they take long, and those whose messages are made up.
 SILENT = (
+    *("benchmarks", "fuzz", "model", "soak"),
     *("codegen", "types", "wire", "test_schema.py", "test_schema_cost.py", "test_wire_validity.py"),
     *("server/test_abandoned.py", "server/test_form_properties.py", "server/test_signature_properties.py"),
     *("transports/test_child_process.py", "transports/test_stdio_descriptors.py"),
