@@ -115,6 +115,16 @@ BY_HAND = (
         "a refusal on a stream of HTTP+SSE before its handshake, when nobody has said a revision",
     ),
     ByHand(
+        "tests/transports/test_http_app.py::test_what_nobody_runs_refuses_what_outlives_a_request_and_says_the_fix",
+        "server",
+        "refusals where there are no sessions at all, to a client that names one and no revision",
+    ),
+    ByHand(
+        "tests/transports/test_http_client_auth.py",
+        "client",
+        "requests without params, which are about who asks",
+    ),
+    ByHand(
         "tests/transports/test_memory.py::test_a_request_that_is_refused_on_sight_leaves_nothing",
         "client",
         "a `_meta` that is no object, by `Client.request`",
