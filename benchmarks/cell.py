@@ -21,6 +21,7 @@ __all__: list[str] = []
 
 WORKS = {
     "stdio": ("calls", "stdio"),
+    "waiting": ("calls", "waiting"),
     "memory": ("calls", "memory"),
     "http": ("calls", "http"),
     "list": ("payloads", "listing"),

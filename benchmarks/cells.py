@@ -112,16 +112,17 @@ class Work:
     """It is about memory, which noise does not disturb, or takes very long: the first round is enough."""
 
 
-def _calls(transport: str, title: str, contenders: tuple[str, ...], numbers: Sequence[int]) -> Iterator[Work]:
+def _calls(kind: str, title: str, contenders: tuple[str, ...], numbers: Sequence[int]) -> Iterator[Work]:
     for number in numbers:
         how = "one call after the other" if number == 1 else f"{number} calls in flight"
-        yield Work(f"{transport}-{number}", f"{title}, {how}", "p50_us" if number == 1 else "rate", contenders)
+        yield Work(f"{kind}-{number}", f"{title}, {how}", "p50_us" if number == 1 else "rate", contenders)
 
 
 WORKS = {
     work.name: work
     for work in (
         *_calls("stdio", "stdio", WITH_FLOOR, (1, 16, 64, 256)),
+        *_calls("waiting", "stdio, handlers that wait", WITH_FLOOR, (1, 64)),
         *_calls("memory", "In memory", IN_MEMORY, (1, 16, 64, 256)),
         Work("list", "`tools/list` of 200 tools, stdio", "p50_ms", WITH_FLOOR),
         Work("text", "A text of 1 MB, stdio", "p50_ms", WITH_FLOOR),

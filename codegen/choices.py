@@ -67,6 +67,39 @@ JSON_MEMBERS = frozenset({("Tool", "inputSchema"), ("Tool", "outputSchema")})
 META_MEMBER = "_meta"
 """Likewise a plain dict, everywhere; the table of profiles names the class that fits it, for who wants it checked."""
 
+MODULES: dict[str, tuple[str, ...]] = {
+    "basic": (
+        "CancelledNotificationParams",
+        "ClientCapabilities",
+        "DiscoverResult",
+        "EmptyResult",
+        "Error",
+        "Implementation",
+        "InitializeRequestParams",
+        "InitializeResult",
+        "NotificationParams",
+        "PaginatedRequestParams",
+        "ProgressNotificationParams",
+        "RequestParams",
+    ),
+    "tools": ("CallToolRequestParams", "CallToolResult", "ListToolsResult"),
+    "resources": (
+        "ListResourceTemplatesResult",
+        "ListResourcesResult",
+        "ReadResourceRequestParams",
+        "ReadResourceResult",
+    ),
+    "prompts": ("GetPromptRequestParams", "GetPromptResult", "ListPromptsResult"),
+    "questions": ("ElicitRequestURLParams", "InputRequiredResult"),
+}
+"""The modules of the generated types, and the types that each is about.
+
+A type lives in the first module whose own types lead to it, or are it: so a module imports only those before it, and a
+program loads the types of what it does. What no module asks for lives in `OTHER_MODULE`.
+"""
+
+OTHER_MODULE = "others"
+
 LENIENT_ROOTS = frozenset({"ClientCapabilities", "ServerCapabilities"})
 """Classes that keep a wrongly shaped member in `extra` instead of failing: a handshake must survive a peer's slip."""
 

@@ -1,4 +1,4 @@
-"""Have datamodel-code-generator write the classes, and check that it wrote the ones that were asked for."""
+"""Have datamodel-code-generator write the classes, check that it wrote the ones asked for, and share them out."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from datamodel_code_generator import Formatter, InputFileType, LiteralType, Pyth
 from datamodel_code_generator.enums import DataModelType
 
 from codegen.docs import Docs
+from codegen.homes import GENERATED, homes_of
 from codegen.merge import Merged
 from codegen.shapes import JSON_OBJECT, Definitions, RefusedError, is_class, references, wire_to_attribute
 
@@ -20,8 +21,8 @@ _MODEL = "trio_mcp.types._model"
 _JSON_OBJECT = "JSONObject"
 
 
-def generate_classes(merged: Merged, docs: Docs) -> str:
-    """Return the source of the module of classes, without its head line and unformatted.
+def generate_classes(merged: Merged, docs: Docs) -> dict[str, str]:
+    """Return the sources of the modules of classes by the name of each, without their head lines and unformatted.
 
     Raises:
         RefusedError: the classes would not be the ones the schema describes.
@@ -62,9 +63,8 @@ def generate_classes(merged: Merged, docs: Docs) -> str:
         )
     if not isinstance(source, str):
         raise RefusedError("the class generator returned several modules where one was asked for")
-    source = _reordered(source)
     _check(source, merged.definitions)
-    return source
+    return _shared_out(source, homes_of(merged.definitions))
 
 
 def _described(merged: Merged, docs: Docs) -> dict[str, Any]:
@@ -80,10 +80,11 @@ def _described(merged: Merged, docs: Docs) -> dict[str, Any]:
     return described
 
 
-def _reordered(source: str) -> str:
-    """Sort the classes, and put the aliases below them, each below those it names and without quotes.
+def _shared_out(source: str, homes: dict[str, str]) -> dict[str, str]:
+    """Return the source of each module: its imports, its classes sorted, and below them its aliases without quotes.
 
-    Annotations are evaluated late and aliases at once: this order needs no forward reference that cattrs cannot follow.
+    Annotations are evaluated late and aliases at once: an alias stands below those it names, and this order needs no
+    forward reference that cattrs cannot follow.
     """
     tree = ast.parse(source)
     lines = source.splitlines()
@@ -98,6 +99,18 @@ def _reordered(source: str) -> str:
         for node in tree.body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
+    ordered = [*sorted(classes), *_each_below_those_it_names(aliases)]
+    written = {**classes, **aliases}
+    modules: dict[str, str] = {}
+    for module in dict.fromkeys(homes.values()):
+        # Of all that could be imported, what is not used goes when the text is laid out.
+        others = [f"from {GENERATED}.{home} import {name}" for name, home in homes.items() if home != module]
+        parts = [written[name] for name in ordered if homes[name] == module]
+        modules[module] = "\n\n\n".join(["\n".join([*imports, *others]), *parts]) + "\n"
+    return modules
+
+
+def _each_below_those_it_names(aliases: dict[str, str]) -> list[str]:
     ordered: list[str] = []
 
     def place(name: str) -> None:
@@ -108,8 +121,7 @@ def _reordered(source: str) -> str:
 
     for name in sorted(aliases):
         place(name)
-    parts = ["\n".join(imports), *(classes[name] for name in sorted(classes)), *(aliases[name] for name in ordered)]
-    return "\n\n\n".join(parts) + "\n"
+    return ordered
 
 
 class _Unquoted(ast.NodeTransformer):

@@ -1,4 +1,4 @@
-"""From the normalised schemas to the text of the three generated modules. Touches no file."""
+"""From the normalised schemas to the text of the generated modules. Touches no file."""
 
 from __future__ import annotations
 
@@ -18,10 +18,16 @@ HEAD = '"""Generated from schema/ by `python -m codegen`: do not edit. {subject}
 RUFF = [sys.executable, "-m", "ruff"]
 # Isolated, so that the output does not depend on where the generator runs.
 SETTINGS = ["--isolated", "--line-length", "120", "--target-version", "py311", "--no-cache", "--quiet"]
+IMPORTS = [
+    "--config",
+    "lint.isort.known-first-party=['trio_mcp']",
+    "--config",
+    "lint.isort.split-on-trailing-comma=false",
+]
 
 
 def emit(documents: list[dict[str, Any]]) -> dict[str, str]:
-    """Return file name to text for `trio_mcp/types`.
+    """Return path to text for the modules of `trio_mcp/types` that are generated.
 
     Args:
         documents: the normalised schemas, oldest revision first.
@@ -35,7 +41,11 @@ def emit(documents: list[dict[str, Any]]) -> dict[str, str]:
     method_rows = {revision.name: methods(revision) for revision in revisions}
     error_rows = {revision.name: errors(revision) for revision in revisions}
     sources = {
-        "_generated.py": ("The message types.", generate_classes(merged, docs)),
+        "_generated/__init__.py": ("The message types, by what they are about.", ""),
+        **{
+            f"_generated/{module}.py": (f"The message types: {module}.", source)
+            for module, source in generate_classes(merged, docs).items()
+        },
         "_tables.py": (
             "What each revision says of them.",
             tables_source(merged, revisions, method_rows, error_rows),
@@ -52,7 +62,7 @@ def _headed(subject: str, source: str) -> str:
 
 def _formatted(source: str) -> str:
     """Remove unused imports, sort the rest and `__all__`, and lay the text out."""
-    checked = _ruff(["check", "--fix", "--select", "F401,I001,RUF022", "-"], source)
+    checked = _ruff(["check", "--fix", "--select", "F401,I001,RUF022", *IMPORTS, "-"], source)
     return _ruff(["format", "-"], checked)
 
 

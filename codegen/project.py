@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -101,14 +102,24 @@ def read_schemas_or_none() -> list[dict[str, Any]]:
 
 
 def regenerate() -> list[str]:
-    """Write the generated modules anew; return the names of those that changed."""
-    changed: list[str] = []
-    for name, text in emit(read_schemas()).items():
+    """Write the generated modules anew and remove those that are no more; return the names of what changed."""
+    texts = emit(read_schemas())
+    changed = _left_over(texts)
+    for name in changed:
+        (TYPES / name).unlink()
+    for name, text in texts.items():
         path = TYPES / name
         if not path.exists() or path.read_text("utf-8") != text:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(text, "utf-8")
             changed.append(name)
     return changed
+
+
+def _left_over(texts: Mapping[str, str]) -> list[str]:
+    """Return the modules of types that are there and are generated no more."""
+    there = [path.relative_to(TYPES).as_posix() for path in sorted(TYPES.glob("_generated/*.py"))]
+    return [name for name in there if name not in texts]
 
 
 def drift() -> list[str]:
@@ -129,9 +140,10 @@ def drift() -> list[str]:
     faults.extend(
         f"schema/pins.toml names revision {revision}, which schema/ does not hold" for revision in sorted(pins)
     )
-    for name, text in emit(documents).items():
+    texts = emit(documents)
+    for name in (*_left_over(texts), *texts):
         path = TYPES / name
-        if not path.exists() or path.read_text("utf-8") != text:
+        if not path.exists() or path.read_text("utf-8") != texts.get(name):
             faults.append(f"src/trio_mcp/types/{name} is not what schema/ generates: run `python -m codegen`")
     return faults
 

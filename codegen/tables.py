@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from codegen.align import Revision
+from codegen.homes import homes_of
 from codegen.merge import Differences, Merged
 from codegen.registry import ErrorRow, MethodRow
 from codegen.shapes import RefusedError, attribute_to_wire, is_class, wire_to_attribute
@@ -34,6 +35,21 @@ _HAND_WRITTEN = {
     "_tables": ["ERRORS", "LENIENT", "METHODS", "PROFILES", "REVISIONS", "SUPERSET", "WIRE_NAMES"],
 }
 
+# Hidden from the type checkers, for which every name of the module would be there otherwise.
+_LOOK_UP = """
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__]
+"""
+
 
 def tables_source(
     merged: Merged,
@@ -50,7 +66,6 @@ def tables_source(
         [
             "from collections.abc import Mapping",
             "from typing import Final",
-            "from trio_mcp.types import _generated as t",
             "from trio_mcp.types._model import Bounds, ErrorShape, Method, Profile",
             f"REVISIONS: Final = ({', '.join(map(repr, names))},)",
             '"""Every protocol revision this package speaks, oldest first."""',
@@ -73,16 +88,30 @@ def tables_source(
 def facade_source(merged: Merged) -> str:
     """Return the source of the facade, without its head line and unformatted.
 
+    It imports each name from its home when that is first used; type checkers see plain imports.
+
     Raises:
         RefusedError: a definition has the name of something hand-written.
     """
     for names in _HAND_WRITTEN.values():
         for name in merged.definitions.keys() & set(names):
             raise RefusedError(f"{name} is the name of something hand-written: rename it in codegen/choices.py")
-    modules = {**_HAND_WRITTEN, "_generated": sorted(merged.definitions)}
-    imports = [f"from trio_mcp.types.{module} import {name}" for module, names in modules.items() for name in names]
-    exported = sorted(name for names in modules.values() for name in names)
-    return "\n".join([*imports, f"__all__ = {exported!r}"])
+    modules = {**_HAND_WRITTEN}
+    for name, module in homes_of(merged.definitions).items():
+        modules.setdefault(f"_generated.{module}", []).append(name)
+    shown = [f"    from trio_mcp.types.{module} import {name}" for module, names in modules.items() for name in names]
+    homes = {name: module for module, names in modules.items() for name in names}
+    return "\n".join(
+        [
+            "from importlib import import_module",
+            "from typing import TYPE_CHECKING, Any",
+            "if TYPE_CHECKING:",
+            *shown,
+            f"_HOME_OF = {dict(sorted(homes.items()))!r}",
+            f"__all__ = {sorted(homes)!r}",
+            _LOOK_UP,
+        ]
+    )
 
 
 def _mapping(rows: Mapping[str, str] | Mapping[int, str]) -> str:
@@ -96,19 +125,15 @@ def _tuple(items: Iterable[str]) -> str:
 def _methods(rows: Mapping[str, MethodRow]) -> str:
     return _mapping(
         {
-            method: f"Method({row.kind!r}, {row.direction!r}, {_type(row.params)}, {row.params_required!r}, "
-            f"{_tuple(map(_type, row.results))})"
+            method: f"Method({row.kind!r}, {row.direction!r}, {row.params!r}, {row.params_required!r}, "
+            f"{_tuple(map(repr, row.results))})"
             for method, row in rows.items()
         }
     )
 
 
 def _errors(rows: Mapping[int, ErrorRow]) -> str:
-    return _mapping({code: f"ErrorShape({row.name!r}, {_type(row.data)})" for code, row in rows.items()})
-
-
-def _type(name: str | None) -> str:
-    return "None" if name is None else f"t.{name}"
+    return _mapping({code: f"ErrorShape({row.name!r}, {row.data!r})" for code, row in rows.items()})
 
 
 def _profile(differences: Differences) -> str:
@@ -118,10 +143,10 @@ def _profile(differences: Differences) -> str:
         name: _mapping({member: f"Bounds({_limits(limits)})" for member, limits in rows.items()})
         for name, rows in differences.bounds.items()
     }
-    metas = {name: _type(meta) for name, meta in differences.metas.items()}
+    metas = {name: repr(meta) for name, meta in differences.metas.items()}
     return (
         f"Profile(required={_mapping(required)}, unknown={_mapping(unknown)}, bounds={_mapping(bounds)}, "
-        f"metas={_mapping(metas)})"
+        f"meta_names={_mapping(metas)})"
     )
 
 

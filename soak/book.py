@@ -11,7 +11,7 @@ import trio
 from attrs import define, field
 
 from trio_mcp import ConnectionLost, ResponseLost, TrioMcpError, types
-from trio_mcp.wire import Undecodable, decode, is_object
+from trio_mcp.wire import decode, is_object
 
 from .accounting import SAFE
 from .journal import ASKED, GOT, QUESTIONED, Journal
@@ -69,10 +69,7 @@ class Book:
         def see(direction: Literal["sent", "received"], data: bytes) -> None:
             if direction == "sent":
                 return
-            try:
-                message = decode(data)
-            except Undecodable:  # the last words of a server that was killed in the middle of them
-                return
+            message = decode(data)
             if not is_object(message) or "method" in message:
                 return
             if message.get("id") in answered:

@@ -93,8 +93,6 @@ async def server_killed(place: Place) -> AsyncGenerator[Watched]:
                 server.process.kill()
         yield {}
         async with HttpServer.run(place.book, place.folder, port):
-            # The call that finds out that the new one knows nothing of the session may be lost; the next one is not.
-            await place.book.ask("call", lambda n: call_number(client, n, "echo"), peril=CUT)
             await place.book.ask("call", lambda n: call_number(client, n, "echo"))
             await stack.aclose()
 

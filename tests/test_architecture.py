@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import attrs
@@ -41,7 +42,7 @@ TRIO_FREE_LAYERS = {"types", "wire"}
 
 ERA_WORDS = {"legacy", "handshake", "session"}
 ERA_FILES = ("*legacy*", "*handshake*", "*session*", "_http_rules.py", "_negotiate.py", "_revisions.py")
-GENERATED = {"types/__init__.py", "types/_generated.py", "types/_tables.py"}
+GENERATED = ("types/__init__.py", "types/_generated/", "types/_tables.py")
 LONGEST_MODULE = 500  # lines
 
 HEAVY = {"hypercorn", "httpx2", "h11", "cryptography", "joserfc", "jsonschema_rs", "opentelemetry", "rich"}
@@ -84,7 +85,7 @@ class Module:
 
 MODULES = [Module.load(path) for path in sorted(PACKAGE.rglob("*.py"))]
 INSIDE = [module for module in MODULES if module.layer not in FACADES]
-WRITTEN = [module for module in MODULES if module.name not in GENERATED]
+WRITTEN = [module for module in MODULES if not module.name.startswith(GENERATED)]
 
 
 def of_package(module: Module) -> Iterator[list[str]]:
@@ -175,6 +176,8 @@ def is_naming(node: ast.stmt) -> bool:
             return True
         case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]):
             return all(is_naming(inner) for inner in body)
+        case ast.If(test=ast.UnaryOp(ast.Not(), ast.Name(id="TYPE_CHECKING")), body=[look_up], orelse=[]):
+            return is_naming(look_up)
         case ast.FunctionDef(name="__getattr__" | "__dir__"):
             return True
         case _:
@@ -241,12 +244,29 @@ def test_a_facade_exports_exactly_the_names_it_binds(facade: str) -> None:
     assert sorted(module.__all__) == sorted(bound)
 
 
-def test_the_lazy_facade_shows_the_type_checkers_the_names_it_exports() -> None:
-    (facade,) = (module for module in MODULES if module.name == "__init__.py")
-    (shown,) = (node for node in facade.tree.body if isinstance(node, ast.If))
-    names = [alias.asname for node in shown.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+LAZY = ["trio_mcp", *(f"trio_mcp.{each}" for each in LAYERS if each not in {"llm", "cli"})]
 
-    assert sorted(map(str, names)) == sorted(importlib.import_module("trio_mcp").__all__)
+
+@pytest.mark.parametrize("name", LAZY)
+def test_a_lazy_facade_shows_the_type_checkers_the_names_it_has(name: str) -> None:
+    module = importlib.import_module(name)
+    (facade,) = (each for each in MODULES if str(each.path) == module.__file__)
+    (shown,) = (node for node in facade.tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name))
+    imported = [node for node in shown.body if isinstance(node, ast.ImportFrom)]
+    homes = {alias.name: str(node.module) for node in imported for alias in node.names}
+
+    assert {each: f"{name}.{home}" for each, home in module._HOME_OF.items()} == {
+        each: home if home.startswith(name) else f"{name}.{home}" for each, home in homes.items() if each != "types"
+    }
+    assert all(hasattr(module, each) for each in homes)
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_a_name_that_a_lazy_facade_does_not_have_is_an_attribute_error(name: str) -> None:
+    module = importlib.import_module(name)
+
+    with pytest.raises(AttributeError, match=f"module '{re.escape(name)}' has no attribute 'nothing'"):
+        getattr(module, "nothing")  # noqa: B009 # the name is not there
 
 
 def test_the_interfaces_export_exactly_what_they_define() -> None:
@@ -257,13 +277,38 @@ def test_the_interfaces_export_exactly_what_they_define() -> None:
     assert {name for name in module.__all__ if inspect.isclass(getattr(module, name))} == defined
 
 
-def loaded_after(program: str, *arguments: str) -> set[str]:
-    """The top-level packages in `sys.modules` of a fresh process that has run the program."""
-    report = "\nimport json, sys\nprint(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))\n"
+def modules_after(program: str, *arguments: str) -> set[str]:
+    """The names in `sys.modules` of a fresh process that has run the program."""
+    report = "\nimport sys\nnames = sorted(sys.modules)\nimport json\nprint(json.dumps(names))\n"
     child = subprocess.run(
         [sys.executable, "-c", program + report, *arguments], check=True, capture_output=True, encoding="utf-8"
     )
     return set(json.loads(child.stdout))
+
+
+def loaded_after(program: str, *arguments: str) -> set[str]:
+    """The top-level packages among them."""
+    return {name.split(".")[0] for name in modules_after(program, *arguments)}
+
+
+def among(names: set[str], *wanted: str) -> list[str]:
+    """Those of the modules of this package that match one of the patterns."""
+    own = (name.removeprefix("trio_mcp.") for name in names if name.startswith("trio_mcp."))
+    return sorted(name for name in own if any(fnmatchcase(name, pattern) for pattern in wanted))
+
+
+def test_importing_a_client_loads_no_way_to_travel_and_no_message() -> None:
+    loaded = modules_after("from trio_mcp import open_client")
+
+    assert among(loaded, "transports._*", "types._generated*", "server*") == []
+    assert among(loaded, "auth*", "client._many*", "client._server_*", "wire._http_rules", "wire._sse") == []
+    assert "cattrs" not in loaded
+
+
+def test_importing_a_server_loads_no_client_and_nothing_of_http() -> None:
+    loaded = modules_after("from trio_mcp import Server, serve_stdio")
+
+    assert among(loaded, "client*", "auth._*", "transports._http*", "transports._hypercorn*", "wire._sse") == []
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
@@ -315,9 +360,10 @@ def test_the_grammar_by_itself_loads_no_trio() -> None:
     assert "trio" not in loaded_after("import trio_mcp.wire")
 
 
-def test_opening_a_stdio_client_loads_nothing_heavy(tmp_path: Path) -> None:
+def test_opening_a_stdio_client_loads_nothing_heavy_and_nothing_of_http(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER, encoding="utf-8")
 
-    loaded = loaded_after(CLIENT, str(tmp_path / "server.py"))
+    loaded = modules_after(CLIENT, str(tmp_path / "server.py"))
 
-    assert loaded & HEAVY == set()
+    assert {name.split(".")[0] for name in loaded} & HEAVY == set()
+    assert among(loaded, "transports._http*", "auth*", "wire._http_rules", "wire._sse", "types._generated.others") == []

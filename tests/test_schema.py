@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+from collections import OrderedDict
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -189,6 +192,29 @@ def test_depth_counts_objects_lists_and_tuples() -> None:
     assert not is_deeper_than({"a": ({},)}, 3)
 
 
+def test_depth_counts_what_subclasses_hold() -> None:
+    inner = OrderedDict[str, Any]()
+    for _ in range(MAX_DEPTH):
+        inner = OrderedDict[str, Any](a=inner)
+
+    assert is_deeper_than(inner, MAX_DEPTH)
+    assert not is_deeper_than(inner, MAX_DEPTH + 1)
+    assert faults({"additionalProperties": {"$ref": "#"}}, {"a": inner}) == [
+        f"$: nested deeper than {MAX_DEPTH} levels"
+    ]
+
+
+def test_a_flat_object_is_checked_like_any_other() -> None:
+    schema = {"properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a"]}
+
+    assert faults(schema, {"a": 1, "b": "x"}) == []
+    assert faults(schema, {"a": True, "b": None}) == [
+        "$.a: expected integer, got boolean",
+        "$.b: expected string, got null",
+    ]
+    assert faults(schema, {}) == ["$.a: required, but missing"]
+
+
 def test_half_a_surrogate_pair_is_a_fault() -> None:
     assert faults({"type": "string"}, "\ud800") == ["$: a string holds half of a surrogate pair, which is not text"]
     assert faults({}, {"\ud800": 1}) == []
@@ -303,6 +329,19 @@ def test_a_lazy_validator_compiles_when_it_is_first_asked() -> None:
         with pytest.raises(SchemaError):
             lazy.faults(1)
     assert LazyValidator({"type": "integer"}).accepts(1)
+
+
+def test_a_refused_schema_is_not_left_to_the_garbage_collector() -> None:
+    with suppress(SchemaError):
+        LazyValidator({"type": "strin"}).faults(1)
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(SchemaError):
+            LazyValidator({"type": "strin"}).faults(1)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_the_module_alone_does_not_load_the_checker() -> None:

@@ -133,13 +133,18 @@ def publish(server: Any) -> None:
     async def cancelled() -> list[float]:
         return cancellations.times
 
-    for tool in (_add, _storm, wait, cancelled, _usage):
+    for tool in (_add, _add_later, _storm, wait, cancelled, _usage):
         server.tool(tool, name=tool.__name__.lstrip("_"))
     server.tool(_text, name="text", output_schema=None)
     server.resource(BLOB_URI)(_blob)
 
 
 async def _add(a: int, b: int) -> int:
+    return a + b
+
+
+async def _add_later(a: int, b: int) -> int:
+    await asyncio.sleep(0)
     return a + b
 
 

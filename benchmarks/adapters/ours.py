@@ -124,6 +124,11 @@ def publish(server: Server) -> None:
         return a + b
 
     @server.tool
+    async def add_later(a: int, b: int) -> int:
+        await trio.lowlevel.checkpoint()
+        return a + b
+
+    @server.tool
     async def text(size: int) -> types.TextContent:
         return types.TextContent(text="x" * size)
 

@@ -135,6 +135,7 @@ class Tools:
         self.cancellations = Cancellations()
         self.by_name: dict[str, Callable[[Peer, int, dict[str, Any]], Awaitable[CallResult]]] = {
             "add": self.add,
+            "add_later": self.add_later,
             "text": self.text,
             "storm": self.storm,
             "wait": self.wait,
@@ -164,6 +165,11 @@ class Tools:
 
     async def add(self, _peer: Peer, _id: int, arguments: dict[str, Any]) -> CallResult:
         """The sum."""
+        return _wrapped(arguments["a"] + arguments["b"])
+
+    async def add_later(self, _peer: Peer, _id: int, arguments: dict[str, Any]) -> CallResult:
+        """The sum, when others have had their turn."""
+        await trio.lowlevel.checkpoint()
         return _wrapped(arguments["a"] + arguments["b"])
 
     async def text(self, _peer: Peer, _id: int, arguments: dict[str, Any]) -> CallResult:

@@ -10,13 +10,19 @@ from ..effort import Effort
 from ..figures import percentile
 from .connections import connected
 
-__all__ = ["http", "memory", "stdio", "until"]
+__all__ = ["http", "memory", "stdio", "until", "waiting"]
 
 
 async def stdio(adapter: Adapter, name: str, era: str, effort: Effort, in_flight: int) -> dict[str, float]:
     """Against a child process."""
     async with connected(adapter, name, era, "stdio") as session:
         return await _measured(adapter, session, effort, in_flight, processes=2)
+
+
+async def waiting(adapter: Adapter, name: str, era: str, effort: Effort, in_flight: int) -> dict[str, float]:
+    """The same, and the handler lets others run before it answers, as one that waits for something does."""
+    async with connected(adapter, name, era, "stdio") as session:
+        return await _measured(adapter, session, effort, in_flight, processes=2, tool="add_later")
 
 
 async def memory(adapter: Adapter, name: str, era: str, effort: Effort, in_flight: int) -> dict[str, float]:
@@ -32,13 +38,13 @@ async def http(adapter: Adapter, name: str, era: str, effort: Effort, in_flight:
 
 
 async def _measured(
-    adapter: Adapter, session: Session, effort: Effort, in_flight: int, *, processes: int
+    adapter: Adapter, session: Session, effort: Effort, in_flight: int, *, processes: int, tool: str = "add"
 ) -> dict[str, float]:
     workers = [session] * in_flight
-    await until(adapter, workers, effort.warm_up)
+    await until(adapter, workers, effort.warm_up, tool)
     theirs = (await session.call("usage", {"settle": False}))[0]
     own, began = time.process_time(), time.perf_counter()
-    taken = await until(adapter, workers, effort.seconds)
+    taken = await until(adapter, workers, effort.seconds, tool)
     seconds, used = time.perf_counter() - began, time.process_time() - own
     theirs = (await session.call("usage", {"settle": False}))[0] - theirs
     calls = len(taken)
@@ -51,22 +57,22 @@ async def _measured(
     return figures if processes == 1 else {**figures, "server_cpu_us": theirs / calls * 1e6}
 
 
-async def until(adapter: Adapter, sessions: list[Session], seconds: float) -> list[float]:
-    """Call `add` on each session, one call after the other, for *seconds*, and return the seconds each call took."""
+async def until(adapter: Adapter, sessions: list[Session], seconds: float, tool: str = "add") -> list[float]:
+    """Call *tool* on each session, one call after the other, for *seconds*, and return the seconds each call took."""
     end = time.perf_counter() + seconds
     taken: list[float] = []
-    await adapter.loop.together([partial(_worker, session, end, taken) for session in sessions])
+    await adapter.loop.together([partial(_worker, session, tool, end, taken) for session in sessions])
     return taken
 
 
-async def _worker(session: Session, end: float, taken: list[float]) -> None:
+async def _worker(session: Session, tool: str, end: float, taken: list[float]) -> None:
     number = 0
     now = time.perf_counter()
     while True:
         number += 1
-        total = await session.call("add", {"a": number, "b": 1})
+        total = await session.call(tool, {"a": number, "b": 1})
         if total != number + 1:
-            raise AssertionError(f"add({number}, 1) was {total!r}")
+            raise AssertionError(f"{tool}({number}, 1) was {total!r}")
         began, now = now, time.perf_counter()
         taken.append(now - began)
         if now >= end:

@@ -134,14 +134,15 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = ["types", *_HOME_OF]  # noqa: PLE0604 # pyright: ignore[reportUnsupportedDunderAll] # derived; a test compares
 
+if not TYPE_CHECKING:  # which would take every name to be here
 
-def __getattr__(name: str) -> Any:
-    if name == "types":
-        return import_module(".types", __name__)
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
-    return value
+    def __getattr__(name: str) -> Any:
+        if name == "types":
+            return import_module(".types", __name__)
+        if name not in _HOME_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+        return value
 
 
 def __dir__() -> list[str]:

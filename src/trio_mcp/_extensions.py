@@ -40,7 +40,7 @@ _SPECIFIED = frozenset(
     if not method.startswith("tasks/")
 )
 
-Capabilities = TypeVar("Capabilities", types.ClientCapabilities, types.ServerCapabilities)
+Capabilities = TypeVar("Capabilities", "types.ClientCapabilities", "types.ServerCapabilities")
 
 
 def check_extension_id(id: str) -> None:

@@ -69,7 +69,9 @@ _PATTERN_STEPS: Final = 5
 """What such a match counts for, of `_MOST_COUNTED_STEPS`."""
 _UNEVALUATED: Final = {"unevaluatedProperties", "unevaluatedItems"}
 _PATTERNS: Final = {"pattern", "patternProperties"}
+_OBJECT: Final[type[Any]] = dict
 _CONTAINERS: Final = (dict, list, tuple)
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 FormatCheck = Callable[[str], bool]
 """Says whether a string has a format; must not raise."""
@@ -102,9 +104,9 @@ class Validator:
             empty when the value fits. At most `MAX_FAULTS` lines and one that says there are more. About a value of
             thousands of parts the lines say less: one line for each failed keyword.
         """
-        if is_deeper_than(value, MAX_DEPTH):
+        if not _is_flat(value) and is_deeper_than(value, MAX_DEPTH):
             return [f"$: nested deeper than {MAX_DEPTH} levels"]
-        if not self._is_affordable(value):
+        if self._cost.unfolded > _UNMEASURED_PARTS and not self._is_affordable(value):
             return ["$: too much work to check: alternatives and references of the schema multiply, or it is large"]
         try:
             if self._compiled.is_valid(value):
@@ -131,11 +133,8 @@ class Validator:
         return self._first_line(value)
 
     def _is_affordable(self, value: Any) -> bool:
-        unfolded = self._cost.unfolded
-        if unfolded <= _UNMEASURED_PARTS:
-            return True
-        if unfolded <= MAX_UNFOLDED:
-            room = _MOST_STEPS // unfolded
+        if self._cost.unfolded <= MAX_UNFOLDED:
+            room = _MOST_STEPS // self._cost.unfolded
             if not _is_larger(value, room, room):
                 return True
         return self._cost.steps(value, _MOST_COUNTED_STEPS, to_the_end=False) <= _MOST_COUNTED_STEPS
@@ -167,25 +166,26 @@ class LazyValidator:
 
     schema: Mapping[str, Any]
     formats: Mapping[str, FormatCheck] = field(factory=dict[str, FormatCheck])
-    _validator: Validator | SchemaError | None = field(default=None, init=False)
+    _validator: Validator | None = field(default=None, init=False)
+    _refusal: tuple[Any, ...] | None = field(default=None, init=False)
 
     def faults(self, value: Any) -> list[str]:
         """Name what is wrong with `value`; see `Validator.faults`."""
-        return self._ready().faults(value)
+        return (self._validator or self._ready()).faults(value)
 
     def accepts(self, value: Any) -> bool:
         """Say whether `value` fits; see `Validator.accepts`."""
-        return self._ready().accepts(value)
+        return (self._validator or self._ready()).accepts(value)
 
     def _ready(self) -> Validator:
-        if self._validator is None:
+        if self._refusal is None:
             try:
                 self._validator = compile_schema(self.schema, formats=self.formats)
             except SchemaError as error:
-                self._validator = error
-        if isinstance(self._validator, SchemaError):
-            raise SchemaError(*self._validator.args)
-        return self._validator
+                self._refusal = error.args  # not the error, which holds this object by its traceback
+            else:
+                return self._validator
+        raise SchemaError(*self._refusal)
 
 
 def compile_schema(schema: Mapping[str, Any], *, formats: Mapping[str, FormatCheck] | None = None) -> Validator:
@@ -260,13 +260,24 @@ def dialect_of(schema: Mapping[str, Any]) -> str:
     return dialect
 
 
+def _is_flat(value: Any) -> bool:
+    """Say whether a value is an object of scalars, which is what most tools take and give: found out without a loop."""
+    return value.__class__ is dict and _SCALARS.issuperset(map(type, value.values()))
+
+
 def is_deeper_than(value: Any, levels: int) -> bool:
     """Say whether a JSON value nests more than `levels` levels, without recursing."""
-    here: list[Any] = [value]
+    here: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
     for _ in range(levels):
         if not here:
             return False
-        here = [inner for outer in here if isinstance(outer, _CONTAINERS) for inner in _containers_in(outer)]
+        # What the exact class tells comes first: most members are scalars.
+        here = [
+            inner
+            for outer in here
+            for inner in (outer.values() if isinstance(outer, _OBJECT) else outer)
+            if type(inner) not in _SCALARS and isinstance(inner, _CONTAINERS)
+        ]
     return bool(here)
 
 
@@ -283,8 +294,3 @@ def _is_larger(value: Any, most_values: int, most_characters: int) -> bool:
         elif isinstance(part, (list, tuple)):
             waiting += cast("list[Any]", part)
     return bool(waiting) or characters > most_characters
-
-
-def _containers_in(outer: Any) -> list[Any]:
-    members: Any = outer.values() if outer.__class__ is dict else outer
-    return [inner for inner in members if isinstance(inner, _CONTAINERS)]

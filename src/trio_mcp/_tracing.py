@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RequestSpan", "client_span", "server_span"]
 
+_INTERFACE = "opentelemetry.trace"
 _ABOUT_RESOURCES = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 
 
@@ -38,7 +39,7 @@ def client_span(method: str, params: Mapping[str, Any] | None, revision: str) ->
         params: of the request, as they go over the wire.
         revision: the protocol revision.
     """
-    tracer = _tracer()
+    tracer = _tracer() if _INTERFACE in sys.modules else None
     if tracer is None:
         return None
     from opentelemetry.trace import SpanKind  # noqa: PLC0415 # rule 1
@@ -58,7 +59,7 @@ def server_span(
         meta: the request's `_meta`.
         id: the request's, as the other side calls it.
     """
-    tracer = _tracer()
+    tracer = _tracer() if _INTERFACE in sys.modules else None
     if tracer is None:
         return None
     from opentelemetry.context import Context  # noqa: PLC0415 # rule 1
@@ -139,9 +140,7 @@ class RequestSpan:
 
 
 def _tracer() -> Tracer | None:
-    api: Any = sys.modules.get("opentelemetry.trace")
-    if api is None:
-        return None
+    api: Any = sys.modules[_INTERFACE]
     provider = api.get_tracer_provider()
     if isinstance(provider, api.ProxyTracerProvider | api.NoOpTracerProvider):
         return None

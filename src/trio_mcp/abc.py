@@ -42,7 +42,10 @@ Direction: TypeAlias = Literal["sent", "received"]
 """Which way a message went, seen from the client."""
 
 Tap: TypeAlias = "Callable[[Direction, bytes], None]"
-"""Sees each whole message without its newline, in the order of the wire, when it is handed over or has come in."""
+"""Sees each whole message without its newline, in the order of the wire, when it is handed over or has come in.
+
+What has come in may be no message, if the other side has sent something else. Half of one, after which a connection has
+ended, is never shown."""
 
 
 @runtime_checkable

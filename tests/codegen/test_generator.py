@@ -6,6 +6,7 @@ Nothing here needs the upstream files: the normalised schemas are accepted as up
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from codegen.choices import MODULES, OTHER_MODULE
 from codegen.emit import emit
 from codegen.normalise import normalise
 from codegen.project import ROOT, read_schemas
@@ -67,7 +69,7 @@ def hand_over(tmp_path: Path, document: dict[str, Any], revision: str = SIXTH) -
 
 def files_of(project: Path) -> dict[str, bytes]:
     folders = (project / "schema", project / "src/trio_mcp/types")
-    return {str(path): path.read_bytes() for folder in folders for path in folder.glob("*.*") if path.is_file()}
+    return {str(path): path.read_bytes() for folder in folders for path in folder.rglob("*.*") if path.is_file()}
 
 
 def sixth_revision(definitions: dict[str, Any]) -> None:
@@ -118,7 +120,8 @@ hint = types.ModelSuggestion(name="big")
 place: types.GetWeatherRequestParamsPlace = types.GetWeatherRequestParamsPlace(name="Ulm")
 params = types.GetWeatherRequestParams(place=place, meta={{}})
 row = types.METHODS["{SIXTH}"]["weather/get"]
-assert row == types.Method("request", "client", types.GetWeatherRequestParams, True, (types.GetWeatherResult,)), row
+assert row == types.Method("request", "client", "GetWeatherRequestParams", True, ("GetWeatherResult",)), row
+assert (row.params, row.results) == (types.GetWeatherRequestParams, (types.GetWeatherResult,))
 assert "weather/get" not in types.METHODS["{NEWEST}"]
 assert types.REVISIONS[-1] == "{SIXTH}" and len(types.REVISIONS) == 6
 assert types.unstructure(params) == {{"place": {{"name": "Ulm"}}, "_meta": {{}}}}
@@ -189,10 +192,27 @@ def test_generated_files_say_so_in_their_first_line(generated: dict[str, str]) -
 
 
 def test_no_class_has_a_numbered_name(generated: dict[str, str]) -> None:
-    classes = [line for line in generated["_generated.py"].splitlines() if line.startswith("class ")]
+    modules = [text for name, text in generated.items() if name.startswith("_generated/")]
+    classes = [line for text in modules for line in text.splitlines() if line.startswith("class ")]
 
     assert len(classes) > 100
     assert not [line for line in classes if line.split("(")[0][-1].isdigit()]
+
+
+def test_no_two_modules_of_types_import_one_another(generated: dict[str, str]) -> None:
+    order = [*MODULES, OTHER_MODULE]
+
+    for index, module in enumerate(order):
+        lines = generated[f"_generated/{module}.py"].splitlines()
+        prefix = "from trio_mcp.types._generated."
+        assert {line.removeprefix(prefix).split()[0] for line in lines if line.startswith(prefix)} <= {*order[:index]}
+
+
+def test_each_module_of_types_holds_what_it_is_said_to_be_about(generated: dict[str, str]) -> None:
+    for module, roots in MODULES.items():
+        assert all(
+            re.search(rf"^(class )?{root}\b", generated[f"_generated/{module}.py"], re.MULTILINE) for root in roots
+        )
 
 
 @pytest.mark.parametrize("revision", [document["revision"] for document in read_schemas()])

@@ -99,6 +99,20 @@ def test_the_check_changes_nothing(checkout: Path) -> None:
     assert contents(checkout) == before
 
 
+def test_a_module_that_is_generated_no_more_is_told_and_removed(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left_over = checkout / "types" / "_generated" / "weather.py"
+    left_over.write_text("", "utf-8")
+
+    assert main(["--check"]) == 1
+
+    assert "types/_generated/weather.py is not what schema/ generates" in capsys.readouterr().err
+    assert main([]) == 0
+    assert capsys.readouterr().out == "wrote _generated/weather.py\n"
+    assert not left_over.exists()
+
+
 def test_checking_and_taking_over_exclude_each_other(tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--check", "--from", str(tmp_path)])

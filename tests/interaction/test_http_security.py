@@ -172,14 +172,12 @@ FOREIGN = [
 async def test_pages_of_foreign_sites_do_not_get_in(shop: Shop, fields: dict[str, str]) -> None:
     async with served(shop.server, sessions=SessionSettings(sse_path=SSE)) as bound:
         session = await begin(bound)
+        in_it = {"mcp-session-id": session, "mcp-protocol-version": "2025-11-25", **fields}
         responses = [
             await post(bound, call("sell", {"what": "x"}), **fields),
             await post(bound, initialize(), **fields),
-            await post(bound, in_session("tools/call", name="sell", arguments={}), mcp_session_id=session, **fields),
-            *[
-                await fetch(bound, {**POST, "mcp-session-id": session, **fields}, method=method)
-                for method in ("GET", "DELETE", "OPTIONS")
-            ],
+            await post(bound, in_session("tools/call", name="sell", arguments={}), **in_it),
+            *[await fetch(bound, {**POST, **in_it}, method=method) for method in ("GET", "DELETE", "OPTIONS")],
         ]
         async with older_stream(bound) as (_, address):
             responses.append(await post_to(bound, address, initialize(OLDEST), **fields))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from trio.testing import memory_stream_pair
 from trio_mcp import ConnectionLost, McpError
 from trio_mcp._util import owned_nursery
 from trio_mcp.peer import ClientSession, Exchange, Gate, Hall, Limits, Link, Run, ServerSession
+from trio_mcp.transports._pipes import ImmediateStream, PipeStream
 from trio_mcp.types import REVISIONS
 from trio_mcp.wire import (
     CAPABILITIES_KEY,
@@ -30,6 +32,12 @@ Pair = Callable[[], tuple[trio.abc.Stream, trio.abc.Stream]]
 Handlers = Mapping[str, Callable[[Run], Awaitable[JsonObject]]]
 NEVER = 10_000.0
 """Seconds of the mock clock after which something will not happen any more."""
+
+
+def pipe_pair() -> tuple[trio.abc.Stream, trio.abc.Stream]:
+    """Return two streams that are connected by real pipes."""
+    (our_input, their_output), (their_input, our_output) = (map(trio.lowlevel.FdStream, os.pipe()) for _ in range(2))
+    return PipeStream(our_output, our_input), trio.StapledStream(their_output, their_input)
 
 
 @define(eq=False)
@@ -131,7 +139,12 @@ async def linked(
     async with owned_nursery() as serving, owned_nursery() as connection:
         bench = Bench(RawPeer(theirs), Hall(serving), connection, handlers or {})
         bench.link = Link(
-            gate or ServerSession(list(REVISIONS)), bench.answer, bench.notified, limits or Limits(), ours
+            gate or ServerSession(list(REVISIONS)),
+            bench.answer,
+            bench.notified,
+            limits or Limits(),
+            ours,
+            send_now=ours.send_now if isinstance(ours, ImmediateStream) else None,
         )
 
         async def run() -> None:

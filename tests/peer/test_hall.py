@@ -28,8 +28,8 @@ class Work:
     asked: FakeExchange = field(factory=exchange)
     log: list[str] = field(factory=list[str])
 
-    def begin(self, handler: Callable[[Run], Awaitable[JsonObject]]) -> FakeExchange:
-        self.hall.begin(self.asked, handler, self.explain)
+    def begin(self, handler: Callable[[Run], Awaitable[JsonObject]], *, waits: bool = True) -> FakeExchange:
+        self.hall.begin(self.asked, handler, self.explain, waits=waits)
         return self.asked
 
     def explain(self, failure: Exception) -> McpError:
@@ -542,3 +542,112 @@ async def test_an_interrupt_in_a_handler_s_own_group_leaves_the_hall(stopping: b
             work.begin(handler)
             await wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
+
+
+variable: ContextVar[str] = ContextVar("variable", default="unset")
+
+
+async def test_a_handler_that_cannot_wait_is_done_when_it_has_begun(work: Work) -> None:
+    async def handler(run: Run) -> JsonObject:
+        assert work.hall.running == 1
+        assert run.peer.slots.running == 1
+        assert not run.has_several_tasks
+        variable.set("the handler's own")
+        return {"done": True}
+
+    asked = work.begin(handler, waits=False)
+
+    assert asked.sent == [{"done": True}]
+    assert variable.get() == "unset"
+    assert not work.hall.nursery.child_tasks
+    await settled(work)
+
+
+@pytest.mark.parametrize("failure", [ValueError("bad"), McpError(5, "no")])
+async def test_what_it_raises_is_explained_all_the_same(work: Work, failure: Exception) -> None:
+    async def handler(_: Run) -> JsonObject:
+        raise failure
+
+    asked = work.begin(handler, waits=False)
+    await settled(work)
+
+    (answer,) = asked.sent
+    assert isinstance(answer, McpError)
+    assert answer.message == repr(failure)
+
+
+async def test_it_cannot_exit_the_process_either(work: Work) -> None:
+    async def handler(_: Run) -> JsonObject:
+        sys.exit(3)
+
+    work.begin(handler, waits=False)
+    await settled(work)
+
+    assert work.log == ["explained RuntimeError('the handler tried to exit the process: sys.exit(3)')"]
+
+
+async def test_an_interrupt_passes_through_it_and_leaves_nothing_behind(work: Work) -> None:
+    async def handler(_: Run) -> JsonObject:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work.begin(handler, waits=False)
+    await settled(work)
+
+    (answer,) = work.asked.sent
+    assert isinstance(answer, McpError)
+    assert "stopped" in answer.message
+
+
+async def test_one_that_waits_although_it_was_said_not_to_fails(work: Work) -> None:
+    async def handler(_: Run) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        return {}
+
+    work.begin(handler, waits=False)
+    await settled(work)
+
+    assert work.log == ["explained RuntimeError('a handler of m that was said never to wait has waited')"]
+
+
+async def test_one_that_stops_its_own_request_sends_nothing(work: Work) -> None:
+    async def handler(run: Run) -> JsonObject:
+        work.asked.cancel("changed my mind")
+        assert run.exchange is None
+        return {"done": True}
+
+    work.begin(handler, waits=False)
+    await settled(work)
+
+    assert (work.asked.sent, work.asked.endings) == ([], 1)
+
+
+async def test_where_there_is_no_room_for_its_answer_it_has_a_task(work: Work) -> None:
+    async def handler(_: Run) -> JsonObject:
+        return {"done": True}
+
+    work.asked.full = True
+    asked = work.begin(handler, waits=False)
+    await wait_all_tasks_blocked()
+    assert asked.sent == []
+
+    asked.emptied.set()
+    await settled(work)
+    assert asked.sent == [{"done": True}]
+
+
+async def test_where_there_is_no_slot_for_it_it_waits_and_has_a_task(hall: Hall) -> None:
+    slots = Slots(1, 1)
+    first, second = Work(hall, exchange(slots)), Work(hall, exchange(slots))
+
+    async def handler(_: Run) -> JsonObject:
+        return {"done": True}
+
+    first.begin(first.forever)
+    second.begin(handler, waits=False)
+    await wait_all_tasks_blocked()
+    assert second.asked.sent == []
+
+    first.asked.cancel("over")
+    await settled(second)
+    assert second.asked.sent == [{"done": True}]

@@ -33,14 +33,15 @@ from .raw_peer import (
     linked,
     modern,
     notification,
+    pipe_pair,
     request,
     result,
     shaken,
 )
 
 LEGACY = REVISIONS[:-1]
-PAIRS: list[Pair] = [memory_stream_pair, lockstep_stream_pair]
-both_pairs = pytest.mark.parametrize("pair", PAIRS)
+PAIRS: list[Pair] = [memory_stream_pair, lockstep_stream_pair, pipe_pair]
+all_pairs = pytest.mark.parametrize("pair", PAIRS)
 
 
 async def echo(run: Run) -> JsonObject:
@@ -70,7 +71,7 @@ def shape(message: Any) -> Any:
 
 
 @pytest.mark.requirement("G.15")
-@both_pairs
+@all_pairs
 async def test_a_request_is_answered_and_nothing_stays(pair: Pair) -> None:
     async with linked(HANDLERS, pair=pair) as bench:
         assert await bench.peer.exchange(modern(1, "echo", {"a": 1})) == result(1, {"echo": {"a": 1}})
@@ -79,7 +80,7 @@ async def test_a_request_is_answered_and_nothing_stays(pair: Pair) -> None:
 
 
 @pytest.mark.requirement("B.1-P4a")
-@both_pairs
+@all_pairs
 async def test_requests_are_answered_as_they_are_done(pair: Pair) -> None:
     go = trio.Event()
 
@@ -105,7 +106,7 @@ async def test_requests_are_answered_as_they_are_done(pair: Pair) -> None:
         assert await bench.peer.receive() == result(1, {"slow": True})
 
 
-@both_pairs
+@all_pairs
 async def test_updates_of_an_exchange_leave_before_its_response(pair: Pair) -> None:
     async def talk(run: Run) -> JsonObject:
         exchange = run.exchange
@@ -124,7 +125,7 @@ async def test_updates_of_an_exchange_leave_before_its_response(pair: Pair) -> N
 
 
 @pytest.mark.requirement("B.5-S3c", "B.12-P2b", "G.2")
-@both_pairs
+@all_pairs
 async def test_a_cancelled_request_is_never_answered(pair: Pair, autojump_clock: MockClock) -> None:
     stopped = trio.Event()
 
@@ -181,7 +182,7 @@ async def test_a_cancellation_that_comes_too_late_means_nothing(autojump_clock: 
         assert await bench.peer.exchange(modern(1, "echo")) == result(1, {"echo": {}})
 
 
-@both_pairs
+@all_pairs
 async def test_a_request_with_the_id_of_a_running_one_is_refused_without_id(
     pair: Pair, autojump_clock: MockClock
 ) -> None:
@@ -259,7 +260,7 @@ BAD_LINES: list[tuple[bytes, Any]] = [
 
 @pytest.mark.parametrize("revision", [None, *LEGACY])
 @pytest.mark.parametrize(("line", "answer"), BAD_LINES, ids=[repr(line[:60]) for line, _ in BAD_LINES])
-@both_pairs
+@all_pairs
 async def test_a_bad_line_is_answered_as_its_revision_wants_and_the_link_lives_on(
     pair: Pair, line: bytes, answer: Any, revision: str | None
 ) -> None:
@@ -283,7 +284,7 @@ async def test_blank_lines_mean_nothing(line: bytes) -> None:
         assert bench.link.statistics().malformed == 0
 
 
-@both_pairs
+@all_pairs
 async def test_half_a_line_and_then_the_end_is_a_parse_error(pair: Pair) -> None:
     async with linked(HANDLERS, pair=pair) as bench:
         async with trio.open_nursery() as nursery:
@@ -297,7 +298,7 @@ async def test_half_a_line_and_then_the_end_is_a_parse_error(pair: Pair) -> None
         await bench.ended.wait()
 
 
-@both_pairs
+@all_pairs
 async def test_a_whole_line_without_newline_at_the_end_is_answered(pair: Pair) -> None:
     async with linked(HANDLERS, pair=pair) as bench:
         await bench.peer.send(encode(modern(1, "echo")))
@@ -445,7 +446,7 @@ async def test_a_batch_is_refused_where_there_are_none(revision: str | None) -> 
 
 
 @pytest.mark.requirement("B.1-P7a", "G.16")
-@both_pairs
+@all_pairs
 async def test_a_batch_is_answered_as_one_array_when_its_last_request_is_done(pair: Pair) -> None:
     go = trio.Event()
 
@@ -470,7 +471,7 @@ async def test_a_batch_is_answered_as_one_array_when_its_last_request_is_done(pa
 
 
 @pytest.mark.requirement("B.1-P7b")
-@both_pairs
+@all_pairs
 async def test_bad_members_of_a_batch_are_refused_in_the_array(pair: Pair) -> None:
     async with linked(HANDLERS, pair=pair) as bench:
         await shaken(bench, "2025-03-26")
@@ -543,7 +544,7 @@ async def test_the_answer_to_a_batch_does_not_wait_for_a_cancelled_member(autoju
 # -- the end
 
 
-@both_pairs
+@all_pairs
 async def test_after_the_end_of_input_accepted_requests_are_answered(pair: Pair, autojump_clock: MockClock) -> None:
     go = trio.Event()
 
@@ -567,7 +568,7 @@ async def test_after_the_end_of_input_accepted_requests_are_answered(pair: Pair,
         assert trio.current_time() == began  # the end does not wait for the whole of the drain time
 
 
-@both_pairs
+@all_pairs
 async def test_after_the_drain_time_the_rest_is_told_that_the_server_stopped(
     pair: Pair, autojump_clock: MockClock
 ) -> None:
@@ -585,7 +586,7 @@ async def test_after_the_drain_time_the_rest_is_told_that_the_server_stopped(
         assert bench.holds_nothing()
 
 
-@both_pairs
+@all_pairs
 async def test_stop_accepts_no_more_and_lets_the_rest_end(pair: Pair) -> None:
     go = trio.Event()
 
@@ -613,7 +614,7 @@ async def test_stop_before_the_first_byte_ends_the_link() -> None:
         assert await bench.peer.rest() == []
 
 
-@both_pairs
+@all_pairs
 async def test_a_cancelled_link_answers_what_it_owes_and_closes_its_stream(pair: Pair) -> None:
     heard: list[Any] = []
 
@@ -752,3 +753,23 @@ async def test_large_messages_cross_whole() -> None:
     text = "x" * 5_000_000
     async with linked(HANDLERS, pair=memory_stream_pair) as bench:
         assert await bench.peer.exchange(modern(1, "echo", {"text": text})) == result(1, {"echo": {"text": text}})
+
+
+async def test_answers_that_are_given_at_once_travel_together() -> None:
+    async def quick(_: Run) -> JsonObject:
+        return {}
+
+    async with linked({"quick": quick}, pair=pipe_pair) as bench:
+        lines = b"".join(encode(request(number, "ping")) + b"\n" for number in range(1, 4))
+        await shaken(bench, "2025-11-25")
+        await bench.peer.stream.send_all(lines)
+
+        assert await bench.peer.stream.receive_some() == b"".join(
+            encode(result(number, {"revision": "2025-11-25"})) + b"\n" for number in range(1, 4)
+        )
+
+
+async def test_a_request_that_lasts_holds_no_answer_up() -> None:
+    async with linked(HANDLERS, pair=pipe_pair) as bench:
+        await bench.peer.send(modern(1, "forever"))
+        assert await bench.peer.exchange(modern(2, "echo")) == result(2, {"echo": {}})

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
+from attrs import define, field
 from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair, wait_all_tasks_blocked
 
 from trio_mcp import (
@@ -17,13 +20,14 @@ from trio_mcp import (
     RemoteProtocolError,
     ServerExited,
 )
-from trio_mcp.peer import Limits, Run
-from trio_mcp.wire import JsonObject
+from trio_mcp.peer import Limits, Link, Run
+from trio_mcp.transports._pipes import ImmediateStream
+from trio_mcp.wire import JsonObject, encode
 
-from .raw_peer import Bench, Pair, cancelled, client_gate, linked, notification, request, result
+from .raw_peer import Bench, Pair, cancelled, client_gate, linked, notification, pipe_pair, request, result
 
-PAIRS: list[Pair] = [memory_stream_pair, lockstep_stream_pair]
-both_pairs = pytest.mark.parametrize("pair", PAIRS)
+PAIRS: list[Pair] = [memory_stream_pair, lockstep_stream_pair, pipe_pair]
+all_pairs = pytest.mark.parametrize("pair", PAIRS)
 
 
 async def forever(_: Run) -> JsonObject:
@@ -48,7 +52,7 @@ async def call(bench: Bench, method: str = "m") -> JsonObject:
 
 
 @pytest.mark.requirement("B.1-P2a")
-@both_pairs
+@all_pairs
 async def test_a_request_gets_its_result(pair: Pair) -> None:
     async with linked(gate=client_gate(None), pair=pair) as bench, bench.link.ask("m", {"a": 1}) as asked:
         assert asked.id == 1
@@ -72,7 +76,7 @@ async def test_leaving_after_the_result_says_nothing(autojump_clock: MockClock) 
 
 
 @pytest.mark.requirement("B.14-P1a")
-@both_pairs
+@all_pairs
 async def test_updates_arrive_in_order_before_the_result(pair: Pair) -> None:
     async with linked(gate=client_gate(None), pair=pair) as bench:
         async with bench.link.ask("m", {"_meta": {"mine": 1}}, wants_updates=True) as asked:
@@ -161,7 +165,7 @@ async def test_a_broken_response_fails_its_call_alone(broken: JsonObject) -> Non
 
 
 @pytest.mark.requirement("B.12-P1a", "B.12-P4a", "B.12-P5a")
-@both_pairs
+@all_pairs
 async def test_leaving_early_sends_exactly_one_notice_and_nothing_after_it(
     pair: Pair, autojump_clock: MockClock
 ) -> None:
@@ -187,7 +191,7 @@ async def test_a_repeated_response_is_counted_and_dropped() -> None:
         assert bench.link.statistics().unmatched_responses == 2
 
 
-@both_pairs
+@all_pairs
 async def test_a_cancelled_scope_and_an_exception_cancel_as_well(pair: Pair, autojump_clock: MockClock) -> None:
     async with linked(gate=client_gate(None), pair=pair) as bench:
 
@@ -263,7 +267,7 @@ async def test_params_that_are_not_json_are_the_caller_s_fault_and_leave_nothing
 # -- the end
 
 
-@both_pairs
+@all_pairs
 async def test_when_the_peer_goes_away_every_call_fails_with_an_exception_of_its_own(pair: Pair) -> None:
     failures: list[ServerExited] = []
 
@@ -392,7 +396,7 @@ async def test_while_accepted_requests_drain_a_cancelled_caller_sees_its_cancell
 # -- many
 
 
-@both_pairs
+@all_pairs
 async def test_a_thousand_calls_with_a_quarter_cancelled_at_random_leave_nothing(pair: Pair) -> None:
     chance = random.Random(5)
     scopes = [trio.CancelScope() for _ in range(1000)]
@@ -467,3 +471,67 @@ async def test_a_thousand_sent_calls_cancelled_before_a_deaf_peer_cost_a_notice_
             cancelled(number) for number in range(1, 1001)
         ]
         assert await bench.peer.hears_nothing()
+
+
+@define(eq=False)
+class Record(ImmediateStream):
+    """A stream that writes down what is sent at once."""
+
+    sent: list[bytes] = field(factory=list[bytes])
+
+    def send_now(self, data: bytes | memoryview) -> int:
+        self.sent += [bytes(data)]
+        return len(data)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        raise NotImplementedError
+
+    async def wait_send_all_might_not_block(self) -> None:
+        raise NotImplementedError
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+class Deaf:
+    """A listener that hears nothing."""
+
+    def heard(self, method: str, params: JsonObject) -> None:
+        raise NotImplementedError
+
+    def ended(self, outcome: JsonObject | Exception) -> None:
+        pass
+
+
+@asynccontextmanager
+async def recorded() -> AsyncGenerator[tuple[Link, list[bytes]]]:
+    record, other = Record(), memory_stream_pair()[0]
+    async with linked(gate=client_gate(None), pair=lambda: (record, other)) as bench:
+        await wait_all_tasks_blocked()
+        yield bench.link, record.sent
+
+
+def line(id: int) -> bytes:
+    return encode(request(id, "m")) + b"\n"
+
+
+async def test_the_only_request_has_left_when_it_is_entered_and_of_more_the_rest_travel_together() -> None:
+    async with recorded() as (link, sent), link.ask("m", None):
+        assert sent == [line(1)]
+        async with link.ask("m", None), link.ask("m", None):
+            assert sent == [line(1)]
+            await wait_all_tasks_blocked()
+
+            assert sent == [line(1), line(2) + line(3)]
+
+
+async def test_beside_one_that_listens_the_only_request_is_the_only_one_all_the_same() -> None:
+    async with recorded() as (link, sent):
+        listening = link.ask("m", None)
+        listening.listener = Deaf()
+        async with listening, link.ask("m", None):
+            assert sent == [line(1), line(2)]

@@ -394,3 +394,111 @@ async def test_waiting_for_room_that_must_be_waited_for_is_a_checkpoint(nursery:
 
     with assert_checkpoints():
         await outbox.room()
+
+
+@define(eq=False)
+class Pipe:
+    """The other side, where bytes can be sent without waiting as long as there is room."""
+
+    room: int = 1000
+    quiet: bool = True
+    at_once: list[bytes] = field(factory=list[bytes])
+    later: list[bytes] = field(factory=list[bytes])
+    outbox: Outbox = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.outbox = Outbox(10, 20, lambda _: None, send_now=self.send_now, is_quiet=lambda: self.quiet)
+
+    def send_now(self, data: bytes | memoryview) -> int:
+        taken = bytes(data[: self.room])
+        self.room -= len(taken)
+        self.at_once += [taken] if taken else []
+        return len(taken)
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        await trio.lowlevel.checkpoint()
+        self.later.append(bytes(data))
+
+
+@pytest.fixture
+async def pipe(nursery: trio.Nursery) -> Pipe:
+    pipe = Pipe()
+    nursery.start_soon(pipe.outbox.drain, pipe.send_all, 1.0)
+    await wait_all_tasks_blocked()
+    return pipe
+
+
+async def test_where_nothing_else_is_under_way_a_message_has_left_when_it_is_put(pipe: Pipe) -> None:
+    entry = pipe.outbox.put(b"a\n")
+    assert pipe.at_once == [b"a\n"]
+    assert not pipe.outbox.withdraw(entry)
+    pipe.outbox.put_urgent(b"b\n")
+
+    assert pipe.at_once == [b"a\n", b"b\n"]
+    assert (pipe.outbox.size, pipe.outbox.waiting) == (0, 0)
+    await pipe.outbox.flush()
+
+
+async def test_while_more_is_under_way_messages_wait_for_each_other(pipe: Pipe) -> None:
+    pipe.quiet = False
+    pipe.outbox.put(b"a\n")
+    pipe.outbox.put(b"b\n")
+    assert pipe.at_once == []
+
+    await pipe.outbox.flush()
+    assert pipe.at_once == [b"a\nb\n"]
+
+
+async def test_what_did_not_fit_follows_before_anything_else(pipe: Pipe) -> None:
+    pipe.room = 3
+    pipe.outbox.put(b"abcd\n")
+    assert (pipe.at_once, pipe.outbox.size) == ([b"abc"], 2)
+    pipe.outbox.put(b"e\n")  # queued, because something is being sent
+
+    await pipe.outbox.flush()
+    assert (pipe.at_once, pipe.later) == ([b"abc"], [b"d\n", b"e\n"])
+    assert pipe.outbox.size == 0
+
+
+async def test_a_stream_that_takes_nothing_at_once_is_waited_for(pipe: Pipe) -> None:
+    pipe.room = 0
+    pipe.outbox.put(b"a\n")
+
+    await pipe.outbox.flush()
+    assert pipe.later == [b"a\n"]
+
+
+async def test_what_is_held_leaves_together(pipe: Pipe) -> None:
+    pipe.outbox.hold()
+    pipe.outbox.put(b"a\n")
+    pipe.outbox.put(b"b\n")
+    await wait_all_tasks_blocked()
+    assert pipe.at_once == []
+
+    pipe.outbox.release()
+    assert pipe.at_once == [b"a\nb\n"]
+
+
+async def test_whoever_waits_for_the_queue_to_be_empty_hears_of_what_was_sent_at_once(
+    nursery: trio.Nursery, pipe: Pipe
+) -> None:
+    pipe.outbox.hold()
+    pipe.outbox.put(b"a\n")
+    nursery.start_soon(pipe.outbox.flush)
+    await wait_all_tasks_blocked()
+    pipe.outbox.release()
+
+    await wait_all_tasks_blocked()
+    assert not nursery.child_tasks
+
+
+async def test_more_than_travels_together_is_sent_by_the_draining_task(pipe: Pipe) -> None:
+    pipe.room = 10 * PIECE
+    pipe.outbox.hold()
+    for _ in range(3):
+        pipe.outbox.put(b"x" * PIECE)
+    pipe.outbox.release()
+    assert pipe.at_once == [b"x" * PIECE]
+
+    await pipe.outbox.flush()
+    assert pipe.at_once == [b"x" * PIECE] * 3

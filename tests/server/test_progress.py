@@ -240,7 +240,10 @@ class Bench:
         self.hall = Hall(nursery)
         self.peer = FakePeer()
         self.exchange = self.another("first")
-        self.run = self.exchange.run = Run(self.hall, self.exchange, _never, _never, self.peer.slots)
+        asked = self.exchange
+        self.run = asked.run = Run(
+            self.hall, asked, asked.context, asked.peer, asked.method, _never, _never, self.peer.slots
+        )
         self.progress = Progress(self.run, per_second)
 
     def another(self, token: str | None, revision: str = CONTEXT.revision) -> FakeExchange:

@@ -23,6 +23,7 @@ import pytest
 
 from trio_mcp._schema import SchemaError
 from trio_mcp.server._signature import ArgumentFaults, ResultFaults, Signature, describe
+from trio_mcp.server._signature_inspect import may_wait
 
 T = TypeVar("T")
 
@@ -244,6 +245,161 @@ def test_partials_methods_callable_objects_and_wrapped_functions_are_seen_throug
         ("Adder", "Adds.", True, ["a"]),
         ("add", "Add two numbers.", True, ["a", "b"]),
     ]
+
+
+async def without_await(a: int = 0) -> Any:
+    async def inner() -> None:
+        await other()
+
+    async def generator() -> AsyncIterator[int]:
+        yield 1
+
+    return a, inner, generator, (item async for item in generator())
+
+
+async def other() -> int:
+    return 1
+
+
+async def with_await() -> int:
+    return await other()
+
+
+async def with_async_for() -> None:
+    async for _ in aiter_of():
+        pass
+
+
+async def with_async_with(scope: Any = None) -> None:
+    async with scope:
+        pass
+
+
+async def with_async_comprehension() -> list[int]:
+    return [item async for item in aiter_of()]
+
+
+async def with_await_in_a_comprehension() -> dict[int, int]:
+    return {item: await other() for item in range(3)}
+
+
+async def with_await_that_is_seldom_reached(a: int = 0) -> int:
+    if a < 0:
+        await other()
+    return a
+
+
+async def aiter_of() -> AsyncIterator[int]:
+    yield 1
+
+
+def plain() -> int:
+    return 1
+
+
+def giving_a_coroutine() -> Any:
+    return other()
+
+
+@types.coroutine
+def old_style() -> Iterator[Any]:
+    yield 1
+
+
+class Ready:
+    async def __call__(self, a: int = 0) -> int:
+        return a
+
+    async def method(self, a: int = 0) -> int:
+        return a
+
+    @classmethod
+    async def of_class(cls) -> int:
+        return 1
+
+    @staticmethod
+    async def of_none() -> int:
+        return 1
+
+
+class Busy:
+    async def __call__(self) -> int:
+        return await other()
+
+
+class Changed(functools.partial[Any]):
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        return with_await()
+
+
+class Odd:
+    __call__ = functools.partial(other)
+
+
+@functools.wraps(other)
+async def wrapper_with_await() -> int:
+    return await other()
+
+
+@functools.wraps(with_await)
+async def wrapper_without_await() -> int:
+    return 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        without_await,
+        functools.partial(without_await, 1),
+        functools.partial(Ready().method, 1),
+        types.MethodType(functools.partial(without_await), 1),
+        Ready(),
+        functools.partial(Ready()),
+        Ready().method,
+        Ready.of_class,
+        Ready.of_none,
+        wrapper_without_await,
+    ],
+)
+def test_a_coroutine_function_without_await_never_waits(function: Callable[..., Any]) -> None:
+    assert not describe(function, name="f").waits
+    with pytest.raises(StopIteration):
+        function().send(None)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        with_await,
+        with_async_for,
+        with_async_with,
+        with_async_comprehension,
+        with_await_in_a_comprehension,
+        with_await_that_is_seldom_reached,
+        plain,
+        giving_a_coroutine,
+        old_style,
+        Busy(),
+        Busy().__call__,
+        functools.partial(with_await),
+        Changed(other),
+        Odd(),
+        wrapper_with_await,
+        functools.wraps(other)(plain),
+        math.sqrt,
+        Plain,
+    ],
+)
+def test_any_other_function_may_wait(function: Callable[..., Any]) -> None:
+    assert may_wait(function)
+
+
+def test_any_function_may_wait_on_an_interpreter_whose_instructions_are_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trio_mcp.server._signature_inspect._READABLE", False)
+
+    assert may_wait(without_await)
 
 
 def test_a_builtin_function_can_be_a_tool() -> None:

@@ -26,7 +26,7 @@ def refuse(failure: Exception) -> JsonObject:
 def run(nursery: trio.Nursery) -> Run:
     """Return a handler, to work for."""
     asked = exchange()
-    return Run(Hall(nursery), asked, nothing, refuse, asked.peer.slots)
+    return Run(Hall(nursery), asked, asked.context, asked.peer, asked.method, nothing, refuse, asked.peer.slots)
 
 
 async def test_a_cancelled_call_abandons_its_thread_which_counts_until_it_ends() -> None:

@@ -9,7 +9,18 @@ from typing import Any, TypedDict
 import pytest
 import trio
 
-from trio_mcp import Audio, Context, ErrorResponse, Image, McpError, Server, ToolError, ToolFailed, open_client, types
+from trio_mcp import (
+    Audio,
+    Context,
+    ErrorResponse,
+    Image,
+    McpError,
+    Server,
+    ToolError,
+    ToolFailed,
+    open_client,
+    types,
+)
 
 LINK = types.ResourceLink(name="doc", uri="file:///doc", description="the manual")
 
@@ -560,3 +571,64 @@ def test_calls_take_turns_in_each_trio_run_by_itself(plain: bool) -> None:
     other.start()
     trio.run(run)
     other.join()
+
+
+async def test_middleware_may_change_what_a_tool_has_returned_where_it_is() -> None:
+    async def change(request: Any, call_next: Any) -> Any:
+        result = await call_next(request)
+        result.content.append(types.TextContent(text="and more"))
+        result.structured_content["result"] += 1
+        return result
+
+    server = Server("s")
+
+    @server.tool
+    async def one() -> int:
+        return 1
+
+    async with open_client(server) as client:
+        plain = await client.call_tool("one")
+        server.middleware(change)
+        changed = await client.call_tool("one")
+
+    assert plain == types.CallToolResult(
+        content=[types.TextContent(text="1")],
+        structured_content={"result": 1},
+        result_type=plain.result_type,
+        meta=plain.meta,
+    )
+    assert [block.text for block in changed.content if isinstance(block, types.TextContent)] == ["1", "and more"]
+    assert changed.structured_content == {"result": 2}
+
+
+@pytest.mark.parametrize(
+    ("revision", "expected"), [("2025-03-26", types.UNSET), ("2025-11-25", types.UNSET), ("2026-07-28", [1, 2])]
+)
+async def test_structured_content_that_is_no_object_goes_to_clients_that_know_it_so(
+    revision: str, expected: Any
+) -> None:
+    server = Server("s", revisions=[revision])
+
+    @server.tool(output_schema={"type": "array", "items": {"type": "integer"}})
+    async def both() -> list[int]:
+        return [1, 2]
+
+    async with open_client(server) as client:
+        answer = await client.call_tool("both")
+
+    assert (text(answer), answer.structured_content) == ("[1,2]", expected)
+
+
+@pytest.mark.parametrize(("value", "said"), [("a", ["a"]), (1.5, ["1.5"]), (True, ["true"]), (None, [])])
+async def test_what_a_tool_that_promises_nothing_returns_is_told_as_text(value: Any, said: list[str]) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def tell() -> Any:
+        return value
+
+    async with open_client(server) as client:
+        answer = await client.call_tool("tell")
+
+    assert answer.content == [types.TextContent(text=each) for each in said]
+    assert answer.structured_content is types.UNSET

@@ -26,7 +26,7 @@ from trio_mcp.wire import (
     UNSUPPORTED_REVISION,
 )
 
-INITIALIZE = {
+INITIALIZE: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 5,
     "method": "initialize",
@@ -102,6 +102,55 @@ async def test_what_does_not_get_in_is_told_why(caller: Caller, status: int, cod
         assert caller.body == b""
     else:
         assert caller.code == code
+
+
+@pytest.mark.parametrize(
+    ("headers", "writes_null"),
+    [
+        ({}, True),  # 2025-03-26 has no field for it, and there is a session
+        ({"mcp-protocol-version": "2025-06-18"}, True),
+        ({"mcp-protocol-version": "2025-11-25"}, False),
+    ],
+)
+@pytest.mark.parametrize(
+    ("caller", "status"),
+    [
+        (Caller.post(INITIALIZE, {"host": "evil.example"}), 403),
+        (Caller.post(INITIALIZE, {"content-type": "text/plain"}), 415),
+        (Caller(scope_of("GET", headers={"accept": "application/json"})), 406),
+        (Caller.post(b"x" * 5_000_000), 413),
+        (Caller.post(b"{"), 400),
+        (Caller.post(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}'), 404),
+        (Caller(scope_of("GET")), 404),
+        (Caller(scope_of("DELETE")), 404),
+    ],
+)
+async def test_an_error_of_no_request_has_the_id_null_where_the_clients_revision_wants_one(
+    caller: Caller, status: int, headers: dict[str, str], writes_null: bool
+) -> None:
+    app, fields = make_app(), {b"mcp-session-id": b"s", **{k.encode(): v.encode() for k, v in headers.items()}}
+    asked = Caller({**caller.scope, "headers": [*caller.scope["headers"], *fields.items()]}, caller.pieces)
+
+    async with app.run():
+        await asked.run(app)
+
+    assert asked.status == status
+    assert asked.answer.get("id", "none") == (None if writes_null else "none")
+
+
+@pytest.mark.parametrize(("revision", "writes_null"), [("2025-06-18", True), ("2025-11-25", False)])
+@pytest.mark.parametrize("body", [b"{", b"x" * 5_000_000])
+async def test_an_error_in_a_session_is_as_its_revision_wants_it_whatever_the_request_leaves_out(
+    body: bytes, revision: str, writes_null: bool
+) -> None:
+    app = make_app()
+    async with app.run():
+        params = {**INITIALIZE["params"], "protocolVersion": revision}
+        begun = await Caller.post({**INITIALIZE, "params": params}).run(app)
+        refused = await Caller.post(body, {"mcp-session-id": begun.headers["mcp-session-id"]}).run(app)
+
+    assert refused.status in {400, 413}
+    assert refused.answer.get("id", "none") == (None if writes_null else "none")
 
 
 async def test_a_method_that_is_not_served_gets_the_list_of_those_that_are() -> None:
@@ -438,15 +487,15 @@ async def test_what_nobody_runs_says_how_a_lifespan_is_run() -> None:
         (Caller.post(INITIALIZE, {"mcp-session-id": "x"}), 5),
         (Caller(scope_of("GET", headers={"mcp-session-id": "x"})), None),
         (Caller(scope_of("DELETE", headers={"mcp-session-id": "x"})), None),
-        (Caller.post(request("com.example/news", id=None)), None),
+        (Caller.post(request("com.example/news", id=None)), "none"),
     ],
 )
 async def test_what_nobody_runs_refuses_what_outlives_a_request_and_says_the_fix(
-    caller: Caller, id: int | None
+    caller: Caller, id: int | str | None
 ) -> None:
     await caller.run(make_app())
 
-    assert (caller.status, caller.code, caller.answer.get("id")) == (503, INTERNAL_ERROR, id)
+    assert (caller.status, caller.code, caller.answer.get("id", "none")) == (503, INTERNAL_ERROR, id)
     assert "app.run()" in caller.answer["error"]["message"]
 
 

@@ -6,7 +6,7 @@ import gzip
 import json
 import logging
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -224,6 +224,73 @@ async def test_an_engine_tells_when_the_request_has_left() -> None:
     await engine.aclose()
 
 
+async def test_what_a_server_gives_as_a_cookie_comes_back_to_it() -> None:
+    async with listening() as server, connected(server) as (transport, nursery):
+        pending, connection = await asked(transport, nursery, server)
+        await connection.json(result(1), "set-cookie: worker=7")
+        await pending.outcome()
+        ask(nursery, transport)
+        _, fields, _ = await connection.request()
+        await connection.json(result(2))
+    assert fields["cookie"] == "worker=7"
+
+
+async def test_the_fields_of_a_caller_stand_in_place_of_the_usual_ones() -> None:
+    mine = {"User-Agent": "mine/1", "Host": "mcp.example"}
+    async with listening() as server, connected(server, headers=mine) as (transport, nursery):
+        ask(nursery, transport)
+        connection = await server.connection()
+        _, fields, _ = await connection.request()
+        await connection.json(result(1))
+    assert (fields["user-agent"], fields["host"]) == ("mine/1", "mcp.example")
+
+
+@pytest.mark.parametrize(("method", "length"), [("POST", "0"), ("GET", None), ("DELETE", None)])
+async def test_the_size_of_no_body_is_said_where_one_is_expected(method: str, length: str | None) -> None:
+    engine = HttpxEngine(new_httpx_client(), closes=True)
+    async with listening() as server, trio.open_nursery() as nursery:
+
+        async def request() -> None:
+            async with engine.request(method, server.url, {}) as response:
+                assert response.status == 204
+
+        nursery.start_soon(request)
+        connection = await server.connection()
+        _, fields, _ = await connection.request()
+        await connection.send("HTTP/1.1 204 No Content")
+    assert fields.get("content-length") == length
+    await engine.aclose()
+
+
+async def test_authentication_of_a_users_client_may_read_the_body_and_send_it_again() -> None:
+    told: list[str] = []
+
+    class Signing(httpx2.Auth):
+        requires_request_body = True
+
+        def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response]:
+            for attempt in range(2):
+                request.headers["x-signed"] = f"{attempt}: {request.content.decode()}"
+                yield request
+
+    async with httpx2.AsyncClient(auth=Signing()) as mine, listening() as server, trio.open_nursery() as nursery:
+        engine = HttpxEngine(mine, closes=False)
+
+        async def request() -> None:
+            async with engine.request("POST", server.url, {}, b"x", on_sent=lambda: told.append("sent")) as response:
+                told.append(f"{response.status}")
+
+        nursery.start_soon(request)
+        connection = await server.connection()
+        for attempt, status in enumerate((401, 204)):
+            _, fields, body = await connection.request()
+            assert (fields["x-signed"], body) == (f"{attempt}: x", b"x")
+            while len(told) <= attempt:  # noqa: ASYNC110 # as in `until`
+                await trio.sleep(0.001)
+            await connection.send(f"HTTP/1.1 {status} Then", "content-length: 0" if status == 401 else "x: y")
+    assert told == ["sent", "sent", "204"]
+
+
 async def _cut_body(connection: Connection) -> None:
     await connection.send("HTTP/1.1 200 OK", "content-type: application/json", "content-length: 100", body=b'{"json')
 
@@ -395,6 +462,16 @@ async def test_a_body_that_a_client_of_the_users_cannot_read_breaks_off() -> Non
             assert caught.value.sent
 
 
+async def test_where_a_transport_of_the_users_leads_is_not_known() -> None:
+    async def respond(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(204)
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as mine:
+        engine = HttpxEngine(mine, closes=False, notes_address=True)
+        async with engine.request("GET", "http://x/", {}) as response:
+            assert (response.status, engine.reached_at) == (204, None)
+
+
 async def test_what_has_come_already_is_dropped_by_leaving() -> None:
     class Stream(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncGenerator[bytes]:
@@ -410,10 +487,11 @@ async def test_what_has_come_already_is_dropped_by_leaving() -> None:
             assert await anext(chunks) == b"a"
 
 
-async def test_the_environments_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("scheme", ["http", "all"])
+async def test_the_environments_proxy_is_used(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
     async with listening() as proxy:
-        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
-        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
+        for name in (f"{scheme}_proxy", f"{scheme.upper()}_PROXY", f"{scheme.title()}_Proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
         async with (
             http_transport("http://nobody.invalid/mcp")(Caller()) as transport,
             trio.open_nursery() as nursery,

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import socket
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from tests.transports.http_by_hand import OK, App, begin, get, part, read_all, read_until, reset, serving, until_left
+from tests.transports.http_by_hand import (
+    OK,
+    App,
+    Http2Client,
+    begin,
+    get,
+    part,
+    read_all,
+    read_until,
+    reset,
+    serving,
+    until_left,
+)
 from trio_mcp.transports import Receive, Scope, Send
 from trio_mcp.transports._hypercorn_connection import Connections
 from trio_mcp.transports._hypercorn_listening import HttpListening
@@ -80,6 +94,45 @@ async def test_what_comes_while_the_process_stands_still_is_served() -> None:
         time.sleep(2 * SLOW)  # noqa: ASYNC251 # so does a process that is stopped, or on a machine that sleeps
 
         assert [(await read_until(stream, b"0\r\n\r\n"))[: len(OK)] for stream in streams] == [OK] * 8
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["the first", "a later one"])
+async def test_what_comes_while_the_process_is_stopped_in_its_wait_is_served(is_first: bool) -> None:
+    """A signal ends the wait of the process for everything, and no time is left to look whether something is there."""
+    limit = 3 * SLOW
+    limits = {"head_seconds": limit if is_first else LONG, "keep_alive_seconds": limit}
+    async with serving(App(), **limits) as served, await served.connect() as stream:
+        if not is_first:
+            await stream.send_all(get("/"))
+            await read_until(stream, b"fine")
+
+        def stand_still(*_: object) -> None:
+            os.write(stream.socket.fileno(), get("/"))
+            time.sleep(1.1 * limit)
+
+        before = signal.signal(signal.SIGALRM, stand_still)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, limit / 10)
+            assert (await read_until(stream, b"fine")).startswith(OK)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+
+
+async def test_a_client_that_never_stops_sending_has_no_more_time_than_others() -> None:
+    async with serving(App(), head_seconds=SLOW) as served, trio.open_nursery() as nursery:
+        client = Http2Client(await served.connect())
+        await client.start()
+
+        async def flood_with_pings() -> None:
+            with suppress(trio.BrokenResourceError):
+                while True:
+                    for _ in range(100):
+                        client.wire.ping(bytes(8))
+                    await client.flush()
+
+        nursery.start_soon(flood_with_pings)
+        assert (await read_all(client.stream)).startswith(b"\x00")
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_stream_without_a_word_from_its_client_goes_on() -> None:

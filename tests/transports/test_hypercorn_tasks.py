@@ -32,6 +32,19 @@ async def test_what_was_put_is_received_in_order_and_then_any_number_of_times_th
     assert received == [chunk(b"one"), chunk(b"two"), GONE, GONE]
 
 
+async def test_the_end_of_a_body_is_said_with_its_last_piece_unless_that_was_received_already() -> None:
+    mailbox, end = Mailbox(), {"type": "http.request", "body": b"", "more_body": False}
+    await mailbox.put(chunk(b"one"))
+    await mailbox.put(chunk(b"two"))
+    await mailbox.put(end)
+    assert [await mailbox.receive(), await mailbox.receive()] == [chunk(b"one"), {**chunk(b"two"), "more_body": False}]
+
+    await mailbox.put(chunk(b"three"))
+    assert await mailbox.receive() == chunk(b"three")
+    await mailbox.put(end)
+    assert await mailbox.receive() == end
+
+
 async def test_receiving_waits_for_what_is_put(nursery: trio.Nursery) -> None:
     mailbox = Mailbox()
     received: list[object] = []

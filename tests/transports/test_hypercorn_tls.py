@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import signal
 import ssl
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.transports.http_by_hand import OK, App, Http2Client, answer, get, post, read_all, read_until, serving
 from tests.transports.test_hypercorn_connection import Flood
-from trio_mcp.transports import Receive, Scope, Send
+from trio_mcp.transports import Receive, Scope, Send, _hypercorn_connection
 from trio_mcp.transports._hypercorn_listening import HttpListening
 from trio_mcp.transports._hypercorn_tls import tls_context
 
@@ -136,6 +139,27 @@ async def test_a_client_that_reads_nothing_loses_its_connection(certificate: Cer
         await stream.send_all(get("/flood"))
 
         await flooding.left.wait()
+
+
+async def test_the_rest_of_what_came_while_the_process_was_stopped_is_waited_for_a_moment(
+    certificate: Certificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_hypercorn_connection, "_LATE_SECONDS", 0.1)
+    async with serving(App(), certfile=certificate.both, keep_alive_seconds=0.3) as served:
+        stream = await served.connect_by_tls(certificate.trusted)
+        await stream.send_all(get("/"))
+        await read_until(stream, b"fine")
+
+        def stand_still(*_: object) -> None:
+            os.write(stream.transport_stream.socket.fileno(), b"\x17\x03\x03")  # how a record begins
+            time.sleep(0.33)
+
+        before = signal.signal(signal.SIGALRM, stand_still)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.03)
+            assert await read_all(stream) == b""
+        finally:
+            signal.signal(signal.SIGALRM, before)
 
 
 async def test_an_answer_that_comes_before_the_body_arrives(certificate: Certificate) -> None:

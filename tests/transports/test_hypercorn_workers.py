@@ -112,8 +112,9 @@ async def test_workers_share_a_port_and_are_replaced_when_they_die_and_drain_whe
 ) -> None:
     env = {"PYTHONPATH": str(ROOT)}
     async with keeping([sys.executable, str(PROGRAM)], workers=2, env=env) as (bound, stop):
-        first = await ask_who_often(bound.port)
-        assert len(first) == 2
+        first = set[int]()
+        while len(first) < 2:  # on a busy machine one of them may take all connections for a while
+            first |= await ask_who_often(bound.port)
         victim = min(first)
         os.kill(victim, signal.SIGKILL)
         await until(lambda: not is_running(victim))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from typing import Any
 
@@ -232,3 +233,48 @@ async def test_each_side_bounds_what_it_holds_itself() -> None:
     async with open_client(server, limits=Limits(max_updates=3)) as client, client.open_call("work") as call:
         await call.result()
         assert call.skipped == 7
+
+
+async def test_a_caller_that_asks_on_and_on_lets_others_run(server: Server) -> None:
+    @server.tool
+    async def work() -> int:
+        return 1
+
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with open_client(server) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        for _ in range(10):
+            await client.call_tool("work")
+        nursery.cancel_scope.cancel()
+
+    assert turns >= 5  # about one for each call
+
+
+async def test_a_call_leaves_nothing_to_the_garbage_collector(server: Server) -> None:
+    @server.tool
+    async def work() -> int:
+        return 1
+
+    @server.tool
+    async def wait() -> int:
+        await trio.lowlevel.checkpoint()
+        return 1
+
+    async with open_client(server) as client:
+        for name in ("work", "wait"):
+            await client.call_tool(name)  # what is made once is made now
+            gc.collect()
+            gc.disable()
+            try:
+                for _ in range(10):
+                    await client.call_tool(name)
+                assert gc.collect() < 10
+            finally:
+                gc.enable()

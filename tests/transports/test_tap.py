@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 from tests.interaction.conversation_server import make_server
-from trio_mcp import Client, ErrorResponse, Limits, open_client, testing
+from trio_mcp import Client, ErrorResponse, Limits, ServerExited, open_client, testing
 from trio_mcp.abc import Direction
 from trio_mcp.transports._tap import tapped
 
@@ -27,6 +27,17 @@ DOORS: dict[str, Callable[[], Door]] = {
     "lockstep": lambda: partial(testing.open_memory_client, make_server(), lockstep=True),
     "stdio": lambda: partial(open_client, [sys.executable, str(PROGRAM)]),
 }
+
+
+HALF = '{"jsonrpc":"2.0","id":'
+DIES_IN_MID_MESSAGE = f"""
+import json, sys
+begin = json.loads(sys.stdin.readline())
+info = {{"protocolVersion": "2025-11-25", "capabilities": {{}}, "serverInfo": {{"name": "s", "version": "1"}}}}
+print(json.dumps({{"jsonrpc": "2.0", "id": begin["id"], "result": info}}), flush=True)
+assert "initialized" in sys.stdin.readline() and "ping" in sys.stdin.readline()
+print({HALF!r}, end="", flush=True)
+"""
 
 
 class Seen:
@@ -147,6 +158,35 @@ async def test_a_last_line_without_a_newline_is_seen_because_it_is_read(seen: Se
         pass
 
     assert seen.lines == [("received", b"[1]"), ("received", b"[2]")]
+
+
+async def test_a_last_line_that_was_cut_off_is_not_seen_because_it_is_no_message(seen: Seen) -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    stream = tapped(ours, seen, 100)
+
+    await theirs.send_all(b'stray output\n{"jsonrpc":')
+    await theirs.aclose()
+    while await stream.receive_some():
+        pass
+
+    assert seen.lines == [("received", b"stray output")]
+
+
+async def test_of_a_server_that_dies_in_the_middle_of_a_message_the_rest_is_seen_and_the_log_says_that_much(
+    seen: Seen, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_client([sys.executable, "-c", DIES_IN_MID_MESSAGE], tap=seen, revision="2025-11-25") as client:
+        with pytest.raises(ServerExited):
+            await client.ping()
+
+    assert [value.get("method", "answer") for _, value in seen.values] == [
+        "initialize",
+        "answer",
+        "notifications/initialized",
+        "ping",
+    ]
+    (record,) = (each for each in caplog.records if each.name == "trio_mcp.peer")
+    assert HALF in record.getMessage()
 
 
 async def test_what_never_left_as_a_whole_is_not_seen(seen: Seen) -> None:

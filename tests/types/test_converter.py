@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any, assert_type
 
 import pytest
@@ -92,6 +94,30 @@ def test_the_error_names_the_type_and_every_fault_by_its_path() -> None:
 def test_the_error_of_a_union_names_its_arms() -> None:
     with pytest.raises(StructureError, match=r"^not a TextResourceContents \| BlobResourceContents: \$: expected"):
         structure(3, types.TextResourceContents | types.BlobResourceContents)
+
+
+@pytest.mark.parametrize(
+    ("value", "cls"),
+    [
+        ({"content": [{"type": "text", "text": "hi"}]}, types.CallToolResult),
+        ({"content": [{"type": "text", "text": 3}]}, types.CallToolResult),
+        ({"content": [{"type": "hologram"}, {}]}, types.CallToolResult),
+        ({}, types.CallToolResult),
+        ({"uri": "u", "blob": 3}, types.TextResourceContents | types.BlobResourceContents),
+    ],
+)
+def test_neither_a_message_nor_a_refusal_is_left_to_the_garbage_collector(value: Any, cls: Any) -> None:
+    hook = structurer(cls)
+    with suppress(StructureError):
+        hook(value)
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(StructureError):
+            unstructure(hook(value))
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_a_value_that_is_nested_deeper_than_python_can_follow_is_a_fault() -> None:

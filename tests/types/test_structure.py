@@ -132,6 +132,56 @@ def test_a_whole_number_and_its_text_are_two_ids() -> None:
     assert faults(1.5, types.RequestId) == ("$: expected integer, got number",)
 
 
+class _Text(str):
+    __slots__ = ()
+
+
+class _Number(int):
+    pass
+
+
+class _Object(dict[str, Any]):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "fault"),
+    [
+        ({"name": _Text("x")}, types.CallToolRequestParams, "$.name: expected string, got _Text"),
+        (
+            {"name": "x", "arguments": _Object()},
+            types.CallToolRequestParams,
+            "$.arguments: expected object, got _Object",
+        ),
+        ({"name": "x", "arguments": []}, types.CallToolRequestParams, "$.arguments: expected object, got array"),
+        (_Object(name="x"), types.CallToolRequestParams, "$: expected object, got _Object"),
+        ({"ttl": _Number(1)}, types.TaskMetadata, "$.ttl: expected integer, got _Number"),
+        ({"ttl": True}, types.TaskMetadata, "$.ttl: expected integer, got boolean"),
+        (
+            {"progressToken": 1, "progress": True},
+            types.ProgressNotificationParams,
+            "$.progress: expected number, got boolean",
+        ),
+        ({"content": [], "isError": 1}, types.CallToolResult, "$.isError: expected boolean, got integer"),
+        (
+            {"content": [_Object(type="text", text="a")]},
+            types.CallToolResult,
+            "$.content[0]: expected object, got _Object",
+        ),
+    ],
+)
+def test_a_value_of_a_class_that_no_json_text_holds_is_refused(value: Any, kind: Any, fault: str) -> None:
+    assert faults(value, kind) == (fault,)
+
+
+def test_wrong_members_are_named_before_missing_ones_and_these_in_the_order_of_the_alphabet() -> None:
+    assert faults({"title": 3, "extra": True}, types.Tool) == (
+        "$.title: expected string, got integer",
+        "$: required member 'inputSchema' is missing",
+        "$: required member 'name' is missing",
+    )
+
+
 def test_unknown_members_are_kept() -> None:
     message = types.structure({"type": "text", "text": "a", "x/y": [1]}, types.TextContent)
 

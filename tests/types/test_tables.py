@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from trio_mcp import types
-from trio_mcp.types import _generated
 
 
 def test_revisions_are_listed_oldest_first() -> None:
@@ -22,13 +23,11 @@ def test_every_method_of_a_revision_is_listed(revision: str, count: int) -> None
 
 
 def test_a_call_may_end_with_questions_in_the_modern_era_only() -> None:
-    assert types.METHODS["2026-07-28"]["tools/call"] == types.Method(
-        kind="request",
-        direction="client",
-        params=types.CallToolRequestParams,
-        params_required=True,
-        results=(types.CallToolResult, types.InputRequiredResult),
-    )
+    row = types.METHODS["2026-07-28"]["tools/call"]
+
+    assert (row.kind, row.direction, row.params_required) == ("request", "client", True)
+    assert row.params is types.CallToolRequestParams
+    assert row.results == (types.CallToolResult, types.InputRequiredResult)
     assert types.METHODS["2025-06-18"]["tools/call"].results == (types.CallToolResult,)
 
 
@@ -57,9 +56,8 @@ def test_notifications_have_no_result() -> None:
 def test_error_data_has_its_type() -> None:
     errors = types.ERRORS["2026-07-28"]
 
-    assert errors[-32022] == types.ErrorShape(
-        "UnsupportedProtocolVersionError", types.UnsupportedProtocolVersionErrorData
-    )
+    assert errors[-32022].name == "UnsupportedProtocolVersionError"
+    assert errors[-32022].data is types.UnsupportedProtocolVersionErrorData
     assert errors[-32021].data is types.MissingRequiredClientCapabilityErrorData
     assert errors[-32602].data is None
 
@@ -82,8 +80,8 @@ def test_the_metadata_of_a_request_has_its_type() -> None:
 
 def test_every_number_with_a_unit_says_so() -> None:
     """The convention of this project: a reader of a number knows what it counts."""
-    source = Path(_generated.__file__).read_text("utf-8")
-    lines = source.splitlines()
+    sources = sorted(Path(types.__file__).parent.glob("_generated/*.py"))
+    lines = [line for source in sources for line in source.read_text("utf-8").splitlines()]
     numbers = [
         (line.strip(), following.strip())
         for line, following in pairwise(lines)
@@ -95,3 +93,24 @@ def test_every_number_with_a_unit_says_so() -> None:
 
     assert len(numbers) > 20
     assert [line for line, following in numbers if not following.startswith('"""')] == []
+
+
+def loaded_by(program: str) -> list[str]:
+    """The modules of generated types that a fresh process has loaded after the program."""
+    report = "\nimport sys\nprint(*(name for name in sys.modules if name.startswith('trio_mcp.types._generated.')))"
+    done = subprocess.run([sys.executable, "-c", program + report], capture_output=True, text=True, check=True)
+    return sorted(name.rpartition(".")[2] for name in done.stdout.split())
+
+
+def test_a_program_loads_the_types_that_it_uses() -> None:
+    assert loaded_by("from trio_mcp import types; 'tools/call' in types.METHODS['2026-07-28']") == []
+    assert loaded_by("from trio_mcp.types import Implementation") == ["basic"]
+    assert loaded_by("from trio_mcp import types; types.structure({'tools': []}, types.ListToolsResult)") == [
+        "basic",
+        "tools",
+    ]
+
+
+def test_a_type_that_there_is_not_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"module 'trio_mcp\.types' has no attribute 'Toool'"):
+        getattr(types, "Toool")  # noqa: B009 # the type checkers know that it is not there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any, Literal
 
 import pytest
@@ -43,6 +44,15 @@ def test_a_content_block_is_told_by_its_type(value: Any, kind: type[Any]) -> Non
 )
 def test_a_value_of_no_arm_is_refused(value: Any, fault: str) -> None:
     assert faults(value, types.ContentBlock) == (fault,)
+
+
+@pytest.mark.parametrize("kind", [types.ContentBlock, types.InputResponse])
+@pytest.mark.parametrize(
+    ("value", "got"),
+    [([1], "array"), (None, "null"), (True, "boolean"), (OrderedDict[str, Any](type="text", text="a"), "OrderedDict")],
+)
+def test_what_is_no_object_is_no_message(kind: Any, value: Any, got: str) -> None:
+    assert faults(value, kind) == (f"$: expected object, got {got}",)
 
 
 def test_an_absent_tag_means_the_arm_that_may_leave_it_out() -> None:

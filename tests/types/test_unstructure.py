@@ -178,3 +178,20 @@ def test_a_users_subclass_of_a_message_is_that_message_on_the_wire() -> None:
     assert types.unstructure(types.ListToolsResult(tools=[tool]))["tools"] == [types.unstructure(tool)]
     assert types.unstructure(tool) == {"name": "x", "inputSchema": {}, "_meta": {"a": 1}}
     assert types.structure({"name": "x", "inputSchema": {}, "_meta": {"a": 1}}, CountedTool) == tool
+
+
+def test_a_users_subclass_of_a_block_is_sent_as_that_block() -> None:
+    class LoudText(types.TextContent):
+        pass
+
+    blocks = [types.TextContent(text="a"), LoudText(text="b"), types.TextContent(text="c")]
+
+    assert types.unstructure(types.CallToolResult(content=blocks))["content"] == [
+        {"type": "text", "text": "a"},
+        {"type": "text", "text": "b"},
+        {"type": "text", "text": "c"},
+    ]
+
+
+def test_an_empty_dict_of_unknown_members_adds_nothing() -> None:
+    assert types.unstructure(types.TextContent(text="a", extra={})) == {"type": "text", "text": "a"}

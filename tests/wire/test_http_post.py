@@ -368,24 +368,6 @@ def test_a_server_of_the_older_revisions_alone_knows_no_modern_message(policy: H
     assert begun == LegacyPost(INITIALIZE, None)
 
 
-@pytest.mark.parametrize(
-    ("revision", "id"),
-    [
-        ("2024-11-05", None),
-        ("2025-03-26", None),
-        ("2025-06-18", None),
-        ("2025-11-25", ...),
-        ("2026-07-28", ...),
-        ("", ...),
-    ],
-)
-def test_an_unknown_id_is_null_only_where_a_revision_cannot_leave_it_out(revision: str, id: Any) -> None:
-    refusal = post(b"{", {VERSION_FIELD: revision, SESSION_FIELD: "s"})
-
-    assert isinstance(refusal, Refusal)
-    assert decode(refusal.body()).get("id", ...) is id
-
-
 def test_a_session_is_named_by_whoever_wants_its_stream_or_its_end() -> None:
     assert check_session(IN_SESSION, SPOKEN) is None
     assert check_session({SESSION_FIELD: "s"}, SPOKEN) is None

@@ -213,8 +213,9 @@ def test_the_body_of_a_refusal_is_the_error_with_the_id_where_it_is_known() -> N
     assert decode(Refusal(400, error, "a").body()) == {"jsonrpc": "2.0", "id": "a", "error": told}
     assert decode(Refusal(400, error, 0).body()) == {"jsonrpc": "2.0", "id": 0, "error": told}
     assert decode(Refusal(400, error).body()) == {"jsonrpc": "2.0", "error": told}
-    assert decode(Refusal(400, error, null_id=True).body()) == {"jsonrpc": "2.0", "id": None, "error": told}
-    assert Refusal(405).body() == b""
+    assert decode(Refusal(400, error).body(null_id=True)) == {"jsonrpc": "2.0", "id": None, "error": told}
+    assert decode(Refusal(400, error, "a").body(null_id=True))["id"] == "a"
+    assert Refusal(405).body(null_id=True) == b""
 
 
 @pytest.mark.parametrize(
@@ -223,6 +224,9 @@ def test_the_body_of_a_refusal_is_the_error_with_the_id_where_it_is_known() -> N
         ({}, "", False),  # it may be `initialize`, of any revision
         ({"mcp-session-id": "s"}, "", True),
         ({}, "sessionId=s", True),
+        ({"mcp-session-id": "s", "mcp-protocol-version": ""}, "", True),
+        ({"mcp-protocol-version": "2024-11-05"}, "", True),
+        ({"mcp-protocol-version": "2025-03-26"}, "", True),
         ({"mcp-session-id": "s", "mcp-protocol-version": "2025-06-18"}, "", True),
         ({"mcp-session-id": "s", "mcp-protocol-version": "2025-11-25"}, "", False),
         ({"mcp-protocol-version": "2026-07-28"}, "key=1", False),

@@ -114,10 +114,12 @@ BY_HAND = (
         "server",
         "a refusal on a stream of HTTP+SSE before its handshake, when nobody has said a revision",
     ),
-    ByHand(
-        "tests/transports/test_http_app.py::test_what_nobody_runs_refuses_what_outlives_a_request_and_says_the_fix",
-        "server",
-        "refusals where there are no sessions at all, to a client that names one and no revision",
+    *(
+        ByHand(f"tests/interaction/{test}", "server", "likewise, at the head of a request to such a stream")
+        for test in (
+            "test_http_security.py::test_pages_of_foreign_sites_do_not_get_in",
+            "test_http_duties.py::test_pages_of_foreign_sites_are_refused_whatever_they_send",
+        )
     ),
     ByHand(
         "tests/transports/test_http_client_auth.py",

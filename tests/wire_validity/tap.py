@@ -60,14 +60,10 @@ def install(sink: Sink, patch: Patch = setattr) -> None:
 def taps(sink: Sink, patch: Patch = setattr) -> Mapping[str, Callable[[], None]]:
     """Return what `install` calls, by the modules that it imports: for processes that may never need them."""
     numbers = _Numbers(sink)
-
-    def tap_all_but_http() -> None:
-        _tap_links(numbers, patch)
-        _tap_memory(numbers, patch)
-        _tap_children(patch)
-
     return {
-        "trio_mcp.transports._memory": tap_all_but_http,
+        "trio_mcp.peer._link": partial(_tap_links, numbers, patch),
+        "trio_mcp.transports._memory": partial(_tap_memory, numbers, patch),
+        "trio_mcp.transports._child_process": partial(_tap_children, patch),
         "trio_mcp.transports._http_client": partial(_tap_http_clients, numbers, patch),
         "trio_mcp.transports._http_app": partial(_tap_http_servers, numbers, patch),
     }

@@ -79,15 +79,15 @@ async function tools(client) {
     return tools.map(tool => tool.name);
 }
 
-async function until(clients, seconds) {
+async function until(clients, seconds, tool = 'add') {
     const end = now() + seconds;
     const taken = [];
     await Promise.all(
         clients.map(async client => {
             let before = now();
             for (let number = 1; ; number++) {
-                const total = await call(client, 'add', { a: number, b: 1 });
-                check(total === number + 1, `add(${number}, 1) was ${total}`);
+                const total = await call(client, tool, { a: number, b: 1 });
+                check(total === number + 1, `${tool}(${number}, 1) was ${total}`);
                 const after = now();
                 taken.push(after - before);
                 before = after;
@@ -98,14 +98,14 @@ async function until(clients, seconds) {
     return taken;
 }
 
-async function measured(client, processes) {
+async function measured(client, processes, tool = 'add') {
     await tools(client);
     const workers = Array(Number(inFlight)).fill(client);
-    await until(workers, effort.warm_up);
+    await until(workers, effort.warm_up, tool);
     const theirs = (await call(client, 'usage', { settle: false }))[0];
     const own = cpu();
     const began = now();
-    const taken = await until(workers, effort.seconds);
+    const taken = await until(workers, effort.seconds, tool);
     const seconds = now() - began;
     const used = cpu() - own;
     const server = (await call(client, 'usage', { settle: false }))[0] - theirs;
@@ -309,6 +309,7 @@ async function cycles() {
 
 const WORKS = {
     stdio: () => withClient(stdioClient(), client => measured(client, 2)),
+    waiting: () => withClient(stdioClient(), client => measured(client, 2, 'add_later')),
     memory: () => withClient(memoryClient(makeServer(0)), client => measured(client, 1)),
     http: () => withHttp(url => withClient(httpClient(url), client => measured(client, 2))),
     list: listing,

@@ -29,6 +29,14 @@ export function makeServer(dummies) {
         { inputSchema: z.object({ a: z.number(), b: z.number() }), outputSchema: integer },
         async ({ a, b }) => wrapped(a + b)
     );
+    server.registerTool(
+        'add_later',
+        { inputSchema: z.object({ a: z.number(), b: z.number() }), outputSchema: integer },
+        async ({ a, b }) => {
+            await new Promise(setImmediate);
+            return wrapped(a + b);
+        }
+    );
     server.registerTool('text', { inputSchema: z.object({ size: z.number() }) }, async ({ size }) => ({
         content: [{ type: 'text', text: 'x'.repeat(size) }]
     }));

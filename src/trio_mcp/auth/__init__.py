@@ -5,17 +5,10 @@ The flows are generators without I/O (`_steps`); names are imported from their h
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from ._steps import CallFailed as CallFailed
-from ._steps import HttpCall as HttpCall
-from ._steps import HttpReply as HttpReply
-from ._steps import Unreadable as Unreadable
-from ._verified import LEEWAY_SECONDS as LEEWAY_SECONDS
-from ._verified import InvalidToken as InvalidToken
-from ._verified import VerifiedToken as VerifiedToken
-from ._verified import VerifierUnavailable as VerifierUnavailable
 
 if TYPE_CHECKING:
     from ._bearer import Bearer as Bearer
@@ -32,33 +25,41 @@ if TYPE_CHECKING:
     from ._memory_storage import MemoryTokenStorage as MemoryTokenStorage
     from ._oauth import OAuth as OAuth
     from ._resource_server import ResourceServer as ResourceServer
+    from ._steps import CallFailed as CallFailed
+    from ._steps import HttpCall as HttpCall
+    from ._steps import HttpReply as HttpReply
+    from ._steps import Unreadable as Unreadable
     from ._tokens import AuthMethod as AuthMethod
     from ._tokens import PrivateKey as PrivateKey
     from ._tokens import Registration as Registration
+    from ._verified import LEEWAY_SECONDS as LEEWAY_SECONDS
+    from ._verified import InvalidToken as InvalidToken
+    from ._verified import VerifiedToken as VerifiedToken
+    from ._verified import VerifierUnavailable as VerifierUnavailable
 
-_HOME_OF = {
-    "Bearer": "_bearer",
-    "open_browser": "_browser",
-    "print_url": "_browser",
-    "EnterpriseManaged": "_enterprise_managed",
-    "FileTokenStorage": "_file_storage",
-    "Grant": "_grant",
-    "Guard": "_guard",
-    "IntrospectionVerifier": "_introspection",
-    "JwtVerifier": "_jwt_verifier",
-    "ClientCredentials": "_machine_grants",
-    "WorkloadIdentity": "_machine_grants",
-    "MemoryTokenStorage": "_memory_storage",
-    "OAuth": "_oauth",
-    "ResourceServer": "_resource_server",
-    "AuthMethod": "_tokens",
-    "PrivateKey": "_tokens",
-    "Registration": "_tokens",
-}
+_HOMES = {
+    "_bearer": ("Bearer",),
+    "_browser": ("open_browser", "print_url"),
+    "_enterprise_managed": ("EnterpriseManaged",),
+    "_file_storage": ("FileTokenStorage",),
+    "_grant": ("Grant",),
+    "_guard": ("Guard",),
+    "_introspection": ("IntrospectionVerifier",),
+    "_jwt_verifier": ("JwtVerifier",),
+    "_machine_grants": ("ClientCredentials", "WorkloadIdentity"),
+    "_memory_storage": ("MemoryTokenStorage",),
+    "_oauth": ("OAuth",),
+    "_resource_server": ("ResourceServer",),
+    "_steps": ("CallFailed", "HttpCall", "HttpReply", "Unreadable"),
+    "_tokens": ("AuthMethod", "PrivateKey", "Registration"),
+    "_verified": ("LEEWAY_SECONDS", "InvalidToken", "VerifiedToken", "VerifierUnavailable"),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
+if not TYPE_CHECKING:  # which would take every name to be here
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
-    return value
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+        return value

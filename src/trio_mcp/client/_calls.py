@@ -11,16 +11,17 @@ from attrs import define, evolve, field
 from .. import types
 from .._errors import LocalProtocolError, StructureError, ToolFailed
 from .._extensions import with_named_extensions
-from ..wire import JsonObject, is_modern
+from ..wire import JsonObject
 from ._connection import Connection
 from ._declared import declaration
-from ._rounds import ANSWERS, STATE, OpenRequest
+from ._request import OpenRequest
+from ._rounds import ANSWERS, STATE, read_interim
 
-__all__ = ["Call", "CallPlan", "ManualCall", "OnProgress", "OpenCall", "Updates"]
+__all__ = ["Call", "CallPlan", "ManualCall", "OnProgress", "OpenCall", "Updates", "call_params", "read_call"]
 
 _log = logging.getLogger("trio_mcp.client")
 
-OnProgress: TypeAlias = Callable[[types.ProgressNotificationParams], Awaitable[None]]
+OnProgress: TypeAlias = "Callable[[types.ProgressNotificationParams], Awaitable[None]]"
 """Takes one progress update."""
 
 
@@ -28,7 +29,6 @@ OnProgress: TypeAlias = Callable[[types.ProgressNotificationParams], Awaitable[N
 class Updates:
     """The progress of one call, in order: iterate over it. It ends when the result has arrived."""
 
-    _connection: Connection
     _request: OpenRequest
     _complained: bool = field(default=False, init=False)
 
@@ -38,7 +38,8 @@ class Updates:
     async def __anext__(self) -> types.ProgressNotificationParams:
         while (update := await self._request.next_update()) is not None:
             try:
-                return types.structure(update[1], types.ProgressNotificationParams, revision=self._connection.revision)
+                revision = self._request.connection.revision
+                return types.structure(update[1], types.ProgressNotificationParams, revision=revision)
             except StructureError as exc:  # costs this update, nothing else; a server that goes on fills no log
                 _log.log(logging.DEBUG if self._complained else logging.WARNING, "a progress update is none: %s", exc)
                 self._complained = True
@@ -49,28 +50,17 @@ class Updates:
 class _CallInFlight:
     """What every call in flight has. One task reads from it at a time; a second one gets `trio.BusyResourceError`."""
 
-    _connection: Connection
     _request: OpenRequest
 
     @property
     def updates(self) -> Updates:
         """Progress updates, in the order they were sent, all before the result; those of retries follow on."""
-        return Updates(self._connection, self._request)
+        return Updates(self._request)
 
     @property
     def skipped(self) -> int:
         """Updates that were dropped because too many waited unread; see `Limits`."""
         return self._request.skipped
-
-    def _read(self, json: JsonObject, *, raise_on_error: bool) -> types.CallToolResult:
-        result = self._connection.read_result("tools/call", json, types.CallToolResult)
-        assert self._request.params is not None
-        name: str = self._request.params["name"]
-        self._connection.tools.outputs.check(name, result)
-        if raise_on_error and result.is_error:
-            texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
-            raise ToolFailed(name, "\n".join(texts), result)
-        return result
 
 
 class Call(_CallInFlight):
@@ -95,7 +85,7 @@ class Call(_CallInFlight):
                 breaks the protocol, was not declared by this client, or is asked too often (`Limits.max_rounds`).
             ConnectionLost: the connection is gone.
         """
-        return self._read(await self._request.result(), raise_on_error=raise_on_error)
+        return read_call(self._request, await self._request.result(), raise_on_error=raise_on_error)
 
 
 class ManualCall(_CallInFlight):
@@ -110,10 +100,11 @@ class ManualCall(_CallInFlight):
 
         Raises what `Call.result` raises.
         """
-        json = await self._request.result()
-        if self._request.is_interim(json):
-            return self._request.read_interim(json)
-        return self._read(json, raise_on_error=raise_on_error)
+        request = self._request
+        json = await request.result()
+        if request.is_interim(json):
+            return read_interim(json, request.method, request.connection.revision)
+        return read_call(request, json, raise_on_error=raise_on_error)
 
 
 C = TypeVar("C", Call, ManualCall)
@@ -132,19 +123,19 @@ class CallPlan:
     capabilities: types.ClientCapabilities | None = None
     repeatable: bool = False
 
-    def open(self, *, wants_updates: bool, is_manual: bool = False) -> OpenRequest:
-        """Return the request to enter.
+    def open(self, *, is_manual: bool) -> OpenRequest:
+        """Return the request to begin, which wants updates.
 
         Raises:
             LocalProtocolError: the agreed revision has nothing to be answered by a call.
             TypeError: an answer is none.
         """
-        params, declared = self._params(), self._declared()
-        return self.connection.open(
+        return OpenRequest(
+            self.connection,
             "tools/call",
-            params,
-            wants_updates=wants_updates,
-            capabilities=declared,
+            self._params(),
+            wants_updates=True,
+            capabilities=self._declared(),
             is_manual=is_manual,
             repeatable=self.repeatable,
         )
@@ -161,13 +152,9 @@ class CallPlan:
         return declaration(given, self.connection.revision)
 
     def _params(self) -> JsonObject:
-        params: JsonObject = {"name": self.name}
-        if self.arguments is not None:
-            params["arguments"] = dict(self.arguments)
-        if self.meta is not None:
-            params["_meta"] = dict(self.meta)
+        params = call_params(self.name, self.arguments, self.meta)
         revision = self.connection.revision
-        if (self.answers is not None or self.state is not None) and not is_modern(revision):
+        if (self.answers is not None or self.state is not None) and not self.connection.is_modern:
             raise LocalProtocolError(f"in revision {revision} a call carries no answers and no state")
         if self.answers is not None:
             params[ANSWERS] = {
@@ -184,14 +171,34 @@ class OpenCall(Generic[C]):
 
     _plan: CallPlan
     _kind: type[C]
-    _request: OpenRequest | None = field(default=None, init=False)
+    _request: OpenRequest = field(init=False)
 
     async def __aenter__(self) -> C:
-        request = self._plan.open(wants_updates=True, is_manual=issubclass(self._kind, ManualCall))
-        await request.__aenter__()
-        self._request = request
-        return self._kind(self._plan.connection, request)
+        self._request = self._plan.open(is_manual=issubclass(self._kind, ManualCall))
+        await self._request.begin()
+        return self._kind(self._request)
 
-    async def __aexit__(self, *exc_info: object) -> None:
-        assert self._request is not None
-        await self._request.__aexit__(*exc_info)
+    async def __aexit__(self, *_: object) -> None:
+        self._request.leave()
+
+
+def call_params(name: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None) -> JsonObject:
+    """Return the params of a call."""
+    params: JsonObject = {"name": name}
+    if arguments is not None:
+        params["arguments"] = dict(arguments)
+    if meta is not None:
+        params["_meta"] = dict(meta)
+    return params
+
+
+def read_call(request: OpenRequest, json: JsonObject, *, raise_on_error: bool) -> types.CallToolResult:
+    """Return the typed result of a call; see `Call.result`."""
+    assert request.params is not None
+    name: str = request.params["name"]
+    result = request.connection.read_result("tools/call", json, types.CallToolResult)
+    request.connection.tools.outputs.check(name, result)
+    if raise_on_error and result.is_error:
+        texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
+        raise ToolFailed(name, "\n".join(texts), result)
+    return result

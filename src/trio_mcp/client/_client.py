@@ -19,11 +19,12 @@ from .._extensions import is_specified
 from .._typed import to_object
 from ..peer import ConnectionStatistics
 from ..wire import ChangeFilter, JsonObject
-from ._calls import Call, CallPlan, ManualCall, OnProgress, OpenCall
+from ._calls import Call, CallPlan, ManualCall, OnProgress, OpenCall, Updates, call_params, read_call
 from ._changes import Changes
 from ._connection import Connection
 from ._listen import Listen
 from ._pages import MAX_PAGES, Walk
+from ._request import OpenRequest
 
 __all__ = ["Client"]
 
@@ -162,13 +163,21 @@ class Client:
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
-        plan = CallPlan(self._connection, name, arguments, meta, repeatable=repeatable)
-        async with plan.open(wants_updates=on_progress is not None) as request:
-            call = Call(self._connection, request)
+        request = OpenRequest(
+            self._connection,
+            "tools/call",
+            call_params(name, arguments, meta),
+            wants_updates=on_progress is not None,
+            repeatable=repeatable,
+        )
+        await request.begin()
+        try:
             if on_progress is not None:
-                async for update in call.updates:
+                async for update in Updates(request):
                     await on_progress(update)
-            return await call.result(raise_on_error=raise_on_error)
+            return read_call(request, await request.result(), raise_on_error=raise_on_error)
+        finally:
+            request.leave()
 
     @overload
     def open_call(
@@ -385,7 +394,7 @@ class Client:
             await self._connection.news.set_log_level(level)
         else:
             await trio.lowlevel.checkpoint()
-            self._connection.log_level = level
+            self._connection.ask_for_logs(level)
 
     async def ping(self) -> None:
         """Return when the server has answered; legacy revisions only."""

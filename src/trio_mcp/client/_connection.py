@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import trio
 from attrs import define, field
@@ -24,7 +25,6 @@ from ..wire import (
     CLIENT_INFO_KEY,
     LOG_LEVEL_KEY,
     REVISION_KEY,
-    ExchangeState,
     JsonObject,
     is_modern,
     stamp,
@@ -35,57 +35,19 @@ from ._custom import OwnMessages
 from ._declared import check_declared, declaration
 from ._known_tools import KnownTools
 from ._listen_session import SessionNews
-from ._rounds import OpenRequest
-from ._timing import RequestClock, Stopwatch
+from ._request import OpenRequest
+from ._timing import Stopwatch
 from ._visits import VISIT_DONE
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
-__all__ = ["Connection", "OpenExchange"]
+    from ._consent import Consent
+
+__all__ = ["Connection"]
 
 R = TypeVar("R")
 C = TypeVar("C", bound=Cacheable)
-
-
-@define(eq=False)
-class OpenExchange:
-    """One attempt at a request, under the connection's time limits: `begin` sends it, `leave` ends it."""
-
-    asked: Asked
-    _clock: RequestClock
-
-    async def begin(self) -> Self:
-        """Send the request; `leave` must follow. If it cannot be sent, it is over."""
-        self._clock.start()
-        try:
-            if self.asked.begins_at_once():
-                await self.asked.__aenter__()
-            else:
-                await self._clock.bounded(self.asked.__aenter__)
-        except BaseException:
-            self._clock.end()
-            raise
-        return self
-
-    def leave(self) -> None:
-        """End the exchange; synchronous, and harmless when it has ended already."""
-        self._clock.end()
-        self.asked.leave()
-
-    async def next_update(self) -> tuple[str, JsonObject] | None:
-        """Wait for the next update; None when the outcome has arrived."""
-        self._begin_wait()
-        return await self.asked.next_update()
-
-    async def result(self) -> JsonObject:
-        """Wait for the result."""
-        self._begin_wait()
-        return await self.asked.result()
-
-    def _begin_wait(self) -> None:
-        if self.asked.state is ExchangeState.OPEN:  # else the outcome is there, however late it is asked for
-            self._clock.begin_wait()
 
 
 @define(eq=False)
@@ -110,50 +72,47 @@ class Connection:
     tools: KnownTools = field(init=False)
     """What it has said about its tools."""
     gate: ClientSession = field(factory=ClientSession, init=False)
+    consent: Consent | None = field(init=False)
+    """The application's word on each tool call; None where it has none."""
+    transport: Transport = field(init=False)
+    """What carries the exchanges, once there is something; see `carried_by`."""
+    revision: str = field(init=False)
+    """The protocol revision, once it is agreed on."""
+    is_modern: bool = field(default=False, init=False)
+    """Whether that is one whose requests say about themselves what others say in a handshake."""
+    mirrors_arguments: bool = field(default=False, init=False)
+    """Whether arguments of a call go into header fields as well, where its tool wants that."""
     server_info: types.Implementation | None = field(default=None, init=False)
-    server_capabilities: types.ServerCapabilities = field(factory=types.ServerCapabilities, init=False)
+    server_capabilities: types.ServerCapabilities = field(init=False)
     instructions: str | None = field(default=None, init=False)
-    log_level: types.LoggingLevel | None = field(default=None, init=False)
-    """What modern requests ask to be logged."""
-    _transport: Transport | None = field(default=None, init=False)
     _loss: ConnectionLost | None = field(default=None, init=False)
     """Why the connection is gone; None while it is up."""
     _blocks: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
     """What makes no sense without it."""
     _envelope: JsonObject = field(factory=dict[str, Any], init=False)
+    """What each modern message says about itself."""
+    _said: JsonObject = field(factory=dict[str, Any], init=False)
+    """What each modern request does: besides, which messages it asks to be logged."""
+    _checked: set[str] = field(factory=set[str], init=False)
+    """The methods of which it is known that the server has declared what they need."""
     _declared: JsonObject = field(factory=dict[str, Any], init=False)
     """The server's capabilities, as they go over the wire."""
 
     def __attrs_post_init__(self) -> None:
         self.news, self.tools = SessionNews(self), KnownTools(self)
+        self.server_capabilities = types.ServerCapabilities()
+        self.consent = self.answering.replies.callbacks.consent
         self.answering.hall.nursery.start_soon(self.stopwatch.run)
 
-    @property
-    def transport(self) -> Transport:
-        """What carries the exchanges."""
-        assert self._transport is not None
-        return self._transport
-
-    @transport.setter
-    def transport(self, transport: Transport) -> None:
-        self._transport = transport
+    def carried_by(self, transport: Transport) -> None:
+        """There is something to carry exchanges."""
+        self.transport = transport
         transport.when_lost(self._lost)
-
-    @property
-    def mirrors_arguments(self) -> bool:
-        """Whether arguments of a call go into header fields as well, where its tool wants that."""
-        return bool(self._envelope) and self.transport.has_fields
 
     @property
     def expects_news(self) -> bool:
         """Whether the application hears what the server says outside of requests, even if it does not `listen`."""
         return self.answering.hears or self.own.hears
-
-    @property
-    def revision(self) -> str:
-        """The protocol revision agreed on."""
-        assert self.gate.revision is not None
-        return self.gate.revision
 
     def _lost(self, reason: ConnectionLost) -> None:
         self._loss = reason
@@ -225,8 +184,11 @@ class Connection:
         info = None if server_info is None else types.unstructure(server_info)
         self._declared = types.unstructure(capabilities)
         self.gate.agree(revision, self._declared, info)
-        self._envelope = self.envelope(revision) if is_modern(revision) else {}
-        if self._envelope:
+        self.revision, self.is_modern = revision, is_modern(revision)
+        self._checked.clear()
+        if self.is_modern:
+            self._said = self._envelope = self.envelope(revision)
+            self.mirrors_arguments = self.transport.has_fields
             self.cache.agreed(self._envelope, info)
 
     def envelope(self, revision: str) -> JsonObject:
@@ -237,49 +199,14 @@ class Connection:
             CAPABILITIES_KEY: declaration(self.capabilities, revision),
         }
 
+    def ask_for_logs(self, level: types.LoggingLevel) -> None:
+        """From now on modern requests ask that messages of *level* and above be logged."""
+        self._said = {**self._envelope, LOG_LEVEL_KEY: level}
+
     def has(self, method: str) -> bool:
         """Tell whether the agreed revision has a request *method* that clients send."""
         row = types.METHODS[self.revision].get(method)
         return row is not None and row.kind == "request" and row.direction != "server"
-
-    def open(
-        self,
-        method: str,
-        params: JsonObject | None,
-        *,
-        wants_updates: bool = False,
-        undeclared: bool = False,
-        capabilities: JsonObject | None = None,
-        is_manual: bool = False,
-        repeatable: bool = False,
-    ) -> OpenRequest:
-        """Return a request to enter, with all its retries; leaving it before the outcome has arrived cancels it.
-
-        Args:
-            wants_updates: ask for progress.
-            undeclared: ask even what the server has not declared.
-            capabilities: what a modern request declares in place of what this client does.
-            is_manual: a result that asks for input is the outcome; by default this client's callbacks answer it.
-            repeatable: it may be sent once more where its answer was lost, whatever it does.
-
-        Entering it raises what `ask` raises, and whatever the consent hook does.
-        """
-        return OpenRequest(self, method, params, wants_updates, undeclared, capabilities, is_manual, repeatable)
-
-    def attempt(
-        self,
-        method: str,
-        params: JsonObject | None,
-        *,
-        wants_updates: bool,
-        undeclared: bool,
-        capabilities: JsonObject | None,
-        repeatable: bool,
-    ) -> OpenExchange:
-        """Return one attempt at a request, to enter; see `open`."""
-        asked = self.ask(method, params, wants_updates=wants_updates, undeclared=undeclared, capabilities=capabilities)
-        asked.repeatable = repeatable
-        return OpenExchange(asked, RequestClock(self.stopwatch, asked))
 
     def check(self, method: str, *, undeclared: bool = False) -> None:
         """Refuse what cannot be asked.
@@ -295,6 +222,7 @@ class Connection:
             raise LocalProtocolError(f"revision {self.revision} has no request {method!r}")
         if not undeclared:
             check_declared(method, self._declared, self.revision)
+            self._checked.add(method)
 
     def ask(
         self,
@@ -316,15 +244,15 @@ class Connection:
             LocalProtocolError: the agreed revision has no such request; or an argument of a call cannot be mirrored.
             MissingCapability: the server has not declared what the request needs.
         """
-        self.check(method, undeclared=undeclared)
-        if self._envelope:
-            level = {} if self.log_level is None else {LOG_LEVEL_KEY: self.log_level}
-            declared = {} if capabilities is None else {CAPABILITIES_KEY: capabilities}
-            params = stamp(params, self._envelope | level | declared)
+        if method not in self._checked:
+            self.check(method, undeclared=undeclared)
+        if self.is_modern:
+            said = self._said if capabilities is None else {**self._said, CAPABILITIES_KEY: capabilities}
+            params = stamp(params, said)
         span = client_span(method, params, self.revision)
         asked = self.transport.ask(method, params if span is None else span.inject(params), wants_updates=wants_updates)
         asked.span = span
-        if method == "tools/call" and self.mirrors_arguments:
+        if self.mirrors_arguments and method == "tools/call":
             assert params is not None
             asked.fields = self.tools.fields(params)
         return asked
@@ -343,8 +271,12 @@ class Connection:
             LocalProtocolError: the agreed revision has no such request, or *params* are not JSON.
             ConnectionLost: the connection is gone.
         """
-        async with self.open(method, params, undeclared=undeclared) as exchange:
-            return self.read_result(method, await exchange.result(), result)
+        request = OpenRequest(self, method, params, undeclared=undeclared)
+        await request.begin()
+        try:
+            return self.read_result(method, await request.result(), result)
+        finally:
+            request.leave()
 
     async def cached_request(self, method: str, params: JsonObject | None, result: type[C], *, fresh: bool) -> C:
         """Return a result that was asked for before, if it is fresh, and else do as `request` does, and keep it.
@@ -359,39 +291,29 @@ class Connection:
         if found is not None:
             return self.read_result(method, found, result)
         with asking:
-            async with self.open(method, params) as request:
+            request = OpenRequest(self, method, params)
+            await request.begin()
+            try:
                 value = self.read_result(method, await request.result(), result)
-            if request.rounds == 0:  # else it depends on what was answered
+            finally:
+                request.leave()
+            if not request.has_rounds:  # else it depends on what was answered
                 asking.keep(value)
             return value
 
     def read_result(self, method: str, json: JsonObject, result: type[R]) -> R:
         """Return the typed result; raises `RemoteProtocolError` where it does not fit its type, or is of another."""
-        kind = json.get("resultType", "complete")
-        if is_modern(self.revision) and kind != "complete":
-            raise RemoteProtocolError(
-                f"the result of {method!r} has the type {kind!r}, which this client does not know"
-            )
+        if self.is_modern:
+            kind = json.get("resultType", "complete")
+            if kind != "complete":
+                raise RemoteProtocolError(
+                    f"the result of {method!r} has the type {kind!r}, which this client does not know"
+                )
         try:
-            if not is_model(result):
-                read: R = reader_of(cast("Any", result))(json)
-                return read
-            return types.structure(self._lenient(json, result), result, revision=self.revision)
+            read: R = _reader(cast("Any", result), self.revision)(json)
         except StructureError as exc:
             raise RemoteProtocolError(f"the result of {method!r} does not fit: {'; '.join(exc.faults)}") from exc
-
-    def _lenient(self, json: JsonObject, result: type[object]) -> JsonObject:
-        """Supply required members whose absence has a meaning: complete, and not to be cached.
-
-        A negative age means the same: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
-        """
-        if not is_modern(self.revision):
-            return json
-        if hasattr(result, "ttl_ms"):
-            json = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **json}
-            age = json["ttlMs"]
-            return {**json, "ttlMs": 0} if type(age) is int and age < 0 else json
-        return json if "resultType" in json else {"resultType": "complete", **json}
+        return read
 
     async def notify(self, method: str, params: JsonObject | None = None) -> None:
         """Send a notification that belongs to no request. The application's own say of themselves what requests do.
@@ -402,7 +324,7 @@ class Connection:
             ConnectionLost: the connection is gone.
         """
         if not is_specified(method):
-            await self.transport.notify(method, stamp(params, self._envelope) if self._envelope else params)
+            await self.transport.notify(method, stamp(params, self._envelope) if self.is_modern else params)
             return
         row = types.METHODS[self.revision].get(method)
         if row is None or row.kind != "notification" or row.direction == "server":
@@ -410,3 +332,28 @@ class Connection:
         if method == "notifications/roots/list_changed" and self.capabilities.roots is None:
             raise LocalProtocolError("this client has declared no roots that could have changed")
         await self.transport.notify(method, params)
+
+
+@cache
+def _reader(result: Any, revision: str) -> Callable[[JsonObject], Any]:
+    """Return what reads a result; required members whose absence has a meaning may be missing where there are any."""
+    if not is_model(result):
+        return reader_of(result)
+    read = types.structurer(result, revision)
+    if not is_modern(revision):
+        return read
+    if hasattr(result, "ttl_ms"):
+        return lambda json: read(_cacheable(json))
+    return lambda json: read(json if "resultType" in json else {"resultType": "complete", **json})
+
+
+def _cacheable(json: JsonObject) -> JsonObject:
+    """Supply what it means where nothing is said about caching, or the age is negative: there shall be none.
+
+    See https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
+    """
+    supplied = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **json}
+    age = supplied["ttlMs"]
+    if type(age) is int and age < 0:
+        supplied["ttlMs"] = 0
+    return supplied

@@ -12,14 +12,9 @@ from .. import types
 
 __all__ = ["Consent", "Consentable", "consented"]
 
-Consentable: TypeAlias = (
-    types.CallToolRequestParams
-    | types.CreateMessageRequestParams
-    | types.ElicitRequestFormParams
-    | types.ElicitRequestURLParams
-)
+Consentable: TypeAlias = "types.CallToolRequestParams | types.CreateMessageRequestParams | types.ElicitRequestParams"
 """What consent is asked for: a tool call of this program's, or a question of the server's."""
-Consent: TypeAlias = Callable[[Consentable], Awaitable[Consentable]]
+Consent: TypeAlias = "Callable[[Consentable], Awaitable[Consentable]]"
 """Returns what may happen, the same or edited; raises `ConsentRefused` where nothing may."""
 
 C = TypeVar("C", bound=Consentable)

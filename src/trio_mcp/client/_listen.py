@@ -11,7 +11,7 @@ import trio
 from attrs import define, field
 
 from .._errors import MissingCapability
-from ..wire import ChangeFilter, is_modern
+from ..wire import ChangeFilter
 from ._changes import ChangeInbox, Changes
 from ._connection import Connection
 from ._listen_request import ListenRequest
@@ -47,7 +47,7 @@ class Listen:
         if not possible:
             raise MissingCapability("the server has not declared that it tells of any of this", _required(self._wanted))
         self._inbox = ChangeInbox(possible, connection.limits)
-        way = ListenRequest if is_modern(connection.revision) else ListenInSession
+        way = ListenRequest if connection.is_modern else ListenInSession
         self._way = way(connection, possible, self._inbox)
         return Changes(await self._way.begin(), self._inbox)
 

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
 
 import trio
 
+from .. import transports
 from .._util import owned_nursery
 from ..abc import Answerer, ClientAuth, TransportOpener
-from ..transports import HttpEngine, StdioServer, http_transport, memory_transport, stdio_transport, stream_transport
 from ._client import Client
-from ._server_entry import opener_from_entry
 from ._supervisor import ClientOptions, run_client
 
 if TYPE_CHECKING:
-    from ..transports import HttpxClient
+    from ..transports import HttpEngine, HttpxClient
 
 __all__ = [
     "Target",
@@ -99,7 +98,9 @@ async def open_stdio_client(
         env: environment variables to add to the few that are handed on (PATH, HOME, LANG and the like).
         cwd: the child's working directory; this process's by default.
     """
-    async with _opened(stdio_transport(StdioServer(command, env=env, cwd=cwd)), options) as client:
+    async with _opened(
+        transports.stdio_transport(transports.StdioServer(command, env=env, cwd=cwd)), options
+    ) as client:
         yield client
 
 
@@ -112,7 +113,9 @@ async def start_stdio_client(
     **options: Unpack[ClientOptions],
 ) -> Client:
     """Run a server as a child process and connect to it in a task of *nursery*; see `open_stdio_client`."""
-    return await _started(nursery, stdio_transport(StdioServer(command, env=env, cwd=cwd)), options)
+    return await _started(
+        nursery, transports.stdio_transport(transports.StdioServer(command, env=env, cwd=cwd)), options
+    )
 
 
 @asynccontextmanager
@@ -144,7 +147,7 @@ async def open_http_client(
         ValueError: *url* is no ``http`` or ``https`` URL, or holds a password; or a header is none, or says what *auth*
             is there to say. Otherwise it raises what `open_client` does.
     """
-    opener = http_transport(url, headers=headers, auth=auth, http_client=http_client, engine=engine)
+    opener = transports.http_transport(url, headers=headers, auth=auth, http_client=http_client, engine=engine)
     async with _opened(opener, options) as client:
         yield client
 
@@ -160,14 +163,14 @@ async def start_http_client(
     **options: Unpack[ClientOptions],
 ) -> Client:
     """Connect to a server by its URL in a task of *nursery*; see `open_http_client`."""
-    opener = http_transport(url, headers=headers, auth=auth, http_client=http_client, engine=engine)
+    opener = transports.http_transport(url, headers=headers, auth=auth, http_client=http_client, engine=engine)
     return await _started(nursery, opener, options)
 
 
 @asynccontextmanager
 async def open_stream_client(stream: trio.abc.Stream, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
     """Connect over a byte stream (a socket, a TLS stream, pipes), which is closed at the end; see `open_client`."""
-    async with _opened(stream_transport(stream), options) as client:
+    async with _opened(transports.stream_transport(stream), options) as client:
         yield client
 
 
@@ -175,19 +178,19 @@ async def start_stream_client(
     nursery: trio.Nursery, stream: trio.abc.Stream, **options: Unpack[ClientOptions]
 ) -> Client:
     """Connect over a byte stream in a task of *nursery*; see `open_stream_client`."""
-    return await _started(nursery, stream_transport(stream), options)
+    return await _started(nursery, transports.stream_transport(stream), options)
 
 
 @asynccontextmanager
 async def open_memory_client(server: Answerer, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
     """Serve *server* in this process and connect to it without bytes in between; see `open_client`."""
-    async with _opened(memory_transport(server), options) as client:
+    async with _opened(transports.memory_transport(server), options) as client:
         yield client
 
 
 async def start_memory_client(nursery: trio.Nursery, server: Answerer, **options: Unpack[ClientOptions]) -> Client:
     """Serve *server* in this process and connect to it in a task of *nursery*; see `open_memory_client`."""
-    return await _started(nursery, memory_transport(server), options)
+    return await _started(nursery, transports.memory_transport(server), options)
 
 
 @asynccontextmanager
@@ -212,15 +215,17 @@ def _opener_for(target: Any) -> TransportOpener:
     if isinstance(target, str):
         if "://" not in target:
             raise ValueError(f"{target!r} is no URL; a command is a list of the program and its arguments")
-        return http_transport(target)
+        return transports.http_transport(target)
     if isinstance(target, trio.abc.Stream):
-        return stream_transport(target)
+        return transports.stream_transport(target)
     if isinstance(target, Mapping):
+        from ._server_entry import opener_from_entry  # noqa: PLC0415 # few programs have entries
+
         return opener_from_entry(cast("Mapping[str, Any]", target))
     if isinstance(target, Sequence) and not isinstance(target, bytes):
-        return stdio_transport(StdioServer(cast("Sequence[str]", target)))
+        return transports.stdio_transport(transports.StdioServer(cast("Sequence[str]", target)))
     if isinstance(target, Answerer):
-        return memory_transport(target)
+        return transports.memory_transport(target)
     if callable(target):
         return cast("TransportOpener", target)
     raise TypeError(f"cannot connect to {target!r}: expected a URL, a command, a mapping, a stream or a server")

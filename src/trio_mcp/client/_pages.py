@@ -26,10 +26,10 @@ __all__ = ["MAX_PAGES", "Walk"]
 Item = TypeVar("Item", bound="types.Tool | types.Resource | types.ResourceTemplate | types.Prompt")
 Page = TypeVar(
     "Page",
-    types.ListToolsResult,
-    types.ListResourcesResult,
-    types.ListResourceTemplatesResult,
-    types.ListPromptsResult,
+    "types.ListToolsResult",
+    "types.ListResourcesResult",
+    "types.ListResourceTemplatesResult",
+    "types.ListPromptsResult",
 )
 
 MAX_PAGES = 1000

@@ -17,16 +17,12 @@ from ._forms import fitted_answer
 __all__ = ["Replies"]
 
 Question: TypeAlias = (
-    types.CreateMessageRequestParams
-    | types.ElicitRequestFormParams
-    | types.ElicitRequestURLParams
-    | types.ListRootsRequestParams
-    | None
+    "types.CreateMessageRequestParams | types.ElicitRequestParams | types.ListRootsRequestParams | None"
 )
 """The params of a question; of those for roots there may be none."""
-Reply: TypeAlias = types.CreateMessageResult | types.ElicitResult | types.ListRootsResult
+Reply: TypeAlias = "types.CreateMessageResult | types.ElicitResult | types.ListRootsResult"
 
-R = TypeVar("R", types.CreateMessageResult, types.ElicitResult)
+R = TypeVar("R", "types.CreateMessageResult", "types.ElicitResult")
 
 
 @define(eq=False)

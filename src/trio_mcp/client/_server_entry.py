@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from attrs import field, frozen
 
+from .. import transports
 from ..abc import ClientAuth, TransportOpener
-from ..transports import StdioServer, http_transport, stdio_transport
 
 __all__ = ["HttpServer", "opener_from_entry", "server_from_entry"]
 
@@ -40,7 +40,7 @@ class HttpServer:
     """Header fields that go with each request; they may hold secrets."""
 
 
-def server_from_entry(entry: object, *, where: str = "server entry") -> StdioServer | HttpServer:
+def server_from_entry(entry: object, *, where: str = "server entry") -> transports.StdioServer | HttpServer:
     """Return the server that *entry* describes.
 
     One that is started has ``command`` (text), ``args`` (texts), ``env`` (texts) and ``cwd`` (text); one that is
@@ -81,22 +81,22 @@ def opener_from_entry(entry: object, *, where: str = "server entry", auth: Clien
         ValueError: also where *auth* is to show who asks, and the server is started, or has a header that shows it.
     """
     server = server_from_entry(entry, where=where)
-    if isinstance(server, StdioServer):
+    if isinstance(server, transports.StdioServer):
         if auth is not None:
             raise ValueError(f"{where}: nobody signs in to a server that is started here; it has no 'url'")
-        return stdio_transport(server)
+        return transports.stdio_transport(server)
     try:
-        return http_transport(server.url, headers=server.headers, auth=auth)
+        return transports.http_transport(server.url, headers=server.headers, auth=auth)
     except ValueError as exc:
         raise ValueError(f"{where}: {exc}") from None
 
 
-def _started(members: Mapping[str, Any], where: str, unknown: Sequence[str]) -> StdioServer:
+def _started(members: Mapping[str, Any], where: str, unknown: Sequence[str]) -> transports.StdioServer:
     _require(members, "command", where, unknown)
     args, cwd = members.get("args", []), members.get("cwd")
     if not isinstance(args, list | tuple):
         raise ValueError(f"{where}: {_ARGS}")
-    return StdioServer(
+    return transports.StdioServer(
         [
             _expand(members["command"], where),
             *(_text(_ARGS, arg, where) for arg in cast("Sequence[object]", args)),

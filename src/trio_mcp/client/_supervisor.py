@@ -11,12 +11,11 @@ from typing import Any, TypedDict, get_args
 
 import trio
 
-from .. import types
+from .. import transports, types
 from .._errors import ConnectionBroken, RequestTimedOut, ResponseLost, ServerExited
 from .._util import owned_nursery
 from ..abc import Tap, TransportOpener
 from ..peer import Hall, Limits
-from ..transports import guarded_tap
 from ..wire import is_modern
 from ._answering import Answering
 from ._cache import CacheOption, check_cache, connection_cache
@@ -91,11 +90,9 @@ class ClientOptions(TypedDict, total=False):
     """Called with ``"sent"`` or ``"received"`` and each message as bytes, without its newline, when it passes.
 
     Synchronous: everything waits for it. What it raises is logged once, and it is called no more. A message that is
-    too large to be received, or does not leave as a whole, is not seen. Between a client and a server in one process
-    there are no bytes; it sees what they would be. Messages may hold secrets."""
-
-
-_THIS_CLIENT = types.Implementation(name="trio-mcp", version="0.1.0")
+    too large to be received, or does not leave or come in as a whole, is not seen; a server's whole line that is no
+    message is. Between a client and a server in one process there are no bytes; it sees what they would be. Messages
+    may hold secrets."""
 
 
 def check_options(options: ClientOptions) -> None:
@@ -157,19 +154,19 @@ async def _connect_and_hold(
     with ExitStack() as when_all_tasks_have_ended:
         async with owned_nursery() as nursery:
             connection = Connection(
-                options.get("info") or _THIS_CLIENT,
+                options.get("info") or types.Implementation(name="trio-mcp", version="0.1.0"),
                 own.declared_with(callbacks.capabilities()),
                 options.get("limits") or Limits(),
                 stopwatch,
                 Answering(callbacks, stopwatch, Hall(nursery)),
-                guarded_tap(options.get("tap")),
+                transports.guarded_tap(options.get("tap")),
                 connection_cache(options.get("cache")),
                 own,
             )
             client = own.client = Client(connection)
             when_all_tasks_have_ended.callback(client.ended)
             async with opener(connection) as transport:
-                connection.transport = transport
+                connection.carried_by(transport)
                 await _agree(connection, options.get("revision"), probe=probe)
                 nursery.start_soon(connection.answering.deliver_logs, connection.revision)
                 nursery.start_soon(connection.answering.visits.deliver)

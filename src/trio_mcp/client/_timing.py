@@ -26,8 +26,11 @@ from attrs import Attribute, define, field, frozen
 
 from .._errors import RequestTimedOut
 from ..peer import Asked, Patience
+from ..wire import ExchangeState, JsonObject
 
-__all__ = ["RequestClock", "Stopwatch", "TimeLimits"]
+__all__ = ["Attempt", "Stopwatch", "TimeLimits"]
+
+_OPEN = ExchangeState.OPEN  # found once, because a member of an enumeration is slow to find
 
 
 def _duration(_: object, attribute: Attribute[Any], value: float) -> None:
@@ -65,36 +68,43 @@ class Stopwatch:
     limits: TimeLimits
     patience: Patience = field(factory=Patience, init=False)
     """The limits of blocks, which stand still with the clocks."""
-    running: set[RequestClock] = field(factory=set["RequestClock"], init=False)
+    now: Callable[[], float] = field(init=False)
+    """Trio's clock, found once: each request asks for the time twice."""
+    running: set[Attempt] = field(factory=set["Attempt"], init=False)
+    """Those whose clocks run."""
     stopped_at: float = field(default=math.inf, init=False)
     """When the clocks were stopped, on Trio's clock; infinite while they run."""
+    looks_at: float = field(default=math.inf, init=False)
+    """When the timer looks at the clocks."""
     _persons: int = field(default=0, init=False)
     _timer: trio.CancelScope = field(factory=trio.CancelScope, init=False)
-    _looks_at: float = field(default=math.inf, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.now = trio.lowlevel.current_clock().current_time
 
     async def run(self) -> None:
         """Give up the requests that reach a limit, for ever. Runs in one task of the connection."""
         while True:
             with self._timer:
                 await trio.sleep_forever()
-            self._timer, self._looks_at = trio.CancelScope(), math.inf
+            self._timer, self.looks_at = trio.CancelScope(), math.inf
             self._look()
 
     def look_at(self, time: float) -> None:
         """Look at the clocks at *time*, if not before."""
-        if time < self._looks_at:
-            self._looks_at = self._timer.deadline = time
+        if time < self.looks_at:
+            self.looks_at = self._timer.deadline = time
 
     def _look(self) -> None:
         if math.isinf(self.stopped_at):
-            now = trio.current_time()
-            self.look_at(min((clock.judge(now) for clock in self.running), default=math.inf))
+            now = self.now()
+            self.look_at(min((attempt.judge(now) for attempt in self.running), default=math.inf))
 
     @contextmanager
     def stopped(self) -> Generator[None]:
         """Stop the clocks for as long as a person is being asked."""
         if self._persons == 0:
-            self.stopped_at = trio.current_time()
+            self.stopped_at = self.now()
         self._persons += 1
         try:
             with self.patience.paused():
@@ -103,80 +113,115 @@ class Stopwatch:
             self._persons -= 1
             if self._persons == 0:
                 stopped_at, self.stopped_at = self.stopped_at, math.inf
-                for clock in self.running:
-                    clock.go_on(stopped_at)
+                for attempt in self.running:
+                    attempt.go_on(stopped_at)
                 self._look()
 
 
 @define(eq=False)
-class RequestClock:
-    """The clock of one request, from `start` to `end`."""
+class Attempt:
+    """One attempt at a request, and its clock: `begin` sends it, `leave` ends it.
+
+    What only hands on what is to be awaited is no coroutine itself: whoever is resumed passes through all of them.
+    """
 
     _stopwatch: Stopwatch
-    _asked: Asked
-    _began: float = field(default=0.0, init=False)
-    _total_deadline: float = field(default=math.inf, init=False)
-    _heard: float = field(default=-math.inf, init=False)
+    asked: Asked
+    _began: float = field(init=False)
+    _total_deadline: float = field(init=False)
+    _heard: float = field(init=False)
     """When the idle limit began last, unless an update has come since."""
 
-    def start(self) -> None:
-        """The request begins."""
-        stopwatch = self._stopwatch
-        self._began = trio.current_time()
-        self._total_deadline = self._began + stopwatch.limits.total
-        stopwatch.running.add(self)
-
-    def end(self) -> None:
-        """The request is over, whatever came of it."""
-        self._stopwatch.running.discard(self)
-
-    def begin_wait(self) -> None:
-        """From now on the other side is waited for. When a limit is reached, the wait raises `RequestTimedOut`.
+    async def begin(self) -> None:
+        """Send the request; `leave` must follow. If it cannot be sent, it is over.
 
         Raises:
-            RequestTimedOut: the total limit is reached already.
+            RequestTimedOut: it could not be sent within the total limit.
         """
-        stopwatch = self._stopwatch
-        self._heard = now = trio.current_time()
-        if now >= self._total_deadline and math.isinf(stopwatch.stopped_at):
-            raise self._timed_out(now)
-        stopwatch.look_at(min(now + stopwatch.limits.idle, self._total_deadline))
+        asked = self.asked
+        if not asked.begins_at_once():
+            await self._begin_in_time()
+            return
+        await asked.__aenter__()
+        if asked.state is _OPEN:  # else the answer is there, and nobody will wait
+            self._start()
 
-    async def bounded(self, send: Callable[[], Awaitable[object]]) -> None:
-        """Await *send*, with which the request begins and which waits for the other side to read, in the total limit.
-
-        Raises:
-            RequestTimedOut: the limit is reached.
-        """
+    async def _begin_in_time(self) -> None:
+        self._start()
         with self._stopwatch.patience.within(self._stopwatch.limits.total) as scope:
-            await send()
+            try:
+                await self.asked.__aenter__()
+            except BaseException:
+                self._stopwatch.running.discard(self)
+                raise
         if scope.cancelled_caught:
             raise self._too_long()
 
+    def _start(self) -> None:
+        stopwatch = self._stopwatch
+        self._began = self._heard = now = stopwatch.now()
+        self._total_deadline = now + stopwatch.limits.total
+        stopwatch.running.add(self)
+
+    def leave(self) -> None:
+        """End the attempt; synchronous, and harmless when it has ended already."""
+        self._stopwatch.running.discard(self)
+        self.asked.leave()
+
+    def next_update(self) -> Awaitable[tuple[str, JsonObject] | None]:
+        """Wait for the next update; None when the outcome has arrived.
+
+        Raises:
+            RequestTimedOut: a limit is reached.
+        """
+        if self.asked.state is _OPEN:  # else the outcome is there, however late it is asked for
+            self._begin_wait()
+        return self.asked.next_update()
+
+    def result(self) -> Awaitable[JsonObject]:
+        """Wait for the result.
+
+        Raises:
+            RequestTimedOut: a limit is reached.
+        """
+        if self.asked.state is _OPEN:
+            self._begin_wait()
+        return self.asked.result()
+
+    def _begin_wait(self) -> None:
+        """From now on the other side is waited for. When a limit is reached, the wait raises `RequestTimedOut`."""
+        stopwatch = self._stopwatch
+        self._heard = now = stopwatch.now()
+        if now >= self._total_deadline and math.isinf(stopwatch.stopped_at):
+            raise self._timed_out(now)
+        deadline = min(now + stopwatch.limits.idle, self._total_deadline)
+        if deadline < stopwatch.looks_at:  # which is rare
+            stopwatch.look_at(deadline)
+
     def judge(self, now: float) -> float:
         """Give the request up if a limit is reached; return when to look again, infinite where nobody waits."""
-        if not self._asked.receiving:
+        if not self.asked.receiving:
             return math.inf
         # Updates may have come in that nobody has read yet.
-        deadline = min(max(self._heard, self._asked.last_heard) + self._stopwatch.limits.idle, self._total_deadline)
+        deadline = min(max(self._heard, self.asked.last_heard) + self._stopwatch.limits.idle, self._total_deadline)
         if now < deadline:
             return deadline
-        self._asked.interrupt(self._timed_out(now))
+        self.asked.interrupt(self._timed_out(now))
         return math.inf
 
     def _timed_out(self, now: float) -> RequestTimedOut:
-        method, limits = self._asked.method, self._stopwatch.limits
+        method, limits = self.asked.method, self._stopwatch.limits
         if now >= self._total_deadline:
             return self._too_long()
         return RequestTimedOut(f"{method!r}: nothing was heard for {limits.idle:g} s (TimeLimits.idle)")
 
     def _too_long(self) -> RequestTimedOut:
         total = self._stopwatch.limits.total
-        return RequestTimedOut(f"{self._asked.method!r} took longer than {total:g} s in all (TimeLimits.total)")
+        return RequestTimedOut(f"{self.asked.method!r} took longer than {total:g} s in all (TimeLimits.total)")
 
     def go_on(self, stopped_at: float) -> None:
         """The person has answered; *stopped_at* is when the clocks were stopped."""
-        now = trio.current_time()
+        now = self._stopwatch.now()
         self._total_deadline += now - max(stopped_at, self._began)
-        heard = max(self._heard, self._asked.last_heard)
+        heard = max(self._heard, self.asked.last_heard)
         self._heard = heard + now - max(stopped_at, heard)

@@ -355,7 +355,7 @@ class Correspondent(abc.ABC):
     def ended(self, exchange: ExchangeByMessage) -> None:
         """Called by an exchange of the other side at its end, answered or not, right before its answer is queued."""
         self.ledger.end(exchange.id)
-        if not self.ledger.answering:
+        if self._settled and not self.ledger.answering:
             self._settled.unpark_all()
 
     def statistics(self) -> ConnectionStatistics:

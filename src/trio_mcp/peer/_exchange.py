@@ -30,12 +30,15 @@ from ._asked import Asked
 from ._context import ExchangeContext
 
 if TYPE_CHECKING:
-    from ._hall import Run
     from ._peer import Peer
+    from ._run import Run
 
 __all__ = ["Exchange"]
 
 _log = logging.getLogger("trio_mcp.peer")
+
+_OPEN = ExchangeState.OPEN
+"""By a name of its own, as in `_asked`."""
 
 
 @define(eq=False)
@@ -51,7 +54,7 @@ class Exchange(abc.ABC):
     """The other end of the connection that it came by."""
     run: Run | None = field(default=None, init=False)
     """The handler that works for this exchange now."""
-    state: ExchangeState = field(default=ExchangeState.OPEN, init=False)
+    state: ExchangeState = field(default=_OPEN, init=False)
     _span: RequestSpan | None = field(default=None, init=False)
     """What stands for it in a trace, if somebody traces."""
 
@@ -64,7 +67,7 @@ class Exchange(abc.ABC):
     @property
     def open(self) -> bool:
         """Whether a response is still owed."""
-        return self.state is ExchangeState.OPEN
+        return self.state is _OPEN
 
     def respond(self, outcome: JsonObject | McpError) -> None:
         """Send the response. The caller has waited for `room`, or the response is small and made by the reader.

@@ -1,236 +1,22 @@
-"""Where handlers live: one hall per serving, one run per handler.
-
-A Trio task never changes its nursery, so a handler that may outlive the request that began it must be *started* in a
-nursery that outlives every request. That nursery is the hall's. A request that is cancelled stops its run
-through the run's own scope, not through a parent task.
-
-Rules of this file:
-
-1. A run is tied to at most one exchange at a time. Either side may cut the tie; cutting is synchronous.
-2. The boundary that turns a handler's failure into an answer stands outside the run's cancel scope. Inside it, a
-   handler whose clean-up fails while it is cancelled raises a group that holds `Cancelled`, which no
-   `except Exception` sees: it would take the whole hall down.
-3. Whatever happens to a run, its slot is given back.
-4. A run that asks may go from one exchange to another; `_parking.py` says how.
-"""
+"""Where handlers live: one hall per serving, one run per handler."""
 
 from __future__ import annotations
 
-import logging
-import math
-from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence
-from contextlib import contextmanager
-from contextvars import Context, copy_context
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import trio
 from attrs import define, field
 
-from .._errors import AskExpired, ConnectionLost, McpError
-from .._util import is_failure
-from ..wire import INTERNAL_ERROR, JsonObject
-from ._holds import Holds
 from ._limits import Limits
-from ._parking import Parking, Waiting
-from ._questions import Asking, Question
+from ._parking import Parking
+from ._run import Explain, Handler, Run
 from ._turns import Turns
 
 if TYPE_CHECKING:
-    from ._context import ExchangeContext
     from ._exchange import Exchange
-    from ._peer import Peer
     from ._slots import Slots
 
-__all__ = ["Explain", "Hall", "Handler", "OutOfTimeError", "Run"]
-
-_log = logging.getLogger("trio_mcp.peer")
-
-Handler: TypeAlias = "Callable[[Run], Awaitable[JsonObject]]"
-"""Does the work of one request; returns the result's JSON object or raises."""
-Explain: TypeAlias = "Callable[[Exception], JsonObject | McpError]"
-"""Turns what a handler raised into the answer its peer gets."""
-
-
-class OutOfTimeError(Exception):
-    """The handler used up the time that `Run.allow` gave it."""
-
-
-@define(eq=False)
-class Run:
-    """One handler, from its first exchange to its last. `Context` is a view of it."""
-
-    hall: Hall
-    exchange: Exchange | None
-    """The exchange it works for now; None when that was answered, cancelled or lost."""
-    _handler: Handler
-    _explain: Explain
-    slots: Slots
-    """Where it has its slot, or waits for one."""
-    context: ExchangeContext = field(init=False)
-    """The terms of its exchange, or of the latest one."""
-    peer: Peer = field(init=False)
-    """The other end of the connection that it came by."""
-    _holds: Holds | None = field(default=None, init=False)
-    waiting: Waiting | None = field(default=None, init=False)
-    """What it asks by, where its questions do not go straight to the other side; set by who runs the handler."""
-    open: list[Asking] = field(factory=list[Asking], init=False)
-    """What it waits for: questions without an answer."""
-    method: str = field(init=False)
-    """What its handler answers."""
-    _task: trio.lowlevel.Task | None = field(default=None, init=False)
-    _has_slot: bool = field(default=False, init=False)
-    _has_ended: bool = field(default=False, init=False)
-    """Whether the handler has; a worker thread that it left may still want something."""
-    _context: Context = field(factory=copy_context, init=False)
-    """The context variables of whoever made the request; the run may be started by somebody else, later."""
-    scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
-    last_updates: Callable[[], None] | None = field(default=None, init=False)
-    """Tells what is held back for its exchange; called right before that is answered, by whomever."""
-    last_words: Callable[[], JsonObject] | None = field(default=None, init=False)
-    """Makes the answer of a handler that does not end by itself, when the server stops; None for all others."""
-
-    def __attrs_post_init__(self) -> None:
-        assert self.exchange is not None
-        self.context, self.method, self.peer = self.exchange.context, self.exchange.method, self.exchange.peer
-
-    @property
-    def holds(self) -> Holds:
-        """What it keeps from others while it works. Made when it is needed: most runs keep nothing, and ask nothing."""
-        if self._holds is None:
-            self._holds = Holds()
-        return self._holds
-
-    def tie(self, exchange: Exchange) -> None:
-        """Work for another exchange from now on."""
-        self.exchange, exchange.run = exchange, self
-        self.context, self.peer, self.slots = exchange.context, exchange.peer, exchange.peer.slots
-
-    def start(self) -> None:
-        """Start the run's only task, or let it go on: it has its slot."""
-        self._has_slot = True
-        if self.waiting is not None:
-            self.waiting.go_on()
-            return
-        self.hall.running += 1
-        start = partial(self.hall.nursery.start_soon, self._drive, name=f"{self.method} handler")
-        self._context.run(start)
-
-    def release_slot(self) -> None:
-        """Let another run have the slot, if it has one."""
-        if self._has_slot:
-            self._has_slot = False
-            self.slots.release()
-
-    @property
-    def group(self) -> Hashable:
-        """On whose account it takes turns with others: its connection's."""
-        return self.slots
-
-    @property
-    def has_several_tasks(self) -> bool:
-        """Whether the handler has started tasks of its own that have not all ended."""
-        return self._task is not None and bool(self._task.child_nurseries)
-
-    def allow(self, seconds: float) -> None:
-        """Let the handler work for at most *seconds* from now; what it is doing then is cancelled."""
-        self.scope.deadline = trio.current_time() + seconds
-
-    def end_limit(self) -> None:
-        """Let go on what is around the work that `allow` was for; a parked run has the time that its questions have."""
-        if self.waiting is None or self.waiting.token is None:
-            self.scope.deadline = math.inf
-
-    @contextmanager
-    def asking(self, questions: Sequence[Question]) -> Generator[Asking]:
-        """Wait for answers in the block; if the handler ends meanwhile, or has ended, the wait fails."""
-        if self._has_ended:
-            raise AskExpired("the call is over")
-        asking = Asking(questions)
-        self.open.append(asking)
-        try:
-            yield asking
-        finally:
-            self.open.remove(asking)
-
-    def fail_all(self, failure: Exception) -> None:
-        """Raise *failure* wherever an answer is waited for."""
-        for asking in self.open:
-            asking.fail(failure)
-
-    def stop(self, reason: str) -> None:
-        """Cancel the handler. A clean-up that has shielded itself, and asks, is told that the call is over."""
-        self.scope.cancel(reason=reason)
-        self.fail_all(AskExpired("the call is over"))
-
-    async def _drive(self) -> None:
-        self._task = trio.lowlevel.current_task()
-        try:
-            try:
-                outcome = await self._work()
-            finally:
-                self._has_ended = True
-                if self.open:  # a worker thread that was left still waits
-                    self.fail_all(AskExpired("the call is over"))
-            if self.waiting is not None and self.waiting.token is not None:
-                await self._keep(self.waiting)
-            if self.exchange is not None and not self.exchange.has_room():
-                await self._wait_for_room(self.exchange)
-            if self.exchange is not None:
-                self.exchange.respond(outcome)
-        finally:
-            self.hall.running -= 1
-            self.release_slot()
-            if self.waiting is not None:
-                self.hall.parking.forget(self.waiting)
-            if self.exchange is not None:
-                self.exchange.abandon()
-
-    async def _keep(self, waiting: Waiting) -> None:
-        """Keep the outcome of a run that is parked until somebody comes for it."""
-        waiting.kept = True
-        with trio.CancelScope(deadline=waiting.expires) as self.scope:
-            await waiting.attended.wait()
-
-    async def _work(self) -> JsonObject | McpError:
-        """Run the handler; return what to answer (rule 2)."""
-        try:
-            with self.scope:
-                return await self._handler(self)
-            failure: Exception = OutOfTimeError()  # or the exchange was cancelled: then nobody asks
-        except Exception as exc:  # noqa: BLE001 # the one boundary between a handler and the server
-            failure = exc
-        except SystemExit as exc:  # the handler's own, or of code it calls; it does not speak for the server
-            failure = RuntimeError(f"the handler tried to exit the process: sys.exit({exc.code!r})")
-        except BaseExceptionGroup as group:
-            cancelled, rest = group.split(trio.Cancelled)
-            if rest is None or not is_failure(rest):  # KeyboardInterrupt and its like pass
-                raise
-            if cancelled is not None:
-                _log.error("a handler of %s failed while the server stopped", self.method, exc_info=rest)
-                raise cancelled from None  # the hall stops, and a clean-up failed
-            failure = RuntimeError("a task of the handler tried to exit the process")
-            failure.__cause__ = rest
-        if self.exchange is None and (self.waiting is None or self.waiting.token is None):
-            self._mourn(failure)
-            return {}
-        try:
-            return self._explain(failure)
-        except Exception:  # noqa: BLE001 # a text that cannot be made, say, must not cost the siblings anything
-            _log.exception("a failure of %s cannot be explained", self.method)
-            return McpError(INTERNAL_ERROR, "internal error; the log says more")
-
-    def _mourn(self, failure: Exception) -> None:
-        """Log what nobody is left to hear."""
-        if not isinstance(failure, OutOfTimeError | ConnectionLost | AskExpired):
-            _log.error("a handler of %s failed after it was cancelled", self.method, exc_info=failure)
-
-    async def _wait_for_room(self, exchange: Exchange) -> None:
-        with trio.CancelScope() as self.scope:  # the handler's own scope is spent; a cancellation must find this one
-            try:
-                await exchange.room()
-            except ConnectionLost:
-                exchange.lose()
+__all__ = ["Hall"]
 
 
 @define(eq=False)
@@ -250,14 +36,27 @@ class Hall:
         self.turns = Turns(self.limits.max_running)
         self.parking = Parking(self.limits.max_parked, self.limits.ask_seconds)
 
-    def begin(self, exchange: Exchange, handler: Handler, explain: Explain, slots: Slots | None = None) -> None:
-        """Answer *exchange* with what *handler* returns, in a task of the hall, as soon as a slot is free.
+    def begin(
+        self,
+        exchange: Exchange,
+        handler: Handler,
+        explain: Explain,
+        slots: Slots | None = None,
+        *,
+        waits: bool = True,
+    ) -> None:
+        """Answer *exchange* with what *handler* returns, as soon as a slot is free: in a task of the hall, or here.
 
         Args:
             explain: turns an exception of the handler into the answer. `OutOfTimeError` is the one for a handler that
                 used up what `Run.allow` gave it.
             slots: where the handler takes its slot; by default where all requests of the connection do.
+            waits: whether the handler may ever wait for something. One that never does may be done, and its exchange
+                answered, when this returns.
         """
-        slots = slots or exchange.peer.slots
-        exchange.run = run = Run(self, exchange, handler, explain, slots)
+        peer = exchange.peer
+        slots = slots or peer.slots
+        exchange.run = run = Run(
+            self, exchange, exchange.context, peer, exchange.method, handler, explain, slots, waits
+        )
         slots.take(run)

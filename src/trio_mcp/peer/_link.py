@@ -8,13 +8,14 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import islice
 
 import trio
 from attrs import define, field
 
 from .._errors import ConnectionBroken, ConnectionClosed, ConnectionLost
-from ..wire import LineFramer
+from ..wire import LineFramer, Oversized
 from ._correspondent import Correspondent
 from ._lane import Lane
 from ._outbox import Outbox
@@ -25,6 +26,8 @@ _READ_BYTES = 64 * 1024
 _MAX_READ_BYTES = 1024 * 1024
 _LINES_AT_ONCE = 16
 """After so many lines of one read, what they have begun may go out: else the two processes work in turns."""
+_MOST_LISTENS = 4
+"""Where more than so many requests are under way, it is not asked which of them listen."""
 _FLUSH_SECONDS = 1.0
 """How long a link that is closed from our side may take to send what is queued."""
 
@@ -35,9 +38,12 @@ class Link(Correspondent):
 
     Args:
         stream: carries the bytes. The link closes it.
+        send_now: sends what the stream takes without waiting, and returns how many bytes that was; must not raise. None
+            where that is not possible.
     """
 
     stream: trio.abc.Stream
+    _send_now: Callable[[bytes | memoryview], int] | None = field(default=None, kw_only=True, alias="send_now")
     outbox: Outbox = field(init=False)
     _stopped: bool = field(default=False, init=False)
     _reading: trio.CancelScope = field(factory=trio.CancelScope, init=False)
@@ -45,7 +51,13 @@ class Link(Correspondent):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         limits = self.limits
-        self.outbox = Outbox(limits.outbox_bytes, limits.outbox_urgent_bytes, self._on_outbox_failure)
+        self.outbox = Outbox(
+            limits.outbox_bytes,
+            limits.outbox_urgent_bytes,
+            self._on_outbox_failure,
+            send_now=self._send_now,
+            is_quiet=self._is_quiet,
+        )
 
     @property
     def lane(self) -> Lane:
@@ -118,15 +130,31 @@ class Link(Correspondent):
         with self._reading:
             try:
                 while chunk := await self.stream.receive_some(size):
-                    for count, line in enumerate(framer.feed(bytes(chunk)), 1):
-                        self.take(line, self.outbox)
-                        if count % _LINES_AT_ONCE == 0:
-                            await trio.lowlevel.cancel_shielded_checkpoint()
+                    lines = framer.feed(bytes(chunk))
+                    self._take_all(lines[:_LINES_AT_ONCE])
+                    for start in range(_LINES_AT_ONCE, len(lines), _LINES_AT_ONCE):
+                        await trio.lowlevel.cancel_shielded_checkpoint()
+                        self._take_all(lines[start : start + _LINES_AT_ONCE])
                     size = min(2 * size, _MAX_READ_BYTES) if len(chunk) == size else _READ_BYTES
-                for line in framer.finish():
-                    self.take(line, self.outbox)
+                self._take_all(framer.finish())
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass
+
+    def _take_all(self, lines: Sequence[bytes | Oversized]) -> None:
+        self.outbox.hold()  # the answers that are given at once travel together
+        for line in lines:
+            self.take(line, self.outbox)
+        self.outbox.release()
+
+    def _is_quiet(self) -> bool:
+        """Whether the other side has nothing to wait for but what is queued, and this side has asked one thing at most.
+
+        Those that listen for changes do not count: they say something now and then.
+        """
+        answering, asked = self.ledger.answering, self.ledger.asked
+        if len(answering) > self.listens.running:
+            return False
+        return len(asked) <= 1 or sum(each.listener is None for each in islice(asked.values(), _MOST_LISTENS)) <= 1
 
     def _outbox_bytes(self) -> int:
         return self.outbox.size

@@ -35,7 +35,7 @@ from ._slots import BUSY
 
 if TYPE_CHECKING:
     from ._exchange import Exchange
-    from ._hall import Run
+    from ._run import Run
 
 __all__ = ["GRACE_SECONDS", "Interim", "Parking", "Waiting"]
 

@@ -97,7 +97,8 @@ class ServerSession:
         if method == "initialize":
             return self._admit_initialize(params or {}, meta)
         if self._terms is not None:
-            self._note_level(method, params or {})
+            if method == "logging/setLevel" and params is not None:
+                self._note_level(params)
             if not meta and self._terms.log_level == self.log_level:
                 return self._terms
             return evolve(self._terms, meta=meta, progress_token=progress_token(meta), log_level=self.log_level)
@@ -121,9 +122,9 @@ class ServerSession:
         if method == "notifications/initialized" and self.state is HandshakeState.ANSWERED:
             self.state = advance(HANDSHAKE, self.state, HandshakeEvent.INITIALIZED)
 
-    def _note_level(self, method: str, params: JsonObject) -> None:
+    def _note_level(self, params: JsonObject) -> None:
         level = params.get("level")
-        if method == "logging/setLevel" and level in LOG_LEVELS:
+        if level in LOG_LEVELS:
             self.log_level = level
 
     @property

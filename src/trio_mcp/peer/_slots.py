@@ -19,7 +19,7 @@ from .._errors import McpError
 from ._turns import Turns
 
 if TYPE_CHECKING:
-    from ._hall import Run
+    from ._run import Run
 
 __all__ = ["BUSY", "Slots"]
 
@@ -71,7 +71,7 @@ class Slots:
             self._turns = run.hall.turns
         if self.running < self.max_running and self._turns.take():
             self.running += 1
-            run.start()
+            run.begin()
         elif len(self._waiting) < self.max_waiting:
             self._waiting[run] = None
             self._stand_in_line()
@@ -92,7 +92,8 @@ class Slots:
     def release(self) -> None:
         """Give a slot back; the next waiting run starts, of this connection or of another."""
         self.running -= 1
-        self._stand_in_line()
+        if self._waiting:
+            self._stand_in_line()
         self._turns.release()
 
     def forget(self, run: Run) -> None:

@@ -13,7 +13,7 @@ import decimal
 import enum
 import math
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -22,9 +22,10 @@ import msgspec
 from ._annotations_load import Misfit, load_each
 from ._annotations_objects import is_named_tuple, is_pydantic_model
 
-__all__ = ["to_json"]
+__all__ = ["PLAIN", "to_json"]
 
-_AS_THEY_ARE: Final = frozenset({str, int, bool, type(None)})
+PLAIN: Final = frozenset({str, int, bool, type(None)})
+"""Classes whose instances are JSON values as they are."""
 _FORMATTED: Final = (bytes, bytearray, memoryview, dt.date, dt.time, dt.timedelta, uuid.UUID, decimal.Decimal)
 """Become a text with a format."""
 _ARRAYS: Final = (collections.abc.Sequence, collections.abc.Set)
@@ -37,21 +38,25 @@ def to_json(value: Any) -> Any:
         Misfit: part of it has none, with the path to the part.
         RecursionError: it is nested too deeply, or contains itself.
     """
-    if value.__class__ in _AS_THEY_ARE:
-        return value
+    cls: Any = value.__class__
+    return value if cls in PLAIN else _MOST.get(cls, _rest_to_json)(value)
+
+
+def _rest_to_json(value: Any) -> Any:
+    cls: Any = value.__class__
     if isinstance(value, enum.Enum):
         return to_json(value.value)
     if isinstance(value, (str, int, float)):
         return _number_or_text(value)
     if isinstance(value, _FORMATTED):
         return msgspec.to_builtins(value)
-    if issubclass(value.__class__, Mapping):
-        return _object(_named(value))
+    if issubclass(cls, Mapping):
+        return _mapping(value)
     if is_pydantic_model(type(value)):
         return to_json(value.model_dump(mode="json", by_alias=True))
     if (members := _members(value)) is not None:
         return _object((wire, item) for wire, item in members if item is not msgspec.UNSET)
-    if issubclass(value.__class__, _ARRAYS):
+    if issubclass(cls, _ARRAYS):
         return _array(value)
     raise Misfit(((), f"a value of type {type(value).__name__} has no JSON form"))
 
@@ -67,18 +72,18 @@ def _number_or_text(value: str | float) -> str | float:
     return float(value)
 
 
+def _mapping(members: Mapping[Any, Any]) -> dict[str, Any]:
+    return _object((key if key.__class__ is str else _key(key), item) for key, item in members.items())
+
+
 def _object(members: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     pairs = list(members)
-    values = load_each([(name, item, to_json) for name, item in pairs])
+    values = load_each([(name, item, None if item.__class__ in PLAIN else to_json) for name, item in pairs])
     return {name: value for (name, _), value in zip(pairs, values, strict=True)}
 
 
 def _array(items: Collection[Any]) -> list[Any]:
-    return load_each((index, item, to_json) for index, item in enumerate(items))
-
-
-def _named(members: Mapping[Any, Any]) -> Iterable[tuple[str, Any]]:
-    return ((_key(key), item) for key, item in members.items())
+    return load_each([(index, item, None if item.__class__ in PLAIN else to_json) for index, item in enumerate(items)])
 
 
 def _key(key: Any) -> str:
@@ -108,3 +113,7 @@ def _members(value: Any) -> Iterable[tuple[str, Any]] | None:
     found = [(wire, getattr(value, attribute, msgspec.UNSET)) for attribute, wire in names]
     config = getattr(cls, "__struct_config__", None)
     return found if config is None or config.tag is None else [(config.tag_field, config.tag), *found]
+
+
+_MOST: Final[Mapping[type, Callable[[Any], Any]]] = {dict: _mapping, list: _array}
+"""Classes of most values that are not `PLAIN`: no search is needed to know what they are."""

@@ -16,6 +16,7 @@ __all__ = [
     "Misfit",
     "array_loader",
     "load_each",
+    "load_members",
     "mapping_loader",
     "object_loader",
     "pydantic_loader",
@@ -55,6 +56,23 @@ def load_each(items: Iterable[tuple[Step, Any, Loader | None]]) -> list[Any]:
         except Misfit as misfit:
             cause = misfit
             faults += misfit.under(step)
+    if faults:
+        raise Misfit(*faults) from cause
+    return loaded
+
+
+def load_members(members: Mapping[str, Any], loaders: Mapping[str, Loader | None]) -> dict[str, Any]:
+    """Load the members of an object, each by the loader of its name; see `load_each`."""
+    loaded: dict[str, Any] = {}
+    faults: list[tuple[tuple[Step, ...], str]] = []
+    cause: Misfit | None = None
+    for name, value in members.items():
+        load = loaders.get(name)
+        try:
+            loaded[name] = value if load is None else load(value)
+        except Misfit as misfit:
+            cause = misfit
+            faults += misfit.under(name)
     if faults:
         raise Misfit(*faults) from cause
     return loaded

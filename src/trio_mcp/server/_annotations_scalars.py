@@ -115,10 +115,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _load_int(value: Any) -> int:
-    return value if value.__class__ is int else int(value)
-
-
 def _load_float(value: Any) -> float:
     try:
         number = float(value)
@@ -176,7 +172,7 @@ _SCALARS: Final[Mapping[Any, Shape]] = {
     None: Shape({"type": "null"}, frozenset({"null"})),
     type(None): Shape({"type": "null"}, frozenset({"null"})),
     bool: Shape({"type": "boolean"}, frozenset({"boolean"})),
-    int: Shape({"type": "integer"}, frozenset({"integer"}), _load_int),
+    int: Shape({"type": "integer"}, frozenset({"integer"}), int),
     float: Shape({"type": "number"}, frozenset({"integer", "number"}), _load_float),
     str: Shape({"type": "string"}, frozenset({"string"})),
     bytes: Shape(

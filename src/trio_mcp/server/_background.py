@@ -42,6 +42,7 @@ longer than the longest pause begins anew."""
 
 _servings: ContextVar[Mapping[Server, BackgroundTasks]] = ContextVar("trio_mcp_servings")
 """By server, what `Server.background` means to the code that looks."""
+_NONE: Mapping[Server, BackgroundTasks] = {}
 
 
 @define(eq=False)
@@ -79,7 +80,7 @@ class Background:
             TooManyTasks: `Limits.max_background` tasks run already.
             TypeError: *async_fn* is no function, but a coroutine, say.
         """
-        tasks = _servings.get({}).get(self._server)
+        tasks = _servings.get(_NONE).get(self._server)
         if tasks is None:
             raise RuntimeError(
                 f"background tasks belong to a serving, and no handler or lifespan of the server "
@@ -103,8 +104,14 @@ class BackgroundTasks:
     _running: int = field(default=0, init=False)
     _fewer: trio.Event = field(factory=trio.Event, init=False)
     """Set when a task has ended, and replaced."""
+    _before: Mapping[Server, BackgroundTasks] = field(default=_NONE, init=False)
+    _adopted: Mapping[Server, BackgroundTasks] = field(init=False)
+    """What `Server.background` means after `adopt` where it meant `_before`: most calls come from the same place."""
     _scopes: dict[trio.CancelScope, None] = field(factory=dict[trio.CancelScope, None], init=False)
     """One for each task: the nursery's own is around the lifespan as well, which is to end in peace."""
+
+    def __attrs_post_init__(self) -> None:
+        self._adopted = {self._server: self}
 
     @property
     def running(self) -> int:
@@ -113,8 +120,10 @@ class BackgroundTasks:
 
     def adopt(self) -> Mapping[Server, BackgroundTasks]:
         """Let the server's `background` mean this serving, in the calling context; return what it meant there."""
-        before = _servings.get({})
-        _servings.set({**before, self._server: self})
+        before = _servings.get(_NONE)
+        if before is not self._before:
+            self._before, self._adopted = before, {**before, self._server: self}
+        _servings.set(self._adopted)
         return before
 
     def start_soon(

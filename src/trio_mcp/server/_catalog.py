@@ -76,6 +76,8 @@ class Catalog(Generic[Entry]):
     member: str
     changed: Callable[[], None] = field(default=_nobody, init=False)
     """Called after each change, in the thread that made it."""
+    offered: bool = field(default=False, init=False)
+    """Whether anything was ever registered: what was declared once is answered, with an empty list if need be."""
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _listed: dict[str, _Listed[Entry]] = field(factory=dict[str, _Listed[Entry]], init=False)
     _places: int = field(default=0, init=False)
@@ -83,11 +85,6 @@ class Catalog(Generic[Entry]):
         factory=dict[tuple[str, int], "tuple[JsonText, int | None]"], init=False
     )
     """By revision and the place that a page begins after: its JSON, and the place of its last entry if more follow."""
-
-    @property
-    def offered(self) -> bool:
-        """Whether anything was ever registered: what was declared once is answered, with an empty list if need be."""
-        return self._places > 0
 
     def __iter__(self) -> Iterator[Entry]:
         return (listed.entry for listed in list(self._listed.values()))
@@ -122,6 +119,7 @@ class Catalog(Generic[Entry]):
             self.check_free(name)
             self._places = listed.place = self._places + 1
             self._listed[name] = listed
+            self.offered = True
             self._pages.clear()
         self.changed()
 

@@ -47,7 +47,7 @@ class ChangeHub:
     _token: trio.lowlevel.TrioToken = field(factory=trio.lowlevel.current_trio_token, init=False)
     _listeners: dict[ChangeListener, None] = field(factory=dict["ChangeListener", None], init=False)
     """A set in order."""
-    _unsaid: bool = field(default=False, init=False)
+    unsaid: bool = field(default=False, init=False)
     """Whether somebody may have noted something since `tell_now`."""
 
     @property
@@ -77,8 +77,8 @@ class ChangeHub:
 
     def tell_now(self) -> None:
         """Have all listeners say what they noted (rule 4)."""
-        if self._unsaid:
-            self._unsaid = False
+        if self.unsaid:
+            self.unsaid = False
             for listener in self._listeners:
                 listener.tell_now()
 
@@ -89,7 +89,7 @@ class ChangeHub:
             return False
 
     def _tell(self, change: Change) -> None:
-        self._unsaid = True
+        self.unsaid = True
         for listener in self._listeners:
             listener.changed(change)
 

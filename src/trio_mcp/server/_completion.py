@@ -18,6 +18,7 @@ from attrs import define, evolve, field, frozen
 
 from .. import types
 from .._errors import McpError
+from ..peer import Run
 from ..wire import INVALID_PARAMS, encode
 from ._context import Context, run_of
 from ._functions import TextFunction, name_of
@@ -73,6 +74,8 @@ class Completions:
     )
     """By whose argument, and the argument. A prompt or template that is removed takes its own along."""
     _declared: bool = field(default=False, init=False)
+    waits: bool = field(default=True, init=False)
+    """Whether answering a request may wait for something."""
 
     @property
     def offered(self) -> bool:
@@ -120,8 +123,8 @@ class Completions:
         completer = _completer(function, others, namespace or {})
         self._completers[entry.function] = {**completers, argument: completer}
 
-    async def complete(
-        self, serving: Serving, context: Context, params: types.CompleteRequestParams
+    async def call(
+        self, serving: Serving, _: Run, context: Context, params: types.CompleteRequestParams
     ) -> types.CompleteResult:
         """Answer `completion/complete`.
 

@@ -16,18 +16,20 @@ from attrs import evolve, frozen
 
 from .. import types
 from .._errors import McpError, ToolError
-from ..wire import INTERNAL_ERROR, encode
+from ..wire import INTERNAL_ERROR, JsonObject, encode, is_modern
 
 __all__ = [
     "RESULT_CLASSES",
+    "SCALARS",
     "Audio",
     "Content",
     "Image",
     "content_blocks",
+    "data_result",
     "holds_content",
     "older_messages",
     "older_result",
-    "text_of",
+    "text_result",
 ]
 
 _log = logging.getLogger("trio_mcp.server")
@@ -39,13 +41,15 @@ CONTENT_CLASSES = (
     types.ResourceLink,
     types.EmbeddedResource,
 )
-_STRUCTURED = types.REVISIONS.index("2025-06-18")
-"""The first revision with structured content, and with `_meta` of blocks."""
+_STRUCTURED = frozenset(types.REVISIONS[types.REVISIONS.index("2025-06-18") :])
+"""Revisions with structured content, with `_meta` of blocks, and with every kind of content there is."""
 _SINCE: Mapping[type, tuple[str, str]] = {
     types.AudioContent: ("a sound", "2025-03-26"),
     types.ResourceLink: ("a link to a resource", "2025-06-18"),
 }
 """Kinds of content that came after the first revision: what each is called, and the revision it came with."""
+_OBJECTS = (dict, Mapping)
+"""The first is what nearly all of the second are, and takes no search."""
 Content: TypeAlias = (
     "types.TextContent | types.ImageContent | types.AudioContent | types.ResourceLink | types.EmbeddedResource"
 )
@@ -87,6 +91,10 @@ class Audio:
 
 RESULT_CLASSES = (*CONTENT_CLASSES, Image, Audio, types.CallToolResult)
 """Classes that a tool returns instead of data: a return annotation that names one gives no output schema."""
+SCALARS = frozenset({str, int, float, bool, type(None)})
+"""What is none of these at a glance: an instance of just one of these classes."""
+_AS_BLOCKS = (*CONTENT_CLASSES, Image, Audio)
+_LISTS = (list, tuple)
 
 
 def content_blocks(value: Any) -> list[Content]:
@@ -99,34 +107,56 @@ def content_blocks(value: Any) -> list[Content]:
     """
     if value is None:
         return []
-    if isinstance(value, list | tuple) and holds_content(value):  # pyright: ignore[reportUnknownArgumentType] # any user value
-        return [_block(item) for item in value]  # pyright: ignore[reportUnknownVariableType] # likewise
+    if isinstance(value, _LISTS) and holds_content(value):
+        return [_block(item) for item in cast("Sequence[Any]", value)]
     return [_block(value)]
 
 
 def holds_content(value: Any) -> bool:
     """Tell whether *value* is content, or a list with some in it."""
-    classes = set(map(type, cast("Sequence[Any]", value))) if isinstance(value, list | tuple) else {type(value)}
-    return any(issubclass(each, (*CONTENT_CLASSES, Image, Audio)) for each in classes)
+    if isinstance(value, _LISTS):
+        return any(issubclass(each, _AS_BLOCKS) for each in set(map(type, cast("Sequence[Any]", value))))
+    return issubclass(type(value), _AS_BLOCKS)
 
 
 def _block(value: Any) -> Content:
+    if type(value) is str:
+        return types.TextContent(text=value)
     if isinstance(value, CONTENT_CLASSES):
         return value
     if isinstance(value, Image | Audio):
         return value.block()
     if isinstance(value, bytes | bytearray):
         raise TypeError("bytes need a media type: return Image(data, mime_type) or Audio(data, mime_type)")
-    return types.TextContent(text=text_of(value))
+    return types.TextContent(text=_text_of(value))
 
 
-def text_of(value: Any) -> str:
+def _text_of(value: Any) -> str:
     """Return the text that stands for *value*: itself if it is one, its JSON otherwise.
 
     Raises:
         NotJsonError: *value* holds something that JSON cannot say.
     """
     return value if isinstance(value, str) else encode(value).decode()
+
+
+def text_result(plain: Any) -> JsonObject:
+    """Return the result of a tool that says no more than *plain*, in JSON; see `data_result`."""
+    return {"content": [{"type": "text", "text": _text_of(plain)}]}
+
+
+def data_result(plain: Any, structured: Any, revision: str) -> JsonObject:
+    """Return the result of a tool that has returned data, in JSON: most results are, and need no classes.
+
+    Args:
+        plain: the data, as JSON values.
+        structured: what stands for them as structured content; it is left out where the revision has none, or has
+            none but objects.
+    """
+    result = text_result(plain)
+    if revision in _STRUCTURED and (type(structured) is dict or is_modern(revision)):
+        result["structuredContent"] = structured
+    return result
 
 
 def older_result(result: types.CallToolResult, revision: str, tool: str) -> types.CallToolResult:
@@ -138,15 +168,18 @@ def older_result(result: types.CallToolResult, revision: str, tool: str) -> type
     Raises:
         ToolError: the content has a kind that the revision lacks. The log has it, too.
     """
+    structured, has_structure = result.structured_content, revision in _STRUCTURED
+    fits = structured is types.UNSET or (has_structure and isinstance(structured, _OBJECTS))
+    if fits and has_structure:
+        return result
     try:
         content = _for_revision(result.content, revision, f"tool {tool!r}: content")
     except McpError as error:
         raise ToolError(error.message) from error
-    structured = result.structured_content
-    if structured is types.UNSET or (_has_structure(revision) and isinstance(structured, Mapping)):
+    if fits:
         return result if content == result.content else evolve(result, content=content)
     if not any(isinstance(block, types.TextContent) for block in content):
-        content.append(types.TextContent(text=text_of(structured)))
+        content.append(types.TextContent(text=_text_of(structured)))
     return evolve(result, content=content, structured_content=types.UNSET)
 
 
@@ -156,6 +189,8 @@ def older_messages(result: types.GetPromptResult, revision: str, prompt: str) ->
     Raises:
         McpError: the messages hold content of a kind that the revision lacks. The log has it, too.
     """
+    if revision in _STRUCTURED:
+        return result
     contents = [each.content for each in result.messages]
     pairs = zip(result.messages, _for_revision(contents, revision, f"prompt {prompt!r}: messages"), strict=True)
     return evolve(result, messages=[evolve(each, content=content) for each, content in pairs])
@@ -176,10 +211,6 @@ def _for_revision(blocks: Sequence[Any], revision: str, where: str) -> list[Any]
             text = f"{where}[{number}] is {what}, which revision {revision} does not have ({since} and later ones do)"
             _log.error("%s; nothing was sent. Context.revision tells what a client speaks", text)
             raise McpError(INTERNAL_ERROR, text)
-    if _has_structure(revision):
+    if revision in _STRUCTURED:
         return list(blocks)
     return [block if block.meta is None else evolve(block, meta=None) for block in blocks]
-
-
-def _has_structure(revision: str) -> bool:
-    return types.REVISIONS.index(revision) >= _STRUCTURED

@@ -27,6 +27,7 @@ from ..wire import INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject
 from ._context import Context
 from ._explain import refusal_of
 from ._scopes import NO_SCOPES, check_scopes
+from ._signature_inspect import may_wait
 
 if TYPE_CHECKING:
     from ._server import Server
@@ -112,6 +113,8 @@ class OwnMethod:
     function: TypedFunction
     extension: str | None
     """The extension it belongs to, which each message has to declare; None where it belongs to none."""
+    waits: bool
+    """Whether a call of it may take a thread, or suspend its task."""
     scopes: frozenset[str] = NO_SCOPES
     """What must have been granted to whoever asks it."""
 
@@ -181,4 +184,5 @@ def _own(
 ) -> OwnMethod:
     if extension is not None:
         check_extension_id(extension)
-    return OwnMethod(name, look_at(function, label, context=Context, namespace=namespace), extension)
+    looked_at = look_at(function, label, context=Context, namespace=namespace)
+    return OwnMethod(name, looked_at, extension, may_wait(function))

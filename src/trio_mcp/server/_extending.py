@@ -24,7 +24,7 @@ M = TypeVar("M", bound=Middleware)
 class ExtensibleServer:
     """What `Server` is extended with."""
 
-    __slots__ = ("_middleware", "experimental", "extensions", "own")
+    __slots__ = ("all_middleware", "experimental", "extensions", "own")
 
     own: OwnMethods
     """Methods and notifications beyond the specification."""
@@ -32,7 +32,8 @@ class ExtensibleServer:
     """Its settings of each extension that it understands, by id."""
     experimental: Mapping[str, JsonObject]
     """Non-standard capabilities that it declares."""
-    _middleware: tuple[Middleware, ...]
+    all_middleware: Sequence[Middleware]
+    """What is around every request, the outermost first."""
 
     def _extend(
         self,
@@ -40,7 +41,7 @@ class ExtensibleServer:
         extensions: Mapping[str, Mapping[str, Any]],
         experimental: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        self._middleware = tuple(map(check_middleware, middleware))
+        self.all_middleware = tuple(map(check_middleware, middleware))
         self.own, self.extensions = OwnMethods(), checked_settings(extensions, "extensions")
         self.experimental = {name: dict(each) for name, each in experimental.items()}
 
@@ -93,13 +94,8 @@ class ExtensibleServer:
         Raises:
             TypeError: it is no async function.
         """
-        self._middleware = (*self._middleware, check_middleware(function))
+        self.all_middleware = (*self.all_middleware, check_middleware(function))
         return function
-
-    @property
-    def all_middleware(self) -> Sequence[Middleware]:
-        """What is around every request, the outermost first."""
-        return self._middleware
 
 
 def _own_registrar(

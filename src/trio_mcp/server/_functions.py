@@ -27,11 +27,18 @@ class TextFunction:
     """A function whose arguments come as texts, and perhaps a `Context`. One for each registration."""
 
     _signature: Signature = field(alias="signature")
+    _texts: frozenset[str] = field(alias="texts")
+    """Parameters that take a text as it is."""
 
     @property
     def description(self) -> str | None:
         """What its docstring says, None without one."""
         return self._signature.description or None
+
+    @property
+    def waits(self) -> bool:
+        """Whether calling it may take a thread, or suspend its task."""
+        return self._signature.waits
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -61,6 +68,9 @@ class TextFunction:
         values: dict[str, Any] = {}
         faults: list[str] = []
         for name, text in texts.items():
+            if name in self._texts and isinstance(text, str):
+                values[name] = text
+                continue
             try:
                 values[name] = self._value(name, text)
             except ValueError as error:
@@ -79,10 +89,12 @@ class TextFunction:
 
     async def call(self, serving: Serving, bound: Mapping[str, Any], context: Context) -> Any:
         """Call it with what `bind` returned: in this task if it is async, in a worker thread otherwise."""
-        if self._signature.injected:
+        signature = self._signature
+        if signature.injected:
             pin_request(context)
-        work = partial(self._signature.call, bound, {Context: context})
-        return await work() if self._signature.is_async else await serving.threads.run(work, run_of(context))
+        if signature.is_async:
+            return await signature.call(bound, {Context: context})
+        return await serving.threads.run(partial(signature.call, bound, {Context: context}), run_of(context))
 
 
 def look_at(function: Callable[..., Any], name: str, namespace: Mapping[str, Any] | None = None) -> TextFunction:
@@ -95,9 +107,11 @@ def look_at(function: Callable[..., Any], name: str, namespace: Mapping[str, Any
     Raises:
         TypeError: a parameter cannot be described by a JSON Schema; the error says which.
     """
-    return TextFunction(
-        signature=describe(function, name=name, inject=(Context,), namespace=namespace, publish_output=False)
-    )
+    signature = describe(function, name=name, inject=(Context,), namespace=namespace, publish_output=False)
+    schema = signature.input_schema
+    parameters: Mapping[str, Any] = schema.get("properties", {})
+    texts = frozenset(name for name, each in parameters.items() if "string" in kinds_of(each, schema))
+    return TextFunction(signature=signature, texts=texts)
 
 
 def name_of(function: Callable[..., Any]) -> str:

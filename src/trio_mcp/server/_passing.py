@@ -29,7 +29,7 @@ __all__ = ["Passing"]
 _log = logging.getLogger("trio_mcp.server")
 
 Answer: TypeAlias = "Callable[[Serving, Exchange, Run, Context, Any], Awaitable[Any]]"
-"""Answers a request in a task, as dispatch does; of a list it returns the JSON form."""
+"""Answers a request in a task, as dispatch does; of a list, and of a tool's data, it returns the JSON form."""
 
 
 @define(eq=False)
@@ -61,6 +61,8 @@ class Passing:
             result = await self._answer(self._serving, self._exchange, run, view, params)
             if method not in rows or not isinstance(result, dict):
                 return result
+            if method == "tools/call":  # it may be changed where it is
+                return types.structure(result, types.CallToolResult)
             self._page = cast("JsonObject", result)
             self._typed_page = types.structure(decode(encode(self._page)), rows[method].results[0])
             return self._typed_page

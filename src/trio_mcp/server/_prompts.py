@@ -12,6 +12,7 @@ from attrs import define, field, frozen
 
 from .. import types
 from .._errors import McpError
+from ..peer import Run
 from ..wire import INVALID_PARAMS
 from ._catalog import Catalog, Listable
 from ._content import content_blocks, older_messages
@@ -34,6 +35,31 @@ class _Prompt(Listable):
     function: TextFunction
     scopes: frozenset[str]
     """What must have been granted to whoever gets it."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether getting it may wait for something."""
+        return self.function.waits
+
+    async def call(
+        self, serving: Serving, _: Run, context: Context, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        """Answer `prompts/get`.
+
+        Raises:
+            McpError: the arguments do not fit.
+        """
+        try:
+            bound = self.function.bind(params.arguments or {})
+        except ArgumentFaults as error:
+            faults = "; ".join(error.faults)
+            raise McpError(INVALID_PARAMS, f"the arguments of prompt {params.name!r} do not fit: {faults}") from None
+        value = await self.function.call(serving, bound, context)
+        if isinstance(value, types.GetPromptResult):
+            result = value
+        else:
+            result = types.GetPromptResult(description=self.definition.description, messages=_messages(value))
+        return older_messages(result, context.revision, params.name)
 
 
 @define(eq=False)
@@ -88,29 +114,6 @@ class Prompts:
     def remove(self, name: str) -> None:
         """Take a prompt out; raises KeyError where there is none of this name."""
         self.catalog.remove(name)
-
-    async def get(
-        self, serving: Serving, context: Context, params: types.GetPromptRequestParams
-    ) -> types.GetPromptResult:
-        """Answer `prompts/get`.
-
-        Raises:
-            McpError: there is no such prompt, or its arguments do not fit.
-        """
-        found = self.catalog.get(params.name)
-        if found is None:
-            raise McpError(INVALID_PARAMS, f"no prompt {params.name!r}")
-        try:
-            bound = found.function.bind(params.arguments or {})
-        except ArgumentFaults as error:
-            faults = "; ".join(error.faults)
-            raise McpError(INVALID_PARAMS, f"the arguments of prompt {params.name!r} do not fit: {faults}") from None
-        value = await found.function.call(serving, bound, context)
-        if isinstance(value, types.GetPromptResult):
-            result = value
-        else:
-            result = types.GetPromptResult(description=found.definition.description, messages=_messages(value))
-        return older_messages(result, context.revision, params.name)
 
 
 def _messages(value: Any) -> list[types.PromptMessage]:

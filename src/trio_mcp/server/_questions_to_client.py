@@ -28,7 +28,7 @@ def _conversation(
 
 
 @frozen
-class Sample(Ask[types.CreateMessageResult]):
+class Sample(Ask["types.CreateMessageResult"]):
     """A question to the client's model; see `Context.sample`."""
 
     messages: Sequence[types.SamplingMessage] = field(converter=_conversation)
@@ -59,7 +59,7 @@ class Sample(Ask[types.CreateMessageResult]):
 
 
 @frozen
-class ListRoots(Ask[Sequence[types.Root]]):
+class ListRoots(Ask["Sequence[types.Root]"]):
     """The question which folders and files the client is about; see `Context.list_roots`."""
 
     key: str | None = field(default=None, kw_only=True)

@@ -23,6 +23,7 @@ from attrs import define, evolve, field, frozen
 
 from .. import types
 from .._errors import McpError, ResourceNotFound
+from ..peer import Run
 from ..wire import INVALID_PARAMS, UriTemplate, escapes, is_modern, is_uri
 from ._cache import CacheHint, check_hint
 from ._catalog import Catalog, Listable
@@ -60,6 +61,27 @@ class _Resource(Listable):
     scopes: frozenset[str] = NO_SCOPES
     """What must have been granted to whoever reads it."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether reading it may wait for something."""
+        return self.function is not None and self.function.waits
+
+    async def call(
+        self, serving: Serving, _: Run, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        """Answer `resources/read`.
+
+        Raises:
+            McpError: its handler says that there is none.
+        """
+        try:
+            value = self.contents if self.function is None else await self.function.call(serving, {}, context)
+        except McpError as error:
+            if error.code != RESOURCE_NOT_FOUND:
+                raise
+            raise _not_found(error, context, params.uri) from error
+        return _result(value, params.uri, self)
+
 
 @frozen
 class _Template(Listable):
@@ -94,6 +116,8 @@ class Resources:
         factory=lambda: Catalog[_Template]("resource template", "resources/templates/list", "resourceTemplates"),
         init=False,
     )
+    waits: bool = field(default=True, init=False)
+    """Whether reading what follows a template may wait for something."""
 
     @property
     def offered(self) -> bool:
@@ -228,25 +252,22 @@ class Resources:
         """Take a resource or template out; raises KeyError where *uri* is not registered."""
         (self.templates if self.templates.get(uri) else self.catalog).remove(uri)
 
-    async def read(self, serving: Serving, context: Context, uri: str) -> types.ReadResourceResult:
-        """Answer `resources/read`.
+    async def call(
+        self, serving: Serving, _: Run, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        """Answer `resources/read` where no resource has just this URI.
 
         Raises:
-            McpError: no resource has this URI, or its handler says that there is none.
+            McpError: it follows no template, or a handler says that there is nothing there.
         """
         try:
-            found = self.catalog.get(uri)
-            if found is not None:
-                value = found.contents if found.function is None else await found.function.call(serving, {}, context)
-                return _result(value, uri, found)
-            template, bound = self._find(uri)
+            template, bound = self._find(params.uri)
             value = await template.function.call(serving, bound, context)
-            return _result(value, uri, template)
         except McpError as error:
             if error.code != RESOURCE_NOT_FOUND:
                 raise
-            code = INVALID_PARAMS if is_modern(context.revision) else RESOURCE_NOT_FOUND
-            raise McpError(code, error.message, {"uri": uri} if error.data is None else error.data) from error
+            raise _not_found(error, context, params.uri) from error
+        return _result(value, params.uri, template)
 
     def _find(self, uri: str) -> tuple[_Template, dict[str, Any]]:
         """Return the template that *uri* follows, and the arguments in it (rules 1 and 3)."""
@@ -259,6 +280,12 @@ class Resources:
                 except ArgumentFaults as error:
                     faults = faults or f": {'; '.join(error.faults)}"
         raise ResourceNotFound(f"no resource {uri!r}{faults}")
+
+
+def _not_found(error: McpError, context: Context, uri: str) -> McpError:
+    """Return what a client of its revision is told where there is nothing."""
+    code = INVALID_PARAMS if is_modern(context.revision) else RESOURCE_NOT_FOUND
+    return McpError(code, error.message, {"uri": uri} if error.data is None else error.data)
 
 
 def _check_uri(uri: str, variables: Sequence[str] = ()) -> None:

@@ -17,11 +17,11 @@ from .._errors import TrioMcpError
 from .._schema import LazyValidator, dialect_of
 from .._schema_faults import render_path
 from ._annotations import Annotations
-from ._annotations_dump import to_json
-from ._annotations_load import Loader, Misfit, load_each
+from ._annotations_dump import PLAIN, to_json
+from ._annotations_load import Loader, Misfit, load_members
 from ._annotations_scalars import FORMATS
 from ._docstring import parse_docstring
-from ._signature_inspect import inspect_callable
+from ._signature_inspect import inspect_callable, may_wait
 from ._signature_publish import check_raw_schema, named_arguments, publish_parameters, publish_result, shape_of
 
 __all__ = ["ArgumentFaults", "ResultFaults", "Signature", "TypeReader", "describe", "describe_type"]
@@ -84,6 +84,9 @@ class Signature:
     is_async: bool
     """Whether calling the function gives a coroutine; otherwise it is to run in a worker thread."""
 
+    waits: bool
+    """Whether calling it may take a thread, or suspend its task; False where it is a coroutine that never can."""
+
     _function: Callable[..., Any] = field(alias="function")
     _positional: tuple[tuple[str, Any], ...] = field(alias="positional")
     """Positional-only parameters in order, with the default of each."""
@@ -91,8 +94,8 @@ class Signature:
     _loaders: Mapping[str, Loader | None] = field(alias="loaders")
     """By the name of the parameter; one that is not here is unknown."""
 
-    _open: bool = field(alias="open")
-    """Whether parameters beyond those of `_loaders` are taken."""
+    _judge_misses_names: bool = field(alias="judge_misses_names")
+    """Whether arguments without a parameter may fit a schema that was given, and have to be found otherwise."""
 
     _judge: LazyValidator = field(alias="judge")
     _result_judge: LazyValidator = field(alias="result_judge")
@@ -113,16 +116,15 @@ class Signature:
         if faults := self._judge.faults(arguments):
             raise ArgumentFaults(self.name, faults)
         loaders = self._loaders
-        if not self._open and not arguments.keys() <= loaders.keys():
+        if self._judge_misses_names and not arguments.keys() <= loaders.keys():
             unknown = [name for name in arguments if name not in loaders]
             raise ArgumentFaults(self.name, [f"{render_path([name])}: unknown, not allowed here" for name in unknown])
         try:
-            loaded = load_each([(name, value, loaders.get(name)) for name, value in arguments.items()])
+            return load_members(arguments, loaders)
         except Misfit as misfit:
             raise ArgumentFaults(self.name, _rendered(misfit.faults)) from misfit
         except RecursionError:
             raise ArgumentFaults(self.name, [_TOO_DEEP]) from None
-        return dict(zip(arguments, loaded, strict=True))
 
     def call(self, bound: Mapping[str, Any], injected: Mapping[type, Any]) -> Any:
         """Call the function.
@@ -134,11 +136,11 @@ class Signature:
         Returns:
             What the function returns: a coroutine if `is_async`. Whatever it raises passes through.
         """
+        if not self.injected and not self._positional:
+            return self._function(**bound)
         keywords = dict(bound)
         for name, cls in self.injected.items():
             keywords[name] = injected[cls]
-        if not self._positional:
-            return self._function(**keywords)
         given = [keywords.pop(name, default) for name, default in self._positional]
         return self._function(*given, **keywords)
 
@@ -149,14 +151,15 @@ class Signature:
             ResultFaults: the value has no JSON form, or it does not fit the output schema; with the faults.
         """
         try:
-            content = to_json(value)
+            content = value if value.__class__ in PLAIN else to_json(value)
         except Misfit as misfit:
             faults = misfit.under("result") if self.wraps_result else misfit.faults
             raise ResultFaults(self.name, _rendered(faults)) from misfit
         except RecursionError:
             raise ResultFaults(self.name, [_TOO_DEEP]) from None
         structured: Any = {"result": content} if self.wraps_result else content
-        self.check(structured)
+        if wrong := self._result_judge.faults(structured):
+            raise ResultFaults(self.name, wrong)
         return structured
 
     def check(self, structured: Any) -> None:
@@ -221,6 +224,7 @@ def describe(
         wraps_result=wraps_result,
         injected=callee.injected,
         is_async=callee.is_async,
+        waits=may_wait(function),
         function=function,
         positional=tuple(
             (parameter.name, parameter.default)
@@ -230,7 +234,7 @@ def describe(
         loaders=loaders,
         judge=LazyValidator(published, FORMATS),
         result_judge=LazyValidator(returned or {}, FORMATS),
-        open=len(named_arguments(callee)) < len(list(callee.arguments())),
+        judge_misses_names=input_schema is not None and len(named_arguments(callee)) == len(list(callee.arguments())),
     )
 
 

@@ -6,17 +6,24 @@ Called by `_signature`, which knows what the findings mean on the wire. Function
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
+import sys
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Final, Union, cast, get_args, get_origin
 
 from attrs import frozen
 
 from ._annotations_objects import resolve_hints
 
-__all__ = ["Callee", "inspect_callable", "mentions"]
+__all__ = ["Callee", "inspect_callable", "may_wait", "mentions"]
+
+_SUSPENDING: Final = frozenset({"SEND", "YIELD_VALUE"})
+"""What every `await`, `async for`, `async with` and asynchronous comprehension is compiled to, in CPython."""
+_READABLE: Final = sys.implementation.name == "cpython" and dis.opmap.keys() >= _SUSPENDING
+"""Whether this interpreter is one whose instructions mean what is said above."""
 
 
 @frozen
@@ -79,6 +86,22 @@ def inspect_callable(
         is_async=inspect.iscoroutinefunction(outer) or inspect.iscoroutinefunction(core),
         namespace=names,
     )
+
+
+def may_wait(function: Callable[..., Any]) -> bool:
+    """Tell whether calling *function* may suspend the task that calls it, or need a thread; True in any doubt.
+
+    False means that it is an ``async def`` without any `await`: its coroutine runs from start to end in one go. What
+    is looked at is what runs: of a decorated function, the decorator's wrapper.
+    """
+    inner: Any = function
+    while type(inner) in {functools.partial, types.MethodType}:  # a subclass may call something else
+        inner = inner.func if type(inner) is functools.partial else inner.__func__
+    if type(inner) is not types.FunctionType:
+        inner = inspect.getattr_static(cast("type[object]", type(inner)), "__call__")
+    if not _READABLE or type(inner) is not types.FunctionType or not inner.__code__.co_flags & inspect.CO_COROUTINE:
+        return True
+    return any(instruction.opname in _SUSPENDING for instruction in dis.get_instructions(inner.__code__))
 
 
 def mentions(annotation: Any, classes: Collection[type]) -> type | None:

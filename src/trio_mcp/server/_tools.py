@@ -17,11 +17,11 @@ import trio
 from attrs import define, field
 
 from .. import types
-from .._errors import McpError, ToolError
+from .._errors import ToolError
 from ..peer import OutOfTimeError, Run, Turns
-from ..wire import INVALID_PARAMS, JsonObject, JsonText, is_modern, mirrored_params
+from ..wire import JsonObject, JsonText, is_modern, mirrored_params
 from ._catalog import Catalog, Listable, with_texts
-from ._content import RESULT_CLASSES, content_blocks, holds_content, older_result, text_of
+from ._content import RESULT_CLASSES, SCALARS, content_blocks, data_result, holds_content, older_result, text_result
 from ._context import Context, pin_request
 from ._custom import ExtensionResult
 from ._functions import name_of
@@ -46,6 +46,7 @@ _CONTENT_FOR_DATA = (
     "so on (list[Image | str], say), or as types.CallToolResult"
 )
 
+_NOTHING: Mapping[type, Any] = {}
 _COMMON_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
@@ -73,6 +74,15 @@ class _Tool(Listable):
         factory=WeakKeyDictionary[trio.lowlevel.TrioToken, Turns], init=False
     )
     """Bounds that, by Trio run: a server may be served in several, and none can wake the tasks of another."""
+    _runs_freely: bool = field(init=False)
+    """Whether nothing but its function is to be waited for: no turn, no worker; and nothing bounds its time."""
+    waits: bool = field(init=False)
+    """Whether a call of it may wait for something."""
+
+    def __attrs_post_init__(self) -> None:
+        limited = self.max_concurrency is not None or not math.isinf(self.timeout)
+        self._runs_freely = not limited and self.isolated is None and self.signature.is_async
+        self.waits = not self._runs_freely or self.signature.waits
 
     def published(self, revision: str) -> JsonObject:
         """Return the definition in the form of *revision*."""
@@ -95,48 +105,72 @@ class _Tool(Listable):
         return self._turns[token]
 
     async def call(
-        self, serving: Serving, run: Run, context: Context, arguments: Mapping[str, Any]
-    ) -> types.CallToolResult | ExtensionResult:
-        bound = self.signature.bind(arguments)
-        injected: dict[type, Any] = {Context: context}
-        if self.signature.injected:
+        self, serving: Serving, run: Run, context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | ExtensionResult | JsonObject:
+        """Answer `tools/call`; what is nothing but data comes in the JSON form of the request's revision.
+
+        Raises:
+            Exception: whatever the function raised; `explain` makes a result of it.
+        """
+        signature = self.signature
+        bound, injected = signature.bind(params.arguments or {}), _NOTHING
+        if signature.injected:
             pin_request(context)
+            injected = {Context: context}
+        if self._runs_freely:
+            value = await signature.call(bound, injected)
+        else:
+            value = await self._work(serving, run, bound, injected)
+        return self._result(value, run.context.revision)
+
+    async def _work(self, serving: Serving, run: Run, bound: Mapping[str, Any], injected: Mapping[type, Any]) -> Any:
+        """Call the function where more than itself is to be waited for."""
+        work, turns = partial(self.signature.call, bound, injected), self.turns()
 
         def begin() -> None:
             if not math.isinf(self.timeout):
                 run.allow(self.timeout)
 
-        turns = self.turns()
-        if self.isolated is not None:
-            return self._result(await serving.processes.run(self.isolated, bound, run, turns=turns, on_begin=begin))
-        if not self.signature.is_async:
-            work = partial(self.signature.call, bound, injected)
-            return self._result(await serving.threads.run(work, run, turns=turns, on_begin=begin))
-        if turns is None:
-            begin()
-            return self._result(await self.signature.call(bound, injected))
-        hold = await take_turn(run, turns)
         try:
-            begin()
-            return self._result(await self.signature.call(bound, injected))
+            if self.isolated is not None:
+                return await serving.processes.run(self.isolated, bound, run, turns=turns, on_begin=begin)
+            if not self.signature.is_async:
+                return await serving.threads.run(work, run, turns=turns, on_begin=begin)
+            if turns is None:
+                begin()
+                return await work()
+            hold = await take_turn(run, turns)
+            try:
+                begin()
+                return await work()
+            finally:
+                run.holds.drop(hold)
         finally:
-            run.holds.drop(hold)
+            if not math.isinf(self.timeout):
+                run.end_limit()  # it is the tool's, not that of the middleware around it
 
-    def _result(self, value: Any) -> types.CallToolResult | ExtensionResult:
-        promised = self.signature.output_schema is not None
-        if isinstance(value, ExtensionResult):
-            return value
-        if isinstance(value, types.CallToolResult):
-            if promised and not value.is_error:
-                self._check(value.structured_content)
-            return value
+    def _result(self, value: Any, revision: str) -> types.CallToolResult | ExtensionResult | JsonObject:
+        signature = self.signature
+        promised = signature.output_schema is not None
+        if value.__class__ not in SCALARS:
+            if isinstance(value, ExtensionResult):
+                return value
+            if isinstance(value, types.CallToolResult):
+                if promised and not value.is_error:
+                    self._check(value.structured_content)
+                return self._readable(value, revision)
+            if promised and holds_content(value):
+                raise ResultFaults(self.definition.name, [_CONTENT_FOR_DATA])
+        elif not promised and value is not None:
+            return text_result(value)
         if not promised:
-            return types.CallToolResult(content=content_blocks(value))
-        if holds_content(value):
-            raise ResultFaults(self.definition.name, [_CONTENT_FOR_DATA])
-        structured = self.signature.dump(value)
-        plain = structured["result"] if self.signature.wraps_result else structured
-        return types.CallToolResult(content=[types.TextContent(text=text_of(plain))], structured_content=structured)
+            return self._readable(types.CallToolResult(content=content_blocks(value)), revision)
+        structured = signature.dump(value)
+        return data_result(structured["result"] if signature.wraps_result else structured, structured, revision)
+
+    def _readable(self, result: types.CallToolResult, revision: str) -> types.CallToolResult:
+        """Return a typed result as a peer of *revision* can read it."""
+        return result if is_modern(revision) else older_result(result, revision, self.definition.name)
 
     def _check(self, structured: Any) -> None:
         """Check what a handler has put into a whole result of its own: what the list promises must be there."""
@@ -228,27 +262,6 @@ class Tools:
     def remove(self, name: str) -> None:
         """Take a tool out; calls under way go on. Raises KeyError where there is none of this name."""
         self.catalog.remove(name)
-
-    async def call(
-        self, serving: Serving, run: Run, context: Context, params: types.CallToolRequestParams
-    ) -> types.CallToolResult | ExtensionResult:
-        """Answer `tools/call`.
-
-        Raises:
-            McpError: there is no such tool.
-            Exception: whatever the tool raised; `explain` makes a result of it.
-        """
-        tool = self.catalog.get(params.name)
-        if tool is None:
-            raise McpError(INVALID_PARAMS, f"no tool {params.name!r}")
-        try:
-            result = await tool.call(serving, run, context, params.arguments or {})
-        finally:
-            if not math.isinf(tool.timeout):
-                run.end_limit()  # it is the tool's, not that of the middleware around it
-        if is_modern(context.revision) or isinstance(result, ExtensionResult):
-            return result
-        return older_result(result, context.revision, params.name)
 
     def explain(self, name: str, failure: Exception) -> types.CallToolResult:
         """Return the tool error that stands for what a tool raised; a bug of the tool's goes to the log as well."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Self, TypeAlias
 
 import trio
-from attrs import field, frozen
+from attrs import define, field
 
 from .._errors import McpError
 from ..peer import Access, Envelope
@@ -41,9 +41,9 @@ AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 _SECRET_FIELDS = frozenset({"authorization", "cookie", "dpop", "proxy-authorization"})
 
 
-@frozen(kw_only=True)
+@define(kw_only=True, eq=False)
 class HttpRequest:
-    """One HTTP request, and who makes it. `attrs.evolve` adds what is known later: the body, the access."""
+    """One HTTP request, and who makes it. Whoever judges it adds what is known later: the access, the body."""
 
     method: str
     """In capitals."""

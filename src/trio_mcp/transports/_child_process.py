@@ -15,10 +15,9 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import trio
 
@@ -36,6 +35,7 @@ from ._child_platform import (
     terminate_group,
 )
 from ._child_stderr import StderrPump
+from ._pipes import ImmediateStream, read_pipe, wake_reader, write_now
 
 __all__ = ["ChildProcess", "open_child_process"]
 
@@ -115,7 +115,7 @@ class ChildProcess:
         self._stream = _ChildStream(process.stdin, process.stdout, drain_seconds)
 
     @property
-    def stream(self) -> trio.abc.Stream:
+    def stream(self) -> ImmediateStream:
         """The child's standard input and output. Closing it early closes the child's standard input."""
         return self._stream
 
@@ -179,6 +179,7 @@ class ChildProcess:
         await self._stream.exited()
         with trio.move_on_after(self._drain_seconds):
             await self._stream.drained.wait()
+        self._stream.give_up()
         if orphans:
             kill_group(self._process)
         with trio.move_on_after(_STDERR_DRAIN_SECONDS):
@@ -186,7 +187,7 @@ class ChildProcess:
         self._stream.ended.set()
 
 
-class _ChildStream(trio.abc.Stream):
+class _ChildStream(ImmediateStream):
     """The child's standard input and output.
 
     `drained` is set when nobody waits for output any more: it has ended, or the stream is closed. `ended` is set by
@@ -199,12 +200,14 @@ class _ChildStream(trio.abc.Stream):
         self._stdin = stdin
         self._stdout = stdout
         self._drain_seconds = drain_seconds
-        self._deadline = math.inf
         self._owed = 0  # bytes that lay in the pipe when the child exited
+        self._given_up = False  # output that others write is not waited for any more
         self._closed = False
         self._is_wide = True  # the pipe of the output
         self._reading = trio.Lock()
-        self._wait = trio.CancelScope()
+
+    def send_now(self, data: bytes | memoryview) -> int:
+        return write_now(self._stdin, data)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         try:
@@ -234,14 +237,16 @@ class _ChildStream(trio.abc.Stream):
             self._reading.release()
 
     async def _receive(self, max_bytes: int | None) -> bytes:
-        with trio.CancelScope(deadline=math.inf if self._owed else self._deadline) as self._wait:
-            if self._closed:
-                self._wait.cancel()
-            data = await self._stdout.receive_some(max_bytes)
+        while not self._closed and (self._owed or not self._given_up):
+            try:
+                data = await read_pipe(self._stdout, max_bytes)
+            except trio.ClosedResourceError:
+                continue  # somebody has closed the stream, or given up, and woken us
             self._owed = max(0, self._owed - len(data))
             self._fit_pipe(data)
             if data:
-                return bytes(data)
+                return data
+            break
         if self._closed:
             raise trio.ClosedResourceError("the stream to the child process was closed")
         self.drained.set()
@@ -249,7 +254,7 @@ class _ChildStream(trio.abc.Stream):
             await self.ended.wait()
         return b""
 
-    def _fit_pipe(self, data: bytes | bytearray) -> None:
+    def _fit_pipe(self, data: bytes) -> None:
         """Make the pipe narrow in a flood of small messages, and wide again for large ones, which pass in one piece.
 
         A wide one holds thousands of updates, and what the child says after them waits until all of them are read.
@@ -260,25 +265,29 @@ class _ChildStream(trio.abc.Stream):
                 self._is_wide = is_wide
 
     async def exited(self) -> None:
-        """The child has exited: nothing can be sent any more, and the wait for more output is bounded."""
+        """The child has exited: nothing can be sent any more."""
         self._owed = bytes_waiting(self._stdout)
-        self._deadline = trio.current_time() + self._drain_seconds
-        if not self._owed:
-            self._wait.deadline = self._deadline
         await self._stdin.aclose()
+
+    def give_up(self) -> None:
+        """Wait no longer for output that the child itself has not written."""
+        self._given_up = True
+        if not self._owed:
+            wake_reader(self._stdout)
 
     async def aclose(self) -> None:
         """Close the child's standard input, and take nothing more from its output."""
         self._closed = True
-        self._wait.cancel()
+        wake_reader(self._stdout)
         self.drained.set()
         await self._stdin.aclose()
 
     async def discard(self) -> None:
         """Read the output to its end for nobody, so that a child that still writes can leave."""
         async with self._reading:
-            async for _ in self._stdout:
-                pass
+            with suppress(trio.ClosedResourceError):  # given up
+                while await read_pipe(self._stdout):
+                    pass
 
     async def release(self) -> None:
         """Give the descriptors back."""

@@ -31,7 +31,6 @@ from ..wire import (
     Refusal,
     Request,
     is_array,
-    needs_null_id,
     parse_message,
 )
 from ._asgi import HttpRequest
@@ -118,7 +117,7 @@ class Admission:
             return request
         access = await self._guard.admit(request.method, request.path, request.query, request.headers)
         if isinstance(access, Refusal):
-            return evolve(access, null_id=needs_null_id(request.headers, request.query))
+            return access
         until = math.inf
         if access.expires_at is not None:
             until = trio.current_time() + access.expires_at + LEEWAY_SECONDS - self._auth.clock()
@@ -141,9 +140,7 @@ class Admission:
             refusal: Refusal | None = _nobody_is_known(needed)
         else:
             refusal = self._guard.permit(request.access, needed)
-        return (
-            None if refusal is None else evolve(refusal, id=id, null_id=needs_null_id(request.headers, request.query))
-        )
+        return None if refusal is None else evolve(refusal, id=id)
 
 
 def messages_in(value: object, limits: Limits) -> Iterable[Message]:

@@ -94,10 +94,9 @@ class Carrier(abc.ABC):
                 self.transport.fail(asked, failure)
                 return
             _log.debug("%s is sent once more: %s", asked.method, failure)
-            if not failure.sent:
-                await trio.sleep(back_off(tries, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE))
-                if not asked.is_awaited():
-                    return
+            await self._pause(failure, tries)
+            if not asked.is_awaited():
+                return
             try:
                 asked.reissue()
             except LocalProtocolError as exc:  # its params have been changed meanwhile
@@ -121,6 +120,11 @@ class Carrier(abc.ABC):
             return self.transport.door.is_reached and tries < TRIES
         is_first, self._is_repeated = not self._is_repeated, True
         return is_first
+
+    async def _pause(self, failure: ResponseLost, tries: int) -> None:
+        """Wait before another attempt, where nothing has reached the server."""
+        if not failure.sent:
+            await trio.sleep(back_off(tries, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE))
 
     @abc.abstractmethod
     async def _attempt(self) -> TrioMcpError | None:

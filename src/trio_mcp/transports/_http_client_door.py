@@ -7,7 +7,7 @@ once more. It says how often; here is no limit of that. What is said in passing 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 
 from attrs import define, field
 
@@ -44,8 +44,7 @@ class HttpDoor:
     is_reached: bool = field(default=False, init=False)
     """Whether the server has answered anything yet."""
 
-    @asynccontextmanager
-    async def post(
+    def post(
         self,
         url: str,
         line: bytes,
@@ -53,8 +52,8 @@ class HttpDoor:
         on_sent: Callable[[], None] | None = None,
         *,
         is_farewell: bool = False,
-    ) -> AsyncGenerator[HttpResponse]:
-        """Post one message; see `HttpEngine.request` for the rest.
+    ) -> AbstractAsyncContextManager[HttpResponse]:
+        """Post one message, which is to be entered at once; see `HttpEngine.request` for the rest.
 
         Args:
             line: the message, with its newline.
@@ -68,28 +67,22 @@ class HttpDoor:
         if self._tap is not None:  # before it leaves: afterwards, the answer might be told first
             self._tap("sent", message)
         fields = {"content-type": JSON_TYPE, "accept": _TAKEN, **fields}
-        async with self._request("POST", url, fields, message, on_sent, is_farewell=is_farewell) as response:
-            yield response
+        return self._request("POST", url, fields, message, on_sent, is_farewell=is_farewell)
 
-    @asynccontextmanager
-    async def get(self, fields: Mapping[str, str]) -> AsyncGenerator[HttpResponse]:
+    def get(self, fields: Mapping[str, str]) -> AbstractAsyncContextManager[HttpResponse]:
         """Ask for an event stream; raises what `post` does."""
-        async with self._request("GET", self.url, {"accept": EVENT_STREAM_TYPE, **fields}) as response:
-            yield response
+        return self._request("GET", self.url, {"accept": EVENT_STREAM_TYPE, **fields})
 
-    @asynccontextmanager
-    async def delete(self, fields: Mapping[str, str]) -> AsyncGenerator[HttpResponse]:
+    def delete(self, fields: Mapping[str, str]) -> AbstractAsyncContextManager[HttpResponse]:
         """Say that what *fields* name is not needed any more, as a farewell; raises what `post` does."""
-        async with self._request("DELETE", self.url, fields, is_farewell=True) as response:
-            yield response
+        return self._request("DELETE", self.url, fields, is_farewell=True)
 
     def received(self, message: bytes) -> None:
         """A message has come in."""
         if self._tap is not None:
             self._tap("received", message)
 
-    @asynccontextmanager
-    async def _request(
+    def _request(
         self,
         method: str,
         url: str,
@@ -98,11 +91,28 @@ class HttpDoor:
         on_sent: Callable[[], None] | None = None,
         *,
         is_farewell: bool = False,
+    ) -> AbstractAsyncContextManager[HttpResponse]:
+        fields = {**self._fields, **fields}
+        if self.source is None and self.is_reached:  # there is nothing to add, and nothing to note
+            return self.engine.request(method, url, fields, content, on_sent=on_sent)
+        return self._showing(method, url, fields, content, on_sent, is_farewell=is_farewell)
+
+    @asynccontextmanager
+    async def _showing(
+        self,
+        method: str,
+        url: str,
+        fields: Mapping[str, str],
+        content: bytes,
+        on_sent: Callable[[], None] | None,
+        *,
+        is_farewell: bool,
     ) -> AsyncGenerator[HttpResponse]:
+        """Make a request that shows who asks, if there is something that does, and as often as that wants it."""
         with _failing_as_authorization():
             attempt = None if self.source is None else self.source.attempt(method, url)
         while True:
-            headers = {**self._fields, **fields}
+            headers = dict(fields)
             with _failing_as_authorization():
                 if attempt is not None:
                     headers.update(await attempt.fields())

@@ -46,7 +46,7 @@ async def open_network(
     from ._httpx_engine import HttpxEngine, new_httpx_client  # noqa: PLC0415 # takes its time to load
     from ._httpx_fetch import open_client_fetch  # noqa: PLC0415 # likewise
 
-    own = HttpxEngine(http_client or new_httpx_client(), closes=http_client is None)
+    own = HttpxEngine(http_client or new_httpx_client(), closes=http_client is None, notes_address=fetches)
     try:
         async with open_client_fetch(url, own, http_client) if fetches else nullcontext() as fetch:
             yield Network(own, fetch)

@@ -4,7 +4,9 @@ Rules of this file:
 
 1. Leaving a response cancels nothing. The server is told, but never before it has been told of the request.
 2. A stream that ends before the answer is taken up again, if its events have ids.
-3. Where the session is lost, so is the answer.
+3. Where the session is lost, so is the answer. A request whose response has not begun then gets a moment to be refused:
+   so it is known that nothing was done.
+4. What is refused because the server knows nothing of the session goes into the next one, once.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
 """
@@ -41,6 +43,8 @@ _NEWER = (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_REVISION)
 """Errors that only newer servers have."""
 _NOTICE_SECONDS = 5.0
 """How long the request is waited for to leave, and the notice that it is cancelled to be taken."""
+_VERDICT_SECONDS = 5.0
+"""How long a request in a lost session is waited for to be refused; a server that was started anew does so at once."""
 
 
 @define(eq=False)
@@ -51,9 +55,13 @@ class SessionCarrier(Carrier):
     """In which it was sent."""
     _refused: Refused | None = field(default=None, init=False)
     """Why, if the server refused it."""
+    _first_untaken: ResponseLost | None = field(default=None, init=False)
+    """What came of it when the server first knew nothing of its session."""
     _attempt_scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _sent: trio.Event = field(factory=trio.Event, init=False)
     """Set when the latest attempt has left as a whole, or nothing is attempted any more."""
+    _is_taken: bool = field(default=False, init=False)
+    """Whether the server has begun a response to the latest attempt which is no refusal."""
     _is_over: bool = field(default=False, init=False)
     _says_farewell: bool = field(default=False, init=False)
 
@@ -91,13 +99,23 @@ class SessionCarrier(Carrier):
             self._scope.cancel(reason="the request was left")
 
     def lose_session(self) -> None:
-        """The session is over: nothing comes any more."""
-        self._attempt_scope.cancel(reason="the session is over")
+        """The session is over: nothing comes any more, but for the word that the request was not taken."""
+        assert self._session is not None
+        if self._is_taken or self._session.is_older:
+            self._attempt_scope.cancel(reason="the session is over")
+        else:
+            self._attempt_scope.deadline = trio.current_time() + _VERDICT_SECONDS
 
     def _may_repeat(self, failure: ResponseLost, tries: int) -> bool:
+        if failure is self._first_untaken:
+            return True
         if self._session is not None and self._session.is_lost:  # which may happen again after a response was lost
             return self.asked.repeatable and tries < TRIES
         return super()._may_repeat(failure, tries)
+
+    async def _pause(self, failure: ResponseLost, tries: int) -> None:
+        if failure is not self._first_untaken:  # else the next session is what is waited for
+            await super()._pause(failure, tries)
 
     async def _attempt(self) -> TrioMcpError | None:
         if self.asked.method == "initialize":
@@ -125,7 +143,7 @@ class SessionCarrier(Carrier):
         return not (isinstance(refused.error, ErrorResponse) and refused.error.code in _NEWER)
 
     async def _attempt_in(self, session: Session) -> TrioMcpError | None:
-        self._session, self._refused, self._sent = session, None, trio.Event()
+        self._session, self._refused, self._sent, self._is_taken = session, None, trio.Event(), False
         with trio.CancelScope() as self._attempt_scope:
             session.carriers.add(self)
             try:
@@ -142,6 +160,7 @@ class SessionCarrier(Carrier):
             self._note_sent()
             if not is_success(response):
                 return self._take_session_refusal(session, await self._read_refusal(response))
+            self._is_taken = True
             if asked.method == "initialize" and not session.is_older:
                 session.begun_by(response)
                 self.transport.keeper.enter(session)
@@ -165,7 +184,10 @@ class SessionCarrier(Carrier):
             return failure
         session.carriers.discard(self)
         self.transport.keeper.lost(session)
-        return ResponseLost(f"the server has forgotten the session, and did not take {self.asked.method!r}", sent=False)
+        text = f"the server has forgotten the session, and did not take {self.asked.method!r}"
+        untaken = ResponseLost(text, sent=False)
+        self._first_untaken = self._first_untaken or untaken
+        return untaken
 
     async def _read_stream(self, trail: EventTrail, response: HttpResponse) -> None:
         with suppress(EngineError):  # however it has ended

@@ -3,8 +3,9 @@
 Rules of this file:
 
 1. Everything after `initialize` carries the session's id, where the server has given one, and the revision agreed on.
-2. A status 404 says that the server has forgotten the session. Whoever finds out first has another one begun; all that
-   were under way in the old one fail, or are sent again if they may be; whatever comes meanwhile waits.
+2. A status 404 says that the server has forgotten the session. Whoever finds out first has another one begun, in which
+   what was refused with that status is sent again, once. All else that was under way in the old one fails, or is sent
+   again if it may be; whatever comes meanwhile waits.
 3. Another session is one of the same revision. A server that begins none has ended the connection. One that cannot be
    reached has not: the next request tries again.
 4. A server that knows nothing of `initialize` by POST is asked for the event stream of HTTP+SSE.
@@ -107,6 +108,7 @@ class SessionKeeper:
         revision = answer.get("protocolVersion")
         self.current.revision = revision if type(revision) is str and is_plain_field(revision) else None
         self._params, self.is_older = params, self.current.is_older
+        self._revision = self._revision or self.current.revision
 
     async def hear_news(self) -> None:
         """Open the stream on which the server says what belongs to no exchange, unless it is open, or there is none."""
@@ -142,12 +144,14 @@ class SessionKeeper:
 
     async def notify(self, method: str, line: bytes) -> None:
         """Post a notification; raises what `HttpTransport.notify` does."""
-        session = await self.usable()
-        refused = await self._post(session, line)
-        if refused is not None:
-            if session.is_lost:
-                raise ResponseLost(f"the server has forgotten the session, and did not take {method!r}", sent=False)
-            raise refused.error
+        for _ in range(2):
+            session = await self.usable()
+            refused = await self._post(session, line)
+            if refused is None:
+                return
+            if not session.is_lost:
+                raise refused.error
+        raise ResponseLost(f"the server has forgotten the session, and did not take {method!r}", sent=False)
 
     async def tell(self, session: Session, line: bytes, *, is_farewell: bool = False) -> None:
         """Post a reply, or a notice that nobody waits for; what becomes of it is at most logged.

@@ -16,7 +16,7 @@ import logging
 from typing import TYPE_CHECKING, Literal
 
 import trio
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from .._errors import McpError
 from ..abc import HttpAnswerer, HttpServing
@@ -29,6 +29,7 @@ from ..wire import (
     Request,
     RequestId,
     check_head,
+    needs_null_id,
     parse_message,
     read_post,
 )
@@ -109,6 +110,7 @@ class Door:
 
     async def take(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:
         """Answer one HTTP request (rule 3)."""
+        responding.null_ids = needs_null_id(request.headers, request.query)
         try:
             await self._answer(request, receive, responding)
         except Exception:  # noqa: BLE001 # a bug, or a serving of its own whose lifespan fails
@@ -128,9 +130,10 @@ class Door:
         if request.method == "POST":
             body = await read_body(receive, policy.max_body_bytes, self._settings.body_seconds)
             if isinstance(body, Refusal):
-                await responding.refuse(body)
+                await self._refuse(body, request, responding)
             elif body is not None:
-                await self._answer_post(evolve(request, body=body), responding)
+                request.body = body
+                await self._answer_post(request, responding)
         else:
             sessions = await self._sessions(None, responding)
             if sessions is not None:
@@ -144,7 +147,7 @@ class Door:
                 return
         posted = read_post(request.headers, request.body, self._settings.policy, self._answerer.revisions)
         if isinstance(posted, Refusal):
-            await responding.refuse(posted)
+            await self._refuse(posted, request, responding)
         elif isinstance(posted, ModernPost):
             await self._answer_modern(posted, request, responding)
         else:
@@ -152,6 +155,12 @@ class Door:
             sessions = await self._sessions(message.id if isinstance(message, Request) else None, responding)
             if sessions is not None:
                 await sessions.post(posted, request, responding)
+
+    async def _refuse(self, refusal: Refusal, request: HttpRequest, responding: Responding) -> None:
+        """Refuse what was admitted: the session that it names knows which revision its client speaks."""
+        if self.running is not None:
+            self.running.sessions.speak_in(responding, request)
+        await responding.refuse(refusal)
 
     async def _sessions(self, id: RequestId | None, responding: Responding) -> Sessions | None:
         """Return the sessions; where there are none, say why to whoever asked by request *id*."""

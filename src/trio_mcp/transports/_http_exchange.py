@@ -89,7 +89,8 @@ class PostedExchange(Exchange):
         if isinstance(outcome, McpError):
             self.status = status_of(outcome.code)
         self._put(line)
-        self._space.unpark_all()
+        if self._space:
+            self._space.unpark_all()
 
     def _tell(self, method: str, params: JsonObject) -> None:
         self._put(encode_notification(method, params))
@@ -97,7 +98,8 @@ class PostedExchange(Exchange):
     def _put(self, line: bytes) -> None:
         self._lines.append(line.removesuffix(b"\n"))
         self._size += len(line)
-        self._work.unpark_all()
+        if self._work:
+            self._work.unpark_all()
 
     def _end(self) -> None:
         self._gone = True

@@ -147,7 +147,8 @@ class HttpLane:
     def put(self, line: bytes) -> Entry:
         """Queue a message; after `room`, without a checkpoint in between."""
         entry = self._outbox.put(line)
-        self._news.unpark_all()
+        if self._news:
+            self._news.unpark_all()
         return entry
 
     def put_urgent(self, line: bytes) -> None:
@@ -166,7 +167,8 @@ class HttpLane:
     def settle(self) -> None:
         """One answer is in the lane, or about to be put there in this step, or will not come."""
         self._owed -= 1
-        self._news.unpark_all()
+        if self._news:
+            self._news.unpark_all()
 
     async def said(self) -> None:
         """Wait until there is something in it, or never will be."""

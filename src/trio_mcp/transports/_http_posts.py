@@ -26,12 +26,10 @@ from ._http_admission import Admission
 from ._http_exchange import PostedExchange
 from ._http_guests import Guests
 from ._http_mirrors import Mirrors
-from ._http_response import Responding
+from ._http_response import QUICK_PASSES, Responding
 
 __all__ = ["Posts"]
 
-_QUICK_PASSES = 2
-"""After so many passes of the scheduler a handler that waits for nothing has ended."""
 _FLUSH_SECONDS = 2.0
 """How long last words may take to be written."""
 
@@ -81,7 +79,8 @@ class Posts:
             else:
                 exchange.lose()  # harmless where it was answered
             self._open.discard(exchange)
-            self._fewer.unpark_all()
+            if self._fewer:
+                self._fewer.unpark_all()
 
     def _admit(self, message: Request, request: HttpRequest, guest: Peer) -> ExchangeContext:
         """Return the terms of a request; raises `McpError` where it is refused."""
@@ -122,11 +121,11 @@ class Posts:
 async def _respond(exchange: PostedExchange, responding: Responding, access_until: float) -> None:
     """Write what belongs to an exchange until all of it has been written, or its client has left (rules 1 and 4)."""
     answer = exchange.only_answer()
-    for _ in range(_QUICK_PASSES):
+    for _ in range(QUICK_PASSES):
         if answer is None:
             await trio.lowlevel.checkpoint()
             answer = exchange.only_answer()
-    if answer is not None:  # for the quick ones it is not worth while to watch for a client that leaves
+    if answer is not None:
         await responding.json(answer, status=exchange.status)
         return
     async with responding.attending():

@@ -34,8 +34,11 @@ from .._util import owned_nursery
 from ..wire import EVENT_STREAM_TYPE, JSON_TYPE, Refusal, sse_comment
 from ._asgi import AsgiMessage, Receive, Send
 
-__all__ = ["EventStream", "Responding"]
+__all__ = ["QUICK_PASSES", "EventStream", "Responding"]
 
+QUICK_PASSES = 2
+"""After so many passes of the scheduler a handler that waits for nothing has ended; for the quick ones it is not worth
+while to watch for a client that leaves."""
 _NO_HEADERS: Mapping[str, str] = {}
 _KEEP_ALIVE = sse_comment()
 _PIECE_BYTES = 64 * 1024
@@ -57,6 +60,8 @@ class Responding:
     _receive: Receive
     keep_alive: float
     stall_seconds: float
+    null_ids: bool = field(default=False, init=False)
+    """Whether the client's revision wants an error to have the id null where it is none of a request's."""
     begun: bool = field(default=False, init=False)
     """Whether the head of the response has been sent."""
     left: bool = field(default=False, init=False)
@@ -65,7 +70,7 @@ class Responding:
 
     async def refuse(self, refusal: Refusal) -> None:
         """Answer that there is no answer."""
-        body = refusal.body()
+        body = refusal.body(null_id=self.null_ids)
         if body:
             await self.json(body, status=refusal.status, headers=refusal.headers)
         else:

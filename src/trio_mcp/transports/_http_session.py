@@ -29,6 +29,7 @@ from ..wire import LISTEN, ExchangeState, JsonObject, Refusal, Request
 from ._asgi import HttpRequest
 from ._http_admission import Admission, messages_in
 from ._http_lanes import HttpLane
+from ._http_response import Responding
 
 __all__ = ["HttpSession", "SessionHost"]
 
@@ -96,6 +97,11 @@ class HttpSession(Correspondent):
         host = self.host
         return self.resting_since + (host.idle_seconds if self.gate.operating else host.half_open_seconds)
 
+    def speaks_in(self, responding: Responding) -> None:
+        """Have errors be as the session's revision wants them, once a handshake has settled on one."""
+        if self.gate.revision is not None:
+            responding.null_ids = not self.gate.omits_unknown_id
+
     @contextmanager
     def visit(self) -> Generator[None]:
         """Count an HTTP request of its client's for as long as it is being answered (rule 1)."""
@@ -110,7 +116,8 @@ class HttpSession(Correspondent):
     def _rest(self) -> None:
         if self._visits:
             return
-        self._left.unpark_all()
+        if self._left:
+            self._left.unpark_all()
         if not self.ledger.answering and self.lost is None:
             self.resting_since = trio.current_time()
             self.host.rested(self)
@@ -153,8 +160,7 @@ class HttpSession(Correspondent):
         """
         posted = messages_in(value, self.limits)
         messages = [each for each in posted if not isinstance(each, Request) or each.method != LISTEN]
-        refusal = self.host.admission.refusal(messages, request, self.host.serving)
-        return None if refusal is None else evolve(refusal, null_id=not self.gate.omits_unknown_id)
+        return self.host.admission.refusal(messages, request, self.host.serving)
 
     def take_value(self, value: Any, size: int, lane: Lane) -> None:
         """Take what was posted, all of it at once; its answers go out by a lane."""

@@ -39,7 +39,6 @@ from ..wire import (
     Refusal,
     Request,
     check_session,
-    needs_null_id,
     parse_message,
 )
 from ._asgi import HttpRequest
@@ -180,7 +179,7 @@ class Sessions:
         if posted.session_id is None:
             session = self._begin(StreamableSession, request, posted.value)
         else:
-            session = self._named(posted.session_id, request, posted.value)
+            session = self._named(posted.session_id, request, responding, posted.value)
         if isinstance(session, Refusal):
             await responding.refuse(session)
         else:
@@ -195,7 +194,7 @@ class Sessions:
             else:
                 await connection.get(request, responding)
             return
-        session = self._named_in_head(request)
+        session = self._named_in_head(request, responding)
         if isinstance(session, Refusal):
             await responding.refuse(session)
         else:
@@ -203,12 +202,18 @@ class Sessions:
 
     async def delete(self, request: HttpRequest, responding: Responding) -> None:
         """End the session that a DELETE names."""
-        session = self._named_in_head(request)
+        session = self._named_in_head(request, responding)
         if isinstance(session, Refusal):
             await responding.refuse(session)
         else:
             session.close(ConnectionClosed("the client has ended the session"))
             await responding.empty(HTTPStatus.NO_CONTENT)
+
+    def speak_in(self, responding: Responding, request: HttpRequest) -> None:
+        """Have errors be as the session wants them that a request names; see `HttpSession.speaks_in`."""
+        session = self._find(StreamableSession, request.headers.get(SESSION_FIELD, ""), request)
+        if session is not None:
+            session.speaks_in(responding)
 
     def stream_of(self, request: HttpRequest) -> SseConnection | None:
         """Return the stream of HTTP+SSE that a POST is addressed to; None where there is none."""
@@ -219,23 +224,23 @@ class Sessions:
         later = request.headers.get(SESSION_FIELD) or request.headers.get(VERSION_FIELD)
         return self._settings.sse and LEGACY_REVISIONS[0] in self._spoken and not later
 
-    def _named_in_head(self, request: HttpRequest) -> StreamableSession | Refusal:
+    def _named_in_head(self, request: HttpRequest, responding: Responding) -> StreamableSession | Refusal:
         """Return the session that a request without a body names, or what it gets instead."""
         refusal = check_session(request.headers, self._spoken)
-        return self._named(request.headers[SESSION_FIELD], request) if refusal is None else refusal
+        return self._named(request.headers[SESSION_FIELD], request, responding) if refusal is None else refusal
 
-    def _named(self, id: str, request: HttpRequest, value: object = None) -> StreamableSession | Refusal:
+    def _named(
+        self, id: str, request: HttpRequest, responding: Responding, value: object = None
+    ) -> StreamableSession | Refusal:
         """Return a session, or what a request gets that may not use it; *value* is what was posted."""
         session = self._find(StreamableSession, id, request)
         if session is None:
             gone = "there is no such session, or no more: send 'initialize' without the header field"
-            return _refusal(404, f"{gone} {SESSION_FIELD}", request, value)
+            return _refusal(404, f"{gone} {SESSION_FIELD}", value)
+        session.speaks_in(responding)
         version, revision = request.headers.get(VERSION_FIELD), session.gate.revision
         if version and version != revision:
-            refusal = _refusal(
-                400, f"{VERSION_FIELD} {version[:100]!r}: this session speaks {revision}", request, value
-            )
-            return evolve(refusal, null_id=not session.gate.omits_unknown_id)
+            return _refusal(400, f"{VERSION_FIELD} {version[:100]!r}: this session speaks {revision}", value)
         return session
 
     def _find(self, kind: type[S], id: str, request: HttpRequest) -> S | None:
@@ -247,7 +252,7 @@ class Sessions:
         if len(self._table) >= self._settings.max_sessions:
             self._make_room(request.principal)
         if len(self._table) >= self._settings.max_sessions:
-            refusal = _refusal(503, "there are as many sessions as there may be; try again later", request, value)
+            refusal = _refusal(503, "there are as many sessions as there may be; try again later", value)
             return evolve(refusal, headers={"retry-after": _RETRY_AFTER})
         session = kind.begin(self._host, request.principal)
         self._table[session.id] = session
@@ -329,9 +334,7 @@ class Sessions:
         )
 
 
-def _refusal(status: int, sentence: str, request: HttpRequest, value: object) -> Refusal:
+def _refusal(status: int, sentence: str, value: object) -> Refusal:
     """Return the refusal of a request, with the id of what was posted, if that is a request."""
     message = parse_message(value)
-    id = message.id if isinstance(message, Request) else None
-    null_id = needs_null_id(request.headers, request.query)
-    return Refusal(status, McpError(INVALID_REQUEST, sentence), id, null_id=null_id)
+    return Refusal(status, McpError(INVALID_REQUEST, sentence), message.id if isinstance(message, Request) else None)

@@ -86,11 +86,12 @@ class SseConnection(HttpSession):
 
     async def post(self, request: HttpRequest, responding: Responding) -> None:
         """Take what was posted."""
+        self.speaks_in(responding)
         try:
             value = decode(request.body)
         except Undecodable as exc:
             error = McpError(PARSE_ERROR, f"not a JSON message: {exc}")
-            await responding.refuse(Refusal(400, error, null_id=not self.gate.omits_unknown_id))
+            await responding.refuse(Refusal(400, error))
             return
         refusal = self.refusal(value, request)
         if refusal is not None:

@@ -40,7 +40,7 @@ from ._asgi import HttpRequest
 from ._event_record import Record
 from ._http_kept_lanes import KeptLane, Replay, read_mark
 from ._http_lanes import HttpLane, LaneReader, Source
-from ._http_response import Responding
+from ._http_response import QUICK_PASSES, Responding
 from ._http_session import HttpSession
 
 __all__ = ["StreamableSession"]
@@ -129,6 +129,9 @@ class StreamableSession(HttpSession):
 
     async def _respond(self, lane: HttpLane, responding: Responding, *, begins: bool) -> None:
         """Answer with what goes out in a lane that is not kept (rule 2)."""
+        for _ in range(QUICK_PASSES):
+            if not lane.is_complete:
+                await trio.lowlevel.checkpoint()
         if await self._respond_whole(lane, responding, begins=begins):
             return
         reader = lane.attach()
@@ -223,7 +226,7 @@ class StreamableSession(HttpSession):
     async def _refuse_http(
         self, status: int, sentence: str, responding: Responding, *, code: int = INVALID_REQUEST
     ) -> None:
-        await responding.refuse(Refusal(status, McpError(code, sentence), null_id=not self.gate.omits_unknown_id))
+        await responding.refuse(Refusal(status, McpError(code, sentence)))
 
     def detach(self, lane: Lane, retry_ms: int | None) -> None:
         """Send away who reads a lane, where that is understood (rule 4)."""

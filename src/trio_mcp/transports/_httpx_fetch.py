@@ -29,7 +29,7 @@ from ..auth import CallFailed, HttpCall
 from ._http_engine import EngineError, HttpResponse
 from ._http_fetch import FETCH_SECONDS, HttpFetch, shown
 from ._http_fetch_addresses import AddressGuard
-from ._httpx_engine import HttpxClient, HttpxEngine, new_httpx_client, sending, user_agent
+from ._httpx_engine import HttpxClient, HttpxEngine, Sending, new_httpx_client, user_agent
 
 __all__ = ["open_client_fetch", "open_fetch"]
 
@@ -130,7 +130,7 @@ class _Sender:
 
     async def _enter(self, call: HttpCall, address: str | None, stack: AsyncExitStack) -> HttpResponse:
         build = partial(_request, call, address)
-        return await stack.enter_async_context(sending(self._client, call.url, build, auth=None))
+        return await stack.enter_async_context(Sending(self._client, call.url, build, auth=None))
 
 
 def _port(url: httpx2.URL) -> int:

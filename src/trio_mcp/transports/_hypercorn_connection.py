@@ -42,6 +42,8 @@ _Stream: TypeAlias = "trio.SocketStream | trio.SSLStream[trio.SocketStream]"
 _READ_BYTES = 2**16
 _WRITE_BYTES = 2**16
 """Written at once, with `write_seconds` for each."""
+_LATE_SECONDS = 1.0
+"""How long the rest is waited for of what had come in time, but not as a whole: a record of TLS."""
 _LINGER_SECONDS = 2.0
 """How long a client that is still sending is listened to after the last answer. Were the connection closed at once, the
 system would throw away what the client has not read of that answer."""
@@ -102,6 +104,7 @@ class _Connection:
         self._reading = trio.CancelScope()
         self._waiting = trio.CancelScope()
         self._has_run_out = False
+        self._excused_at = -math.inf
         self._writing = trio.Lock()
         self._is_idle = True
         self._is_lost = False
@@ -185,6 +188,12 @@ class _Connection:
         """Wait for bytes; empty at the end, or when the client has had its time."""
         with trio.CancelScope(deadline=self._waiting.deadline) as self._waiting:
             return bytes(await self._stream.receive_some(_READ_BYTES))
+        # A wait that a stop of the process interrupts ends without a look at what has come. Once for each limit: a
+        # client that never stops sending has no more time than others.
+        if self._excused_at < self._waiting.deadline and self._socket.is_readable():
+            self._excused_at = self._waiting.deadline
+            with trio.move_on_after(_LATE_SECONDS):
+                return bytes(await self._stream.receive_some(_READ_BYTES))
         self._has_run_out = True
         return b""
 
@@ -205,19 +214,22 @@ class _Connection:
                 self._reading.cancel()
 
     async def _write(self, data: bytes) -> None:
-        with trio.CancelScope(shield=True):
-            async with self._writing:
+        with trio.CancelScope(shield=True) as patience:
+            try:
+                self._writing.acquire_nowait()  # nearly always: `acquire` would let all other tasks go first
+            except trio.WouldBlock:
+                await self._writing.acquire()
+            try:
                 for start in range(0, len(data), _WRITE_BYTES):
                     if self._is_lost:
+                        await trio.lowlevel.checkpoint()  # who goes on sending is not to keep others from running
                         return
-                    await self._write_piece(data[start : start + _WRITE_BYTES])
-
-    async def _write_piece(self, piece: bytes) -> None:
-        with trio.move_on_after(self._common.listening.write_seconds) as patience:
-            try:
-                await self._stream.send_all(piece)
+                    patience.deadline = trio.current_time() + self._common.listening.write_seconds
+                    await self._stream.send_all(data[start : start + _WRITE_BYTES])
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self.abort()
+            finally:
+                self._writing.release()
         if patience.cancelled_caught:
             _log.info("the connection from %s is closed: its client reads nothing", self.client)
             with suppress(OSError):

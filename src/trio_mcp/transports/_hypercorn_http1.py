@@ -97,4 +97,4 @@ class Http1(H11Protocol):
 
 def _size(request: h11.Request) -> int:
     """The bytes of a head, as if it were written without blanks: h11 counts only what it cannot read yet."""
-    return len(request.target) + sum(len(name) + len(value) for name, value in request.headers)
+    return len(request.target) + sum([len(name) + len(value) for name, value in request.headers])

@@ -84,9 +84,13 @@ class Mailbox:
         while self._bytes >= _MAILBOX_BYTES and self._farewell is None and not self._is_closed:
             await self._taken.park()
         if self._farewell is None and not self._is_closed:
-            self._events.append(event)
-            self._bytes += _cost(event)
-        self._arrived.unpark_all()
+            if self._events and not event.get("more_body", True) and not event["body"]:
+                self._events[-1]["more_body"] = False  # the end of a body can be said with its last piece
+            else:
+                self._events.append(event)
+                self._bytes += _cost(event)
+        if self._arrived:
+            self._arrived.unpark_all()
 
     def end(self, farewell: AsgiMessage) -> None:
         """Let the application receive that the client is gone, after all that has been put."""
@@ -97,12 +101,10 @@ class Mailbox:
     async def receive(self) -> AsgiMessage:
         """Return the next event; at the end, any number of times, that the client is gone.
 
-        What is there is returned in a cancelled scope, too, but for repetitions.
+        What is there is returned at once, and in a cancelled scope, too, but for repetitions.
         """
         if self._said_farewell:
             await trio.lowlevel.checkpoint()  # an application that asks for ever can be cancelled
-        elif self._events or self._farewell is not None:
-            await trio.lowlevel.cancel_shielded_checkpoint()
         while not self._events and self._farewell is None:
             await self._arrived.park()
         if not self._events:
@@ -111,7 +113,8 @@ class Mailbox:
             return self._farewell
         event = self._events.popleft()
         self._bytes -= _cost(event)
-        self._taken.unpark_all()
+        if self._taken:
+            self._taken.unpark_all()
         return event
 
     def close(self) -> None:

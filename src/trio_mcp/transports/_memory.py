@@ -102,7 +102,7 @@ class _End:
         self.notified(method, copied)
 
     def show_request(self, encode: Callable[..., bytes], *message: Any) -> None:
-        """Show whoever wants to see it what would have gone from here as bytes."""
+        """Show whoever wants to see it what would have gone from here as bytes; `tapped` says whether anybody does."""
         if self._tap is not None:
             self._tap(self._directions[0], encode(*message)[:-1])
 
@@ -242,20 +242,22 @@ class _AskedInMemory(Asked):
             return
         self._exchange = _ExchangeInMemory(self.method, params, context, self.id, end, self, self._other)
         end.answer(self._exchange)
+        if self._outcome is not None:  # a caller that asks on and on lets others run all the same
+            await trio.lowlevel.cancel_shielded_checkpoint()
 
     def _cancel(self) -> None:
-        self.ended()
+        exchange = self.ended()
         if self.method != "initialize":  # which is never cancelled
-            assert self._exchange is not None
+            assert exchange is not None
             self.end.show_request(encode_notification, "notifications/cancelled", {"requestId": self.id})
-            self._exchange.cancel("the caller left")
+            exchange.cancel("the caller left")
 
     def lose(self, reason: ConnectionLost) -> None:
         """The connection is closed while this request waits."""
         self.finish(copy(reason))
-        self.ended()
-        assert self._exchange is not None
-        self._exchange.lose()
+        exchange = self.ended()
+        assert exchange is not None
+        exchange.lose()
 
     def settle(self, outcome: JsonObject | McpError) -> None:
         """Take the answer."""
@@ -269,9 +271,11 @@ class _AskedInMemory(Asked):
             self.end.show_answer(encode_result, self.id, outcome)
             self.finish(outcome)
 
-    def ended(self) -> None:
-        """Nobody waits for this request any more."""
+    def ended(self) -> _ExchangeInMemory | None:
+        """Nobody waits for this request any more; return the other end of it, which is not known from here any more."""
         self.end.asked.pop(self.id, None)
+        exchange, self._exchange = self._exchange, None  # else every call would leave work to the garbage collector
+        return exchange
 
 
 @define(eq=False)

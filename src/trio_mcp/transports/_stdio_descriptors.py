@@ -28,6 +28,8 @@ from typing import TextIO
 
 import trio
 
+from ._pipes import PipeStream
+
 __all__ = ["claim_stdio"]
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
@@ -75,7 +77,7 @@ else:
             receiving = _private_stream(stack, _STDIN, os.O_RDONLY)
             sending = _private_stream(stack, _STDOUT, os.O_WRONLY)
             _divert(stack)
-            yield trio.StapledStream(sending, receiving)
+            yield PipeStream(sending, receiving)
 
     def _refuse_closed(descriptor: int, opened_at_start: TextIO | None, name: str) -> None:
         if not _is_open(descriptor, opened_at_start):

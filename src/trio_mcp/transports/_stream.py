@@ -15,6 +15,7 @@ from .._util import owned_nursery
 from ..abc import Client, Serving, Transport, TransportOpener
 from ..peer import Link
 from ..wire import JsonObject
+from ._pipes import ImmediateStream
 from ._tap import tapped
 
 __all__ = ["connect_link", "server_link", "stream_transport"]
@@ -41,7 +42,7 @@ async def connect_link(
         why_lost: names the reason when the other side's output has ended.
     """
     stream = tapped(stream, client.tap, client.limits.max_message_bytes)
-    link = Link(client.gate, client.answer, client.notified, client.limits, stream)
+    link = Link(client.gate, client.answer, client.notified, client.limits, stream, send_now=_sender(stream))
     async with owned_nursery() as nursery:
         nursery.start_soon(lambda: link.run(drain=False, why_lost=why_lost), name="link")
         yield link
@@ -53,5 +54,10 @@ def server_link(stream: trio.abc.Stream, serving: Serving) -> Link:
     def notified(method: str, params: JsonObject) -> None:
         serving.notified(method, params, link)
 
-    link = Link(serving.gate(), serving.answer, notified, serving.limits, stream)
+    link = Link(serving.gate(), serving.answer, notified, serving.limits, stream, send_now=_sender(stream))
     return link
+
+
+def _sender(stream: trio.abc.Stream) -> Callable[[bytes | memoryview], int] | None:
+    """Return what sends without waiting; None where the stream has nothing of the kind."""
+    return stream.send_now if isinstance(stream, ImmediateStream) else None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterable
 
 import trio
 from attrs import define, field
 
 from ..abc import Direction, Tap
-from ..wire import LineFramer
+from ..wire import LineFramer, Oversized, Undecodable, decode
 
 __all__ = ["guarded_tap", "tapped"]
 
@@ -46,7 +47,11 @@ def tapped(stream: trio.abc.Stream, tap: Tap | None, limit: int) -> trio.abc.Str
 
 @define(eq=False)
 class _TappedStream(trio.abc.Stream):
-    """Bytes pass as they are; the tap sees the lines they make."""
+    """Bytes pass as they are; the tap sees the lines they make.
+
+    A line is shown as it came, be it a message or not. One that the end of the stream has cut off is half of something
+    that nobody reads: it is not shown, as it is not over HTTP. Whoever reads the stream logs how it begins.
+    """
 
     _stream: trio.abc.Stream
     _tap: Tap
@@ -55,8 +60,7 @@ class _TappedStream(trio.abc.Stream):
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         # Told before they leave: afterwards, the answer might have been told first.
-        for line in self._sent.feed(bytes(data)):
-            self._tell("sent", line)
+        self._tell("sent", self._sent.feed(bytes(data)))
         await self._stream.send_all(data)
 
     async def wait_send_all_might_not_block(self) -> None:
@@ -64,13 +68,26 @@ class _TappedStream(trio.abc.Stream):
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         chunk = await self._stream.receive_some(max_bytes)
-        for line in self._received.feed(bytes(chunk)) if chunk else self._received.finish():
-            self._tell("received", line)
+        if chunk:
+            self._tell("received", self._received.feed(bytes(chunk)))
+        else:
+            last = self._received.finish()
+            self._tell("received", [line for line in last if isinstance(line, bytes) and _is_whole(line)])
         return chunk
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    def _tell(self, direction: Direction, line: object) -> None:
-        if isinstance(line, bytes):
-            self._tap(direction, line.removesuffix(b"\r"))
+    def _tell(self, direction: Direction, lines: Iterable[bytes | Oversized]) -> None:
+        for line in lines:
+            if isinstance(line, bytes):
+                self._tap(direction, line.removesuffix(b"\r"))
+
+
+def _is_whole(line: bytes) -> bool:
+    """Tell whether a last line without a newline is all of a message, which is read as one."""
+    try:
+        decode(line)
+    except Undecodable:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, overload
@@ -94,7 +95,7 @@ def unstructurer(cls: Any, revision: str | None = None) -> Callable[[Any], JSONV
 @cache
 def _structurer(cls: Any, revision: str | None) -> Callable[[JSONValue], Any]:
     hook = _codec(revision).converter.get_structure_hook(cls)
-    name = cls.__name__ if isinstance(cls, type) else str(cls).replace(f"{__package__}._generated.", "")
+    name = cls.__name__ if isinstance(cls, type) else re.sub(rf"{__package__}\._generated\.\w+\.", "", str(cls))
 
     def structure_one(value: JSONValue) -> Any:
         try:

@@ -77,6 +77,12 @@ class Mismatch(Exception):
         self.faults.extend(((*path, *deeper), text) for deeper, text in inner.faults[:room])
         self.uncounted += inner.uncounted + max(0, len(inner.faults) - room)
 
+    def inside(self, step: str | int) -> Mismatch:
+        """Return the same, as seen from what holds the value."""
+        outer = Mismatch()
+        outer.add(step, self)
+        return outer
+
     def lines(self) -> list[str]:
         """Return the faults as sentences, each headed by its path from the root, `$`."""
         lines = [f"{_path(steps)}: {text}" for steps, text in self.faults]

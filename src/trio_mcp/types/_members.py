@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple, Union, get_args
 
 import attrs
 
-from trio_mcp.types import _generated
 from trio_mcp.types._model import UNSET, Model, Profile
 from trio_mcp.types._tables import WIRE_NAMES
 
@@ -15,6 +14,9 @@ __all__ = ["Member", "building", "is_model", "members_of", "table_name"]
 
 building: Final = threading.RLock()
 """Held while a hook is made: handlers in worker threads convert too, and must not meet a half-made one."""
+
+_GENERATED: Final = f"{__package__}._generated."
+"""What the names of the generated modules begin with."""
 
 _ALWAYS_SENT: Final = object()
 """Equal to no member's value."""
@@ -62,7 +64,7 @@ def members_of(cls: type[Model], profile: Profile) -> list[Member]:
 
 def table_name(cls: type[Model]) -> str:
     """Return the name under which the tables speak of a class: for a user's subclass, that of the class it extends."""
-    return next((each.__name__ for each in cls.__mro__ if vars(_generated).get(each.__name__) is each), cls.__name__)
+    return next((each.__name__ for each in cls.__mro__ if each.__module__.startswith(_GENERATED)), cls.__name__)
 
 
 def _camel_case(attribute: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
 from typing import Any, ClassVar, Final, Literal, NamedTuple, NoReturn, TypeAlias
 
 __all__ = [
@@ -101,6 +103,17 @@ class Model:
         return f"{self.__class__.__name__}({', '.join(shown)})"
 
 
+# Tables hold the names of types, so that loading a table loads none of the types it speaks of.
+@cache
+def _type(name: str) -> Any:
+    return getattr(import_module("trio_mcp.types"), name)
+
+
+@cache
+def _types(names: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(map(_type, names))
+
+
 class Method(NamedTuple):
     """What a revision says about one method."""
 
@@ -108,11 +121,21 @@ class Method(NamedTuple):
     """An *embedded* request travels inside a result, and is answered in the retry of the request it interrupted."""
     direction: Literal["client", "server", "both"]
     """Who sends it."""
-    params: type[Any] | Any | None
-    """The type of `params` (a class, or a union of classes); None when the method has none."""
+    params_name: str | None
+    """The name of the type of `params`; None when the method has none."""
     params_required: bool
-    results: tuple[type[Any], ...]
-    """The types its result may have: several in case of interim results; none for a notification."""
+    result_names: tuple[str, ...]
+    """The names of the types its result may have: several in case of interim results; none for a notification."""
+
+    @property
+    def params(self) -> type[Any] | Any | None:
+        """The type of `params` (a class, or a union of classes); None when the method has none."""
+        return None if self.params_name is None else _type(self.params_name)
+
+    @property
+    def results(self) -> tuple[type[Any], ...]:
+        """The types its result may have: several in case of interim results; none for a notification."""
+        return _types(self.result_names)
 
 
 class ErrorShape(NamedTuple):
@@ -120,8 +143,13 @@ class ErrorShape(NamedTuple):
 
     name: str
     """The name the specification gives to the error."""
-    data: type[Any] | None
-    """The type of the error's `data`; None where any value is allowed."""
+    data_name: str | None
+    """The name of the type of the error's `data`; None where any value is allowed."""
+
+    @property
+    def data(self) -> type[Any] | None:
+        """The type of the error's `data`; None where any value is allowed."""
+        return None if self.data_name is None else _type(self.data_name)
 
 
 class Bounds(NamedTuple):
@@ -143,5 +171,10 @@ class Profile(NamedTuple):
     """Members the revision does not name: kept in `extra` when received, dropped when sent."""
     bounds: Mapping[str, Mapping[str, Bounds]]
     """Limits of members, checked when a message is received."""
-    metas: Mapping[str, type[Any]]
-    """The class that fits a class's `_meta`, which is itself kept as the plain dict that came."""
+    meta_names: Mapping[str, str]
+    """The name of the class that fits a class's `_meta`."""
+
+    @property
+    def metas(self) -> Mapping[str, type[Any]]:
+        """The class that fits a class's `_meta`, which is itself kept as the plain dict that came."""
+        return {name: _type(meta) for name, meta in self.meta_names.items()}

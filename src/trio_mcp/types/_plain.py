@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias, get_args, get_origin
+from typing import Any, Literal, TypeAlias, cast, get_args, get_origin
 
 from cattrs import Converter
 
 from trio_mcp.types._faults import Mismatch, quoted, type_of
 from trio_mcp.types._model import Bounds
 
-__all__ = ["Hook", "bounded", "hook_of", "is_map", "is_sequence", "literal_hook", "register_plain"]
+__all__ = ["Hook", "bounded", "hook_of", "is_map", "is_sequence", "literal_hook", "plain_type", "register_plain"]
 
 Hook: TypeAlias = Callable[[Any, Any], Any]
 """Takes a JSON value and, as cattrs calls it, the type; returns the structured value or raises `Mismatch`."""
@@ -35,6 +35,15 @@ def register_plain(converter: Converter) -> None:
 def hook_of(converter: Converter, kind: Any) -> Hook | None:
     """Return the hook for a type, or None where every JSON value fits."""
     return None if kind is Any else converter.get_structure_hook(kind)
+
+
+def plain_type(kind: Any) -> type[Any] | None:
+    """Return the Python type whose values the hook for a type hands back as they are, or None: it has to look."""
+    if kind in {str, int, float, bool}:
+        return cast("type[Any]", kind)
+    if is_map(kind) and get_args(kind)[1] is Any:
+        return dict
+    return list if is_sequence(kind) and get_args(kind)[0] is Any else None
 
 
 def structure_string(value: Any, _: Any = None) -> Any:

@@ -12,13 +12,14 @@ from cattrs import Converter
 from trio_mcp.types._faults import Mismatch, type_of
 from trio_mcp.types._members import Member, building, is_model, members_of, table_name
 from trio_mcp.types._model import Bounds, Model, Profile
-from trio_mcp.types._plain import Hook, bounded, hook_of
+from trio_mcp.types._plain import Hook, bounded, hook_of, plain_type
 from trio_mcp.types._tables import LENIENT
 
 __all__ = ["register_structuring"]
 
-_Slot: TypeAlias = tuple[str, Hook | None, bool]
-"""Of a member: its attribute, its hook (None where any value fits), and whether null means that it is absent."""
+_Slot: TypeAlias = tuple[str, type[Any] | None, Hook | None, bool, int]
+"""Of a member: its attribute, the type whose values are taken without asking the hook (None for most), the hook (None
+where any value fits), whether null means that it is absent, and 1 if it is required."""
 
 
 def register_structuring(converter: Converter, profile: Profile) -> None:
@@ -45,21 +46,26 @@ def _structurer(cls: type[Model], converter: Converter, profile: Profile, made: 
         found: dict[str, Any] = {}
         extra: dict[str, Any] = {}
         problem = None
+        met = 0
         for wire, item in value.items():
             slot = members.get(wire)
             if slot is None:
                 extra[wire] = item
                 continue
-            attribute, hook, null_is_absent = slot
-            if hook is None:
+            attribute, plain, hook, null_is_absent, counts = slot
+            met += counts
+            if type_of(item) is plain or hook is None:
                 found[attribute] = item
             elif item is not None or not null_is_absent:
                 try:
                     found[attribute] = hook(item, None)
                 except Mismatch as inner:
                     problem = settle(problem, wire, item, inner, extra)
-        if problem is not None or not value.keys() >= required:
-            raise _with_missing(problem or Mismatch(), required - value.keys())
+        if problem is not None or met != len(required):
+            try:
+                raise _with_missing(problem or Mismatch(), required - value.keys())
+            finally:
+                del problem  # which holds this frame by its traceback, as this frame would hold it
         if extra:
             found["extra"] = extra
         return cls(**found)
@@ -71,10 +77,10 @@ def _structurer(cls: type[Model], converter: Converter, profile: Profile, made: 
 
 
 def _slot(member: Member, converter: Converter, bounds: Bounds | None) -> _Slot:
-    hook = hook_of(converter, member.kind)
+    hook, plain = hook_of(converter, member.kind), plain_type(member.kind)
     if hook is not None and bounds is not None:
-        hook = bounded(hook, bounds)
-    return (member.attribute, hook, member.null_is_absent)
+        hook, plain = bounded(hook, bounds), None
+    return (member.attribute, plain, hook, member.null_is_absent, int(member.required))
 
 
 def _refuse(

@@ -31,9 +31,11 @@ def _union_hook(kind: Any, converter: Converter, profile: Profile) -> Hook:
     """Return a hook that looks at the value's JSON kind, and asks the one arm, or the arms, of that kind."""
     by_kind: dict[type[Any], list[Hook]] = {}
     models = [arm for arm in get_args(kind) if is_model(arm)]
+    others = [arm for arm in get_args(kind) if not is_model(arm)]
+    if not others:
+        return _object_hook(models, converter, profile)
     if models:
         by_kind[dict] = [_object_hook(models, converter, profile)]
-    others = [arm for arm in get_args(kind) if not is_model(arm)]
     # A number with a fraction of zero stays one where any number is allowed.
     for arm in sorted(others, key=lambda arm: arm is not float):
         for python_type in python_types(arm):
@@ -88,7 +90,7 @@ def python_types(arm: Any) -> tuple[type[Any], ...]:
 
 
 def _object_hook(models: list[type[Model]], converter: Converter, profile: Profile) -> Hook:
-    """Return a hook that finds the class an object is meant to be."""
+    """Return a hook that refuses what is no object, and finds the class an object is meant to be."""
     if len(models) == 1:
         return converter.get_structure_hook(models[0])
     arms = [_arm(model, converter, profile) for model in models]
@@ -123,17 +125,17 @@ def _tagged_hook(wire: str, arms: list[_Arm]) -> Hook:
     wanted = f"one of {', '.join(map(repr, by_tag))}"
 
     def structure(value: Any, _: Any = None) -> Any:
+        if type_of(value) is not dict:
+            raise Mismatch.expected("object", value)
         tag = value.get(wire)
-        if type_of(tag) is str and tag in by_tag:
-            return by_tag[tag](value, None)
+        hook = by_tag.get(tag) if type_of(tag) is str else None
+        if hook is not None:
+            return hook(value, None)
         if tag is None and untagged is not None:
             return untagged(value, None)
-        problem = Mismatch()
         if wire in value:
-            problem.add(wire, Mismatch(f"expected {wanted}, got {quoted(tag)}"))
-        else:
-            problem.add(None, Mismatch(f"required member '{wire}' is missing"))
-        raise problem
+            raise Mismatch(f"expected {wanted}, got {quoted(tag)}").inside(wire)
+        raise Mismatch(f"required member '{wire}' is missing")
 
     return structure
 
@@ -142,6 +144,8 @@ def _shaped_hook(arms: list[_Arm]) -> Hook:
     """Return a hook that tries the arms, the one that explains most of the object first."""
 
     def structure(value: Any, _: Any = None) -> Any:
+        if type_of(value) is not dict:
+            raise Mismatch.expected("object", value)
         present = value.keys()
 
         def fit(arm: _Arm) -> tuple[int, int]:
@@ -155,6 +159,9 @@ def _shaped_hook(arms: list[_Arm]) -> Hook:
             except Mismatch as problem:
                 first = first or problem
         assert first is not None, "a union has arms"
-        raise first
+        try:
+            raise first
+        finally:
+            del first  # which holds this frame by its traceback, as this frame would hold it
 
     return structure

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias, cast, get_args
+from typing import Any, NamedTuple, TypeAlias, get_args
 
 from cattrs import Converter
 
 from trio_mcp.types._faults import Unsendable, listed, type_of
 from trio_mcp.types._members import building, is_model, members_of
-from trio_mcp.types._model import Model, Profile
+from trio_mcp.types._model import NO_EXTRA, Model, Profile
 from trio_mcp.types._plain import is_map, is_sequence
 from trio_mcp.types._unions import is_union, python_types
 
@@ -18,6 +18,9 @@ __all__ = ["Emit", "register_unstructuring"]
 
 Emit: TypeAlias = Callable[[Any], Any]
 """Takes a structured value and returns the JSON value, or raises `Unsendable`."""
+
+_EmitterOf: TypeAlias = Callable[[Any], Emit]
+"""Returns how values of the type of this one are sent."""
 
 
 def register_unstructuring(converter: Converter, profile: Profile) -> Emit:
@@ -30,18 +33,21 @@ def register_unstructuring(converter: Converter, profile: Profile) -> Emit:
 
     def factory(cls: type[Model]) -> Emit:
         with building:
-            return made.get(cls) or _unstructurer(cls, profile, emit_any, made)
+            return made.get(cls) or _unstructurer(cls, profile, emitter_of, made)
+
+    def emitter_of(value: Any) -> Emit:
+        if is_model(type_of(value)):
+            return factory(type_of(value))
+        if isinstance(value, Mapping):
+            return emit_map
+        return emit_items if _is_array(value) else _as_it_is
 
     def emit_any(value: Any) -> Any:
-        emit = made.get(type_of(value))
-        return emit(value) if emit is not None else emit_rest(value)
+        emit = made.get(type_of(value)) or emitter_of(value)
+        return emit(value)
 
-    def emit_rest(value: Any) -> Any:
-        if is_model(type_of(value)):
-            return factory(type_of(value))(value)
-        if isinstance(value, Mapping):
-            return emit_map(cast("Mapping[str, Any]", value))
-        return [emit_any(each) for each in value] if _is_array(value) else value
+    def emit_items(value: Sequence[Any]) -> list[Any]:
+        return [emit_any(each) for each in value]
 
     def emit_map(value: Mapping[str, Any]) -> dict[str, Any]:
         # Looked into one level deep only: without messages in it, it is somebody's own JSON.
@@ -52,25 +58,29 @@ def register_unstructuring(converter: Converter, profile: Profile) -> Emit:
     return emit_any
 
 
-def _unstructurer(cls: type[Model], profile: Profile, emit_any: Emit, made: dict[type[Any], Emit]) -> Emit:
+def _unstructurer(cls: type[Model], profile: Profile, emitter_of: _EmitterOf, made: dict[type[Any], Emit]) -> Emit:
     known = members_of(cls, profile)
-    members = [(member.wire, _emitter(member.kind, emit_any), member.unset) for member in known]
-    # Twice, because a getter of one attribute returns it bare.
-    fetch = attrgetter(*(member.attribute for member in known), "extra", "extra")
+    members = [
+        (place, member.wire, member.unset, _emitter(member.kind, emitter_of)) for place, member in enumerate(known, 1)
+    ]
+    # Never one attribute alone, which a getter returns bare.
+    fetch = attrgetter("extra", *(member.attribute for member in known), "extra")
 
     def unstructure(message: Any) -> dict[str, Any]:
         values = fetch(message)
         result: dict[str, Any] = {}
         wire = ""
         try:
-            for value, (wire, emit, unset) in zip(values, members, strict=False):
+            for place, wire, unset, emit in members:
+                value = values[place]
                 if value is not unset:
                     result[wire] = value if emit is None else emit(value)
         except Unsendable as problem:
             raise problem.inside(wire) from None
-        if values[-1]:
+        extra = values[0]
+        if extra is not NO_EXTRA and extra:
             # A member that has a name here wins over one put beside it.
-            for wire, value in values[-1].items():
+            for wire, value in extra.items():
                 result.setdefault(wire, value)
         return result
 
@@ -83,14 +93,14 @@ class _Arm(NamedTuple):
 
     types: tuple[type[Any], ...]
     word: str
-    emit: Emit | None
+    emitter_of: _EmitterOf | None
     """None where a value is JSON already."""
 
 
-def _emitter(kind: Any, emit_any: Emit) -> Emit | None:
+def _emitter(kind: Any, emitter_of: _EmitterOf) -> Emit | None:
     """Return how values of a type are sent; None where all of them are JSON already."""
-    arms = [_arm(arm, emit_any) for arm in (get_args(kind) if is_union(kind) else (kind,))]
-    if all(arm.emit is None for arm in arms):
+    arms = [_arm(arm, emitter_of) for arm in (get_args(kind) if is_union(kind) else (kind,))]
+    if all(arm.emitter_of is None for arm in arms):
         return None
     by_type: dict[type[Any], Emit] = {}
     wanted = listed([arm.word for arm in arms])
@@ -99,7 +109,7 @@ def _emitter(kind: Any, emit_any: Emit) -> Emit | None:
         for arm in arms:
             # A string is a sequence to Python and to nobody who sends messages.
             if isinstance(value, arm.types) and (str in arm.types or not isinstance(value, str | bytes)):
-                return arm.emit or _as_it_is
+                return arm.emitter_of(value) if arm.emitter_of is not None else _as_it_is
         raise Unsendable(f"expected {wanted}, got {type_of(value).__name__}")
 
     def emit(value: Any) -> Any:
@@ -111,13 +121,15 @@ def _emitter(kind: Any, emit_any: Emit) -> Emit | None:
     return emit
 
 
-def _arm(kind: Any, emit_any: Emit) -> _Arm:
+def _arm(kind: Any, emitter_of: _EmitterOf) -> _Arm:
     if is_model(kind):
-        return _Arm((kind, dict), kind.__name__, emit_any)  # a dict is taken to be JSON of such a message
+        return _Arm((kind, dict), kind.__name__, emitter_of)  # a dict is taken to be JSON of such a message
     if is_sequence(kind):
-        return _Arm((Sequence,), "list", _items_emitter(_emitter(get_args(kind)[0], emit_any)))
+        emit_items = _items_emitter(_emitter(get_args(kind)[0], emitter_of))
+        return _Arm((Sequence,), "list", _always(emit_items))
     if is_map(kind):
-        return _Arm((Mapping,), "dict", _values_emitter(_emitter(get_args(kind)[1], emit_any)))
+        emit_map = _values_emitter(_emitter(get_args(kind)[1], emitter_of))
+        return _Arm((Mapping,), "dict", _always(emit_map))
     scalars = (object,) if kind is Any else python_types(kind)
     return _Arm(scalars, " or ".join(each.__name__ for each in scalars), None)
 
@@ -129,7 +141,8 @@ def _items_emitter(item: Emit | None) -> Emit:
     def emit(value: Sequence[Any]) -> list[Any]:
         result: list[Any] = []
         try:
-            result.extend(map(item, value))
+            for each in value:
+                result.append(item(each))  # noqa: PERF401 - `map` would start the interpreter anew for each
         except Unsendable as problem:
             raise problem.inside(len(result)) from None
         return result
@@ -157,6 +170,10 @@ def _values_emitter(value_emitter: Emit | None) -> Emit:
 def _is_array(value: Any) -> bool:
     """Say whether a value stands for a JSON array; a string is a sequence to Python alone."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _always(emit: Emit) -> _EmitterOf:
+    return lambda _value: emit
 
 
 def _as_it_is(value: Any) -> Any:

@@ -26,6 +26,8 @@ __all__ = ["ANSWERING", "ASKING", "ExchangeEvent", "ExchangeState", "advance"]
 class ExchangeState(Enum):
     """Where an exchange stands."""
 
+    __hash__ = object.__hash__  # the one of Enum is a Python function, and every message looks some up
+
     OPEN = auto()
     """Asked, not answered."""
     ANSWERED = auto()
@@ -38,6 +40,8 @@ class ExchangeState(Enum):
 
 class ExchangeEvent(Enum):
     """What can happen to an exchange."""
+
+    __hash__ = object.__hash__
 
     RESPONSE = auto()
     """The response is sent (answering end) or has arrived (asking end)."""

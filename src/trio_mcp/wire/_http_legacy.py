@@ -67,7 +67,7 @@ def read_legacy(post: Post) -> LegacyPost | Refusal:
     """Return what was posted if it keeps the rules of the older revisions."""
     fault = first_fault(_RULES, post)
     if fault is not None:
-        return refusal_of(post.headers, post.message, fault)
+        return refusal_of(post.message, fault)
     return LegacyPost(post.value, post.headers.get(SESSION_FIELD) or None)
 
 
@@ -84,7 +84,7 @@ def check_session(headers: Headers, spoken: Sequence[str]) -> Refusal | None:
     fault = _version_fault(version, spoken)
     if fault is None and not names_session(headers):
         fault = _no_session()
-    return None if fault is None else refusal_of(headers, None, fault)
+    return None if fault is None else refusal_of(None, fault)
 
 
 def _is_well_formed(post: Post) -> McpError | None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from attrs import frozen
 
@@ -45,7 +46,12 @@ class _Place:
 
 def host_is_allowed(host: str | None, allowed: Sequence[str]) -> bool:
     """Tell whether one of the entries *allowed* stands for the `Host` of a request."""
-    place = _read_host(host or "")
+    return _host_is_allowed(host or "", tuple(allowed))
+
+
+@lru_cache(maxsize=64)  # most requests name the same
+def _host_is_allowed(host: str, allowed: Sequence[str]) -> bool:
+    place = _read_host(host)
     return place is not None and place.port != _ANY and _is_covered(place, map(_read_host, allowed))
 
 

@@ -26,7 +26,7 @@ from ._http_fields import METHOD_FIELD, NAME_FIELD, VERSION_FIELD, decode_field,
 from ._http_refusal import HEADER_MISMATCH, Refusal
 from ._json import JsonObject, is_object
 from ._jsonrpc import INVALID_PARAMS, INVALID_REQUEST, Malformed, Message, Notification, Request
-from ._revisions import LEGACY_REVISIONS, NULL_ID_REVISIONS, is_modern
+from ._revisions import LEGACY_REVISIONS, is_modern
 
 __all__ = ["Headers", "ModernPost", "Post", "Rule", "first_fault", "read_modern", "refusal_of"]
 
@@ -87,20 +87,23 @@ Rule: TypeAlias = Callable[[Post], "McpError | None"]
 
 def first_fault(rules: Sequence[Rule], post: Post) -> McpError | None:
     """Return what the first of the rules that is broken says."""
-    return next((fault for rule in rules if (fault := rule(post)) is not None), None)
+    for rule in rules:
+        fault = rule(post)
+        if fault is not None:
+            return fault
+    return None
 
 
-def refusal_of(headers: Headers, message: Message | None, error: McpError) -> Refusal:
+def refusal_of(message: Message | None, error: McpError) -> Refusal:
     """Return the refusal of a message: 400, with the id of the request if it is one."""
-    id = message.id if isinstance(message, Request | Malformed) else None
-    return Refusal(400, error, id, null_id=headers.get(VERSION_FIELD) in NULL_ID_REVISIONS)
+    return Refusal(400, error, message.id if isinstance(message, Request | Malformed) else None)
 
 
 def read_modern(post: Post) -> ModernPost | Refusal:
     """Return the message if it keeps the rules of the modern revision."""
     fault = first_fault(_RULES, post)
     if fault is not None:
-        return refusal_of(post.headers, post.message, fault)
+        return refusal_of(post.message, fault)
     assert isinstance(post.message, Request | Notification)
     assert post.version is not None
     return ModernPost(post.message, post.version)

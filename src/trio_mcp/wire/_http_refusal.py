@@ -31,15 +31,18 @@ class Refusal:
     """The id of the message that is refused, None where it has none or it could not be read."""
     headers: Mapping[str, str] = field(factory=dict[str, str])
     """Header fields that belong to the status, by lower-case name."""
-    null_id: bool = False
-    """Whether the revision of the client writes an unknown id as null, instead of leaving it out."""
 
-    def body(self) -> bytes:
-        """Return the JSON-RPC error, which is `application/json`; empty where there is none."""
+    def body(self, *, null_id: bool = False) -> bytes:
+        """Return the JSON-RPC error, which is `application/json`; empty where there is none.
+
+        Args:
+            null_id: whether the revision of the client writes an unknown id as null, instead of leaving it out; see
+                `needs_null_id`.
+        """
         if self.error is None:
             return b""
         error = self.error
-        line = encode_error(self.id, error.code, error.message, error.data, omit_id=not self.null_id)
+        line = encode_error(self.id, error.code, error.message, error.data, omit_id=not null_id)
         return line.removesuffix(b"\n")
 
 

@@ -22,6 +22,7 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stream
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from attrs import frozen
 
@@ -87,7 +88,11 @@ def check_head(http_method: str, headers: Headers, policy: HttpPolicy) -> Refusa
         policy: what is taken.
     """
     head = _Head(http_method, headers, policy)
-    return next((refusal for rule in _HEAD_RULES if (refusal := rule(head)) is not None), None)
+    for rule in _HEAD_RULES:
+        refusal = rule(head)
+        if refusal is not None:
+            return refusal
+    return None
 
 
 def _method_is_served(head: _Head) -> Refusal | None:
@@ -157,16 +162,31 @@ def read_post(
     try:
         value = decode(body)
     except Undecodable as exc:
-        return refusal_of(headers, None, McpError(PARSE_ERROR, f"not a JSON message: {exc}"))
-    offered = [revision for revision in spoken if (policy.modern if is_modern(revision) else policy.legacy)]
-    post = Post(headers, value, None if is_array(value) else parse_message(value), offered)
-    return read_modern(post) if _is_modern_post(post) else read_legacy(post)
+        return refusal_of(None, McpError(PARSE_ERROR, f"not a JSON message: {exc}"))
+    offer = _offer(tuple(spoken), policy.modern, policy.legacy)
+    post = Post(headers, value, None if is_array(value) else parse_message(value), offer.revisions)
+    return read_modern(post) if _is_modern_post(post, offer) else read_legacy(post)
 
 
-def _is_modern_post(post: Post) -> bool:
-    eras = {is_modern(revision) for revision in post.spoken}
-    if len(eras) == 1:
-        return eras == {True}
+@frozen
+class _Offer:
+    """What a server speaks of the eras that it serves."""
+
+    revisions: Sequence[str]
+    is_modern: bool | None
+    """Whether they are all of the modern era; None where there are some of both."""
+
+
+@cache  # one for each policy
+def _offer(spoken: Sequence[str], modern: bool, legacy: bool) -> _Offer:
+    revisions = [revision for revision in spoken if (modern if is_modern(revision) else legacy)]
+    eras = {is_modern(revision) for revision in revisions}
+    return _Offer(revisions, eras.pop() if len(eras) == 1 else None)
+
+
+def _is_modern_post(post: Post, offer: _Offer) -> bool:
+    if offer.is_modern is not None:
+        return offer.is_modern
     return post.names_its_revision or (post.looks_modern and not names_session(post.headers))
 
 

@@ -13,12 +13,12 @@ from ._json import JsonObject, is_array, is_object
 
 __all__ = ["sampling_content", "sampling_faults"]
 
-_SINCE: Mapping[type[Any], str] = {
-    types.AudioContent: "2025-03-26",
-    types.ToolUseContent: "2025-11-25",
-    types.ToolResultContent: "2025-11-25",
+_SINCE: Mapping[str, str] = {
+    "AudioContent": "2025-03-26",
+    "ToolUseContent": "2025-11-25",
+    "ToolResultContent": "2025-11-25",
 }
-"""Content that did not come with the first revision."""
+"""The classes of content that did not come with the first revision."""
 _WITH_LISTS = "2025-11-25"
 """Since then a message may hold several blocks."""
 
@@ -34,7 +34,7 @@ def sampling_content(content: Content, revision: str) -> Content:
     """
     blocks = [content] if isinstance(content, types.Model) else content
     for block in blocks:
-        if revision < _SINCE.get(type(block), revision):
+        if revision < _SINCE.get(type(block).__name__, revision):
             raise ValueError(f"{type(block).__name__}, which revision {revision} does not have")
     if isinstance(content, types.Model) or revision >= _WITH_LISTS:
         return content

@@ -14,8 +14,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
-_FIRST = "trio_mcp.transports._memory"
-"""Of the modules that every program imports and that are watched, the one that is imported last."""
+_PACKAGE = "trio_mcp"
 
 
 class _Waiting(MetaPathFinder):
@@ -51,11 +50,9 @@ def _install() -> None:
     assert spec.loader is not None
     tap = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tap)
-    taps = dict(tap.taps(tap.Recorder(os.environ[tap.RECORDS])))
-    taps.pop(_FIRST)()
-    for name, then in taps.items():
+    for name, then in tap.taps(tap.Recorder(os.environ[tap.RECORDS])).items():
         sys.meta_path.insert(0, _Waiting(name, then))
 
 
 if "TRIO_MCP_WIRE_RECORDS" in os.environ:
-    sys.meta_path.insert(0, _Waiting(_FIRST, _install))
+    sys.meta_path.insert(0, _Waiting(_PACKAGE, _install))

@@ -1,0 +1,104 @@
+"""Pipes with fewer turns of Trio's loop than its own streams take, which is a third of what a small call costs.
+
+Trio's `FdStream` lets everybody else run before it reads or writes, and looks for data before it waits. Here a message
+is written by whoever has it, where nothing else could go with it, and a reader, which nearly always has to wait, waits
+first.
+"""
+
+from __future__ import annotations
+
+import abc
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import trio
+
+__all__ = ["ImmediateStream", "PipeStream", "read_pipe", "wake_reader", "write_now"]
+
+_READ_BYTES = 64 * 1024
+
+
+class ImmediateStream(trio.abc.Stream):
+    """A stream that may take bytes without waiting."""
+
+    @abc.abstractmethod
+    def send_now(self, data: bytes | memoryview) -> int:
+        """Send what can be sent without waiting; return how many bytes that was.
+
+        Never raises: `send_all` of the rest says why there is one. No other task may be sending.
+        """
+
+
+if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
+
+    def write_now(stream: trio.abc.SendStream, data: bytes | memoryview) -> int:  # noqa: ARG001 # POSIX's signature
+        """Nothing can be written to these pipes without waiting."""
+        return 0
+
+    async def read_pipe(stream: trio.abc.ReceiveStream, max_bytes: int | None = None) -> bytes:
+        """Wait for bytes, and return them."""
+        return bytes(await stream.receive_some(max_bytes))
+
+    def wake_reader(stream: trio.abc.ReceiveStream) -> None:
+        """There is no way but to close it."""
+        stream.close()  # type: ignore[attr-defined]
+
+else:
+    if TYPE_CHECKING:
+        from trio.lowlevel import FdStream
+
+    def write_now(stream: trio.abc.SendStream, data: bytes | memoryview) -> int:
+        """Write what the pipe takes at once; return how many bytes that was: 0 where it takes none."""
+        assert isinstance(stream, trio.lowlevel.FdStream)
+        try:
+            return os.write(stream.fileno(), data)
+        except OSError:  # it is full, or broken, or closed: whoever waits until it can be written finds out
+            return 0
+
+    async def read_pipe(stream: trio.abc.ReceiveStream, max_bytes: int | None = None) -> bytes:
+        """Wait for bytes, and return at most *max_bytes*; none at the end.
+
+        Raises:
+            trio.ClosedResourceError: it is closed, or `wake_reader` was called meanwhile.
+            trio.BrokenResourceError: the system reports an error.
+        """
+        assert isinstance(stream, trio.lowlevel.FdStream)
+        if stream.fileno() < 0:
+            await trio.lowlevel.checkpoint()
+            raise trio.ClosedResourceError("the pipe was closed")
+        try:
+            await trio.lowlevel.wait_readable(stream.fileno())
+            return os.read(stream.fileno(), max_bytes or _READ_BYTES)  # it may have been closed just now
+        except OSError:  # a file cannot be waited for, somebody else has read it: the stream knows what to make of it
+            return bytes(await stream.receive_some(max_bytes))
+
+    def wake_reader(stream: trio.abc.ReceiveStream) -> None:
+        """Let whoever waits in `read_pipe` go, with `trio.ClosedResourceError`."""
+        assert isinstance(stream, trio.lowlevel.FdStream)
+        if stream.fileno() >= 0:
+            trio.lowlevel.notify_closing(stream.fileno())
+
+
+class PipeStream(ImmediateStream):
+    """Two pipes as a stream, which closes them."""
+
+    def __init__(self, sending: FdStream, receiving: FdStream) -> None:
+        self._sending = sending
+        self._receiving = receiving
+
+    def send_now(self, data: bytes | memoryview) -> int:
+        return write_now(self._sending, data)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._sending.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._sending.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        return await read_pipe(self._receiving, max_bytes)
+
+    async def aclose(self) -> None:
+        self._sending.close()
+        await self._receiving.aclose()

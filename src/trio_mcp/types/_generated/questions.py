@@ -1,0 +1,427 @@
+"""Generated from schema/ by `python -m codegen`: do not edit. The message types: questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from attrs import frozen
+
+from trio_mcp.types._generated.tools import (
+    AudioContent,
+    ImageContent,
+    Role,
+    SamplingMessageContentBlock,
+    TaskMetadata,
+    TextContent,
+    Tool,
+    ToolResultContent,
+    ToolUseContent,
+)
+from trio_mcp.types._model import NO_EXTRA, JSONObject, Model
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class BooleanSchema(Model):
+    """A yes-or-no field of a form.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#booleanschema
+    """
+
+    type: Literal["boolean"] = "boolean"
+    default: bool | None = None
+    description: str | None = None
+    title: str | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class CreateMessageRequest(Model):
+    """A question to the client's model, as it stands inside an `InputRequiredResult`.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#createmessagerequest
+    """
+
+    method: Literal["sampling/createMessage"] = "sampling/createMessage"
+    params: CreateMessageRequestParams
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class CreateMessageRequestParams(Model):
+    """What to ask the client's model, and within which limits.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#createmessagerequestparams
+    """
+
+    max_tokens: int
+    """The most the model may write, in its tokens."""
+    messages: Sequence[SamplingMessage]
+    meta: JSONObject | None = None
+    include_context: Literal["allServers", "none", "thisServer"] | None = None
+    metadata: JSONObject | None = None
+    model_preferences: ModelPreferences | None = None
+    stop_sequences: Sequence[str] | None = None
+    system_prompt: str | None = None
+    task: TaskMetadata | None = None
+    temperature: float | None = None
+    """As the model's maker defines it; no unit."""
+    tool_choice: ToolChoice | None = None
+    tools: Sequence[Tool] | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class ElicitRequest(Model):
+    """A question to the user, as it stands inside an `InputRequiredResult`.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequest
+    """
+
+    method: Literal["elicitation/create"] = "elicitation/create"
+    params: ElicitRequestParams
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class ElicitRequestFormParams(Model):
+    """A question to the user in the form of fields to fill in.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequestformparams
+    """
+
+    message: str
+    requested_schema: ElicitRequestedSchema
+    meta: JSONObject | None = None
+    mode: Literal["form"] | None = None
+    task: TaskMetadata | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class ElicitRequestURLParams(Model):
+    """A request that the user visit a page, for what must not pass through the client.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequesturlparams
+    """
+
+    message: str
+    mode: Literal["url"] = "url"
+    url: str
+    meta: JSONObject | None = None
+    elicitation_id: str | None = None
+    task: TaskMetadata | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class ElicitRequestedSchema(Model):
+    """The fields of a form: a JSON Schema of an object whose members are all simple.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequestformparams
+    """
+
+    properties: Mapping[str, PrimitiveSchemaDefinition]
+    type: Literal["object"] = "object"
+    schema_uri: str | None = None
+    required: Sequence[str] | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class EnumOption(Model):
+    """One choice: the value that is sent and the title that is shown.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#titledsingleselectenumschema
+    """
+
+    const: str
+    title: str
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class InputRequiredResult(Model):
+    """Instead of a result: what the server must know first. The client answers by asking again.
+
+    In revision 2026-07-28 only.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#inputrequiredresult
+    """
+
+    result_type: str
+    meta: JSONObject | None = None
+    input_requests: InputRequests | None = None
+    request_state: str | None = None
+    """Opaque: goes back to the server as it came."""
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class LegacyTitledEnumSchema(Model):
+    """A choice of one, with titles in a list of their own.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#legacytitledenumschema
+    """
+
+    enum: Sequence[str]
+    type: Literal["string"] = "string"
+    default: str | None = None
+    description: str | None = None
+    enum_names: Sequence[str] | None = None
+    title: str | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class ListRootsRequest(Model):
+    """A question for the client's roots, as it stands inside an `InputRequiredResult`.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#listrootsrequest
+    """
+
+    method: Literal["roots/list"] = "roots/list"
+    params: ListRootsRequestParams | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class ListRootsRequestParams(Model):
+    """Nothing but metadata.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#listrootsrequest
+    """
+
+    meta: JSONObject | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class ModelHint(Model):
+    """A name, or part of one, of a model that would suit.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#modelhint
+    """
+
+    name: str | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class ModelPreferences(Model):
+    """What to weigh when the client chooses a model.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#modelpreferences
+    """
+
+    cost_priority: float | None = None
+    """From 0, does not matter, to 1, matters most. No unit."""
+    hints: Sequence[ModelHint] | None = None
+    intelligence_priority: float | None = None
+    """From 0, does not matter, to 1, matters most. No unit."""
+    speed_priority: float | None = None
+    """From 0, does not matter, to 1, matters most. No unit."""
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class NumberSchema(Model):
+    """A number field of a form.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#numberschema
+    """
+
+    type: Literal["integer", "number"]
+    default: float | None = None
+    """In whatever unit the field has."""
+    description: str | None = None
+    maximum: float | None = None
+    """The largest value allowed, in whatever unit the field has."""
+    minimum: float | None = None
+    """The smallest value allowed, in whatever unit the field has."""
+    title: str | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class SamplingMessage(Model):
+    """One message of a conversation with the client's model.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#samplingmessage
+    """
+
+    content: (
+        TextContent
+        | ImageContent
+        | AudioContent
+        | ToolUseContent
+        | ToolResultContent
+        | Sequence[SamplingMessageContentBlock]
+    )
+    role: Role
+    meta: JSONObject | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class StringSchema(Model):
+    """A text field of a form.
+
+    Since revision 2025-06-18.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#stringschema
+    """
+
+    type: Literal["string"] = "string"
+    default: str | None = None
+    description: str | None = None
+    format: Literal["date", "date-time", "email", "uri"] | None = None
+    max_length: int | None = None
+    """In characters."""
+    min_length: int | None = None
+    """In characters."""
+    title: str | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class TitledEnumItems(Model):
+    """The choices of a field that takes several, with titles.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#titledmultiselectenumschema
+    """
+
+    any_of: Sequence[EnumOption]
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class TitledMultiSelectEnumSchema(Model):
+    """A choice of several, with titles.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#titledmultiselectenumschema
+    """
+
+    items: TitledEnumItems
+    type: Literal["array"] = "array"
+    default: Sequence[str] | None = None
+    description: str | None = None
+    max_items: int | None = None
+    """The most that may be chosen. A count."""
+    min_items: int | None = None
+    """The fewest that must be chosen. A count."""
+    title: str | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class TitledSingleSelectEnumSchema(Model):
+    """A choice of one, with titles.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#titledsingleselectenumschema
+    """
+
+    one_of: Sequence[EnumOption]
+    type: Literal["string"] = "string"
+    default: str | None = None
+    description: str | None = None
+    title: str | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class ToolChoice(Model):
+    """Whether the client's model may, must or must not use tools.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#toolchoice
+    """
+
+    mode: Literal["auto", "none", "required"] | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class UntitledEnumItems(Model):
+    """The choices of a field that takes several.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#untitledmultiselectenumschema
+    """
+
+    enum: Sequence[str]
+    type: Literal["string"] = "string"
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class UntitledMultiSelectEnumSchema(Model):
+    """A choice of several.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#untitledmultiselectenumschema
+    """
+
+    items: UntitledEnumItems
+    type: Literal["array"] = "array"
+    default: Sequence[str] | None = None
+    description: str | None = None
+    max_items: int | None = None
+    """The most that may be chosen. A count."""
+    min_items: int | None = None
+    """The fewest that must be chosen. A count."""
+    title: str | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class UntitledSingleSelectEnumSchema(Model):
+    """A choice of one.
+
+    Since revision 2025-11-25.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#untitledsingleselectenumschema
+    """
+
+    enum: Sequence[str]
+    type: Literal["string"] = "string"
+    default: str | None = None
+    description: str | None = None
+    title: str | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+ElicitRequestParams: TypeAlias = ElicitRequestFormParams | ElicitRequestURLParams
+
+
+InputRequest: TypeAlias = CreateMessageRequest | ListRootsRequest | ElicitRequest
+
+
+InputRequests: TypeAlias = Mapping[str, InputRequest]
+
+
+PrimitiveSchemaDefinition: TypeAlias = (
+    StringSchema
+    | NumberSchema
+    | BooleanSchema
+    | UntitledSingleSelectEnumSchema
+    | TitledSingleSelectEnumSchema
+    | UntitledMultiSelectEnumSchema
+    | TitledMultiSelectEnumSchema
+    | LegacyTitledEnumSchema
+)

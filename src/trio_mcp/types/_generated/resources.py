@@ -1,0 +1,123 @@
+"""Generated from schema/ by `python -m codegen`: do not edit. The message types: resources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from attrs import frozen
+
+from trio_mcp.types._generated.basic import Icon
+from trio_mcp.types._generated.tools import Annotations, BlobResourceContents, InputResponses, TextResourceContents
+from trio_mcp.types._model import NO_EXTRA, JSONObject, Model
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class ListResourceTemplatesResult(Model):
+    """One page of a server's resource templates.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcetemplatesresult
+    """
+
+    resource_templates: Sequence[ResourceTemplate]
+    meta: JSONObject | None = None
+    cache_scope: Literal["private", "public"] | None = None
+    next_cursor: str | None = None
+    """Opaque: asks for the next page. None on the last one."""
+    result_type: str | None = None
+    ttl_ms: int | None = None
+    """How long the result may be cached, in milliseconds; 0 for not at all."""
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class ListResourcesResult(Model):
+    """One page of a server's resources.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcesresult
+    """
+
+    resources: Sequence[Resource]
+    meta: JSONObject | None = None
+    cache_scope: Literal["private", "public"] | None = None
+    next_cursor: str | None = None
+    """Opaque: asks for the next page. None on the last one."""
+    result_type: str | None = None
+    ttl_ms: int | None = None
+    """How long the result may be cached, in milliseconds; 0 for not at all."""
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class ReadResourceRequestParams(Model):
+    """Which resource to read.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#readresourcerequestparams
+    """
+
+    uri: str
+    meta: JSONObject | None = None
+    input_responses: InputResponses | None = None
+    request_state: str | None = None
+    """Opaque: what the server sent with its questions, as it came."""
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class ReadResourceResult(Model):
+    """What a resource holds; several items when it has parts.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#readresourceresult
+    """
+
+    contents: Sequence[TextResourceContents | BlobResourceContents]
+    meta: JSONObject | None = None
+    cache_scope: Literal["private", "public"] | None = None
+    result_type: str | None = None
+    ttl_ms: int | None = None
+    """How long the result may be cached, in milliseconds; 0 for not at all."""
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class Resource(Model):
+    """A resource that a server offers.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#resource
+    """
+
+    name: str
+    uri: str
+    meta: JSONObject | None = None
+    annotations: Annotations | None = None
+    description: str | None = None
+    icons: Sequence[Icon] | None = None
+    mime_type: str | None = None
+    size: int | None = None
+    """In bytes, before any encoding."""
+    title: str | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class ResourceTemplate(Model):
+    """A family of resources, by a URI template.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcetemplate
+    """
+
+    name: str
+    uri_template: str
+    meta: JSONObject | None = None
+    annotations: Annotations | None = None
+    description: str | None = None
+    icons: Sequence[Icon] | None = None
+    mime_type: str | None = None
+    title: str | None = None
+    extra: Mapping[str, Any] = NO_EXTRA

@@ -1,0 +1,59 @@
+"""What holds for each request of a client, however many went before it."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+import trio
+
+from trio_mcp import Context, MissingCapability, Server, open_client, types
+from trio_mcp import testing as kit
+
+REVISIONS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+CALLS = 20
+
+
+@REVISIONS
+async def test_what_the_server_has_not_declared_is_refused_each_time(revision: str) -> None:
+    server = Server("without tools")
+
+    @server.prompt
+    async def greeting() -> str:
+        return "Hello"
+
+    async with open_client(server, revision=revision) as client:
+        for _ in range(2):
+            assert [prompt.name for prompt in (await client.list_prompts(fresh=True)).prompts] == ["greeting"]
+            with pytest.raises(MissingCapability, match="'tools', which 'tools/call' needs"):
+                await client.call_tool("t")
+
+
+@REVISIONS
+@pytest.mark.parametrize("door", [open_client, kit.open_memory_client], ids=["memory", "bytes"])
+async def test_a_call_leaves_nothing_that_only_the_garbage_collector_would_find(door: Any, revision: str) -> None:
+    server = Server("of little use")
+
+    @server.tool
+    async def count(numbers: int, ctx: Context) -> int:
+        for number in range(numbers):
+            await ctx.report_progress(number)
+        return numbers
+
+    async def ignore(_: types.ProgressNotificationParams) -> None:
+        await trio.lowlevel.checkpoint()
+
+    found = 0
+    async with door(server, revision=revision) as client:
+        for calls in (1, CALLS):  # the first one makes what the others use
+            gc.collect()
+            gc.disable()
+            try:
+                for _ in range(calls):
+                    await client.call_tool("count", {"numbers": 3}, on_progress=ignore)
+                found = gc.collect()
+            finally:
+                gc.enable()
+
+    assert found < CALLS

@@ -1,0 +1,118 @@
+"""Pipes that are written to without waiting, and read when there is something: real ones."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp.transports._pipes import PipeStream, read_pipe, wake_reader, write_now
+
+if sys.platform == "win32":
+    pytest.skip("these are POSIX's pipes", allow_module_level=True)
+
+MUCH = bytes(2**20)
+SURELY = 30  # seconds: no test takes nearly as long; what hangs fails
+
+
+@pytest.fixture
+async def ends() -> AsyncGenerator[tuple[trio.lowlevel.FdStream, trio.lowlevel.FdStream]]:
+    """The end to read from, and the end to write to."""
+    reading, writing = map(trio.lowlevel.FdStream, os.pipe())
+    async with reading, writing:
+        yield reading, writing
+
+
+Ends = tuple[trio.lowlevel.FdStream, trio.lowlevel.FdStream]
+
+
+async def test_what_is_written_now_is_read(ends: Ends) -> None:
+    reading, writing = ends
+    assert write_now(writing, b"abc") == 3
+    assert await read_pipe(reading) == b"abc"
+
+
+async def test_a_full_pipe_takes_a_part_and_then_nothing(ends: Ends) -> None:
+    reading, writing = ends
+    taken = write_now(writing, MUCH)
+    assert 0 < taken < len(MUCH)
+    assert write_now(writing, b"abc") == 0
+
+    assert len(await read_pipe(reading, 10)) == 10
+
+
+async def test_a_pipe_that_nobody_reads_takes_nothing(ends: Ends) -> None:
+    reading, writing = ends
+    await reading.aclose()
+    assert write_now(writing, b"abc") == 0
+
+    with pytest.raises(trio.BrokenResourceError):
+        await writing.send_all(b"abc")
+
+
+async def test_a_closed_pipe_takes_nothing(ends: Ends) -> None:
+    _, writing = ends
+    await writing.aclose()
+    assert write_now(writing, b"abc") == 0
+
+
+async def test_the_end_is_read_as_no_bytes(ends: Ends) -> None:
+    reading, writing = ends
+    await writing.aclose()
+    assert await read_pipe(reading) == b""
+
+
+async def test_a_reader_is_woken(nursery: trio.Nursery, ends: Ends) -> None:
+    reading, writing = ends
+    woken = trio.Event()
+
+    async def read() -> None:
+        with pytest.raises(trio.ClosedResourceError):
+            await read_pipe(reading)
+        woken.set()
+
+    nursery.start_soon(read)
+    await wait_all_tasks_blocked()
+    wake_reader(reading)
+    with trio.fail_after(SURELY):
+        await woken.wait()
+
+    write_now(writing, b"abc")
+    assert await read_pipe(reading) == b"abc"
+
+
+async def test_of_a_closed_pipe_nobody_is_woken_and_nothing_is_read(ends: Ends) -> None:
+    reading, _ = ends
+    await reading.aclose()
+    wake_reader(reading)
+
+    with pytest.raises(trio.ClosedResourceError):
+        await read_pipe(reading)
+
+
+async def test_a_file_is_read_which_cannot_be_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    async with trio.lowlevel.FdStream(os.open(path, os.O_RDONLY)) as stream:
+        assert await read_pipe(stream, 2) == b"ab"
+        assert await read_pipe(stream, 2) == b"c"
+        assert await read_pipe(stream, 2) == b""
+
+
+async def test_two_pipes_are_one_stream_that_closes_both(ends: Ends) -> None:
+    reading, writing = ends
+    stream = PipeStream(writing, reading)
+    await stream.wait_send_all_might_not_block()
+    assert stream.send_now(b"a") == 1
+    await stream.send_all(b"b")
+    assert await stream.receive_some() == b"ab"
+
+    await stream.aclose()
+    assert (reading.fileno(), writing.fileno()) == (-1, -1)
+    with pytest.raises(trio.ClosedResourceError):
+        await stream.receive_some()
