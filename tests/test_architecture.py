@@ -269,6 +269,15 @@ def test_a_name_that_a_lazy_facade_does_not_have_is_an_attribute_error(name: str
         getattr(module, "nothing")  # noqa: B009 # the name is not there
 
 
+@pytest.mark.parametrize("name", LAZY)
+def test_a_star_import_of_a_lazy_facade_brings_the_names_that_it_lists(name: str) -> None:
+    module, brought = importlib.import_module(name), dict[str, object]()
+    exec(f"from {name} import *", brought)  # there is no other way to say it in a function
+
+    assert set(module.__all__) == set(dir(module)) >= set(module._HOME_OF)
+    assert brought.keys() - {"__builtins__"} == set(module.__all__)
+
+
 def test_the_interfaces_export_exactly_what_they_define() -> None:
     (interfaces,) = (module for module in MODULES if module.name == "abc.py")
     defined = {node.name for node in interfaces.tree.body if isinstance(node, ast.ClassDef)}

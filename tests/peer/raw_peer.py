@@ -92,6 +92,8 @@ class Bench:
     connection: trio.Nursery
     """Where the link runs; cancel its scope to cancel the link."""
     handlers: Handlers
+    waits: bool
+    """Whether they may wait."""
     link: Link = field(init=False)
     heard: list[tuple[str, JsonObject]] = field(factory=list[tuple[str, JsonObject]], init=False)
     ended: trio.Event = field(factory=trio.Event, init=False)
@@ -99,7 +101,7 @@ class Bench:
     def answer(self, exchange: Exchange) -> None:
         handler = self.handlers.get(exchange.method)
         if handler is not None:
-            self.hall.begin(exchange, handler, explain)
+            self.hall.begin(exchange, handler, explain, waits=self.waits)
         elif exchange.method in {"initialize", "ping"}:
             exchange.respond({"revision": exchange.context.revision})
         else:
@@ -132,12 +134,13 @@ async def linked(
     limits: Limits | None = None,
     pair: Pair = memory_stream_pair,
     drain: bool = True,
+    never_wait: bool = False,
     why_lost: Callable[[], ConnectionLost] | None = None,
 ) -> AsyncGenerator[Bench]:
     """Run a link whose other end is a `RawPeer`; a server's, unless *gate* says otherwise."""
     ours, theirs = pair()
     async with owned_nursery() as serving, owned_nursery() as connection:
-        bench = Bench(RawPeer(theirs), Hall(serving), connection, handlers or {})
+        bench = Bench(RawPeer(theirs), Hall(serving), connection, handlers or {}, not never_wait)
         bench.link = Link(
             gate or ServerSession(list(REVISIONS)),
             bench.answer,

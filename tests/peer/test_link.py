@@ -773,3 +773,57 @@ async def test_a_request_that_lasts_holds_no_answer_up() -> None:
     async with linked(HANDLERS, pair=pipe_pair) as bench:
         await bench.peer.send(modern(1, "forever"))
         assert await bench.peer.exchange(modern(2, "echo")) == result(2, {"echo": {}})
+
+
+async def test_whoever_was_answered_before_an_interrupt_hears_of_it() -> None:
+    async def quick(_: Run) -> JsonObject:
+        return {}
+
+    async def interrupted(_: Run) -> JsonObject:
+        raise KeyboardInterrupt
+
+    heard: list[Any] = []
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with linked({"quick": quick, "interrupted": interrupted}, pair=pipe_pair, never_wait=True) as bench:
+            await bench.peer.send(modern(1, "quick"), modern(2, "interrupted"))
+            heard += await bench.peer.rest()
+
+    assert caught.value.split(KeyboardInterrupt)[1] is None
+    assert heard[0] == result(1, {})
+    assert shape(heard[1]) == error(2, INTERNAL_ERROR)
+
+
+async def test_whoever_tells_on_and_on_lets_others_run_and_can_be_cancelled() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with linked(pair=pipe_pair) as bench, trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        for _ in range(10):
+            await bench.link.notify("n", None)
+        assert turns >= 5  # about one for each
+        nursery.cancel_scope.cancel()
+        with pytest.raises(trio.Cancelled):
+            await bench.link.notify("n", None)
+
+
+async def test_requests_of_an_array_have_a_task_each() -> None:
+    names: list[str] = []
+
+    async def quick(_: Run) -> JsonObject:
+        names.append(trio.lowlevel.current_task().name)
+        return {}
+
+    async with linked({"quick": quick}, never_wait=True) as bench:
+        await shaken(bench, "2025-03-26")
+        await bench.peer.send([request(1, "quick"), request(2, "quick")])
+        assert len(await bench.peer.receive()) == 2
+        assert await bench.peer.exchange(request(3, "quick")) == result(3, {})
+
+    assert names[:2] == ["quick handler"] * 2
+    assert names[2] != "quick handler"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -535,3 +535,27 @@ async def test_beside_one_that_listens_the_only_request_is_the_only_one_all_the_
         listening.listener = Deaf()
         async with listening, link.ask("m", None):
             assert sent == [line(1), line(2)]
+
+
+async def test_where_many_are_asked_nobody_looks_which_of_them_listen() -> None:
+    async with recorded() as (link, sent), AsyncExitStack() as stack:
+        for _ in range(5):
+            listening = link.ask("m", None)
+            listening.listener = Deaf()
+            await stack.enter_async_context(listening)
+        left = len(sent)
+        await stack.enter_async_context(link.ask("m", None))
+        assert len(sent) == left
+
+        await wait_all_tasks_blocked()
+        assert sent[-1] == line(5) + line(6)
+
+
+async def test_asked_in_a_cancelled_scope_nothing_is_sent() -> None:
+    async with recorded() as (link, sent):
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            async with link.ask("m", None):
+                raise AssertionError
+        assert scope.cancelled_caught
+        assert sent == []

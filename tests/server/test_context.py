@@ -334,3 +334,15 @@ async def test_a_pause_that_is_none_is_refused_by_name(retry: float) -> None:
         result = await client.call_tool("long")
 
     assert result.is_error
+
+
+async def test_a_handler_that_cannot_wait_is_under_no_deadline() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def read(ctx: Context) -> bool:
+        return math.isinf(ctx.deadline)
+
+    with trio.fail_after(30):
+        async with open_client(server) as client:
+            assert (await client.call_tool("read")).structured_content == {"result": True}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import pytest
@@ -155,3 +156,18 @@ def test_methods_that_nobody_answers_have_no_route_and_none_is_kept_for_them() -
     assert [modern[f"com.example/{number}"] for number in range(10)] == [None] * 10
     assert len(modern) == before
     assert modern["initialize"] is None  # there is such a method, and not in this revision
+
+
+class _Method:
+    async def __call__(self, params: dict[str, Any]) -> dict[str, Any]:
+        return params
+
+
+async def test_a_method_of_ones_own_that_runs_in_a_thread_takes_a_task_whatever_its_code_says() -> None:
+    server = Server("s")
+    server.method("own/method")(MethodType(_Method(), {}))  # nothing says that it is asynchronous
+
+    async with open_client(server) as client:
+        with pytest.raises(ErrorResponse):
+            await client.request("own/method", {}, dict)
+        assert server.own.methods["own/method"].waits

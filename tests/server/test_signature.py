@@ -714,3 +714,19 @@ def test_a_result_that_does_not_fit_is_an_error_naming_tool_and_fault(annotation
 
     assert str(error.value) == f"tool: the returned value does not fit the output schema\n{fault}"
     assert (error.value.name, error.value.faults) == ("tool", (fault,))
+
+
+class _Awaited(type):
+    async def __call__(cls, text: str = "") -> str:
+        return text
+
+
+class _Callable(metaclass=_Awaited):
+    """A class whose call is a coroutine without any `await`, although nothing says that it is asynchronous."""
+
+
+def test_what_runs_in_a_thread_may_wait_whatever_its_code_says() -> None:
+    signature = describe(_Callable, name="f")
+
+    assert not signature.is_async
+    assert signature.waits

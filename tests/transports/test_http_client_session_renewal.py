@@ -13,6 +13,7 @@ from tests.transports.http_script import (
     LEGACY,
     Caller,
     HttpScript,
+    Pending,
     Visit,
     ask,
     error,
@@ -21,7 +22,15 @@ from tests.transports.http_script import (
     result,
     welcome,
 )
-from trio_mcp import ConnectionBroken, ConnectionClosed, ErrorResponse, HttpStatusError, ResponseLost
+from trio_mcp import (
+    ConnectionBroken,
+    ConnectionClosed,
+    ErrorResponse,
+    HttpStatusError,
+    RemoteProtocolError,
+    ResponseLost,
+)
+from trio_mcp.wire import JsonObject
 
 NOT_FOUND = error(-32001, "Session not found", id=None)
 
@@ -37,7 +46,7 @@ async def test_many_who_find_out_have_one_other_session_begun(autojump_clock: ob
     server, caller = HttpScript(), Caller()
     async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
         calling = ask(nursery, transport, "tools/call", modern=False)
-        reading = [ask(nursery, transport, rpc, modern=False, repeatable=True) for rpc in ("tools/list", "ping")]
+        reading = [ask(nursery, transport, rpc, modern=False) for rpc in ("tools/list", "ping")]
         before = await server.take(3)
         for visit in before.values():
             await visit.answer(404, NOT_FOUND)
@@ -78,12 +87,14 @@ async def test_what_was_under_way_is_lost_or_sent_again(autojump_clock: object) 
         await server.next(rpc="prompts/list")
         ask(nursery, transport, modern=False)
         await forget(server)
+        forgotten = trio.current_time()
         with pytest.raises(ResponseLost, match="the session was lost before the answer to 'tools/call'") as caught:
             await calling.outcome()
         assert caught.value.sent
         assert not caller.questions[0].open  # nobody waits for that answer any more
         await welcome(server, id="s2")
         after = await server.take(2)
+        assert trio.current_time() - forgotten < 1  # what may be repeated need not wait to be refused
         await after["tools/list"].result()
         again = after["prompts/list"]
         await again.begin()
@@ -133,6 +144,77 @@ async def test_what_is_under_way_is_waited_for_to_be_refused(autojump_clock: obj
                 await pending[name].outcome()
             assert caught.value.sent
             await visits[f"test/{name}"].left.wait()
+        await server.silence()
+
+
+async def test_a_late_response_is_heard_only_as_far_as_it_is_the_answer(autojump_clock: object) -> None:
+    """Servers count their questions from 1: the old session must not answer, cancel or shadow those of the new one."""
+    server, caller = HttpScript(), Caller(answers=False)
+    async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
+        late = Pending(transport.ask("test/late", {}, wants_updates=True))
+        nursery.start_soon(late.run)
+        old = await server.next(rpc="test/late")
+        new = ask(nursery, transport, modern=False)
+        await forget(server)
+        await welcome(server, id="s2")
+        visit = await server.next(rpc="tools/list")
+        await visit.begin()
+        await visit.event({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+
+        await old.begin()
+        await old.event()
+        await old.send(b"data: no JSON\n\n")
+        asked = late.asked
+        messages: tuple[JsonObject, ...] = (
+            notice("notifications/cancelled", requestId=1),
+            notice("notifications/tools/list_changed"),
+            {"jsonrpc": "2.0", "id": asked.id, "method": "elicitation/create", "params": {}},
+            {"jsonrpc": "2.0", "id": asked.id},
+            {"jsonrpc": "2.0", "method": "notifications/progress"},
+            result(visit.message["id"], forged=True),
+            notice("notifications/progress", progressToken=asked.id, progress=1),
+        )
+        for message in messages:
+            await old.event(message)
+        await trio.testing.wait_all_tasks_blocked()
+        assert await asked.next_update() == ("notifications/progress", {"progressToken": asked.id, "progress": 1})
+        await old.event(result(asked.id, well=True))
+        await old.end()
+        assert await late.outcome() == {"well": True}
+
+        assert [(question.method, question.open) for question in caller.questions] == [("ping", True)]
+        assert caller.news == []
+        assert not new.is_settled
+        assert ("received", b"no JSON") in caller.seen  # the wire is shown as it is
+        caller.questions[0].respond({})
+        reply = await server.next()
+        assert (reply.message["id"], reply.headers["mcp-session-id"]) == (1, "s2")
+        await reply.answer(202)
+        await visit.event(result(visit.message["id"], tools=[]))
+        await visit.end()
+        assert await new.outcome() == {"tools": []}
+        await server.silence()
+
+
+async def test_a_late_body_is_heard_only_as_far_as_it_is_the_answer(autojump_clock: object) -> None:
+    server, caller = HttpScript(), Caller()
+    async with opened_in_session(server, caller) as transport, trio.open_nursery() as nursery:
+        pending = {name: ask(nursery, transport, f"test/{name}", modern=False) for name in ("batch", "other")}
+        visits = await server.take(2)
+        ask(nursery, transport, modern=False)
+        await forget(server)
+        await welcome(server, id="s2")
+        await (await server.next(rpc="tools/list")).result()
+        question = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        answer = error(-32000, "well", id=pending["batch"].asked.id)
+        await visits["test/batch"].answer(200, [question, notice("notifications/x"), answer])
+        await visits["test/other"].answer(200, question)
+
+        with pytest.raises(ErrorResponse, match="well"):
+            await pending["batch"].outcome()
+        with pytest.raises(RemoteProtocolError, match="does not answer it"):
+            await pending["other"].outcome()
+        assert (caller.questions, caller.news) == ([], [])
         await server.silence()
 
 
@@ -208,6 +290,25 @@ async def test_a_notification_that_finds_out_goes_into_the_next_session_once(aut
         with pytest.raises(ResponseLost, match="did not take 'notifications/roots/list_changed'") as caught:
             await transport.notify("notifications/roots/list_changed", None)
         assert not caught.value.sent
+
+
+async def test_a_notification_that_is_refused_for_another_reason_is_not_sent_again(autojump_clock: object) -> None:
+    """Though the session is lost meanwhile: a proxy's word says nothing of what has become of it."""
+    server = HttpScript()
+    async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
+
+        async def serve() -> None:
+            visit = await server.next(rpc="notifications/x")
+            ask(nursery, transport, modern=False)
+            await forget(server)
+            await welcome(server, id="s2")
+            await (await server.next(rpc="tools/list")).result()
+            await visit.answer(502)
+            await server.silence()
+
+        nursery.start_soon(serve)
+        with pytest.raises(HttpStatusError, match="502"):
+            await transport.notify("notifications/x", None)
 
 
 async def test_what_was_repeated_before_goes_on_in_the_new_session(autojump_clock: object) -> None:

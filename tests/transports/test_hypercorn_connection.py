@@ -27,7 +27,7 @@ from tests.transports.http_by_hand import (
     serving,
     until_left,
 )
-from trio_mcp.transports import Receive, Scope, Send
+from trio_mcp.transports import Receive, Scope, Send, _hypercorn_connection
 from trio_mcp.transports._hypercorn_connection import Connections
 from trio_mcp.transports._hypercorn_listening import HttpListening
 from trio_mcp.transports._hypercorn_serve import serve_asgi
@@ -118,7 +118,8 @@ async def test_what_comes_while_the_process_is_stopped_in_its_wait_is_served(is_
             signal.signal(signal.SIGALRM, before)
 
 
-async def test_a_client_that_never_stops_sending_has_no_more_time_than_others() -> None:
+async def test_a_client_that_never_stops_sending_gains_no_more_than_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_hypercorn_connection, "_LATE_SECONDS", SLOW)
     async with serving(App(), head_seconds=SLOW) as served, trio.open_nursery() as nursery:
         client = Http2Client(await served.connect())
         await client.start()

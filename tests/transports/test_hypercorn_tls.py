@@ -7,12 +7,15 @@ import os
 import signal
 import ssl
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import h2.events
 import pytest
 import trio
+import trio.testing
 from attrs import frozen
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -141,6 +144,38 @@ async def test_a_client_that_reads_nothing_loses_its_connection(certificate: Cer
         await flooding.left.wait()
 
 
+@contextmanager
+def stopped_once(client: trio.SocketStream, data: bytes) -> Generator[None]:
+    """Have the process stand still for 0.33 s in its next wait; *data* come from the client meanwhile."""
+
+    def stand_still(*_: object) -> None:
+        os.write(client.socket.fileno(), data)
+        time.sleep(0.33)
+
+    before = signal.signal(signal.SIGALRM, stand_still)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.03)
+        yield
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+async def test_all_that_came_while_the_process_was_stopped_is_read(certificate: Certificate) -> None:
+    head, records = get("/"), trio.testing.MemorySendStream()
+    async with serving(App(), certfile=certificate.both, keep_alive_seconds=0.3) as served:
+        socket = await served.connect()
+        wire = trio.StapledStream[trio.abc.SendStream, trio.abc.ReceiveStream](socket, socket)
+        stream = trio.SSLStream(wire, certificate.trusted, server_hostname="localhost")
+        await stream.send_all(head)
+        await read_until(stream, b"fine")
+        wire.send_stream = records
+        for part in (head[:10], head[10:-2], head[-2:]):
+            await stream.send_all(part)  # a record each, of which one is read at a time
+
+        with stopped_once(socket, bytes(records.get_data_nowait())):
+            assert (await read_until(stream, b"fine")).startswith(OK)
+
+
 async def test_the_rest_of_what_came_while_the_process_was_stopped_is_waited_for_a_moment(
     certificate: Certificate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,16 +185,8 @@ async def test_the_rest_of_what_came_while_the_process_was_stopped_is_waited_for
         await stream.send_all(get("/"))
         await read_until(stream, b"fine")
 
-        def stand_still(*_: object) -> None:
-            os.write(stream.transport_stream.socket.fileno(), b"\x17\x03\x03")  # how a record begins
-            time.sleep(0.33)
-
-        before = signal.signal(signal.SIGALRM, stand_still)
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 0.03)
+        with stopped_once(stream.transport_stream, b"\x17\x03\x03"):  # how a record begins
             assert await read_all(stream) == b""
-        finally:
-            signal.signal(signal.SIGALRM, before)
 
 
 async def test_an_answer_that_comes_before_the_body_arrives(certificate: Certificate) -> None:

@@ -116,3 +116,11 @@ async def test_two_pipes_are_one_stream_that_closes_both(ends: Ends) -> None:
     assert (reading.fileno(), writing.fileno()) == (-1, -1)
     with pytest.raises(trio.ClosedResourceError):
         await stream.receive_some()
+
+
+async def test_a_file_is_a_stream_that_ends(tmp_path: Path, ends: Ends) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    async with PipeStream(ends[1], trio.lowlevel.FdStream(os.open(path, os.O_RDONLY))) as stream:
+        assert await stream.receive_some() == b"abc"
+        assert await stream.receive_some() == b""

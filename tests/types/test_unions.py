@@ -183,3 +183,12 @@ def test_of_several_arms_of_one_kind_the_first_that_fits_is_taken() -> None:
     assert types.structure("working", kind) == "working"
     with pytest.raises(StructureError, match=r"\$\[0\]: expected integer, got string$"):
         types.structure(["a"], kind)
+
+
+def test_a_member_that_is_null_and_may_be_left_out_does_not_decide_which_class_is_meant() -> None:
+    choice = {"type": "string", "enum": ["a"], "enumNames": None}
+
+    field = types.structure(choice, types.PrimitiveSchemaDefinition)
+
+    assert type(field) is types.UntitledSingleSelectEnumSchema
+    assert types.structure(types.unstructure(field), types.PrimitiveSchemaDefinition) == field

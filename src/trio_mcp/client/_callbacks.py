@@ -21,13 +21,14 @@ ElicitMode: TypeAlias = Literal["form", "url"]
 """How a user can be asked: with fields to fill in, or by a page to visit."""
 FORMS_ALONE: Sequence[ElicitMode] = ("form",)
 
-OnElicit: TypeAlias = "Callable[[types.ElicitRequestParams], Awaitable[types.ElicitResult]]"
+# The classes by their names, because making those of all questions takes as long as all else that an import does.
+OnElicit: TypeAlias = Callable[["types.ElicitRequestParams"], Awaitable["types.ElicitResult"]]
 """Asks the user what the server wants to know."""
-OnElicitComplete: TypeAlias = "Callable[[types.ElicitationCompleteNotificationParams], Awaitable[None]]"
+OnElicitComplete: TypeAlias = Callable[["types.ElicitationCompleteNotificationParams"], Awaitable[None]]
 """Hears that the user is done with a page."""
-OnSample: TypeAlias = "Callable[[types.CreateMessageRequestParams], Awaitable[types.CreateMessageResult]]"
+OnSample: TypeAlias = Callable[["types.CreateMessageRequestParams"], Awaitable["types.CreateMessageResult"]]
 """Asks the host's model what the server wants it to say."""
-OnLog: TypeAlias = "Callable[[types.LoggingMessageNotificationParams], Awaitable[None]]"
+OnLog: TypeAlias = Callable[["types.LoggingMessageNotificationParams"], Awaitable[None]]
 """Takes one log message of the server."""
 Roots: TypeAlias = "Sequence[types.Root] | Callable[[], Awaitable[Sequence[types.Root]]]"
 """The folders and files a server may care about, as ``file://`` URIs; a function is asked each time."""

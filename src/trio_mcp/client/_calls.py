@@ -21,7 +21,7 @@ __all__ = ["Call", "CallPlan", "ManualCall", "OnProgress", "OpenCall", "Updates"
 
 _log = logging.getLogger("trio_mcp.client")
 
-OnProgress: TypeAlias = "Callable[[types.ProgressNotificationParams], Awaitable[None]]"
+OnProgress: TypeAlias = Callable[["types.ProgressNotificationParams"], Awaitable[None]]
 """Takes one progress update."""
 
 

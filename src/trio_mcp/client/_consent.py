@@ -6,15 +6,17 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28#security
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, Union
 
 from .. import types
 
 __all__ = ["Consent", "Consentable", "consented"]
 
-Consentable: TypeAlias = "types.CallToolRequestParams | types.CreateMessageRequestParams | types.ElicitRequestParams"
+Consentable: TypeAlias = Union[
+    "types.CallToolRequestParams", "types.CreateMessageRequestParams", "types.ElicitRequestParams"
+]
 """What consent is asked for: a tool call of this program's, or a question of the server's."""
-Consent: TypeAlias = "Callable[[Consentable], Awaitable[Consentable]]"
+Consent: TypeAlias = Callable[[Consentable], Awaitable[Consentable]]
 """Returns what may happen, the same or edited; raises `ConsentRefused` where nothing may."""
 
 C = TypeVar("C", bound=Consentable)

@@ -125,6 +125,7 @@ class Correspondent(abc.ABC):
             NotJsonError: *params* hold something that JSON cannot say.
         """
         line = encode_notification(method, params)
+        await trio.lowlevel.checkpoint()  # there may always be room, and whoever tells on and on shall let others run
         await self.room()
         self.lane.put(line)
 

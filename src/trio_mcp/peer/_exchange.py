@@ -164,6 +164,10 @@ class Exchange(abc.ABC):
     def ask(self, method: str, params: JsonObject | None) -> Asked:
         """Return a request to the other side that belongs to this exchange; enter it to send it, leave it to end it."""
 
+    def may_be_answered_here(self) -> bool:
+        """Whether a handler that cannot wait may run, and answer, before whoever brings the request goes on."""
+        return self.has_room()
+
     @abc.abstractmethod
     def has_room(self) -> bool:
         """Whether a message may be queued now without waiting."""

@@ -9,7 +9,6 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
 
 import trio
 from attrs import define, field
@@ -142,9 +141,11 @@ class Link(Correspondent):
 
     def _take_all(self, lines: Sequence[bytes | Oversized]) -> None:
         self.outbox.hold()  # the answers that are given at once travel together
-        for line in lines:
-            self.take(line, self.outbox)
-        self.outbox.release()
+        try:
+            for line in lines:
+                self.take(line, self.outbox)
+        finally:  # a handler that runs here may be interrupted, and whoever was answered before shall hear of it
+            self.outbox.release()
 
     def _is_quiet(self) -> bool:
         """Whether the other side has nothing to wait for but what is queued, and this side has asked one thing at most.
@@ -154,7 +155,9 @@ class Link(Correspondent):
         answering, asked = self.ledger.answering, self.ledger.asked
         if len(answering) > self.listens.running:
             return False
-        return len(asked) <= 1 or sum(each.listener is None for each in islice(asked.values(), _MOST_LISTENS)) <= 1
+        if len(asked) > _MOST_LISTENS:
+            return False
+        return len(asked) <= 1 or sum(each.listener is None for each in asked.values()) <= 1
 
     def _outbox_bytes(self) -> int:
         return self.outbox.size

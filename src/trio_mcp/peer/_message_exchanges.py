@@ -51,6 +51,7 @@ class AskedByMessage(Asked):
         return self._lane is lane and self._entry is not None and bool(self._entry.line)
 
     async def _begin(self) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
         await self._correspondent.room_in(self._lane)  # cancelled here: nothing was sent, and there is nothing to say
         if self._correspondent.lost is not None:
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -97,6 +98,10 @@ class ExchangeByMessage(Exchange):
     def has_room(self) -> bool:
         """Whether its lane has room."""
         return self.lane.has_room()
+
+    def may_be_answered_here(self) -> bool:
+        """Not in an array, which may hold thousands of requests: others would have to wait for all of them."""
+        return self._batch is None and self.lane.has_room()
 
     async def room(self) -> None:
         """Wait for room in its lane."""

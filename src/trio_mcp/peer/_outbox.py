@@ -134,6 +134,7 @@ class Outbox:
         if self._queue and self._is_idle:
             self._begin_sending()
 
+    @trio.lowlevel.enable_ki_protection  # else an interrupt could forget what a half-sent line goes on with
     def _begin_sending(self) -> None:
         """Send what is queued, here and now or by the draining task (rule 6)."""
         if self._send_now is not None and self._is_quiet():

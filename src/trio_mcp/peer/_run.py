@@ -14,7 +14,8 @@ Rules of this file:
 4. A run that asks may go from one exchange to another; `_parking.py` says how.
 5. A handler that cannot wait needs no task: it runs from start to end where its request is read, which takes half the
    time. Nothing could have cancelled it in a task of its own either. Only one that would have to wait for its slot, or
-   for room for its answer, gets a task all the same.
+   for room for its answer, gets a task all the same. An interrupt that strikes it is raised where the request is read:
+   on a link that ends the serving, as it does in a task of the hall; in memory it is the caller's.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class Run:
     def begin(self) -> None:
         """It has its slot at once: run the handler here and now if it cannot wait, and start it otherwise."""
         assert self.exchange is not None
-        if self._waits or not self.exchange.has_room():
+        if self._waits or not self.exchange.may_be_answered_here():
             self.start()
         else:
             self._has_slot = True
@@ -143,6 +144,11 @@ class Run:
     def group(self) -> Hashable:
         """On whose account it takes turns with others: its connection's."""
         return self.slots
+
+    @property
+    def has_task(self) -> bool:
+        """Whether the handler has a task of its own (rule 5)."""
+        return self._task is not None
 
     @property
     def has_several_tasks(self) -> bool:
@@ -191,13 +197,15 @@ class Run:
             self._end()
 
     def _worked_here(self) -> JsonObject | McpError:
+        steps = self._handler(self).__await__()
         try:
-            self._handler(self).__await__().send(None)
+            next(steps)
         except StopIteration as returned:
             outcome: JsonObject = returned.value
             return outcome
         except BaseException as exc:  # noqa: BLE001 # what is none of a handler's to raise is raised again
             return self._explained(self._failure_of(exc))
+        steps.close()
         return self._explained(RuntimeError(f"a handler of {self.method} that was said never to wait has waited"))
 
     async def _drive(self) -> None:

@@ -65,6 +65,8 @@ _HOMES = {
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
+__all__ = [*_HOME_OF]  # noqa: PLE0604 # pyright: ignore[reportUnsupportedDunderAll] # derived; a test compares
+
 if not TYPE_CHECKING:  # which would take every name to be here
 
     def __getattr__(name: str) -> Any:
@@ -72,3 +74,7 @@ if not TYPE_CHECKING:  # which would take every name to be here
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
         return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

@@ -123,7 +123,7 @@ class Context(AskingContext, OwnContext):
     @property
     def deadline(self) -> float:
         """When the handler is cancelled by a deadline it is under, on Trio's clock; `math.inf` without one."""
-        return trio.current_effective_deadline()
+        return trio.current_effective_deadline() if self._run.has_task else math.inf
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far the work is; does nothing where it did not ask for progress.

@@ -185,4 +185,4 @@ def _own(
     if extension is not None:
         check_extension_id(extension)
     looked_at = look_at(function, label, context=Context, namespace=namespace)
-    return OwnMethod(name, looked_at, extension, may_wait(function))
+    return OwnMethod(name, looked_at, extension, not looked_at.is_async or may_wait(function))

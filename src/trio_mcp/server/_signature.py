@@ -224,7 +224,7 @@ def describe(
         wraps_result=wraps_result,
         injected=callee.injected,
         is_async=callee.is_async,
-        waits=may_wait(function),
+        waits=not callee.is_async or may_wait(function),
         function=function,
         positional=tuple(
             (parameter.name, parameter.default)

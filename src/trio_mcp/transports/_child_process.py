@@ -291,5 +291,6 @@ class _ChildStream(ImmediateStream):
 
     async def release(self) -> None:
         """Give the descriptors back."""
+        self._closed = True
         await self._stdin.aclose()
         await self._stdout.aclose()

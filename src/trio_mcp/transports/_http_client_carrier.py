@@ -16,7 +16,7 @@ from __future__ import annotations
 import abc
 import logging
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 from attrs import define, field
@@ -160,8 +160,11 @@ class Carrier(abc.ABC):
             return RemoteProtocolError(f"the answer to {self.asked.method!r} is not JSON: {exc}")
         if is_object(value) and _is_nameless_error(value):
             value = {**value, "id": self.asked.id}  # it answers what its response does
-        self.transport.take_value(value, len(body), lane)
+        self._take_value(value, len(body), lane)
         return RemoteProtocolError(f"what came as the answer to {self.asked.method!r} does not answer it")
+
+    def _take_value(self, value: Any, size: int, lane: Lane) -> None:
+        self.transport.take_value(value, size, lane)
 
     async def _read_refusal(self, response: HttpResponse) -> Refused:
         transport = self.transport

@@ -4,9 +4,11 @@ Rules of this file:
 
 1. Leaving a response cancels nothing. The server is told, but never before it has been told of the request.
 2. A stream that ends before the answer is taken up again, if its events have ids.
-3. Where the session is lost, so is the answer. A request whose response has not begun then gets a moment to be refused:
-   so it is known that nothing was done.
+3. Where the session is lost, so is the answer. A request whose response has not begun then, and which may not simply be
+   repeated, gets a moment to be refused: so it is known that nothing was done.
 4. What is refused because the server knows nothing of the session goes into the next one, once.
+5. The connection is the next session's by then. What a response brings that begins in that moment all the same is
+   taken as far as it is about the request, and no further: ids of the old session's questions are in use in the new.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
 """
@@ -14,17 +16,29 @@ Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/tr
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 import trio
 from attrs import define, field
 
 from .._errors import ErrorResponse, ResponseLost, TrioMcpError
+from ..peer import Lane
 from ..wire import (
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
     UNSUPPORTED_REVISION,
+    BrokenResponse,
+    ErrorReply,
+    Message,
+    Notification,
+    Reply,
+    SseEvent,
+    Undecodable,
+    decode,
     encode_notification,
+    is_array,
+    parse_message,
 )
 from ._http_client_carrier import TRIES, Carrier
 from ._http_client_reading import Refused, is_event_stream, is_success
@@ -101,7 +115,7 @@ class SessionCarrier(Carrier):
     def lose_session(self) -> None:
         """The session is over: nothing comes any more, but for the word that the request was not taken."""
         assert self._session is not None
-        if self._is_taken or self._session.is_older:
+        if self._is_taken or self._session.is_older or self.asked.repeatable:
             self._attempt_scope.cancel(reason="the session is over")
         else:
             self._attempt_scope.deadline = trio.current_time() + _VERDICT_SECONDS
@@ -176,6 +190,35 @@ class SessionCarrier(Carrier):
     def _note_sent(self) -> None:
         super()._note_sent()
         self._sent.set()
+
+    def _take_event(self, event: SseEvent, lane: Lane) -> None:
+        assert self._session is not None
+        if not self._session.is_lost:
+            super()._take_event(event, lane)
+        elif event.event == "message" and event.data:
+            self.transport.door.received(event.data)
+            with suppress(Undecodable):
+                self._take_value(decode(event.data), len(event.data), lane)
+
+    def _take_value(self, value: Any, size: int, lane: Lane) -> None:
+        assert self._session is not None
+        if not self._session.is_lost:
+            super()._take_value(value, size, lane)
+            return
+        values: list[Any] = value if is_array(value) else [value]
+        for each in values:
+            if self._is_about_asked(parse_message(each)):
+                super()._take_value(each, size // len(values), lane)
+
+    def _is_about_asked(self, message: Message) -> bool:
+        """Whether a message is the answer to the request, or its progress."""
+        match message:
+            case Reply(id=id) | ErrorReply(id=id) | BrokenResponse(id=id):
+                return id == self.asked.id
+            case Notification(method="notifications/progress", params=params):
+                return (params or {}).get("progressToken") == self.asked.id
+            case _:
+                return False
 
     def _take_session_refusal(self, session: Session, refused: Refused) -> TrioMcpError:
         self._refused, failure = refused, self._take_refusal(refused)

@@ -149,7 +149,7 @@ class SessionKeeper:
             refused = await self._post(session, line)
             if refused is None:
                 return
-            if not session.is_lost:
+            if not _says_forgotten(refused, session):  # whatever has become of the session meanwhile
                 raise refused.error
         raise ResponseLost(f"the server has forgotten the session, and did not take {method!r}", sent=False)
 
@@ -174,7 +174,7 @@ class SessionKeeper:
 
     async def _post(self, session: Session, line: bytes, *, is_farewell: bool = False) -> Refused | None:
         refused = await self.transport.post(session.url, line, session.fields, is_farewell=is_farewell)
-        if refused is not None and refused.status == 404 and session.id is not None:
+        if refused is not None and _says_forgotten(refused, session):
             self.lost(session)
         return refused
 
@@ -251,6 +251,11 @@ class SessionKeeper:
                 pass
         except (EngineError, AuthorizationFailed) as exc:
             _log.debug("the session could not be ended: %s", exc)
+
+
+def _says_forgotten(refused: Refused, session: Session) -> bool:
+    """Tell whether what was posted was refused because the server has forgotten the session."""
+    return refused.status == 404 and session.id is not None
 
 
 def _is_final(exc: TrioMcpError) -> bool:

@@ -43,7 +43,7 @@ _READ_BYTES = 2**16
 _WRITE_BYTES = 2**16
 """Written at once, with `write_seconds` for each."""
 _LATE_SECONDS = 1.0
-"""How long the rest is waited for of what had come in time, but not as a whole: a record of TLS."""
+"""How long what had come in time is read, and its rest waited for: many records of TLS, say, the last not whole."""
 _LINGER_SECONDS = 2.0
 """How long a client that is still sending is listened to after the last answer. Were the connection closed at once, the
 system would throw away what the client has not read of that answer."""
@@ -104,7 +104,8 @@ class _Connection:
         self._reading = trio.CancelScope()
         self._waiting = trio.CancelScope()
         self._has_run_out = False
-        self._excused_at = -math.inf
+        self._excused = -math.inf
+        self._excused_until = -math.inf
         self._writing = trio.Lock()
         self._is_idle = True
         self._is_lost = False
@@ -189,10 +190,12 @@ class _Connection:
         with trio.CancelScope(deadline=self._waiting.deadline) as self._waiting:
             return bytes(await self._stream.receive_some(_READ_BYTES))
         # A wait that a stop of the process interrupts ends without a look at what has come. Once for each limit: a
-        # client that never stops sending has no more time than others.
-        if self._excused_at < self._waiting.deadline and self._socket.is_readable():
-            self._excused_at = self._waiting.deadline
-            with trio.move_on_after(_LATE_SECONDS):
+        # client that never stops sending gains no more than that moment.
+        limit = self._waiting.deadline
+        if self._excused < limit and self._socket.is_readable():
+            self._excused, self._excused_until = limit, trio.current_time() + _LATE_SECONDS
+        if self._excused == limit:
+            with trio.move_on_at(self._excused_until):
                 return bytes(await self._stream.receive_some(_READ_BYTES))
         self._has_run_out = True
         return b""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import abc
 import os
+import stat
 import sys
-from typing import TYPE_CHECKING
 
 import trio
 
-__all__ = ["ImmediateStream", "PipeStream", "read_pipe", "wake_reader", "write_now"]
+__all__ = ["ImmediateStream", "read_pipe", "wake_reader", "write_now"]
 
 _READ_BYTES = 64 * 1024
 
@@ -31,22 +31,27 @@ class ImmediateStream(trio.abc.Stream):
 
 
 if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
+    _reading: dict[trio.abc.ReceiveStream, trio.CancelScope] = {}
 
     def write_now(stream: trio.abc.SendStream, data: bytes | memoryview) -> int:  # noqa: ARG001 # POSIX's signature
         """Nothing can be written to these pipes without waiting."""
         return 0
 
     async def read_pipe(stream: trio.abc.ReceiveStream, max_bytes: int | None = None) -> bytes:
-        """Wait for bytes, and return them."""
-        return bytes(await stream.receive_some(max_bytes))
+        """Wait for bytes, and return them; see POSIX's."""
+        with trio.CancelScope() as _reading[stream]:
+            try:
+                return bytes(await stream.receive_some(max_bytes))
+            finally:
+                del _reading[stream]
+        raise trio.ClosedResourceError("woken")
 
     def wake_reader(stream: trio.abc.ReceiveStream) -> None:
-        """There is no way but to close it."""
-        stream.close()  # type: ignore[attr-defined]
+        """Let whoever waits in `read_pipe` go."""
+        if stream in _reading:
+            _reading[stream].cancel(reason="woken")
 
 else:
-    if TYPE_CHECKING:
-        from trio.lowlevel import FdStream
 
     def write_now(stream: trio.abc.SendStream, data: bytes | memoryview) -> int:
         """Write what the pipe takes at once; return how many bytes that was: 0 where it takes none."""
@@ -70,7 +75,7 @@ else:
         try:
             await trio.lowlevel.wait_readable(stream.fileno())
             return os.read(stream.fileno(), max_bytes or _READ_BYTES)  # it may have been closed just now
-        except OSError:  # a file cannot be waited for, somebody else has read it: the stream knows what to make of it
+        except OSError:  # it cannot be waited for, somebody else has read it: the stream knows what to make of it
             return bytes(await stream.receive_some(max_bytes))
 
     def wake_reader(stream: trio.abc.ReceiveStream) -> None:
@@ -79,26 +84,29 @@ else:
         if stream.fileno() >= 0:
             trio.lowlevel.notify_closing(stream.fileno())
 
+    class PipeStream(ImmediateStream):
+        """Two descriptors as a stream, which closes them: pipes, sockets, terminals, files."""
 
-class PipeStream(ImmediateStream):
-    """Two pipes as a stream, which closes them."""
+        def __init__(self, sending: trio.lowlevel.FdStream, receiving: trio.lowlevel.FdStream) -> None:
+            self._sending = sending
+            self._receiving = receiving
+            # Some systems never say that a file can be read when all of it has been.
+            self._is_file = stat.S_ISREG(os.fstat(receiving.fileno()).st_mode)
 
-    def __init__(self, sending: FdStream, receiving: FdStream) -> None:
-        self._sending = sending
-        self._receiving = receiving
+        def send_now(self, data: bytes | memoryview) -> int:
+            return write_now(self._sending, data)
 
-    def send_now(self, data: bytes | memoryview) -> int:
-        return write_now(self._sending, data)
+        async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+            await self._sending.send_all(data)
 
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._sending.send_all(data)
+        async def wait_send_all_might_not_block(self) -> None:
+            await self._sending.wait_send_all_might_not_block()
 
-    async def wait_send_all_might_not_block(self) -> None:
-        await self._sending.wait_send_all_might_not_block()
+        async def receive_some(self, max_bytes: int | None = None) -> bytes:
+            if self._is_file:
+                return bytes(await self._receiving.receive_some(max_bytes))
+            return await read_pipe(self._receiving, max_bytes)
 
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        return await read_pipe(self._receiving, max_bytes)
-
-    async def aclose(self) -> None:
-        self._sending.close()
-        await self._receiving.aclose()
+        async def aclose(self) -> None:
+            self._sending.close()
+            await self._receiving.aclose()

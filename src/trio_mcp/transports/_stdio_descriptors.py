@@ -28,8 +28,6 @@ from typing import TextIO
 
 import trio
 
-from ._pipes import PipeStream
-
 __all__ = ["claim_stdio"]
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
@@ -46,6 +44,8 @@ if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
 
 else:
     import fcntl
+
+    from ._pipes import PipeStream
 
     @asynccontextmanager
     async def claim_stdio() -> AsyncGenerator[trio.abc.Stream]:

@@ -147,10 +147,11 @@ def _shaped_hook(arms: list[_Arm]) -> Hook:
         if type_of(value) is not dict:
             raise Mismatch.expected("object", value)
         present = value.keys()
+        meant = {wire for wire, item in value.items() if item is not None}  # null counts as left out, where it may be
 
         def fit(arm: _Arm) -> tuple[int, int]:
             complete = present >= arm.required
-            return (len(arm.required) if complete else -len(arm.required - present), len(arm.known & present))
+            return (len(arm.required) if complete else -len(arm.required - present), len(arm.known & meant))
 
         first: Mismatch | None = None
         for arm in sorted(arms, key=fit, reverse=True):

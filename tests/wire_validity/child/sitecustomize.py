@@ -23,19 +23,25 @@ class _Waiting(MetaPathFinder):
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self._name = name
         self._then = then
+        self._looks = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self._name:
+        if fullname != self._name or self._looks:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        self._looks = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._looks = False
         assert spec is not None
         assert spec.loader is not None
         execute = spec.loader.exec_module
 
         def and_then(module: ModuleType) -> None:
+            if self in sys.meta_path:  # until now: somebody may only want to know where the module is
+                sys.meta_path.remove(self)
             execute(module)
             self._then()
 

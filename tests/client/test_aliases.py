@@ -1,0 +1,25 @@
+"""The names that the types of callbacks have: of use where a program runs, too, and not only to type checkers."""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from trio_mcp import Client, Clients, types
+from trio_mcp.client import Consent, Consentable, OnElicit, OnElicitComplete, OnLog, OnProgress, OnSample
+
+
+@pytest.mark.parametrize("alias", [Consent, Consentable, OnElicit, OnElicitComplete, OnLog, OnProgress, OnSample])
+def test_an_alias_can_be_a_part_of_a_union(alias: Any) -> None:
+    assert get_args(alias | None)[-1] is NoneType
+
+
+@pytest.mark.parametrize("client", [Client, Clients])
+def test_the_hints_of_methods_name_classes(client: type[Any]) -> None:
+    hints = get_type_hints(client.call_tool)
+
+    assert hints["return"] is types.CallToolResult
+    callback, _ = get_args(hints["on_progress"])
+    assert get_args(callback)[0] == [types.ProgressNotificationParams]
