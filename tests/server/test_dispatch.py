@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from trio_mcp import Context, ErrorResponse, Limits, McpError, Server, open_client, types
+from trio_mcp.server import AskingMode
 from trio_mcp.server._routes import ROUTES
 
 HANDLERS = "tools/call handler"
@@ -171,3 +172,27 @@ async def test_a_method_of_ones_own_that_runs_in_a_thread_takes_a_task_whatever_
         with pytest.raises(ErrorResponse):
             await client.request("own/method", {}, dict)
         assert server.own.methods["own/method"].waits
+
+
+@pytest.mark.parametrize("mode", ["parked", "replayed"])
+async def test_a_handler_that_has_asked_goes_on_behind_middleware_as_well(mode: AskingMode) -> None:
+    passed: list[str] = []
+
+    async def pass_on(request: Any, call_next: Any) -> Any:
+        passed.append(request.method)
+        return await call_next(request)
+
+    server = Server("s", middleware=[pass_on], asking=mode)
+
+    @server.tool
+    async def go_on(context: Context) -> str:
+        answer = await context.elicit("Go on?", {"type": "object", "properties": {}})
+        return type(answer).__name__
+
+    async def accept(_: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={})
+
+    async with open_client(server, on_elicit=accept) as client:
+        assert text(await client.call_tool("go_on")) == "Accepted"
+
+    assert passed.count("tools/call") == {"parked": 1, "replayed": 2}[mode]

@@ -89,7 +89,7 @@ class ExtensionResult:
 
 
 def settled(server: Server, run: Run, outcome: Any) -> Any:
-    """Return what a handler has returned as a result of the specification's, or a page, or any typed result.
+    """Return as a result what a method of one's own has returned, or any handler that answers for an extension.
 
     Raises:
         TypeError: a method of one's own returned no object.
@@ -98,8 +98,6 @@ def settled(server: Server, run: Run, outcome: Any) -> Any:
     """
     if isinstance(outcome, ExtensionResult):
         return outcome.for_request(run.method, run.context, server.extensions)
-    if run.method in types.METHODS[run.context.revision]:
-        return outcome
     json = to_object(outcome, run.context.revision)
     members = {name: each for name, each in json.items() if name not in {"_meta", "resultType"}}
     return types.Result(meta=json.get("_meta"), extra=members)
