@@ -166,12 +166,12 @@ class _Method:
 
 async def test_a_method_of_ones_own_that_runs_in_a_thread_takes_a_task_whatever_its_code_says() -> None:
     server = Server("s")
-    server.method("own/method")(MethodType(_Method(), {}))  # nothing says that it is asynchronous
+    server.method("com.example/method")(MethodType(_Method(), {}))  # nothing says that it is asynchronous
 
     async with open_client(server) as client:
         with pytest.raises(ErrorResponse):
-            await client.request("own/method", {}, dict)
-        assert server.own.methods["own/method"].waits
+            await client.request("com.example/method", {}, dict)
+        assert server.own.methods["com.example/method"].waits
 
 
 @pytest.mark.parametrize("mode", ["parked", "replayed"])
