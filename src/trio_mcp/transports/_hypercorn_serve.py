@@ -120,6 +120,7 @@ class _Serving:
     _listeners: list[_Listener]
     _stop: trio.Event
     _accepting: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _refusing: trio.Event = field(factory=trio.Event, init=False)
 
     async def run(
         self, started: Callable[[], None], drain: Callable[[], Awaitable[object]], drain_seconds: float
@@ -130,6 +131,9 @@ class _Serving:
             try:
                 await self._stop.wait()
                 self._accepting.cancel(reason="the server stops")
+                # A client whose idle connection ends connects anew, and is to be refused then. While the sockets still
+                # listen it would be let in by the system, and be cut off with a request on its way.
+                await self._refusing.wait()
                 await self._connections.stop()
                 with trio.move_on_after(drain_seconds):
                     await drain()
@@ -141,3 +145,4 @@ class _Serving:
         with self._accepting:
             listeners = cast("list[trio.abc.Listener[Any]]", self._listeners)
             await trio.serve_listeners(self._connections.serve, listeners, handler_nursery=nursery)
+        self._refusing.set()
