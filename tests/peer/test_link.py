@@ -149,6 +149,29 @@ async def test_a_cancelled_request_is_never_answered(pair: Pair, autojump_clock:
         assert bench.holds_nothing()
 
 
+@pytest.mark.parametrize("at_once", [True, False], ids=["in one read", "in two reads"])
+async def test_whoever_is_cancelled_notices_before_the_next_message_is_taken(at_once: bool) -> None:
+    known: list[int] = []
+
+    async def wait(_: Run) -> JsonObject:
+        try:
+            await trio.sleep_forever()
+        finally:
+            known.append(len(bench.heard))
+        raise AssertionError
+
+    async with linked({"wait": wait}, pair=pipe_pair) as bench:
+        for number in range(40):  # which of two tasks runs first is random in Trio
+            await bench.peer.send(modern(number, "wait"))
+            await wait_all_tasks_blocked()
+            parts = [encode(message) + b"\n" for message in (cancelled(number), notification("n"))]
+            for part in [b"".join(parts)] if at_once else parts:
+                await bench.peer.stream.send_all(part)
+            await wait_all_tasks_blocked()
+
+    assert known == list(range(40))
+
+
 @pytest.mark.requirement("B.12-P4b")
 async def test_the_reason_of_a_cancellation_is_logged_up_to_a_length(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "trio_mcp.peer")

@@ -14,7 +14,7 @@ import trio
 from attrs import define, field
 
 from .._errors import ConnectionBroken, ConnectionClosed, ConnectionLost
-from ..wire import LineFramer, Oversized
+from ..wire import JsonObject, LineFramer, Oversized, RequestId
 from ._correspondent import Correspondent
 from ._lane import Lane
 from ._outbox import Outbox
@@ -46,6 +46,8 @@ class Link(Correspondent):
     outbox: Outbox = field(init=False)
     _stopped: bool = field(default=False, init=False)
     _reading: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _has_cancelled: bool = field(default=False, init=False)
+    """Whether there is somebody who shall notice a cancellation before the next line is taken."""
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -130,22 +132,37 @@ class Link(Correspondent):
             try:
                 while chunk := await self.stream.receive_some(size):
                     lines = framer.feed(bytes(chunk))
-                    self._take_all(lines[:_LINES_AT_ONCE])
-                    for start in range(_LINES_AT_ONCE, len(lines), _LINES_AT_ONCE):
-                        await trio.lowlevel.cancel_shielded_checkpoint()
-                        self._take_all(lines[start : start + _LINES_AT_ONCE])
+                    taken = self._take_some(lines, 0)
+                    while taken < len(lines) or self._has_cancelled:
+                        await self._let_others_run()
+                        taken = self._take_some(lines, taken)
                     size = min(2 * size, _MAX_READ_BYTES) if len(chunk) == size else _READ_BYTES
-                self._take_all(framer.finish())
+                self._take_some(framer.finish(), 0)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass
 
-    def _take_all(self, lines: Sequence[bytes | Oversized]) -> None:
+    def _take_some(self, lines: Sequence[bytes | Oversized], start: int) -> int:
+        """Take lines from that one on, until others shall run; return which is the next."""
+        end = min(start + _LINES_AT_ONCE, len(lines))
         self.outbox.hold()  # the answers that are given at once travel together
         try:
-            for line in lines:
-                self.take(line, self.outbox)
+            for number in range(start, end):
+                self.take(lines[number], self.outbox)
+                if self._has_cancelled:
+                    return number + 1
         finally:  # a handler that runs here may be interrupted, and whoever was answered before shall hear of it
             self.outbox.release()
+        return end
+
+    async def _let_others_run(self) -> None:
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        if self._has_cancelled:  # Trio may have woken this task first, but before its next turn all others have theirs
+            self._has_cancelled = False
+            await trio.lowlevel.cancel_shielded_checkpoint()
+
+    def _on_cancelled(self, id: RequestId, params: JsonObject) -> None:
+        super()._on_cancelled(id, params)
+        self._has_cancelled = True
 
     def _is_quiet(self) -> bool:
         """Whether the other side has nothing to wait for but what is queued, and this side has asked one thing at most.
