@@ -104,7 +104,9 @@ class Validator:
             empty when the value fits. At most `MAX_FAULTS` lines and one that says there are more. About a value of
             thousands of parts the lines say less: one line for each failed keyword.
         """
-        if not _is_flat(value) and is_deeper_than(value, MAX_DEPTH):
+        # An object of scalars, which is what most tools take and give, is no deeper: that is found out without a loop.
+        is_flat = value.__class__ is dict and _SCALARS.issuperset(map(type, value.values()))
+        if not is_flat and is_deeper_than(value, MAX_DEPTH):
             return [f"$: nested deeper than {MAX_DEPTH} levels"]
         if self._cost.unfolded > _UNMEASURED_PARTS and not self._is_affordable(value):
             return ["$: too much work to check: alternatives and references of the schema multiply, or it is large"]
@@ -166,25 +168,32 @@ class LazyValidator:
 
     schema: Mapping[str, Any]
     formats: Mapping[str, FormatCheck] = field(factory=dict[str, FormatCheck])
-    _validator: Validator | None = field(default=None, init=False)
+    faults: Callable[[Any], list[str]] = field(init=False)
+    """Names what is wrong with a value; see `Validator.faults`, which this is once the schema is compiled."""
+    accepts: Callable[[Any], bool] = field(init=False)
+    """Says whether a value fits; see `Validator.accepts`, likewise."""
     _refusal: tuple[Any, ...] | None = field(default=None, init=False)
 
-    def faults(self, value: Any) -> list[str]:
-        """Name what is wrong with `value`; see `Validator.faults`."""
-        return (self._validator or self._ready()).faults(value)
+    def __attrs_post_init__(self) -> None:
+        self.faults, self.accepts = self._first_faults, self._first_accepts
 
-    def accepts(self, value: Any) -> bool:
-        """Say whether `value` fits; see `Validator.accepts`."""
-        return (self._validator or self._ready()).accepts(value)
+    def _first_faults(self, value: Any) -> list[str]:
+        self._compile()
+        return self.faults(value)
 
-    def _ready(self) -> Validator:
+    def _first_accepts(self, value: Any) -> bool:
+        self._compile()
+        return self.accepts(value)
+
+    def _compile(self) -> None:
         if self._refusal is None:
             try:
-                self._validator = compile_schema(self.schema, formats=self.formats)
+                validator = compile_schema(self.schema, formats=self.formats)
             except SchemaError as error:
                 self._refusal = error.args  # not the error, which holds this object by its traceback
             else:
-                return self._validator
+                self.faults, self.accepts = validator.faults, validator.accepts
+                return
         raise SchemaError(*self._refusal)
 
 
@@ -258,11 +267,6 @@ def dialect_of(schema: Mapping[str, Any]) -> str:
     if not isinstance(dialect, str) or dialect not in _DIALECTS:
         raise SchemaError(f"unknown JSON Schema dialect {named!r}; known are: {', '.join(_DIALECTS)}")
     return dialect
-
-
-def _is_flat(value: Any) -> bool:
-    """Say whether a value is an object of scalars, which is what most tools take and give: found out without a loop."""
-    return value.__class__ is dict and _SCALARS.issuperset(map(type, value.values()))
 
 
 def is_deeper_than(value: Any, levels: int) -> bool:

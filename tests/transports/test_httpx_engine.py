@@ -191,6 +191,42 @@ async def test_a_connection_is_used_again_whichever_way_it_answered() -> None:
     assert server.accepted == 1
 
 
+@pytest.mark.parametrize(
+    "head_and_body",
+    [
+        ("HTTP/1.1 202 Accepted", "content-length: 0", b""),
+        ("HTTP/1.1 202 Accepted", "transfer-encoding: chunked", b"0\r\n\r\n"),
+        ("HTTP/1.1 200 OK", "content-length: 4", b"null"),
+        ("HTTP/1.1 204 No Content", "x-a: b", b""),
+    ],
+    ids=["no length", "no chunk", "a body of no use", "no content"],
+)
+async def test_a_connection_is_used_again_when_a_notification_has_been_taken(
+    head_and_body: tuple[str, str, bytes],
+) -> None:
+    status, field, body = head_and_body
+    async with listening() as server, connected(server) as (transport, nursery):
+        async with trio.open_nursery() as notifying:
+            notifying.start_soon(transport.notify, "notifications/x", {"_meta": META})
+            connection = await server.connection()
+            await connection.request()
+            await connection.send(status, field, body=body)
+        pending = ask(nursery, transport)
+        await connection.request()
+        await connection.json(result(1))
+        assert await pending.outcome() == {}
+    assert server.accepted == 1
+
+
+async def test_what_follows_the_head_of_an_answer_to_a_notification_is_not_waited_for() -> None:
+    async with listening() as server, connected(server) as (transport, nursery):
+        nursery.start_soon(transport.notify, "notifications/x", {"_meta": META})
+        connection = await server.connection()
+        await connection.request()
+        await connection.send("HTTP/1.1 202 Accepted", "content-length: 4", body=b"nu")
+        await connection.left()
+
+
 async def test_a_request_that_is_left_closes_its_connection() -> None:
     async with listening() as server, connected(server) as (transport, nursery):
         for begun in (False, True):

@@ -50,7 +50,7 @@ class ListenRequest:
         limit = self._connection.stopwatch.limits.idle
         deadline, late = trio.current_time() + limit, f"{LISTEN!r}: nothing was heard for {limit:g} s (TimeLimits.idle)"
         with trio.CancelScope(deadline=deadline) as sending:
-            await self._asked.__aenter__()
+            await self._asked.begin()
         if sending.cancelled_caught:
             raise RequestTimedOut(late)
         agreed = False

@@ -142,7 +142,7 @@ class Attempt:
         if not asked.begins_at_once():
             await self._begin_in_time()
             return
-        await asked.__aenter__()
+        await asked.begin()
         if asked.state is _OPEN:  # else the answer is there, and nobody will wait
             self._start()
 
@@ -150,7 +150,7 @@ class Attempt:
         self._start()
         with self._stopwatch.patience.within(self._stopwatch.limits.total) as scope:
             try:
-                await self.asked.__aenter__()
+                await self.asked.begin()
             except BaseException:
                 self._stopwatch.running.discard(self)
                 raise

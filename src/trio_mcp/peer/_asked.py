@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import abc
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from copy import copy
 from typing import Any, Protocol, Self, TypeAlias
 
@@ -104,11 +104,12 @@ class Asked(abc.ABC):
     _interruption: Exception | None = field(default=None, init=False)
 
     async def __aenter__(self) -> Self:
-        if self.span is None:
-            await self._begin()
-        else:
-            await self._begin_traced(self.span)
+        await self.begin()
         return self
+
+    def begin(self) -> Awaitable[None]:
+        """Send the request; `leave` must follow. If it cannot be sent, or this is cancelled, it is over."""
+        return self._begin() if self.span is None else self._begin_traced(self.span)
 
     async def _begin_traced(self, span: RequestSpan) -> None:
         try:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import math
 import os
+from functools import cache
 from typing import Any
 
 from attrs import Attribute, field, frozen
 
 __all__ = ["Limits"]
+
+
+@cache
+def _processors() -> int:
+    """Return how many this machine has: to ask the system takes longer than all else that is done to make limits."""
+    return os.cpu_count() or 1
 
 
 def _positive(_: object, attribute: Attribute[Any], value: float) -> None:
@@ -57,7 +64,7 @@ class Limits:
     listen for changes count for none."""
     max_threads: int = field(default=40, validator=_positive)
     """Worker threads that plain `def` handlers of one serving may occupy at once."""
-    max_processes: int = field(factory=lambda: max(4, os.cpu_count() or 1), validator=_positive)
+    max_processes: int = field(factory=lambda: max(4, _processors()), validator=_positive)
     """Worker processes of one serving that may work at once for tools with `isolate="process"`; more calls wait. By
     default as many as the machine has processors, and at least four."""
     max_background: int = field(default=1024, validator=_positive)

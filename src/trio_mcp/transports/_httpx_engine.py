@@ -215,6 +215,8 @@ class Sending(AbstractAsyncContextManager["SentResponse"]):
         return response
 
     async def __aexit__(self, *_: object) -> None:
+        if not self._response.is_stream_consumed:  # its body, most likely none, has nearly always come with its head
+            await _end(self._response.aiter_raw())  # else httpcore2 would close a connection that can be used again
         await self._response.aclose()
 
 
