@@ -90,6 +90,21 @@ def test_a_line_of_100_mb_costs_no_memory_beyond_the_limit() -> None:
     assert list(framer.feed(b"\n{}\n")) == [b"{}"]
 
 
+@pytest.mark.parametrize("size", [1, 100, 5000])
+def test_a_line_that_comes_bit_by_bit_costs_hardly_more_than_its_bytes(size: int) -> None:
+    framer, line = LineFramer(2**20), bytes(number % 251 + 1 for number in range(200_000)).replace(b"\n", b"x")
+    tracemalloc.start()
+    try:
+        for start in range(0, len(line), size):
+            assert framer.feed(line[start : start + size]) == ()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert held < 1.2 * len(line)
+    assert list(framer.feed(b"\n{}\n")) == [line, b"{}"]
+
+
 @pytest.mark.parametrize("size", [1, 3])
 def test_lines_are_bytes_of_their_own(size: int) -> None:
     data = b"ab\ncd\n"

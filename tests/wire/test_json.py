@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_mcp.wire import NotJsonError, Undecodable, copy_json, decode, encode, is_array, is_object
+from trio_mcp.wire import NotJsonError, Undecodable, copy_json, decode, encode, is_array, is_object, json_text
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -65,6 +65,23 @@ def test_nan_and_infinities_are_refused_by_their_place_wherever_they_hide(value:
         encode(value)
 
     assert str(refused.value) == f"{path}: NaN and infinities are not JSON"
+
+
+@pytest.mark.parametrize(
+    "beside", ["x" * 100_000, ["many"] * 20_000, [1.5, "x" * 100_000]], ids=["text", "list", "number"]
+)
+@pytest.mark.parametrize(("value", "path"), NAN_AT_THE_BOTTOM)
+def test_they_are_found_beside_much_else(value: Any, path: str, beside: Any) -> None:
+    with pytest.raises(NotJsonError) as refused:
+        encode({"beside": beside, "value": value})
+
+    assert str(refused.value) == f"{path.replace('$', '$.value')}: NaN and infinities are not JSON"
+
+
+@pytest.mark.parametrize("value", [None, 1.5, "null", {"a": [True, json_text(b"null")]}])
+def test_much_that_is_json_is_encoded_as_it_is(value: Any) -> None:
+    text = "x" * 100_000
+    assert encode([text, value]) == b'["%s",%s]' % (text.encode(), encode(value))
 
 
 def test_null_itself_is_json() -> None:

@@ -260,7 +260,7 @@ class _ChildStream(ImmediateStream):
         A wide one holds thousands of updates, and what the child says after them waits until all of them are read.
         """
         if len(data) >= NARROW_PIPE:
-            is_wide = data.count(b"\n") < _MANY_LINES
+            is_wide = data.count(b"\n", 0, NARROW_PIPE) < _MANY_LINES
             if is_wide is not self._is_wide and resize_pipe(self._stdout, WIDE_PIPE if is_wide else NARROW_PIPE):
                 self._is_wide = is_wide
 

@@ -18,6 +18,9 @@ from attrs import define, field, frozen
 
 __all__ = ["LineFramer", "Oversized"]
 
+_SMALL = 4096
+"""Bytes up to which a piece of a line grows: kept one by one, many tiny ones would take forty times their size."""
+
 
 @frozen
 class Oversized:
@@ -36,7 +39,10 @@ class LineFramer:
     """
 
     limit: int
-    _tail: bytearray = field(factory=bytearray, init=False)
+    _pieces: list[bytes] = field(factory=list[bytes], init=False)
+    """Of the line that has begun, to be joined once, when it is whole."""
+    _size: int = field(default=0, init=False)
+    """Bytes of them."""
     _skipping: bool = field(default=False, init=False)
 
     def feed(self, chunk: bytes) -> Sequence[bytes | Oversized]:
@@ -44,28 +50,36 @@ class LineFramer:
         head, newline, rest = chunk.rpartition(b"\n")
         if not newline:
             return self._keep(rest)
+        lines = head.split(b"\n")
         if self._skipping:  # the first newline ends the line being skipped
             self._skipping = False
-            _, _, head = head.partition(b"\n")
-        elif self._tail:
-            self._tail += head
-            head, self._tail = bytes(self._tail), bytearray()
-        lines = self._checked(head.split(b"\n"))
-        return [*lines, *self._keep(rest)] if rest else lines
+            del lines[0]
+        elif self._pieces:
+            lines[0] = self._joined(lines[0])
+        checked = self._checked(lines)
+        return [*checked, *self._keep(rest)] if rest else checked
 
     def finish(self) -> Sequence[bytes | Oversized]:
         """Say that the stream has ended; return the last line where its newline is missing."""
-        head, self._tail = bytes(self._tail), bytearray()
-        return self._checked([head])
+        return self._checked([self._joined(b"")])
 
     def _keep(self, rest: bytes) -> Sequence[Oversized]:
         if self._skipping:
             return ()
-        self._tail += rest
-        if len(self._tail) <= self.limit:
-            return ()
-        self._tail, self._skipping = bytearray(), True
-        return (Oversized(self.limit),)
+        self._size += len(rest)
+        if self._size > self.limit:
+            self._pieces, self._size, self._skipping = [], 0, True
+            return (Oversized(self.limit),)
+        if self._pieces and len(self._pieces[-1]) < _SMALL:
+            self._pieces[-1] += rest
+        else:
+            self._pieces.append(rest)
+        return ()
+
+    def _joined(self, last: bytes) -> bytes:
+        line = b"".join((*self._pieces, last))
+        self._pieces, self._size = [], 0
+        return line
 
     def _checked(self, lines: list[bytes]) -> Sequence[bytes | Oversized]:
         return [

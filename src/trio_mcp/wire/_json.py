@@ -36,6 +36,13 @@ _encode_sorted: Callable[[Any], bytes] = msgspec.json.Encoder(order="determinist
 _decode: Callable[[bytes | bytearray | memoryview], Any] = msgspec.json.Decoder().decode
 
 
+_LARGE = 64 * 1024
+"""To search so many bytes takes longer than to look at the few parts that most values of that size have."""
+_BYTES_PER_PART = 512
+"""Where a value has more parts than one for so many bytes of its JSON, the search is quicker."""
+_NO_FLOATS = frozenset({str, int, bool, type(None), JsonText})
+
+
 class Undecodable(ValueError):
     """Bytes that are not one JSON value; the text says why and where."""
 
@@ -87,7 +94,8 @@ def encode(value: Any) -> bytes:
     """
     try:
         data = _encode(value)
-        plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_nothing) if b"null" in data else None
+        has_null = b"null" in data if len(data) <= _LARGE else _has_null(data, value)
+        plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_nothing) if has_null else None
     except RecursionError:
         raise NotJsonError("the value is nested too deep, or contains itself") from None
     except UnicodeEncodeError as exc:
@@ -98,6 +106,27 @@ def encode(value: Any) -> bytes:
     if path is not None:
         raise NotJsonError(f"{path}: NaN and infinities are not JSON")
     return data
+
+
+def _has_null(data: bytes, value: Any) -> bool:
+    """Say whether the JSON of *value* has a null that may be a NaN or an infinity there."""
+    return not _has_few_parts_and_no_float(value, len(data) // _BYTES_PER_PART) and b"null" in data
+
+
+def _has_few_parts_and_no_float(value: Any, most_parts: int) -> bool:
+    waiting: list[Any] = [value]
+    while waiting:
+        if len(waiting) > most_parts:
+            return False
+        part = waiting.pop()
+        most_parts -= 1
+        if is_object(part):
+            waiting += part.values()
+        elif is_array(part):
+            waiting += part
+        elif part.__class__ not in _NO_FLOATS:
+            return False
+    return True
 
 
 def _nothing(_: JsonText) -> None:
