@@ -24,7 +24,16 @@ from tests.client.rounds_by_hand import (
     no,
     two,
 )
-from trio_mcp import ErrorResponse, LocalProtocolError, RemoteProtocolError, types
+from trio_mcp import (
+    Context,
+    ErrorResponse,
+    Limits,
+    LocalProtocolError,
+    RemoteProtocolError,
+    Server,
+    open_memory_client,
+    types,
+)
 
 LEGACY = "2025-11-25"
 
@@ -409,3 +418,29 @@ async def test_modes_that_are_none_are_named(modes: Any) -> None:
 async def test_context_is_declared_where_the_callback_understands_it() -> None:
     params = {**THINK["params"], "includeContext": "thisServer"}
     assert "result" in await told(params, "sampling/createMessage", on_sample=hi, sample_with_context=True)
+
+
+async def test_the_clients_own_limits_bound_the_callbacks_that_work_at_once() -> None:
+    working, most = 0, 0
+
+    async def on_elicit(_: object) -> types.ElicitResult:
+        nonlocal working, most
+        working += 1
+        most = max(most, working)
+        await trio.testing.wait_all_tasks_blocked()
+        working -= 1
+        return types.ElicitResult(action="decline")
+
+    server = Server("s")
+
+    @server.tool
+    async def ask_five(ctx: Context) -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(ctx.elicit, "?", {"type": "object", "properties": {}})
+
+    limits = Limits(max_running=2)
+    async with open_memory_client(server, revision=LEGACY, on_elicit=on_elicit, limits=limits) as client:
+        await client.call_tool("ask_five", raise_on_error=True)
+
+    assert most == 2

@@ -17,7 +17,7 @@ from .. import types
 from .._errors import ConsentRefused, LocalProtocolError, McpError, StructureError
 from ..peer import Exchange, Hall, Run
 from ..wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject
-from ._callbacks import Callbacks
+from ._callbacks import Callbacks, OnLog
 from ._replies import Replies
 from ._timing import Stopwatch
 from ._visits import Visits
@@ -116,10 +116,15 @@ class Answering:
             self._logs.append(params)
             self._logged.unpark()
 
-    async def deliver_logs(self, revision: str) -> None:
+    def start(self, nursery: trio.Nursery, revision: str) -> None:
+        """Start the tasks that hand on what the application wants to hear, if it does."""
+        if self._callbacks.on_log is not None:
+            nursery.start_soon(self._deliver_logs, self._callbacks.on_log, revision)
+        self.visits.start(nursery)
+
+    async def _deliver_logs(self, on_log: OnLog, revision: str) -> None:
         """Hand log messages to `on_log`, one after the other, for ever. Its failure costs one message."""
-        on_log = self._callbacks.on_log
-        while on_log is not None:
+        while True:
             while not self._logs:
                 await self._logged.park()
             try:

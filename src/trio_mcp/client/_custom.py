@@ -142,9 +142,14 @@ class OwnMessages:
         self._heard.unpark()
         return True
 
-    async def deliver(self) -> None:
+    def start(self, nursery: trio.Nursery) -> None:
+        """Start the task that hands notifications on, if there are handlers for any."""
+        if self._notifications:
+            nursery.start_soon(self._deliver)
+
+    async def _deliver(self) -> None:
         """Hand notifications to their handlers, one after the other, for ever. A failure costs one of them."""
-        while self._notifications:
+        while True:
             while not self._waiting:
                 await self._heard.park()
             method, params = self._waiting.popleft()

@@ -137,6 +137,7 @@ class _ExitedOnProbeError(Exception):
 async def _connect_and_hold(
     opener: TransportOpener, options: ClientOptions, task_status: trio.TaskStatus[Client], *, probe: bool
 ) -> None:
+    limits = options.get("limits") or Limits()
     stopwatch = Stopwatch(options.get("time_limits") or TimeLimits())
     callbacks = Callbacks(
         on_elicit=options.get("on_elicit"),
@@ -156,9 +157,9 @@ async def _connect_and_hold(
             connection = Connection(
                 options.get("info") or types.Implementation(name="trio-mcp", version="0.1.0"),
                 own.declared_with(callbacks.capabilities()),
-                options.get("limits") or Limits(),
+                limits,
                 stopwatch,
-                Answering(callbacks, stopwatch, Hall(nursery)),
+                Answering(callbacks, stopwatch, Hall(nursery, limits)),
                 transports.guarded_tap(options.get("tap")),
                 connection_cache(options.get("cache")),
                 own,
@@ -168,9 +169,8 @@ async def _connect_and_hold(
             async with opener(connection) as transport:
                 connection.carried_by(transport)
                 await _agree(connection, options.get("revision"), probe=probe)
-                nursery.start_soon(connection.answering.deliver_logs, connection.revision)
-                nursery.start_soon(connection.answering.visits.deliver)
-                nursery.start_soon(own.deliver)
+                connection.answering.start(nursery, connection.revision)
+                own.start(nursery)
                 task_status.started(client)
                 await client.hold()
 

@@ -74,10 +74,14 @@ class Visits:
             self._done.append(types.structure(params, types.ElicitationCompleteNotificationParams, revision=_REVISION))
             self._told.unpark()
 
-    async def deliver(self) -> None:
+    def start(self, nursery: trio.Nursery) -> None:
+        """Start the task that hands the notices on, if the application wants to hear of them."""
+        if self._on_complete is not None:
+            nursery.start_soon(self._deliver, self._on_complete)
+
+    async def _deliver(self, on_complete: OnElicitComplete) -> None:
         """Hand the notices to `on_elicit_complete`, one after the other, for ever. Its failure costs one of them."""
-        on_complete = self._on_complete
-        while on_complete is not None:
+        while True:
             while not self._done:
                 await self._told.park()
             try:

@@ -98,7 +98,8 @@ class Asked(abc.ABC):
     """Whether it may be sent once more when its answer was lost, because doing it twice does no harm; set likewise."""
     listener: Listener | None = field(default=None, init=False)
     """Whoever set it is told of what arrives, at once and as long as the exchange is open."""
-    _updates: deque[tuple[Update, int]] = field(factory=deque[tuple[Update, int]], init=False)
+    _updates: deque[tuple[Update, int]] | None = field(default=None, init=False)
+    """Those that wait, each with its size. None until the first has come: most requests have none."""
     _outcome: JsonObject | Exception | None = field(default=None, init=False)
     _receiver: trio.lowlevel.Task | None = field(default=None, init=False)
     _interruption: Exception | None = field(default=None, init=False)
@@ -144,7 +145,7 @@ class Asked(abc.ABC):
     @property
     def waiting(self) -> int:
         """How many updates wait."""
-        return len(self._updates)
+        return 0 if self._updates is None else len(self._updates)
 
     def put(self, update: Update, size: int) -> None:
         """Take an update that arrived; *size* is its length on the wire in bytes."""
@@ -152,14 +153,15 @@ class Asked(abc.ABC):
             return
         budget = self._budget
         self.last_heard = trio.current_time()
-        self._updates.append((update, size))
+        if self._updates is None:
+            self._updates = deque()
+        updates = self._updates
+        updates.append((update, size))
         self.waiting_bytes += size
         budget.total += size
-        if len(self._updates) == 1:
+        if len(updates) == 1:
             budget.holders.add(self)
-        while len(self._updates) > budget.max_updates or (
-            self.waiting_bytes > budget.max_bytes and len(self._updates) > 1
-        ):
+        while len(updates) > budget.max_updates or (self.waiting_bytes > budget.max_bytes and len(updates) > 1):
             self.drop_oldest()
         if budget.total > budget.max_total_bytes:
             budget.relieve()
@@ -167,7 +169,8 @@ class Asked(abc.ABC):
 
     def drop_oldest(self) -> None:
         """Make room: the oldest waiting update goes, and is counted."""
-        self._pop()
+        assert self._updates
+        self._pop(self._updates)
         self.skipped += 1
 
     def finish(self, outcome: JsonObject | Exception) -> None:
@@ -212,7 +215,7 @@ class Asked(abc.ABC):
             if self._outcome is not None:
                 return None
             await self._wait()
-        return self._pop()
+        return self._pop(self._updates)
 
     async def result(self) -> JsonObject:
         """Wait for the result; updates stay where they are.
@@ -237,11 +240,11 @@ class Asked(abc.ABC):
             await trio.lowlevel.checkpoint_if_cancelled()
         return outcome
 
-    def _pop(self) -> Update:
-        update, size = self._updates.popleft()
+    def _pop(self, updates: deque[tuple[Update, int]]) -> Update:
+        update, size = updates.popleft()
         self.waiting_bytes -= size
         self._budget.total -= size
-        if not self._updates:
+        if not updates:
             self._budget.holders.discard(self)
         return update
 
@@ -249,7 +252,7 @@ class Asked(abc.ABC):
         self._budget.total -= self.waiting_bytes
         self._budget.holders.discard(self)
         self.waiting_bytes = 0
-        self._updates.clear()
+        self._updates = None
 
     async def _wait(self) -> None:
         # By hand instead of by trio.Event: this is the one wait of every call, and costs half as much.

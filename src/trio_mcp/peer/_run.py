@@ -81,7 +81,7 @@ class Run:
     _holds: Holds | None = field(default=None, init=False)
     waiting: Waiting | None = field(default=None, init=False)
     """What it asks by, where its questions do not go straight to the other side; set by who runs the handler."""
-    open: list[Asking] = field(factory=list[Asking], init=False)
+    open: tuple[Asking, ...] = field(default=(), init=False)
     """What it waits for: questions without an answer."""
     _task: trio.lowlevel.Task | None = field(default=None, init=False)
     _has_slot: bool = field(default=False, init=False)
@@ -170,11 +170,11 @@ class Run:
         if self._has_ended:
             raise AskExpired("the call is over")
         asking = Asking(questions)
-        self.open.append(asking)
+        self.open = (*self.open, asking)
         try:
             yield asking
         finally:
-            self.open.remove(asking)
+            self.open = tuple(each for each in self.open if each is not asking)
 
     def fail_all(self, failure: Exception) -> None:
         """Raise *failure* wherever an answer is waited for."""
