@@ -168,32 +168,25 @@ class LazyValidator:
 
     schema: Mapping[str, Any]
     formats: Mapping[str, FormatCheck] = field(factory=dict[str, FormatCheck])
-    faults: Callable[[Any], list[str]] = field(init=False)
-    """Names what is wrong with a value; see `Validator.faults`, which this is once the schema is compiled."""
-    accepts: Callable[[Any], bool] = field(init=False)
-    """Says whether a value fits; see `Validator.accepts`, likewise."""
+    _validator: Validator | None = field(default=None, init=False)
     _refusal: tuple[Any, ...] | None = field(default=None, init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self.faults, self.accepts = self._first_faults, self._first_accepts
+    def faults(self, value: Any) -> list[str]:
+        """Name what is wrong with `value`; see `Validator.faults`."""
+        return (self._validator or self._ready()).faults(value)
 
-    def _first_faults(self, value: Any) -> list[str]:
-        self._compile()
-        return self.faults(value)
+    def accepts(self, value: Any) -> bool:
+        """Say whether `value` fits; see `Validator.accepts`."""
+        return (self._validator or self._ready()).accepts(value)
 
-    def _first_accepts(self, value: Any) -> bool:
-        self._compile()
-        return self.accepts(value)
-
-    def _compile(self) -> None:
+    def _ready(self) -> Validator:
         if self._refusal is None:
             try:
-                validator = compile_schema(self.schema, formats=self.formats)
+                self._validator = compile_schema(self.schema, formats=self.formats)
             except SchemaError as error:
                 self._refusal = error.args  # not the error, which holds this object by its traceback
             else:
-                self.faults, self.accepts = validator.faults, validator.accepts
-                return
+                return self._validator
         raise SchemaError(*self._refusal)
 
 

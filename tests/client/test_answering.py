@@ -435,9 +435,10 @@ async def test_the_clients_own_limits_bound_the_callbacks_that_work_at_once() ->
 
     @server.tool
     async def ask_five(ctx: Context) -> None:
+        schema: Json = {"type": "object", "properties": {}}
         async with trio.open_nursery() as nursery:
             for _ in range(5):
-                nursery.start_soon(ctx.elicit, "?", {"type": "object", "properties": {}})
+                nursery.start_soon(ctx.elicit, "?", schema)
 
     limits = Limits(max_running=2)
     async with open_memory_client(server, revision=LEGACY, on_elicit=on_elicit, limits=limits) as client:

@@ -172,6 +172,42 @@ async def test_whoever_is_cancelled_notices_before_the_next_message_is_taken(at_
     assert known == list(range(40))
 
 
+async def test_what_follows_a_cancellation_in_the_same_read_is_not_taken_after_a_stop() -> None:
+    async def wait(_: Run) -> JsonObject:
+        try:
+            await trio.sleep_forever()
+        finally:
+            bench.link.stop()
+        raise AssertionError
+
+    async with linked({"wait": wait}, pair=pipe_pair) as bench:
+        await bench.peer.send(modern(1, "wait"))
+        await wait_all_tasks_blocked()
+        lines = [encode(message) + b"\n" for message in (cancelled(1), notification("n"))]
+        await bench.peer.stream.send_all(b"".join(lines))
+        await bench.ended.wait()
+
+    assert bench.heard == []
+
+
+async def test_a_cancellation_of_nothing_holds_nobody_up(autojump_clock: MockClock) -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while len(bench.heard) < 1:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with linked(pair=memory_stream_pair) as bench, trio.open_nursery() as nursery:
+        messages = [*(cancelled(number) for number in range(14)), notification("n")]
+        await wait_all_tasks_blocked()
+        nursery.start_soon(count)
+        await bench.peer.stream.send_all(b"".join(encode(message) + b"\n" for message in messages))
+
+    assert turns < 14
+
+
 @pytest.mark.requirement("B.12-P4b")
 async def test_the_reason_of_a_cancellation_is_logged_up_to_a_length(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "trio_mcp.peer")

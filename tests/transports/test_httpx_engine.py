@@ -508,6 +508,23 @@ async def test_where_a_transport_of_the_users_leads_is_not_known() -> None:
             assert (response.status, engine.reached_at) == (204, None)
 
 
+async def test_a_body_that_a_transport_of_the_users_makes_up_for_ever_is_left() -> None:
+    class Endless(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncGenerator[bytes]:
+            while True:
+                yield b"x"
+
+    async def respond(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, stream=Endless())
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as mine:
+        engine = HttpxEngine(mine, closes=False)
+        async with engine.request("GET", "http://x/", {}) as unread:
+            assert unread.status == 200
+        async with engine.request("GET", "http://x/", {}) as response, aclosing(response.chunks()) as chunks:
+            assert await anext(chunks) == b"x"
+
+
 async def test_what_has_come_already_is_dropped_by_leaving() -> None:
     class Stream(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncGenerator[bytes]:

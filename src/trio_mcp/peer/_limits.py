@@ -37,7 +37,7 @@ class Limits:
     """Requests of one connection that wait for a handler; more are refused as busy. Also the longest batch read."""
     max_running: int = field(default=4096, validator=_positive)
     """Handlers of one serving that run at once, over all its connections; more wait, within the limits above, and the
-    connections are taken in turn."""
+    connections are taken in turn. Likewise the callbacks of a client that are asked at once."""
     max_listens: int = field(default=64, validator=_positive)
     """Requests of one connection that listen for changes (`subscriptions/listen`) at once; more are refused as busy.
     They count for none of the limits above, because they last."""

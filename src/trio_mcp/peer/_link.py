@@ -135,6 +135,8 @@ class Link(Correspondent):
                     taken = self._take_some(lines, 0)
                     while taken < len(lines) or self._has_cancelled:
                         await self._let_others_run()
+                        if self._stopped:
+                            return
                         taken = self._take_some(lines, taken)
                     size = min(2 * size, _MAX_READ_BYTES) if len(chunk) == size else _READ_BYTES
                 self._take_some(framer.finish(), 0)
@@ -142,7 +144,10 @@ class Link(Correspondent):
                 pass
 
     def _take_some(self, lines: Sequence[bytes | Oversized], start: int) -> int:
-        """Take lines from that one on, until others shall run; return which is the next."""
+        """Take lines from that one on, until others shall run; return which is the next.
+
+        These are whoever has been cancelled, who shall notice before it goes on, and after some lines all.
+        """
         end = min(start + _LINES_AT_ONCE, len(lines))
         self.outbox.hold()  # the answers that are given at once travel together
         try:
@@ -161,8 +166,8 @@ class Link(Correspondent):
             await trio.lowlevel.cancel_shielded_checkpoint()
 
     def _on_cancelled(self, id: RequestId, params: JsonObject) -> None:
+        self._has_cancelled = self._has_cancelled or id in self.ledger.answering
         super()._on_cancelled(id, params)
-        self._has_cancelled = True
 
     def _is_quiet(self) -> bool:
         """Whether the other side has nothing to wait for but what is queued, and this side has asked one thing at most.

@@ -34,6 +34,8 @@ _LIMITS = _PATIENCE.as_dict()
 _MOST_IDLE, _IDLE_SECONDS = 20, 4.0
 """Connections that nobody uses, and for how long: less than the 5 s after which many servers close them. Each costs a
 look at every request."""
+_LAST_CHUNKS = 100
+"""How many are taken of a body that nobody reads to its end, which may have come already."""
 _UNSENT = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
@@ -254,12 +256,13 @@ async def _end(body: AsyncGenerator[bytes, None]) -> None:
     """End a generator of httpx2 that may be left between two chunks, with those inside it.
 
     To close it would leave the inner ones to the garbage collector. Cancelled where it waits for the network, each of
-    them ends. At most what has been read already comes before that.
+    them ends. At most what has been read already comes before that, unless a transport of the user's makes it up.
     """
     with trio.CancelScope() as scope, suppress(Exception):
         scope.cancel()
-        async for _ in body:
-            pass
+        for _ in range(_LAST_CHUNKS):
+            await anext(body)
+        await body.aclose()
 
 
 def _engine_error(exc: Exception, url: str) -> EngineError:

@@ -298,7 +298,7 @@ class _ExchangeInMemory(Exchange):
 
     def _send(self, outcome: JsonObject | McpError) -> None:
         try:
-            copied = _copy(outcome) if isinstance(outcome, McpError) else copy_json(outcome)
+            copied = _copied_error(outcome) if isinstance(outcome, McpError) else copy_json(outcome)
         except NotJsonError as exc:
             _log.error("the answer to %r cannot be sent: %s", self.method, exc)
             copied = McpError(INTERNAL_ERROR, "the answer is not JSON; the server's log says where")
@@ -319,5 +319,5 @@ class _ExchangeInMemory(Exchange):
         """There is nothing to forget: the asking end keeps the record."""
 
 
-def _copy(error: McpError) -> McpError:
+def _copied_error(error: McpError) -> McpError:
     return McpError(error.code, *copy_json([error.message, error.data]))

@@ -1,7 +1,8 @@
 """The one JSON codec: exact on the way in, and nothing that JSON cannot say on the way out.
 
 Both directions are msgspec's. Integers keep every digit, `NaN` and invalid UTF-8 are refused on input. On output
-msgspec would turn a NaN into null without a word, so `encode` looks for one wherever a null was written.
+msgspec would turn a NaN into null without a word, so `encode` looks for one wherever a null was written, unless it is
+plain that there are no floats.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ _LARGE = 64 * 1024
 _BYTES_PER_PART = 512
 """Where a value has more parts than one for so many bytes of its JSON, the search is quicker."""
 _NO_FLOATS = frozenset({str, int, bool, type(None), JsonText})
+"""Classes of values in which no NaN can hide."""
 
 
 class Undecodable(ValueError):
@@ -110,20 +112,19 @@ def encode(value: Any) -> bytes:
 
 def _has_null(data: bytes, value: Any) -> bool:
     """Say whether the JSON of *value* has a null that may be a NaN or an infinity there."""
-    return not _has_few_parts_and_no_float(value, len(data) // _BYTES_PER_PART) and b"null" in data
+    return not _is_known_to_hold_no_float(value, len(data) // _BYTES_PER_PART) and b"null" in data
 
 
-def _has_few_parts_and_no_float(value: Any, most_parts: int) -> bool:
-    waiting: list[Any] = [value]
+def _is_known_to_hold_no_float(value: Any, most_parts: int) -> bool:
+    """Say whether *value* has at most so many parts, of the usual classes, and no float is among them."""
+    found, waiting = 1, [value]
     while waiting:
-        if len(waiting) > most_parts:
-            return False
         part = waiting.pop()
-        most_parts -= 1
-        if is_object(part):
-            waiting += part.values()
-        elif is_array(part):
-            waiting += part
+        if is_object(part) or is_array(part):
+            found += len(part)
+            if found > most_parts:
+                return False
+            waiting += part.values() if is_object(part) else part
         elif part.__class__ not in _NO_FLOATS:
             return False
     return True
