@@ -320,7 +320,7 @@ class EngineMachine(RuleBasedStateMachine):
         for outbound, asker in self.askers.items():
             assert asker.outcome == outbound.outcome
             if outbound.outcome is None and outbound.updates is not None:
-                assert [params["progress"] for (_, params), _ in asker.asked._updates] == outbound.updates
+                assert [params["progress"] for (_, params), _ in asker.asked._updates or ()] == outbound.updates
         for inbound, worker in self.workers.items():
             assert (worker.over is None) is inbound.working
         facts = self.link.statistics()
