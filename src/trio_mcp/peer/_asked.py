@@ -169,8 +169,7 @@ class Asked(abc.ABC):
 
     def drop_oldest(self) -> None:
         """Make room: the oldest waiting update goes, and is counted."""
-        assert self._updates
-        self._pop(self._updates)
+        self._pop()
         self.skipped += 1
 
     def finish(self, outcome: JsonObject | Exception) -> None:
@@ -215,7 +214,7 @@ class Asked(abc.ABC):
             if self._outcome is not None:
                 return None
             await self._wait()
-        return self._pop(self._updates)
+        return self._pop()
 
     async def result(self) -> JsonObject:
         """Wait for the result; updates stay where they are.
@@ -240,11 +239,12 @@ class Asked(abc.ABC):
             await trio.lowlevel.checkpoint_if_cancelled()
         return outcome
 
-    def _pop(self, updates: deque[tuple[Update, int]]) -> Update:
-        update, size = updates.popleft()
+    def _pop(self) -> Update:
+        assert self._updates is not None
+        update, size = self._updates.popleft()
         self.waiting_bytes -= size
         self._budget.total -= size
-        if not updates:
+        if not self._updates:
             self._budget.holders.discard(self)
         return update
 
