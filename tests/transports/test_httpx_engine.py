@@ -207,7 +207,7 @@ async def test_a_connection_is_used_again_when_a_notification_has_been_taken(
     status, field, body = head_and_body
     async with listening() as server, connected(server) as (transport, nursery):
         async with trio.open_nursery() as notifying:
-            notifying.start_soon(transport.notify, "notifications/x", {"_meta": META})
+            notifying.start_soon(transport.notify, "com.example/x", {"_meta": META})
             connection = await server.connection()
             await connection.request()
             await connection.send(status, field, body=body)
@@ -220,7 +220,7 @@ async def test_a_connection_is_used_again_when_a_notification_has_been_taken(
 
 async def test_what_follows_the_head_of_an_answer_to_a_notification_is_not_waited_for() -> None:
     async with listening() as server, connected(server) as (transport, nursery):
-        nursery.start_soon(transport.notify, "notifications/x", {"_meta": META})
+        nursery.start_soon(transport.notify, "com.example/x", {"_meta": META})
         connection = await server.connection()
         await connection.request()
         await connection.send("HTTP/1.1 202 Accepted", "content-length: 4", body=b"nu")
