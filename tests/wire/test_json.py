@@ -78,7 +78,7 @@ def test_they_are_found_beside_much_else(value: Any, path: str, beside: Any) -> 
     assert str(refused.value) == f"{path.replace('$', '$.value')}: NaN and infinities are not JSON"
 
 
-@pytest.mark.parametrize("value", [None, 1.5, "null", {"a": [True, json_text(b"null")]}])
+@pytest.mark.parametrize("value", [None, 1.5, "null", {"a": [True, json_text(b"null")]}, [None] * 20_000])
 def test_much_that_is_json_is_encoded_as_it_is(value: Any) -> None:
     text = "x" * 100_000
     assert encode([text, value]) == b'["%s",%s]' % (text.encode(), encode(value))
