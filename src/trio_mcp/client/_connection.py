@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 from attrs import define, field
@@ -309,8 +309,9 @@ class Connection:
                 raise RemoteProtocolError(
                     f"the result of {method!r} has the type {kind!r}, which this client does not know"
                 )
+        hashable: Any = result
         try:
-            read: R = _reader(cast("Any", result), self.revision)(json)
+            read: R = _reader(hashable, self.revision)(json)
         except StructureError as exc:
             raise RemoteProtocolError(f"the result of {method!r} does not fit: {'; '.join(exc.faults)}") from exc
         return read

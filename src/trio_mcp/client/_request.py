@@ -87,18 +87,28 @@ class OpenRequest:
     """The params of that attempt."""
     _renewals: int = field(init=False)
     """Of the list of tools, when it was sent."""
-    _rounds: Rounds | None = field(default=None, init=False)
+    _rounds: Rounds | None = field(init=False)
     """None until the server asks."""
-    _is_corrected: bool = field(default=False, init=False)
+    _is_corrected: bool = field(init=False)
     """Whether something was sent once more because it was mirrored wrongly."""
-    _earlier: tuple[Attempt, ...] = field(default=(), init=False)
+    _earlier: tuple[Attempt, ...] = field(init=False)
     """Attempts that are over, with updates that nobody has read."""
-    _skipped: int = field(default=0, init=False)
+    _skipped: int = field(init=False)
     """Of the attempts that are left."""
-    _is_going_on: bool = field(default=False, init=False)
-    _failure: Exception | None = field(default=None, init=False)
-    _completed: JsonObject | None = field(default=None, init=False)
+    _is_going_on: bool = field(init=False)
+    _failure: Exception | None = field(init=False)
+    _completed: JsonObject | None = field(init=False)
     """What an extension has made of the result."""
+
+    def __attrs_post_init__(self) -> None:
+        # Here, because attrs takes three times as long to set what is no argument, and each call makes one of these.
+        self._rounds = None
+        self._is_corrected = False
+        self._earlier = ()
+        self._skipped = 0
+        self._is_going_on = False
+        self._failure = None
+        self._completed = None
 
     def begin(self) -> Awaitable[None]:
         """Send the request; `leave` must follow. If it cannot be sent, it is over.

@@ -81,28 +81,44 @@ class Asked(abc.ABC):
     params: JsonObject | None
     wants_updates: bool
     _budget: UpdateBudget
-    skipped: int = field(default=0, init=False)
+    skipped: int = field(init=False)
     """Updates that were dropped because too many waited."""
-    waiting_bytes: int = field(default=0, init=False)
+    waiting_bytes: int = field(init=False)
     """Bytes of the updates that wait."""
-    state: ExchangeState = field(default=_OPEN, init=False)
-    last_heard: float = field(default=0.0, init=False)
+    state: ExchangeState = field(init=False)
+    last_heard: float = field(init=False)
     """When the latest update arrived, on Trio's clock."""
-    id: int = field(default=0, init=False)
+    id: int = field(init=False)
     """Issued when the request is sent; 0 before."""
-    span: RequestSpan | None = field(default=None, init=False)
+    span: RequestSpan | None = field(init=False)
     """What stands for it in a trace, if somebody traces."""
-    fields: Mapping[str, str] = field(default=NO_HEADERS, init=False)
+    fields: Mapping[str, str] = field(init=False)
     """Header fields that go with it, where the transport has any (`abc.Transport.has_fields`); set before it leaves."""
-    repeatable: bool = field(default=False, init=False)
+    repeatable: bool = field(init=False)
     """Whether it may be sent once more when its answer was lost, because doing it twice does no harm; set likewise."""
-    listener: Listener | None = field(default=None, init=False)
+    listener: Listener | None = field(init=False)
     """Whoever set it is told of what arrives, at once and as long as the exchange is open."""
-    _updates: deque[tuple[Update, int]] | None = field(default=None, init=False)
+    _updates: deque[tuple[Update, int]] | None = field(init=False)
     """Those that wait, each with its size. None until the first has come: most requests have none."""
-    _outcome: JsonObject | Exception | None = field(default=None, init=False)
-    _receiver: trio.lowlevel.Task | None = field(default=None, init=False)
-    _interruption: Exception | None = field(default=None, init=False)
+    _outcome: JsonObject | Exception | None = field(init=False)
+    _receiver: trio.lowlevel.Task | None = field(init=False)
+    _interruption: Exception | None = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        # Here, because attrs takes three times as long to set what is no argument, and each call makes one of these.
+        self.skipped = 0
+        self.waiting_bytes = 0
+        self.state = _OPEN
+        self.last_heard = 0.0
+        self.id = 0
+        self.span = None
+        self.fields = NO_HEADERS
+        self.repeatable = False
+        self.listener = None
+        self._updates = None
+        self._outcome = None
+        self._receiver = None
+        self._interruption = None
 
     async def __aenter__(self) -> Self:
         await self.begin()

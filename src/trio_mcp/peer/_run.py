@@ -78,22 +78,35 @@ class Run:
     """Where it has its slot, or waits for one."""
     _waits: bool = True
     """Whether the handler may ever wait for something."""
-    _holds: Holds | None = field(default=None, init=False)
-    waiting: Waiting | None = field(default=None, init=False)
+    _holds: Holds | None = field(init=False)
+    waiting: Waiting | None = field(init=False)
     """What it asks by, where its questions do not go straight to the other side; set by who runs the handler."""
-    open: tuple[Asking, ...] = field(default=(), init=False)
+    open: tuple[Asking, ...] = field(init=False)
     """What it waits for: questions without an answer."""
-    _task: trio.lowlevel.Task | None = field(default=None, init=False)
-    _has_slot: bool = field(default=False, init=False)
-    _has_ended: bool = field(default=False, init=False)
+    _task: trio.lowlevel.Task | None = field(init=False)
+    _has_slot: bool = field(init=False)
+    _has_ended: bool = field(init=False)
     """Whether the handler has; a worker thread that it left may still want something."""
-    _context: Context = field(factory=copy_context, init=False)
+    _context: Context = field(init=False)
     """The context variables of whoever made the request; the run may be started by somebody else, later."""
-    _scope: trio.CancelScope | None = field(default=None, init=False)
-    last_updates: Callable[[], None] | None = field(default=None, init=False)
+    _scope: trio.CancelScope | None = field(init=False)
+    last_updates: Callable[[], None] | None = field(init=False)
     """Tells what is held back for its exchange; called right before that is answered, by whomever."""
-    last_words: Callable[[], JsonObject] | None = field(default=None, init=False)
+    last_words: Callable[[], JsonObject] | None = field(init=False)
     """Makes the answer of a handler that does not end by itself, when the server stops; None for all others."""
+
+    def __attrs_post_init__(self) -> None:
+        # Here, because attrs takes three times as long to set what is no argument, and each call makes one of these.
+        self._holds = None
+        self.waiting = None
+        self.open = ()
+        self._task = None
+        self._has_slot = False
+        self._has_ended = False
+        self._context = copy_context()
+        self._scope = None
+        self.last_updates = None
+        self.last_words = None
 
     @property
     def holds(self) -> Holds:
