@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from fuzz.effort import effort
 from fuzz.source import Source
 from trio_mcp.wire import LineFramer, Oversized, _framing
 
-_framing._SMALL = 3  # so that lines this short have several pieces
 
-
+@patch.object(_framing, "_SMALL", 3)  # so that lines this short have several pieces
 def target(data: bytes) -> None:
     """Feed a stream in pieces, and compare with what `split` makes of the whole."""
     source = Source(data)
