@@ -249,7 +249,7 @@ def build(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """Measure this package beside other SDKs and bare floors; `-- --cells PATTERN... --rounds N --json FILE --check`.
 
-    All cells in three rounds take about an hour. See benchmarks/README.md.
+    All cells in three rounds take half an hour. See benchmarks/README.md.
     """
     node = has_node(session)
     session.install(".")
