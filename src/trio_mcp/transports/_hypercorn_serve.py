@@ -121,6 +121,7 @@ class _Serving:
     _stop: trio.Event
     _accepting: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _refusing: trio.Event = field(factory=trio.Event, init=False)
+    """Set when the sockets are closed, and the system refuses connections."""
 
     async def run(
         self, started: Callable[[], None], drain: Callable[[], Awaitable[object]], drain_seconds: float
