@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trio_mcp._from_text import kinds_of, member_schema, value_from_text
+from trio_mcp._user_types import kinds_of, member_schema, value_from_text
 
 POINT = {"type": "object", "properties": {"x": {"type": "number"}}}
 ROOT: dict[str, Any] = {

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from trio_mcp._schema import MAX_DEPTH, MAX_FAULTS, LazyValidator, SchemaError, compile_schema, is_deeper_than
-from trio_mcp._schema_faults import render_path
+from trio_mcp.schema import LazyValidator, SchemaError, compile_schema, render_path
+from trio_mcp.schema._validate import MAX_DEPTH, MAX_FAULTS, is_deeper_than
 
 
 def faults(schema: dict[str, Any], value: Any) -> list[str]:
@@ -345,7 +345,7 @@ def test_a_refused_schema_is_not_left_to_the_garbage_collector() -> None:
 
 
 def test_the_module_alone_does_not_load_the_checker() -> None:
-    program = "import sys, trio_mcp._schema; sys.exit('jsonschema_rs' in sys.modules)"
+    program = "import sys, trio_mcp.schema._validate; sys.exit('jsonschema_rs' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 

@@ -10,9 +10,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from trio_mcp import _schema
-from trio_mcp._schema import MAX_CHARACTERS, MAX_PARTS, LazyValidator, SchemaError, compile_schema
-from trio_mcp._schema_cost import MAX_UNFOLDED, Cost
+from trio_mcp.schema import LazyValidator, SchemaError, compile_schema
+from trio_mcp.schema import _validate as _schema
+from trio_mcp.schema._cost import MAX_UNFOLDED, Cost
+from trio_mcp.schema._validate import MAX_CHARACTERS, MAX_PARTS
 
 Json: TypeAlias = dict[str, Any]
 

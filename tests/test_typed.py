@@ -14,7 +14,7 @@ import pydantic
 import pytest
 
 from trio_mcp import StructureError, types
-from trio_mcp._typed import is_async, look_at, reader_of, to_object
+from trio_mcp._user_types import is_async, look_at, reader_of, to_object
 
 
 def refuse(_: object, __: object, ___: int) -> None:

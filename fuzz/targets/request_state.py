@@ -11,7 +11,8 @@ from attrs import evolve
 from fuzz.source import Source
 from tests.peer.fake_exchange import CONTEXT, FakeExchange, FakePeer
 from trio_mcp.peer import Access
-from trio_mcp.server._sealing import BadStateError, Seals, binding_of, pin
+from trio_mcp.server.asking import Seals, pin
+from trio_mcp.server.asking._asker import BadStateError, binding_of
 from trio_mcp.wire import INVALID_PARAMS, JsonObject, is_array, is_object
 
 _SEALS = Seals([bytes(range(32)), bytes(range(1, 33))])

@@ -16,7 +16,7 @@ import msgspec
 import pydantic
 
 from fuzz.source import Source
-from trio_mcp.server._signature import ArgumentFaults, Signature, describe
+from trio_mcp.server.signature import ArgumentFaults, Signature, describe
 from trio_mcp.wire import copy_json, is_array, is_object
 
 

@@ -6,8 +6,9 @@ and `trio_mcp.types` does not load Trio.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ._facade import lazy_names
 
 if TYPE_CHECKING:
     from . import types as types
@@ -102,48 +103,36 @@ if TYPE_CHECKING:
     from .wire import ChangeFilter as ChangeFilter
     from .wire import ListChanged as ListChanged
     from .wire import ResourceUpdated as ResourceUpdated
-
-_HOMES = {
-    "_errors": (
-        "AskExpired", "AuthorizationFailed", "ConnectionBroken", "ConnectionClosed", "ConnectionLost",
-        "ConsentRefused", "ErrorResponse", "HttpStatusError", "LocalProtocolError", "McpError", "MissingCapability",
-        "ProtocolError", "RemoteProtocolError", "RequestTimedOut", "ResourceNotFound", "ResponseLost", "ServerExited",
-        "StructureError", "ToolError", "ToolFailed", "TooManyParked", "TooManyTasks", "TrioMcpError",
-        "UnsupportedRevision",
-    ),
-    "auth": (
-        "Bearer", "ClientCredentials", "EnterpriseManaged", "FileTokenStorage", "IntrospectionVerifier", "JwtVerifier",
-        "MemoryTokenStorage", "OAuth", "PrivateKey", "Registration", "ResourceServer", "WorkloadIdentity",
-    ),
-    "client": (
-        "Changes", "Client", "ClientOptions", "Clients", "Extension", "ResponseCache", "ServerTool", "TimeLimits",
-        "open_client", "open_clients", "open_http_client", "open_memory_client", "open_stdio_client",
-        "open_stream_client", "start_client", "start_clients", "start_http_client", "start_memory_client",
-        "start_stdio_client", "start_stream_client",
-    ),
-    "peer": ("Access", "Limits"),
-    "server": (
-        "Accepted", "Ask", "Audio", "CacheHint", "CallNext", "Choices", "Context", "Declined", "Dismissed", "Elicit",
-        "ExtensionResult", "HttpBound", "Image", "ListRoots", "Middleware", "RateLimit", "Request", "Sample", "Server",
-        "Visit", "http_app", "serve_http", "serve_listeners", "serve_stdio", "serve_stream",
-    ),
-    "transports": ("HttpApp", "MemoryEventStore", "SessionSettings", "SqliteEventStore"),
-    "wire": ("Change", "ChangeFilter", "ListChanged", "ResourceUpdated"),
-}  # fmt: skip
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = ["types", *_HOME_OF]  # noqa: PLE0604 # pyright: ignore[reportUnsupportedDunderAll] # derived; a test compares
-
-if not TYPE_CHECKING:  # which would take every name to be here
-
-    def __getattr__(name: str) -> Any:
-        if name == "types":
-            return import_module(".types", __name__)
-        if name not in _HOME_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
-        return value
-
-
-def __dir__() -> list[str]:
-    return [*__all__]
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "": ("types",),
+            "_errors": (
+                "AskExpired", "AuthorizationFailed", "ConnectionBroken", "ConnectionClosed", "ConnectionLost",
+                "ConsentRefused", "ErrorResponse", "HttpStatusError", "LocalProtocolError", "McpError",
+                "MissingCapability", "ProtocolError", "RemoteProtocolError", "RequestTimedOut", "ResourceNotFound",
+                "ResponseLost", "ServerExited", "StructureError", "TooManyParked", "TooManyTasks", "ToolError",
+                "ToolFailed", "TrioMcpError", "UnsupportedRevision",
+            ),
+            "auth": (
+                "Bearer", "ClientCredentials", "EnterpriseManaged", "FileTokenStorage", "IntrospectionVerifier",
+                "JwtVerifier", "MemoryTokenStorage", "OAuth", "PrivateKey", "Registration", "ResourceServer",
+                "WorkloadIdentity",
+            ),
+            "client": (
+                "Changes", "Client", "ClientOptions", "Clients", "Extension", "ResponseCache", "ServerTool",
+                "TimeLimits", "open_client", "open_clients", "open_http_client", "open_memory_client",
+                "open_stdio_client", "open_stream_client", "start_client", "start_clients", "start_http_client",
+                "start_memory_client", "start_stdio_client", "start_stream_client",
+            ),
+            "peer": ("Access", "Limits"),
+            "server": (
+                "Accepted", "Ask", "Audio", "CacheHint", "CallNext", "Choices", "Context", "Declined", "Dismissed",
+                "Elicit", "ExtensionResult", "HttpBound", "Image", "ListRoots", "Middleware", "RateLimit", "Request",
+                "Sample", "Server", "Visit", "http_app", "serve_http", "serve_listeners", "serve_stdio", "serve_stream",
+            ),
+            "transports": ("HttpApp", "MemoryEventStore", "SessionSettings", "SqliteEventStore"),
+            "wire": ("Change", "ChangeFilter", "ListChanged", "ResourceUpdated"),
+        },
+    )  # fmt: skip

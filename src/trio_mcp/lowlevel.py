@@ -1,5 +1,7 @@
 """For those who build transports or frameworks on the engine: names only."""
 
+from __future__ import annotations
+
 from .abc import Answerer, Transport, TransportOpener
 from .peer import (
     Asked,

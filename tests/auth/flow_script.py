@@ -14,9 +14,10 @@ from attrs import define, evolve, field
 
 from trio_mcp.auth import HttpCall, HttpReply
 from trio_mcp.auth._dpop import Proofs
-from trio_mcp.auth._grant import TokenAsk
-from trio_mcp.auth._metadata import Place, ResourceMetadata, ServerMetadata
-from trio_mcp.auth._steps import Await, Flow, Load, Now, Pause, PickRedirect, Step, Swap, Visit
+from trio_mcp.auth.client import ServerMetadata
+from trio_mcp.auth.client._discovery import Place, ResourceMetadata
+from trio_mcp.auth.client._flow import Await, Flow, Load, Now, Pause, PickRedirect, Step, Swap, Visit
+from trio_mcp.auth.client._grant import TokenAsk
 
 T = TypeVar("T")
 Reply: TypeAlias = HttpReply | Exception | Callable[[HttpCall], HttpReply]

@@ -15,15 +15,15 @@ import trio
 from attrs import define, field
 
 from trio_mcp import AuthorizationFailed
-from trio_mcp.auth import CallFailed, HttpCall, HttpReply
+from trio_mcp.auth import CallFailed, Grant, HttpCall, HttpReply
 from trio_mcp.auth._dpop import NONCE_FIELD
-from trio_mcp.auth._flight import Connected
-from trio_mcp.auth._grant import Grant, TokenAsk
-from trio_mcp.auth._keeper import Keeper
-from trio_mcp.auth._source import GrantSource
-from trio_mcp.auth._steps import Flow, PickRedirect, Visit, post_form
-from trio_mcp.auth._tokens import Tokens
-from trio_mcp.auth._visitor import Visitor
+from trio_mcp.auth.client._browser import Visitor
+from trio_mcp.auth.client._flow import Flow, PickRedirect, Visit, post_form
+from trio_mcp.auth.client._grant import TokenAsk
+from trio_mcp.auth.client._renewal import Connected
+from trio_mcp.auth.client._source import GrantSource
+from trio_mcp.auth.client._token_cache import Keeper
+from trio_mcp.auth.client._tokens import Tokens
 
 URL = "https://mcp.example.com/mcp"
 ISSUER = "https://auth.example.com"

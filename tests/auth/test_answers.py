@@ -7,8 +7,8 @@ from attrs import define, field
 
 from tests.auth.issuing import Clock
 from trio_mcp.auth import VerifiedToken, VerifierUnavailable
-from trio_mcp.auth import _answers as answers_module
-from trio_mcp.auth._answers import Answers
+from trio_mcp.auth.server import _token_verifiers as answers_module
+from trio_mcp.auth.server._token_verifiers import Answers
 
 GOOD = VerifiedToken(issuer="i", subject="ann", client_id=None, audiences=(), scopes=frozenset(), expires_at=None)
 

@@ -12,7 +12,7 @@ import trio
 
 from trio_mcp import auth
 from trio_mcp._errors import AuthorizationFailed
-from trio_mcp.auth._browser import host_of
+from trio_mcp.auth.client._browser import host_of
 
 PAGE = "https://auth.example.org/authorize?client_id=c&scope=a%20b&state=s#x"
 PRINTED = f"To sign in at auth.example.org, visit:\n    {PAGE}\n"

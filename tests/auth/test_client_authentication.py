@@ -15,8 +15,8 @@ from joserfc.jwk import import_key
 
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import PrivateKey, Registration
-from trio_mcp.auth._client_authentication import ASSERTION_TYPE, Authenticated, authenticate
-from trio_mcp.auth._metadata import ServerMetadata
+from trio_mcp.auth.client import ServerMetadata, authenticate
+from trio_mcp.auth.client._token_endpoint import ASSERTION_TYPE, Authenticated
 
 ISSUER = "https://as.example/tenant/"
 NOW = 1_700_000_000.5

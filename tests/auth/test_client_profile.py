@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.auth.flow_script import REDIRECT_URI, SERVER, place_with
-from trio_mcp.auth._client_profile import (
+from trio_mcp.auth.client._registration import (
     ClientProfile,
     application_type_of,
     check_metadata_url,

@@ -25,13 +25,12 @@ from tests.auth.flow_script import (
 )
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import Registration
-from trio_mcp.auth._client_profile import ClientProfile
-from trio_mcp.auth._code_grant import authorize, refresh
 from trio_mcp.auth._dpop import DpopKey, Proofs
-from trio_mcp.auth._grant import TokenAsk
-from trio_mcp.auth._pkce import Pkce
-from trio_mcp.auth._steps import Visit
-from trio_mcp.auth._tokens import Tokens
+from trio_mcp.auth.client._authorization_code import Pkce, authorize, refresh
+from trio_mcp.auth.client._flow import Visit
+from trio_mcp.auth.client._grant import TokenAsk
+from trio_mcp.auth.client._registration import ClientProfile
+from trio_mcp.auth.client._tokens import Tokens
 
 BY_HAND = ClientProfile(
     identity="me",

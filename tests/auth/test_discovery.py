@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import CallFailed, HttpCall, HttpReply, Unreadable
 from trio_mcp.auth._challenges import Challenge
-from trio_mcp.auth._discovery import discover
-from trio_mcp.auth._metadata import Place, ResourceMetadata, ServerMetadata
-from trio_mcp.auth._steps import Step
+from trio_mcp.auth.client import ServerMetadata
+from trio_mcp.auth.client._discovery import Place, ResourceMetadata, discover
+from trio_mcp.auth.client._flow import Step
 from trio_mcp.wire import JsonObject, encode
 
 URL = "https://x.example/mcp"

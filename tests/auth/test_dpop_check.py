@@ -9,8 +9,7 @@ from joserfc.jwk import Key
 
 from tests.auth.issuing import NOW, b64, ec_key, okp_key, raw_jws, rsa_key, signed
 from trio_mcp.auth import InvalidToken, VerifierUnavailable
-from trio_mcp.auth._dpop import DpopKey
-from trio_mcp.auth._dpop_check import Proof, Replays, read_proof
+from trio_mcp.auth._dpop import DpopKey, Proof, Replays, read_proof
 
 URL = "https://api.example/mcp"
 TOKEN = "the-token"

@@ -14,11 +14,9 @@ from trio.testing import MockClock
 
 from tests.auth.keeping import REDIRECT_URI, Asking, Person
 from trio_mcp import AuthorizationFailed
-from trio_mcp.auth import CallFailed, HttpCall, HttpReply
-from trio_mcp.auth._driver import World, drive, outlast
-from trio_mcp.auth._memory_storage import MemoryTokenStorage
-from trio_mcp.auth._steps import Await, Flow, Load, Now, Pause, PickRedirect, Swap, Visit
-from trio_mcp.auth._visitor import Visitor
+from trio_mcp.auth import CallFailed, HttpCall, HttpReply, MemoryTokenStorage
+from trio_mcp.auth.client._browser import Visitor
+from trio_mcp.auth.client._flow import Await, Flow, Load, Now, Pause, PickRedirect, Swap, Visit, World, drive, outlast
 
 CALL = HttpCall(method="GET", url="https://auth.example.com/x", named_by="user")
 

@@ -8,8 +8,7 @@ import pytest
 
 from tests.auth.guarding import Post, access_of, challenges_of, posting, refusal_of
 from tests.auth.issuing import NOW, RESOURCE
-from trio_mcp.auth._dpop import DpopKey
-from trio_mcp.auth._dpop_check import Replays
+from trio_mcp.auth._dpop import DpopKey, Replays
 
 KEY, FOREIGN = DpopKey.generate(), DpopKey.generate()
 

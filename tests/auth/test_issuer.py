@@ -7,7 +7,7 @@ import pytest
 
 from tests.auth.issuing import ISSUER, Issuer
 from trio_mcp.auth import CallFailed, HttpReply, VerifierUnavailable
-from trio_mcp.auth._issuer import check_option, endpoint_of, host_chosen_by, read_issuer
+from trio_mcp.auth.server._token_verifiers import check_option, endpoint_of, host_chosen_by, read_issuer
 
 
 def document(**members: Any) -> HttpReply:

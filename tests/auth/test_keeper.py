@@ -22,13 +22,11 @@ from tests.auth.keeping import (
     request,
 )
 from trio_mcp import AuthorizationFailed, ConnectionClosed
-from trio_mcp.auth._grant import TokenAsk
-from trio_mcp.auth._held import Need
-from trio_mcp.auth._memory_storage import MemoryTokenStorage
-from trio_mcp.auth._records import Record, read_record, write_record
-from trio_mcp.auth._source import GrantSource
-from trio_mcp.auth._steps import Flow
-from trio_mcp.auth._tokens import Registration, Tokens
+from trio_mcp.auth import MemoryTokenStorage, Registration
+from trio_mcp.auth.client._flow import Flow
+from trio_mcp.auth.client._grant import TokenAsk
+from trio_mcp.auth.client._source import GrantSource
+from trio_mcp.auth.client._tokens import Need, Record, Tokens, read_record, write_record
 
 OTHER_URL = "https://mcp.example.com/mcp/other"
 

@@ -9,8 +9,12 @@ from attrs import define, evolve, field
 
 from tests.auth.flow_script import NOW, FlowScript
 from trio_mcp import AuthorizationFailed
-from trio_mcp.auth._grant import Grant, TokenAsk
-from trio_mcp.auth._leases import (
+from trio_mcp.auth import Grant, Registration
+from trio_mcp.auth.client import ServerMetadata
+from trio_mcp.auth.client._discovery import Place
+from trio_mcp.auth.client._flow import Await, Flow, Pause
+from trio_mcp.auth.client._grant import TokenAsk
+from trio_mcp.auth.client._renewal import (
     REFRESH_SECONDS,
     Leased,
     load_record,
@@ -19,10 +23,7 @@ from trio_mcp.auth._leases import (
     store_record,
     take_lease,
 )
-from trio_mcp.auth._metadata import Place, ServerMetadata
-from trio_mcp.auth._records import Lease, Record, read_record, write_record
-from trio_mcp.auth._steps import Await, Flow, Pause
-from trio_mcp.auth._tokens import Registration, Tokens
+from trio_mcp.auth.client._tokens import Lease, Record, Tokens, read_record, write_record
 
 KEY = "key"
 ISSUER = "https://auth.example.com"

@@ -13,8 +13,7 @@ from attrs import define, field
 
 from tests.auth.keeping import ISSUER, URL, MachineGrant
 from trio_mcp.auth import FileTokenStorage
-from trio_mcp.auth._records import Record, key_of, write_record
-from trio_mcp.auth._tokens import Tokens
+from trio_mcp.auth.client._tokens import Record, Tokens, key_of, write_record
 
 if sys.platform == "win32":
     pytest.skip("the file's locks are those of POSIX", allow_module_level=True)

@@ -15,10 +15,8 @@ import trio.testing
 from attrs import define, field
 
 from trio_mcp._errors import AuthorizationFailed
-from trio_mcp.auth import _loopback
-from trio_mcp.auth._loopback import open_loopback_visitor
-from trio_mcp.auth._loopback_callback import Callback
-from trio_mcp.auth._visitor import Visitor
+from trio_mcp.auth.client import _browser as _loopback
+from trio_mcp.auth.client._browser import Callback, Visitor, open_loopback_visitor
 
 PAGE = "https://auth.example.org/authorize?client_id=c&state=s%2B1"
 ANSWER = "code=abc&state=s%2B1&iss=https%3A%2F%2Fauth.example.org"

@@ -21,9 +21,8 @@ from tests.auth.flow_script import (
     token_reply,
 )
 from trio_mcp._errors import AuthorizationFailed
-from trio_mcp.auth import ClientCredentials, PrivateKey, WorkloadIdentity
+from trio_mcp.auth import ClientCredentials, Grant, PrivateKey, WorkloadIdentity
 from trio_mcp.auth._dpop import DpopKey, Proofs
-from trio_mcp.auth._grant import Grant
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 

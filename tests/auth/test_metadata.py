@@ -8,13 +8,8 @@ from typing import Any
 import pytest
 
 from trio_mcp._errors import AuthorizationFailed
-from trio_mcp.auth._metadata import (
-    Place,
-    ResourceMetadata,
-    ServerMetadata,
-    read_resource_metadata,
-    read_server_metadata,
-)
+from trio_mcp.auth.client import ServerMetadata
+from trio_mcp.auth.client._discovery import Place, ResourceMetadata, read_resource_metadata, read_server_metadata
 from trio_mcp.wire import JsonObject, encode
 
 URL = "https://x.example/.well-known/thing?key=secret"

@@ -19,8 +19,7 @@ from tests.auth.flow_script import (
 )
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import OAuth, Registration
-from trio_mcp.auth._handler_visitor import HandlerVisitor
-from trio_mcp.auth._loopback import open_loopback_visitor
+from trio_mcp.auth.client._browser import HandlerVisitor, open_loopback_visitor
 
 REGISTRATION = json_reply({"client_id": "new"}, status=201)
 
@@ -218,7 +217,8 @@ async def test_the_browser_comes_back_to_the_path_that_was_registered() -> None:
 
 
 def test_a_visitor_of_the_systems_browser_is_opened_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trio_mcp.auth import _loopback, open_browser
+    from trio_mcp.auth import open_browser
+    from trio_mcp.auth.client import _browser as _loopback
 
     opened: list[dict[str, Any]] = []
     real = open_loopback_visitor

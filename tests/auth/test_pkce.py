@@ -9,8 +9,8 @@ from attrs import evolve
 
 from tests.auth.flow_script import PLACE, place_with
 from trio_mcp._errors import AuthorizationFailed
-from trio_mcp.auth._metadata import Place
-from trio_mcp.auth._pkce import Pkce, check_pkce
+from trio_mcp.auth.client._authorization_code import Pkce, check_pkce
+from trio_mcp.auth.client._discovery import Place
 
 
 def test_the_challenge_is_that_of_the_specification() -> None:

@@ -8,10 +8,11 @@ import pytest
 from attrs import evolve
 
 from tests.auth.keeping import ISSUER, URL, MachineGrant
+from trio_mcp.auth import Registration
 from trio_mcp.auth._dpop import DpopKey
-from trio_mcp.auth._metadata import Place, ResourceMetadata, ServerMetadata
-from trio_mcp.auth._records import Lease, Record, is_showable, key_of, read_record, write_record
-from trio_mcp.auth._tokens import Registration, Tokens
+from trio_mcp.auth.client import ServerMetadata
+from trio_mcp.auth.client._discovery import Place, ResourceMetadata
+from trio_mcp.auth.client._tokens import Lease, Record, Tokens, is_showable, key_of, read_record, write_record
 
 TOKENS = Tokens(
     access_token="s3cret-access",

@@ -6,7 +6,7 @@ import pytest
 
 from tests.auth.flow_script import error_reply, json_reply
 from trio_mcp.auth import HttpReply
-from trio_mcp.auth._refusals import error_code_of, json_object_of, refusal, refusal_of
+from trio_mcp.auth.client._token_endpoint import error_code_of, json_object_of, refusal, refusal_of
 
 STEP = "the token request"
 

@@ -21,10 +21,9 @@ from tests.auth.flow_script import (
 )
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import CallFailed, HttpReply, Registration
-from trio_mcp.auth._client_profile import ClientProfile
-from trio_mcp.auth._metadata import Place, ResourceMetadata
-from trio_mcp.auth._registering import Known, check_issuer, forget, known_client, make_known
-from trio_mcp.auth._steps import PickRedirect, Swap
+from trio_mcp.auth.client._discovery import Place, ResourceMetadata
+from trio_mcp.auth.client._flow import PickRedirect, Swap
+from trio_mcp.auth.client._registration import ClientProfile, Known, check_issuer, forget, known_client, make_known
 
 DOCUMENT = "https://me.example/client.json"
 PROFILE = ClientProfile(

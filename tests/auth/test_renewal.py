@@ -10,7 +10,7 @@ from attrs import define, field
 from tests.auth.issuing import Clock, Issuer
 from trio_mcp.abc import Fetch
 from trio_mcp.auth import VerifierUnavailable
-from trio_mcp.auth._renewal import PAUSE_SECONDS, Renewal
+from trio_mcp.auth.server._token_verifiers import PAUSE_SECONDS, Renewal
 
 
 @define(eq=False)

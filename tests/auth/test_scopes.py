@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from trio_mcp.auth._challenges import Challenge
-from trio_mcp.auth._metadata import Place, ResourceMetadata, ServerMetadata
-from trio_mcp.auth._scopes import first_scopes, is_scope, read_scopes, wider_scopes
+from trio_mcp.auth.client import ServerMetadata
+from trio_mcp.auth.client._discovery import Place, ResourceMetadata, first_scopes, is_scope, read_scopes, wider_scopes
 
 
 def place(listed: tuple[str, ...] | None = None, *, at_server: tuple[str, ...] | None = None) -> Place:

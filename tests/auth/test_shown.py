@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_mcp.auth._shown import shown_text, shown_url
+from trio_mcp.auth._urls import shown_text, shown_url
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,8 @@ from tests.auth.keeping import (
 )
 from trio_mcp import AuthorizationFailed
 from trio_mcp.auth._dpop import NONCE_FIELD
-from trio_mcp.auth._records import Record, write_record
-from trio_mcp.auth._source import GrantSource
-from trio_mcp.auth._tokens import Tokens
+from trio_mcp.auth.client._source import GrantSource
+from trio_mcp.auth.client._tokens import Record, Tokens, write_record
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.auth.flow_script import ISSUER, NOW, REDIRECT_URI
 from trio_mcp.auth import Registration
-from trio_mcp.auth._stored_registration import StoredRegistration, read_stored
+from trio_mcp.auth.client._registration import StoredRegistration, read_stored
 
 WHOLE = Registration(
     "me",

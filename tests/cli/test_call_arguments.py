@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trio_mcp.cli._call_arguments import arguments_for, texts_of, whole_object
-from trio_mcp.cli._failures import UsageError
+from trio_mcp.cli._commands import arguments_for, texts_of, whole_object
+from trio_mcp.cli._errors import UsageError
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

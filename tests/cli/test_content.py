@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from trio_mcp import RemoteProtocolError, types
-from trio_mcp.cli._content import Piece, piece_of, save
-from trio_mcp.cli._failures import UsageError
-from trio_mcp.cli._output import Output
+from trio_mcp.cli._errors import UsageError
+from trio_mcp.cli._output import Output, Piece, piece_of, save
 
 DATA = base64.b64encode(b"\x00\x01").decode()
 BLOB = types.BlobResourceContents(uri="a://b", blob=DATA)

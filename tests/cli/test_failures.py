@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from trio_mcp import HttpStatusError, LocalProtocolError, MissingCapability, ServerExited
-from trio_mcp.cli._failures import Interrupted, UsageError, explain, wants_sign_in
+from trio_mcp.cli._errors import Interrupted, UsageError, explain, wants_sign_in
 
 
 @pytest.mark.parametrize(

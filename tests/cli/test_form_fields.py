@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trio_mcp import types
-from trio_mcp.cli._form_fields import LEFT_OUT, Field, fields_of
+from trio_mcp.cli._questions import LEFT_OUT, Field, fields_of
 
 ONE = "several of these, between commas, choose at least 1, choose at most 1"
 

@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from trio_mcp.cli._failures import Interrupted
-from trio_mcp.cli._interrupts import Interrupts
+from trio_mcp.cli._connect import Interrupts
+from trio_mcp.cli._errors import Interrupted
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="raises signals as POSIX has them")
 

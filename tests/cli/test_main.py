@@ -18,8 +18,7 @@ from trio_mcp import (
     ToolFailed,
     UnsupportedRevision,
 )
-from trio_mcp.cli import main
-from trio_mcp.cli.demo import _run
+from trio_mcp.cli import demo, main
 
 
 def test_the_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,7 +73,7 @@ def test_a_failure_is_one_clear_line_and_a_status(
     def fail() -> None:
         raise failure
 
-    monkeypatch.setattr(_run, "run_demo", fail)
+    monkeypatch.setattr(demo, "run_demo", fail)
 
     assert main(["demo"]) == status
     printed = capsys.readouterr()
@@ -87,7 +86,7 @@ def test_a_bug_is_no_failure_that_the_frame_explains_away(monkeypatch: pytest.Mo
     def fail() -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(_run, "run_demo", fail)
+    monkeypatch.setattr(demo, "run_demo", fail)
 
     with pytest.raises(ZeroDivisionError):
         main(["demo"])

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from trio_mcp import types
-from trio_mcp.cli._notes import Notes
+from trio_mcp.cli._output import Notes
 
 
 def update(progress: float, total: float | None = None, message: str | None = None) -> types.ProgressNotificationParams:

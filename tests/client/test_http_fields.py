@@ -13,7 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from tests.client.http_by_hand import LEGACY, Answer, Failure, Got, HttpOrigin, Json, connected, modern
 from trio_mcp import ErrorResponse, LocalProtocolError, RequestTimedOut, Server, TimeLimits, open_client, types
-from trio_mcp.client import _known_tools
+from trio_mcp.client import _lists as _known_tools
 
 MISMATCH = -32020
 DONE: Json = {"content": []}

@@ -9,7 +9,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_mcp.client._many_names import assign_names, qualified_name
+from trio_mcp.client._many import assign_names, qualified_name
 
 
 def digest(server: str, tool: str, attempt: int = 0) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from trio_mcp import RemoteProtocolError, types
-from trio_mcp.client import _output_schemas
-from trio_mcp.client._output_schemas import OutputSchemas
+from trio_mcp.client import _lists as _output_schemas
+from trio_mcp.client._lists import OutputSchemas
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TEXT = {"type": "object", "properties": {"n": {"type": "string"}}, "required": ["n"]}

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from trio_mcp import Client, RemoteProtocolError, Server, open_client, types
-from trio_mcp.client._pages import Walk
+from trio_mcp.client._lists import Walk
 
 
 class Book:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trio_mcp.auth import OAuth
-from trio_mcp.client._server_entry import HttpServer, opener_from_entry, server_from_entry
+from trio_mcp.client._mcp_json import HttpServer, opener_from_entry, server_from_entry
 from trio_mcp.transports import StdioServer
 
 URL = "http://localhost:8000/mcp"

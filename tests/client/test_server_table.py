@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from trio_mcp import open_client, types
-from trio_mcp.client._server_table import ServerTable, read_server_table
+from trio_mcp.client import ServerTable, read_server_table
 
 
 @pytest.mark.parametrize("member", ["mcpServers", "servers"])

@@ -13,18 +13,8 @@ import trio
 
 from tests.interaction.by_hand import MODERN
 from tests.interaction.conftest import connected
-from trio_mcp import (
-    Client,
-    ClientOptions,
-    Context,
-    Limits,
-    RequestTimedOut,
-    Server,
-    TimeLimits,
-    _schema,
-    open_client,
-    types,
-)
+from trio_mcp import Client, ClientOptions, Context, Limits, RequestTimedOut, Server, TimeLimits, open_client, types
+from trio_mcp.schema import _validate as _schema
 from trio_mcp.testing import open_memory_client
 
 LEGACY = "2025-11-25"

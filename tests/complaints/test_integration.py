@@ -8,8 +8,9 @@ from typing import Any, assert_type
 
 import pytest
 
-from trio_mcp import Context, Server, _schema, open_client, types
-from trio_mcp.server import _catalog
+from trio_mcp import Context, Server, open_client, types
+from trio_mcp.schema import _validate as _schema
+from trio_mcp.server.features import _catalog
 from trio_mcp.wire import encode as json_encode
 
 server = Server("s")

@@ -16,7 +16,7 @@ from tests.interaction.asking_server import Mode
 from tests.interaction.by_hand import ENVELOPE
 from tests.peer.fake_exchange import exchange
 from trio_mcp import Accepted, AskExpired, Context, McpError, Request, Server
-from trio_mcp.server._sealing import Seals
+from trio_mcp.server.asking import Seals
 from trio_mcp.testing import ScriptedPeer, open_scripted_client
 
 Json: TypeAlias = dict[str, Any]

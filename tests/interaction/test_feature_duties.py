@@ -10,7 +10,7 @@ import trio
 
 from tests.interaction.by_hand import ENVELOPE, MODERN, Json
 from trio_mcp import Limits, Server
-from trio_mcp._schema import SchemaError, compile_schema
+from trio_mcp.schema import SchemaError, compile_schema
 from trio_mcp.testing import open_scripted_client
 
 LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")

@@ -24,7 +24,7 @@ from trio_mcp import (
     open_http_client,
 )
 from trio_mcp.peer import Access
-from trio_mcp.transports._asgi import HttpRequest
+from trio_mcp.transports import HttpRequest
 from trio_mcp.wire import JsonObject, decode, encode
 
 MODERN, LEGACY, OLDEST = "2026-07-28", "2025-11-25", "2024-11-05"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_mcp import types
-from trio_mcp.llm._functions import definition, function_names
+from trio_mcp.llm import definition, function_names
 
 
 def digest(tool: str, attempt: int = 0) -> str:

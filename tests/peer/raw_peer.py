@@ -15,7 +15,8 @@ from trio.testing import memory_stream_pair
 from trio_mcp import ConnectionLost, McpError
 from trio_mcp._util import owned_nursery
 from trio_mcp.peer import ClientSession, Exchange, Gate, Hall, Limits, Link, Run, ServerSession
-from trio_mcp.transports._pipes import ImmediateStream, PipeStream
+from trio_mcp.transports.stdio import ImmediateStream
+from trio_mcp.transports.stdio._pipes import PipeStream
 from trio_mcp.types import REVISIONS
 from trio_mcp.wire import (
     CAPABILITIES_KEY,

@@ -10,7 +10,7 @@ from attrs import define, field
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.peer import Hold, Turns
-from trio_mcp.peer._holds import Holds
+from trio_mcp.peer._run import Holds
 
 
 @define(eq=False)

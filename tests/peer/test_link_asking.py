@@ -21,7 +21,7 @@ from trio_mcp import (
     ServerExited,
 )
 from trio_mcp.peer import Limits, Link, Run
-from trio_mcp.transports._pipes import ImmediateStream
+from trio_mcp.transports.stdio import ImmediateStream
 from trio_mcp.wire import JsonObject, encode
 
 from .raw_peer import Bench, Pair, cancelled, client_gate, linked, notification, pipe_pair, request, result

@@ -10,7 +10,7 @@ from attrs import define, field
 from trio.testing import MockClock, assert_checkpoints, wait_all_tasks_blocked
 
 from trio_mcp import ConnectionBroken, ConnectionClosed, ConnectionLost
-from trio_mcp.peer._outbox import Outbox
+from trio_mcp.peer import Outbox
 
 PIECE = 64 * 1024
 

@@ -31,7 +31,7 @@ import msgspec
 import pydantic
 import pytest
 
-from trio_mcp.server._signature import ArgumentFaults, TypeReader, describe_type
+from trio_mcp.server.signature import ArgumentFaults, TypeReader, describe_type
 
 T = TypeVar("T")
 Meta = msgspec.Meta

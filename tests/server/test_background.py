@@ -16,7 +16,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Client, ConnectionLost, Context, Limits, Server, TooManyTasks, open_client, serve_stream
-from trio_mcp.server._serving import Serving
+from trio_mcp.server import Serving
 
 PROGRAM = str(Path(__file__).with_name("background_program.py"))
 

@@ -12,7 +12,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Change, Client, Context, ListChanged, ResourceUpdated, Server, open_client, types
-from trio_mcp.server._changes import ChangeHub
+from trio_mcp.server.features import ChangeHub
 
 NOTE = "note:7"
 

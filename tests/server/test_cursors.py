@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_mcp import McpError, Server
-from trio_mcp.server._cursors import Cursors, check_keys
+from trio_mcp.server.features import Cursors, check_keys
 
 OLD, NEW = b"o" * 32, b"n" * 32
 

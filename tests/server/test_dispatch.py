@@ -12,7 +12,7 @@ import trio.testing
 
 from trio_mcp import Context, ErrorResponse, Limits, McpError, Server, open_client, types
 from trio_mcp.server import AskingMode
-from trio_mcp.server._routes import ROUTES
+from trio_mcp.server._dispatch import ROUTES
 
 HANDLERS = "tools/call handler"
 

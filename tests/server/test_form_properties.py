@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trio_mcp import Choices, MissingCapability, types
-from trio_mcp.server._forms import AnswerFaults, form_of
+from trio_mcp.server.asking._forms import AnswerFaults, form_of
 
 Json: TypeAlias = dict[str, Any]
 Strategy: TypeAlias = st.SearchStrategy[Any]

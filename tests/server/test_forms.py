@@ -19,8 +19,8 @@ import pydantic
 import pytest
 
 from trio_mcp import Choices, MissingCapability
-from trio_mcp.server._forms import AnswerFaults, Form, form_of
-from trio_mcp.server._signature import ArgumentFaults
+from trio_mcp.server.asking._forms import AnswerFaults, Form, form_of
+from trio_mcp.server.signature import ArgumentFaults
 
 Meta = msgspec.Meta
 

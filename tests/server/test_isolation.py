@@ -24,10 +24,11 @@ from trio.testing import MockClock
 from tests.server import isolated_tools as tools
 from tests.server.isolated_calls import Calls, hang_up, is_gone, taking_calls, until, value_of
 from trio_mcp import Client, Context, ErrorResponse, Limits, Server, open_client, serve_stream
-from trio_mcp.server import _isolation, _isolation_worker
-from trio_mcp.server._isolation_process import program_of_main, start_worker
-from trio_mcp.server._isolation_worker import HEAD
-from trio_mcp.server._serving import Serving
+from trio_mcp.server import Serving
+from trio_mcp.server import _process_worker as _isolation_worker
+from trio_mcp.server import _processes as _isolation
+from trio_mcp.server._process_worker import HEAD
+from trio_mcp.server._processes import program_of_main, start_worker
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups and Unix sockets are POSIX's")
 
@@ -490,7 +491,7 @@ async def test_the_test_clock_stands_still_while_processes_work(autojump_clock: 
     "begun", [b"", b"\0\0", HEAD.pack(10) + b"short"], ids=["nothing", "half a head", "half a job"]
 )
 def test_a_worker_whose_server_ends_before_it_says_anything_leaves(begun: bytes) -> None:
-    program = [sys.executable, "-c", "from trio_mcp.server._isolation_worker import main; main()"]
+    program = [sys.executable, "-c", "from trio_mcp.server._process_worker import main; main()"]
 
     done = subprocess.run(program, input=begun, capture_output=True, check=True, start_new_session=True)
 

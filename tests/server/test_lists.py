@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trio_mcp import Client, ErrorResponse, Server, open_client, types
-from trio_mcp.server import _catalog
+from trio_mcp.server.features import _catalog
 from trio_mcp.wire import encode
 
 KEY = b"k" * 32

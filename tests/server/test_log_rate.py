@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from trio_mcp import Context, Limits, Server, types
-from trio_mcp.server._log_rate import LogRate
+from trio_mcp.server._progress import LogRate
 from trio_mcp.testing import open_memory_client
 
 

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from tests.peer.fake_exchange import CONTEXT, FakeExchange, FakePeer
 from trio_mcp import McpError, Server
 from trio_mcp.peer import Access
-from trio_mcp.server._sealing import BadStateError, Seals, binding_of, pin
+from trio_mcp.server.asking import Seals, pin
+from trio_mcp.server.asking._asker import BadStateError, binding_of
 from trio_mcp.wire import INVALID_PARAMS, JsonObject
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(1, 33))

@@ -10,7 +10,7 @@ from attrs import define
 
 from trio_mcp import Context, McpError, Server, ToolFailed, open_client, types
 from trio_mcp.abc import HttpAnswerer
-from trio_mcp.server._serving import Serving
+from trio_mcp.server import Serving
 
 
 @define

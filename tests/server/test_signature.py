@@ -21,9 +21,8 @@ import msgspec
 import pydantic
 import pytest
 
-from trio_mcp._schema import SchemaError
-from trio_mcp.server._signature import ArgumentFaults, ResultFaults, Signature, describe
-from trio_mcp.server._signature_inspect import may_wait
+from trio_mcp.schema import SchemaError
+from trio_mcp.server.signature import ArgumentFaults, ResultFaults, Signature, describe, may_wait
 
 T = TypeVar("T")
 
@@ -166,7 +165,7 @@ def test_defaults_without_a_json_form_or_of_another_type_are_not_published() -> 
 def test_registering_does_not_load_the_schema_checker() -> None:
     program = (
         "import sys\n"
-        "from trio_mcp.server._signature import describe\n"
+        "from trio_mcp.server.signature._signature import describe\n"
         "def f(a: int, b: 'list[str] | None' = None) -> dict[str, int]: ...\n"
         "found = describe(f)\n"
         "before = 'jsonschema_rs' in sys.modules\n"
@@ -397,7 +396,7 @@ def test_any_other_function_may_wait(function: Callable[..., Any]) -> None:
 def test_any_function_may_wait_on_an_interpreter_whose_instructions_are_not_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trio_mcp.server._signature_inspect._READABLE", False)
+    monkeypatch.setattr("trio_mcp.server.signature._inspect._READABLE", False)
 
     assert may_wait(without_await)
 

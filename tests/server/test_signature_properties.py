@@ -39,7 +39,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trio_mcp.server._signature import ArgumentFaults, Signature, describe
+from trio_mcp.server.signature import ArgumentFaults, Signature, describe
 
 
 class Colour(enum.Enum):

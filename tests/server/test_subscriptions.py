@@ -17,8 +17,8 @@ from trio_mcp import Context, Limits, ResourceUpdated, Server, serve_stream, typ
 from trio_mcp._util import owned_nursery
 from trio_mcp.lowlevel import Link, Serving
 from trio_mcp.peer import BUSY
-from trio_mcp.server._changes import ChangeHub
-from trio_mcp.server._subscriptions import listen as begin_to_listen
+from trio_mcp.server.features import ChangeHub
+from trio_mcp.server.features import listen as begin_to_listen
 from trio_mcp.testing import ScriptedPeer
 from trio_mcp.transports import server_link
 from trio_mcp.wire import encode

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_mcp.server._token_bucket import TokenBucket
+from trio_mcp.server._progress import TokenBucket
 
 
 def test_a_seconds_worth_is_there_at_once_and_then_so_many_come_in_a_second() -> None:

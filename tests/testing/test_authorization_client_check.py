@@ -201,7 +201,7 @@ async def test_an_assertion_that_is_too_long_is_not_looked_at() -> None:
 
 
 async def test_assertions_are_remembered_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp.testing._authorization_client_check._MAX_ASSERTIONS", 1)
+    monkeypatch.setattr("trio_mcp.testing.authorization_server._clients._MAX_ASSERTIONS", 1)
     bench = signing()
     assertions = [SIGNER.sign(claims(bench, jti=number)) for number in "12"]
 

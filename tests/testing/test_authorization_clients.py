@@ -67,7 +67,7 @@ async def test_registrations_can_be_forgotten() -> None:
 
 
 async def test_registrations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp.testing._authorization_clients._MAX_CLIENTS", 1)
+    monkeypatch.setattr("trio_mcp.testing.authorization_server._clients._MAX_CLIENTS", 1)
     bench = Bench()
     names = [(await bench.register()).json["client_id"] for _ in range(2)]
 
@@ -257,7 +257,7 @@ async def test_a_client_with_a_document_may_authenticate_by_its_keys(is_beside: 
 
 
 async def test_documents_are_known_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp.testing._authorization_clients._MAX_DOCUMENTS", 1)
+    monkeypatch.setattr("trio_mcp.testing.authorization_server._clients._MAX_DOCUMENTS", 1)
     other = "https://app.test/other.json"
     web = Web(**{other: document(client_id=other)})
     bench = Bench(fetch=web)

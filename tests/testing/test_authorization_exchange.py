@@ -166,7 +166,7 @@ async def test_an_id_jag_holds_once() -> None:
 
 
 async def test_id_jags_are_remembered_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp.testing._authorization_exchange._MAX_ASSERTIONS", 1)
+    monkeypatch.setattr("trio_mcp.testing.authorization_server._token._MAX_ASSERTIONS", 1)
     bench = trusting()
     jags = [SIGNER.sign(asserted(bench, client_id="known", jti=number), typ="oauth-id-jag+jwt") for number in "12"]
 

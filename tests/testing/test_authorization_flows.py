@@ -13,6 +13,7 @@ from trio_mcp.abc import Fetch
 from trio_mcp.auth import (
     ClientCredentials,
     EnterpriseManaged,
+    Grant,
     IntrospectionVerifier,
     OAuth,
     PrivateKey,
@@ -20,12 +21,11 @@ from trio_mcp.auth import (
     ResourceServer,
     WorkloadIdentity,
 )
-from trio_mcp.auth._discovery import discover
 from trio_mcp.auth._dpop import DpopKey, Proofs
-from trio_mcp.auth._driver import World, drive
-from trio_mcp.auth._grant import Grant, TokenAsk
-from trio_mcp.auth._metadata import Place
-from trio_mcp.auth._tokens import Tokens
+from trio_mcp.auth.client._discovery import Place, discover
+from trio_mcp.auth.client._flow import World, drive
+from trio_mcp.auth.client._grant import TokenAsk
+from trio_mcp.auth.client._tokens import Tokens
 from trio_mcp.peer import Access
 from trio_mcp.testing import AsgiNetwork, AuthorizationServer, KnownClient
 from trio_mcp.transports import Receive, Scope, Send, engine_fetch

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from trio_mcp.testing import AsgiEngine, AuthorizationServer, AuthorizationServerOptions, OAuthError
-from trio_mcp.testing._authorization_options import Settings
+from trio_mcp.testing.authorization_server._options import Settings
 from trio_mcp.transports import AsgiMessage
 
 from .authorization_bench import BACK, ISSUER, RESOURCE, Bench, basic
@@ -196,7 +196,7 @@ async def test_requests_are_noted_without_their_secrets() -> None:
 
 
 async def test_the_notes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp.testing._authorization_server._MAX_REQUESTS", 2)
+    monkeypatch.setattr("trio_mcp.testing.authorization_server._server._MAX_REQUESTS", 2)
     bench = Bench()
 
     for _ in range(3):

@@ -283,7 +283,7 @@ async def test_the_cookie_goes_nowhere_else(issuer: str, path: str, is_secure: b
 
 
 async def test_pages_that_are_open_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp.testing._authorization_visits._MAX_TICKETS", 1)
+    monkeypatch.setattr("trio_mcp.testing.authorization_server._authorize._MAX_TICKETS", 1)
     browser = at_the_desk()
     first = await browser.open()
     await browser.bench.authorize()

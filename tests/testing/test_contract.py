@@ -21,7 +21,7 @@ from trio_mcp.testing import (
     TransportContract,
     contract_server,
 )
-from trio_mcp.testing._contract_checks import call, text_of
+from trio_mcp.testing._contract import call, text_of
 from trio_mcp.transports import StdioServer, memory_transport, stdio_transport
 
 PROGRAM = Path(__file__).parent / "programs" / "contract_program.py"

@@ -64,7 +64,7 @@ print(json.dumps(sorted(set(sys.modules) - known)))
 """
     child = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, encoding="utf-8")
 
-    assert json.loads(child.stdout) == ["trio_mcp", "trio_mcp.testing", PLUGIN]
+    assert json.loads(child.stdout) == ["trio_mcp", "trio_mcp._facade", "trio_mcp.testing", PLUGIN]
 
 
 def test_a_test_gets_a_client_and_what_it_said(tmp_path: Path) -> None:

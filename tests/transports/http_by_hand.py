@@ -16,10 +16,7 @@ import trio
 from attrs import define, field
 
 from trio_mcp._util import owned_nursery
-from trio_mcp.transports import Receive, Scope, Send
-from trio_mcp.transports._hypercorn_listening import HttpListening
-from trio_mcp.transports._hypercorn_serve import serve_asgi
-from trio_mcp.transports._hypercorn_sockets import Bound
+from trio_mcp.transports import Bound, HttpListening, Receive, Scope, Send, serve_asgi
 
 SURELY = 60  # seconds: no test takes nearly as long; what hangs fails
 

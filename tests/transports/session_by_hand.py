@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 from tests.transports.asgi_caller import Caller, scope_of
 from trio_mcp import Context, Limits, MemoryEventStore, Server, SessionSettings, http_app
 from trio_mcp.transports import HttpApp
-from trio_mcp.transports._http_sessions import SessionStatistics
+from trio_mcp.transports.http.server._legacy_session_manager import SessionStatistics
 from trio_mcp.wire import JsonObject, SseDecoder, SseEvent, is_object
 
 LATEST = "2025-11-25"

@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from tests.transports.asgi_caller import scope_of
-from trio_mcp.transports import AsgiMessage
-from trio_mcp.transports._asgi import HttpRequest, read_body, refuse_without_trio
+from trio_mcp.transports import AsgiMessage, HttpRequest, read_body
+from trio_mcp.transports.http.server._asgi import refuse_without_trio
 from trio_mcp.wire import Refusal
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_mcp.transports._child_environment import child_environment
+from trio_mcp.transports.stdio._client import child_environment
 
 
 def test_only_variables_that_any_program_needs_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,9 @@ import trio
 import trio.testing
 
 from trio_mcp import ConnectionBroken, ServerExited
-from trio_mcp.transports import _child_process, _child_stderr
-from trio_mcp.transports._child_platform import NARROW_PIPE, WIDE_PIPE, bytes_waiting
-from trio_mcp.transports._child_process import ChildProcess, open_child_process
+from trio_mcp.transports.stdio import _client as _child_process
+from trio_mcp.transports.stdio import _client as _child_stderr
+from trio_mcp.transports.stdio._client import NARROW_PIPE, WIDE_PIPE, ChildProcess, bytes_waiting, open_child_process
 
 if sys.platform == "win32":
     pytest.skip("the children are POSIX programs", allow_module_level=True)

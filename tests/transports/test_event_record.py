@@ -8,7 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import MemoryEventStore
-from trio_mcp.transports._event_record import Record
+from trio_mcp.transports.http.server._event_store import Record
 
 
 class Slow:

@@ -739,7 +739,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         noted.append(trusted_hosts)
         return open_fetch(trusted_hosts=trusted_hosts)
 
-    monkeypatch.setattr("trio_mcp.transports._httpx_fetch.open_fetch", note)
+    monkeypatch.setattr("trio_mcp.transports.http._fetch.open_fetch", note)
     return noted
 
 

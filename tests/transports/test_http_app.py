@@ -12,11 +12,9 @@ import trio
 
 from tests.transports.asgi_caller import Caller, call, request, scope_of
 from trio_mcp import Context, Limits, Server, SessionSettings, open_http_client
-from trio_mcp.server import http_app
-from trio_mcp.server._http_app import HttpOptions
+from trio_mcp.server import HttpOptions, http_app
 from trio_mcp.testing import AsgiEngine
-from trio_mcp.transports import AsgiMessage, HttpApp, Scope
-from trio_mcp.transports._asgi import AsgiApp, Receive, Send
+from trio_mcp.transports import AsgiApp, AsgiMessage, HttpApp, Receive, Scope, Send
 from trio_mcp.wire import (
     CAPABILITIES_KEY,
     INTERNAL_ERROR,

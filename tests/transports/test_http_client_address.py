@@ -7,7 +7,7 @@ import pytest
 from tests.transports.http_script import Caller, HttpScript
 from trio_mcp.testing import AsgiEngine
 from trio_mcp.transports import http_transport
-from trio_mcp.transports._http_client_address import checked_url
+from trio_mcp.transports.http._engine import checked_url
 
 
 @pytest.mark.parametrize(

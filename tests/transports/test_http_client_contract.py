@@ -15,7 +15,7 @@ from trio_mcp import McpError, Server, http_app, open_http_client, serve_http, t
 from trio_mcp._util import owned_nursery
 from trio_mcp.abc import Answerer, HttpAnswerer, TransportOpener
 from trio_mcp.testing import AsgiEngine, TransportContract, cancel_everywhere, contract_server
-from trio_mcp.testing._contract_checks import call, check, text_of, working_tasks
+from trio_mcp.testing._contract import call, check, text_of, working_tasks
 from trio_mcp.transports import http_transport
 from trio_mcp.wire import CAPABILITIES_KEY, REVISION_KEY, JsonObject
 

@@ -17,7 +17,7 @@ from tests.interaction.over_http import URL, bridged
 from trio_mcp import open_client, types
 from trio_mcp.abc import Answerer, Client, Direction, HttpAnswerer, Tap, Transport, TransportOpener
 from trio_mcp.testing import TransportContract
-from trio_mcp.testing._contract_checks import Caller, call, check, text_of
+from trio_mcp.testing._contract import Caller, call, check, text_of
 from trio_mcp.transports import http_transport
 from trio_mcp.wire import CAPABILITIES_KEY, LOG_LEVEL_KEY, REVISION_KEY, JsonObject
 

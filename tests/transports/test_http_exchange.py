@@ -9,9 +9,8 @@ from tests.transports.asgi_caller import MODERN, scope_of
 from trio_mcp import ConnectionBroken, ConnectionClosed, LocalProtocolError, Server
 from trio_mcp.abc import HttpServing
 from trio_mcp.peer import Access, ExchangeContext
-from trio_mcp.transports._asgi import HttpRequest
-from trio_mcp.transports._http_exchange import PostedExchange
-from trio_mcp.transports._http_guests import Guest, Guests
+from trio_mcp.transports import HttpRequest
+from trio_mcp.transports.http.server._modern import Guest, Guests, PostedExchange
 
 CONTEXT = ExchangeContext(
     revision=MODERN, capabilities={}, peer_info=None, meta={}, progress_token=None, log_level=None

@@ -6,7 +6,7 @@ import pytest
 
 from tests.transports.names import Names
 from trio_mcp.auth import CallFailed
-from trio_mcp.transports._http_fetch_addresses import AddressGuard, Network, network_of
+from trio_mcp.transports.http._fetch import AddressGuard, Network, network_of
 
 PUBLIC, PRIVATE, LOOPBACK, OTHER = "93.184.216.34", "10.0.0.1", "127.0.0.1", "169.254.169.254"
 

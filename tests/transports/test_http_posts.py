@@ -15,7 +15,8 @@ from attrs import define, field, frozen
 from tests.transports.asgi_caller import NEVER, Caller, call, request
 from trio_mcp import Accepted, Context, Limits, McpError, Server
 from trio_mcp.server import http_app
-from trio_mcp.transports import HttpApp, _http_mirrors
+from trio_mcp.transports import HttpApp
+from trio_mcp.transports.http.server import _modern as _http_mirrors
 from trio_mcp.wire import (
     CAPABILITIES_KEY,
     HEADER_MISMATCH,

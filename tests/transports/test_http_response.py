@@ -10,9 +10,8 @@ import trio
 
 from tests.transports.asgi_caller import NEVER, Caller, scope_of
 from trio_mcp import McpError
-from trio_mcp.transports import AsgiMessage, Scope
-from trio_mcp.transports._asgi import Receive, Send
-from trio_mcp.transports._http_response import Responding
+from trio_mcp.transports import AsgiMessage, Receive, Scope, Send
+from trio_mcp.transports.http.server._asgi import Responding
 from trio_mcp.wire import Refusal, decode
 
 KEEP_ALIVE, STALL = 15.0, 100.0

@@ -24,7 +24,7 @@ from tests.transports.session_by_hand import (
 )
 from trio_mcp import CallNext, Request
 from trio_mcp.peer import Access
-from trio_mcp.transports._asgi import HttpRequest
+from trio_mcp.transports import HttpRequest
 from trio_mcp.wire import INVALID_PARAMS, INVALID_REQUEST, LEGACY_REVISIONS, METHOD_NOT_FOUND, PARSE_ERROR
 
 ELICITS: dict[str, Any] = {"elicitation": {}}

@@ -24,7 +24,7 @@ from tests.transports.session_by_hand import (
     text_of,
 )
 from trio_mcp import SessionSettings
-from trio_mcp.transports._http_streamable_session import StreamableSession
+from trio_mcp.transports.http.server._legacy_session import StreamableSession
 from trio_mcp.wire import INTERNAL_ERROR, INVALID_REQUEST
 
 IDLE, HALF_OPEN = 1800.0, 30.0

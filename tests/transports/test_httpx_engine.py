@@ -23,8 +23,8 @@ from trio_mcp import ErrorResponse, HttpStatusError, Limits, RemoteProtocolError
 from trio_mcp._util import owned_nursery
 from trio_mcp.abc import Transport
 from trio_mcp.transports import EngineError, http_transport
-from trio_mcp.transports._http_client import HttpTransport
-from trio_mcp.transports._httpx_engine import HttpxEngine, new_httpx_client
+from trio_mcp.transports.http._engine import HttpxEngine, new_httpx_client
+from trio_mcp.transports.http.client._transport import HttpTransport
 from trio_mcp.wire import JsonObject, sse_event
 
 SURELY = 60  # seconds: no test takes nearly as long; what hangs fails

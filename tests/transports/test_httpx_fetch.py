@@ -20,8 +20,10 @@ from tests.transports.test_httpx_engine import Connection, Listening, listening
 from tests.transports.test_hypercorn_tls import make_certificate
 from trio_mcp.abc import Fetch
 from trio_mcp.auth import CallFailed, HttpCall, HttpReply
-from trio_mcp.transports import _httpx_engine, _httpx_fetch, http_transport, open_fetch
-from trio_mcp.transports._httpx_engine import HttpxEngine, new_httpx_client
+from trio_mcp.transports import http_transport, open_fetch
+from trio_mcp.transports.http import _engine as _httpx_engine
+from trio_mcp.transports.http import _fetch as _httpx_fetch
+from trio_mcp.transports.http._engine import HttpxEngine, new_httpx_client
 
 HERE = "http://127.0.0.1/mcp"
 

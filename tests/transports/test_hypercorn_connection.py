@@ -27,11 +27,9 @@ from tests.transports.http_by_hand import (
     serving,
     until_left,
 )
-from trio_mcp.transports import Receive, Scope, Send, _hypercorn_connection
-from trio_mcp.transports._hypercorn_connection import Connections
-from trio_mcp.transports._hypercorn_listening import HttpListening
-from trio_mcp.transports._hypercorn_serve import serve_asgi
-from trio_mcp.transports._hypercorn_sockets import bind_sockets
+from trio_mcp.transports import HttpListening, Receive, Scope, Send, bind_sockets, serve_asgi
+from trio_mcp.transports.http.hypercorn import _connection as _hypercorn_connection
+from trio_mcp.transports.http.hypercorn._connection import Connections
 
 SLOW, LONG = 0.1, 1000.0  # seconds: what a test waits for, and what it never does
 

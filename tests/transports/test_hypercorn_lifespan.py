@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from trio_mcp.transports import Receive, Scope, Send
-from trio_mcp.transports._hypercorn_lifespan import lifespan_of
+from trio_mcp.transports.http.hypercorn._application import lifespan_of
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 

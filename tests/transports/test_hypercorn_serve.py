@@ -27,10 +27,7 @@ from tests.transports.http_by_hand import (
     read_until,
     serving,
 )
-from trio_mcp.transports import Receive, Scope, Send
-from trio_mcp.transports._hypercorn_listening import HttpListening
-from trio_mcp.transports._hypercorn_serve import serve_asgi
-from trio_mcp.transports._hypercorn_sockets import Bound, HttpSockets, bind_sockets
+from trio_mcp.transports import Bound, HttpListening, HttpSockets, Receive, Scope, Send, bind_sockets, serve_asgi
 
 
 class Streams(App):
@@ -322,7 +319,7 @@ async def test_a_thousand_streams_are_served_at_once_and_end_well(many_descripto
 
 
 def test_nothing_of_hypercorn_is_loaded_before_something_is_served() -> None:
-    program = "import sys, trio_mcp.transports._hypercorn_serve; assert 'hypercorn' not in sys.modules"
+    program = "import sys, trio_mcp.transports.http.hypercorn._serve; assert 'hypercorn' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 

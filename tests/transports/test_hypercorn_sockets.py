@@ -12,9 +12,8 @@ import pytest
 import trio
 
 from tests.transports.http_by_hand import OK, App, get, read_all, read_until, serving
-from trio_mcp.transports import _hypercorn_sockets
-from trio_mcp.transports._hypercorn_listening import HttpListening
-from trio_mcp.transports._hypercorn_sockets import Bound, bind_sockets
+from trio_mcp.transports import Bound, HttpListening, bind_sockets
+from trio_mcp.transports.http.hypercorn import _sockets as _hypercorn_sockets
 
 needs_ipv6 = pytest.mark.skipif(not socket.has_ipv6, reason="there is no IPv6 here")
 

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from trio_mcp.transports import Receive, Scope, Send
-from trio_mcp.transports._hypercorn_tasks import AppTasks, Mailbox
+from trio_mcp.transports.http.hypercorn._application import AppTasks, Mailbox
 
 GONE = {"type": "http.disconnect"}
 SCOPE = {"type": "http", "method": "POST", "path": "/a\nb"}

@@ -23,9 +23,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.transports.http_by_hand import OK, App, Http2Client, answer, get, post, read_all, read_until, serving
 from tests.transports.test_hypercorn_connection import Flood
-from trio_mcp.transports import Receive, Scope, Send, _hypercorn_connection
-from trio_mcp.transports._hypercorn_listening import HttpListening
-from trio_mcp.transports._hypercorn_tls import tls_context
+from trio_mcp.transports import HttpListening, Receive, Scope, Send, tls_context
+from trio_mcp.transports.http.hypercorn import _connection as _hypercorn_connection
 
 PASSWORD = "correct horse"
 

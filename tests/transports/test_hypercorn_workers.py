@@ -18,11 +18,9 @@ import trio
 
 from tests.transports.http_by_hand import get, read_all, read_until
 from trio_mcp._util import owned_nursery
-from trio_mcp.transports import _hypercorn_workers
-from trio_mcp.transports._hypercorn_inherited import inheritance_variables, take_inheritance
-from trio_mcp.transports._hypercorn_listening import HttpListening
-from trio_mcp.transports._hypercorn_sockets import Bound, bind_sockets
-from trio_mcp.transports._hypercorn_workers import serve_workers
+from trio_mcp.transports import Bound, HttpListening, bind_sockets, serve_workers, take_inheritance
+from trio_mcp.transports.http.hypercorn import _serve as _hypercorn_workers
+from trio_mcp.transports.http.hypercorn._serve import inheritance_variables
 
 if sys.platform == "win32":
     pytest.skip("workers need POSIX", allow_module_level=True)
@@ -241,8 +239,8 @@ async def test_a_stop_before_all_are_ready_ends_them() -> None:
 PARENT = """
 import sys
 import trio
-from trio_mcp.transports._hypercorn_listening import HttpListening
-from trio_mcp.transports._hypercorn_workers import serve_workers
+from trio_mcp.transports.http.hypercorn._sockets import HttpListening
+from trio_mcp.transports.http.hypercorn._serve import serve_workers
 
 command = sys.argv[1:]
 trio.run(lambda: serve_workers(

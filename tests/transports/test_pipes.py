@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp.transports._pipes import PipeStream, read_pipe, wake_reader, write_now
+from trio_mcp.transports.stdio._pipes import PipeStream, read_pipe, wake_reader, write_now
 
 if sys.platform == "win32":
     pytest.skip("these are POSIX's pipes", allow_module_level=True)

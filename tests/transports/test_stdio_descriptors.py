@@ -27,8 +27,8 @@ SURELY = 30  # seconds: no test takes nearly as long; what hangs fails
 PRELUDE = """
 import ctypes, io, os, sys, trio
 from contextlib import redirect_stdout, suppress
-from trio_mcp.transports import _stdio_descriptors as module
-from trio_mcp.transports._stdio_descriptors import claim_stdio
+from trio_mcp.transports.stdio import _server as module
+from trio_mcp.transports.stdio._server import claim_stdio
 
 async def main():
 """

@@ -17,7 +17,7 @@ import trio.testing
 from tests.interaction.conversation_server import make_server
 from trio_mcp import Client, ErrorResponse, Limits, ServerExited, open_client, testing
 from trio_mcp.abc import Direction
-from trio_mcp.transports._tap import tapped
+from trio_mcp.transports._stream import tapped
 
 Door = Callable[..., AbstractAsyncContextManager[Client]]
 PROGRAM = Path(__file__).parent.parent / "interaction" / "conversation_server.py"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from trio_mcp.types._faults import Mismatch
-from trio_mcp.types._model import Bounds
-from trio_mcp.types._plain import bounded
+from trio_mcp.types import Bounds
+from trio_mcp.types._model import Mismatch
+from trio_mcp.types._values import bounded
 
 
 def anything(value: Any, _: Any = None) -> Any:

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trio_mcp import types
-from trio_mcp.types._members import members_of
-from trio_mcp.types._model import Bounds
+from trio_mcp.types import Bounds
+from trio_mcp.types._values import members_of
 
 CLASSES: list[type[types.Model]] = sorted(
     (

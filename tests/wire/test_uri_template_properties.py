@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from trio_mcp.wire import UriTemplate
-from trio_mcp.wire._uri_template_parts import Literal, Part, cut
-from trio_mcp.wire._uri_template_spelling import spelled
+from trio_mcp.wire._uri_template import Literal, Part, cut, spelled
 
 Values = dict[str, str | list[str]]
 

@@ -63,9 +63,9 @@ def taps(sink: Sink, patch: Patch = setattr) -> Mapping[str, Callable[[], None]]
     return {
         "trio_mcp.peer._link": partial(_tap_links, numbers, patch),
         "trio_mcp.transports._memory": partial(_tap_memory, numbers, patch),
-        "trio_mcp.transports._child_process": partial(_tap_children, patch),
-        "trio_mcp.transports._http_client": partial(_tap_http_clients, numbers, patch),
-        "trio_mcp.transports._http_app": partial(_tap_http_servers, numbers, patch),
+        "trio_mcp.transports.stdio._client": partial(_tap_children, patch),
+        "trio_mcp.transports.http.client._transport": partial(_tap_http_clients, numbers, patch),
+        "trio_mcp.transports.http.server._app": partial(_tap_http_servers, numbers, patch),
     }
 
 
@@ -99,10 +99,7 @@ class _Numbers:
 
 def _tap_links(numbers: _Numbers, patch: Patch) -> None:
     # Imported here and below, because a child loads this file before it needs the package, or without.
-    from trio_mcp.peer import Lane
-    from trio_mcp.peer._link import Link
-    from trio_mcp.peer._outbox import Entry, Outbox
-    from trio_mcp.peer._session import ClientSession
+    from trio_mcp.peer import ClientSession, Entry, Lane, Link, Outbox
     from trio_mcp.wire import Oversized
 
     begin, take = Link.__attrs_post_init__, Link.take
@@ -173,8 +170,8 @@ def _tap_memory(numbers: _Numbers, patch: Patch) -> None:
 
 
 def _tap_http_clients(numbers: _Numbers, patch: Patch) -> None:
-    from trio_mcp.transports._http_client import HttpTransport
-    from trio_mcp.transports._http_client_door import HttpDoor
+    from trio_mcp.transports.http.client._request import HttpDoor
+    from trio_mcp.transports.http.client._transport import HttpTransport
 
     begin, post, received = HttpTransport.__attrs_post_init__, HttpDoor.post, HttpDoor.received
 
@@ -196,7 +193,7 @@ def _tap_http_clients(numbers: _Numbers, patch: Patch) -> None:
 
 
 def _tap_http_servers(numbers: _Numbers, patch: Patch) -> None:
-    from trio_mcp.transports._http_app import HttpApp
+    from trio_mcp.transports import HttpApp
 
     call, sessions = HttpApp.__call__, dict[str, _HttpConnection]()
 
@@ -294,8 +291,8 @@ class _Overheard:
 
 def _tap_children(patch: Patch) -> None:
     """Let the servers that our client starts see this file: of our environment they get nothing but a few names."""
-    from trio_mcp.transports import _child_process
-    from trio_mcp.transports._child_environment import child_environment
+    from trio_mcp.transports.stdio import _client as _child_process
+    from trio_mcp.transports.stdio._client import child_environment
 
     def tapped_environment(added: Mapping[str, str] | None = None) -> dict[str, str]:
         return watched(child_environment(added))

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from ._failures import STATUSES
+from ._errors import STATUSES
 
 __all__ = ["LEVELS", "read_arguments"]
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from ..abc import ClientAuth
 from ..auth import FileTokenStorage, OAuth, open_browser
-from ._notes import Notes
+from ._output import Notes
 
 __all__ = ["sign_in"]
 

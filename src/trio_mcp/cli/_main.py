@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ._arguments import read_arguments
-from ._failures import explain, wants_sign_in
-from ._streams import discard_unwritable, prepare_streams, printing
-from ._visible import visible
+from ._errors import discard_unwritable, explain, prepare_streams, printing, visible, wants_sign_in
 
 __all__ = ["main"]
 
@@ -58,11 +56,11 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     # Imported here, because --help and a wrong command line do without Trio.
     match options.command:
         case "demo":
-            from .demo._run import run_demo  # noqa: PLC0415
+            from .demo import run_demo  # noqa: PLC0415
 
             run_demo()
         case "serve" if options.http is not None:
-            from ._serve_http import serve_over_http  # noqa: PLC0415
+            from ._serve import serve_over_http  # noqa: PLC0415
 
             serve_over_http(options, arguments)
         case "serve":
@@ -70,7 +68,7 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> None:
 
             serve(options.server)
         case _:
-            from ._connected import run_connected  # noqa: PLC0415
+            from ._connect import run_connected  # noqa: PLC0415
 
             run_connected(options)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..abc import ClientAuth
 from ..client import Client, ClientOptions, open_client, open_http_client, open_stdio_client, read_server_table
-from ._failures import UsageError
+from ._errors import UsageError
 
 __all__ = ["nearest", "open_target", "read_file"]
 

@@ -5,15 +5,384 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/u
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Hashable, Mapping
+from itertools import takewhile
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
+import trio
 from attrs import Attribute, define, field, frozen
 
-from ._cache_connection import ConnectionCache
-from ._cache_store import Store
+from .. import types
+from .._errors import ErrorResponse
+from ..wire import (
+    INVALID_PARAMS,
+    PROGRESS_TOKEN_KEY,
+    Change,
+    ChangeFilter,
+    JsonObject,
+    JsonText,
+    ListChanged,
+    NotJsonError,
+    ResourceUpdated,
+    decode,
+    encode,
+    json_text,
+)
 
-__all__ = ["CacheOption", "CacheStatistics", "ResponseCache", "ServerCache", "check_cache", "connection_cache"]
+__all__ = [
+    "CacheOption",
+    "CacheStatistics",
+    "Cacheable",
+    "CachedRequest",
+    "ConnectionCache",
+    "Fetch",
+    "Question",
+    "ResponseCache",
+    "ServerCache",
+    "Store",
+    "Topic",
+    "check_cache",
+    "connection_cache",
+]
+
+
+# What is cached: results as JSON, by what was asked, of any number of servers.
+#
+# Rules of this file:
+#
+# 1. A result is kept as text, so that no two callers ever share an object.
+# 2. It is fresh for its time, counted from when it was asked for: the server may have made it as early as that, and a
+#    slow way back makes it no younger. HTTP reckons likewise (RFC 9111, 4.2.3).
+# 3. A change ends what it concerns at once. What is being fetched at that moment may be from before it, and is not
+# kept.
+# 4. Of two results of one question, the one that was asked for later is right.
+# 5. Where there is no more room, what was used least recently goes.
+#
+# Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
+
+_LONGEST_MS = 10**12
+"""Thirty years: nothing is kept for longer, so that no number of a server's is too large to reckon with."""
+
+
+class Topic(NamedTuple):
+    """What a result is about."""
+
+    method: str
+    change: Change | None
+    """What ends it; None where no server can tell of that."""
+
+
+class Question(NamedTuple):
+    """What is asked of whom."""
+
+    server: Hashable
+    topic: Topic
+    request: bytes
+    """All else that makes a difference to the answer."""
+
+
+_Key: TypeAlias = tuple[Question, Hashable]
+"""A question, and whose the result is: None for everybody's."""
+
+
+@define(eq=False)
+class Fetch:
+    """A question under way to the server."""
+
+    question: Question
+    holder: Hashable
+    """Who asks."""
+    began: float = field(default=0.0, init=False)
+
+
+@frozen
+class _Entry:
+    """A result that is kept."""
+
+    json: bytes
+    size: int
+    stale_at: float
+    """On Trio's clock."""
+
+
+@define(eq=False)
+class Store:
+    """The entries of a cache, and what is being fetched. Every method is synchronous, and called under Trio."""
+
+    max_entries: int
+    max_bytes: int
+    size: int = field(default=0, init=False)
+    """Bytes of all questions and results."""
+    hits: int = field(default=0, init=False)
+    misses: int = field(default=0, init=False)
+    _entries: dict[_Key, _Entry] = field(factory=dict["_Key", "_Entry"], init=False)
+    """The least recently used first."""
+    _topics: dict[Hashable, dict[Topic, set[_Key]]] = field(
+        factory=dict[Hashable, "dict[Topic, set[_Key]]"], init=False
+    )
+    """Which of them each server has on each topic."""
+    _fetches: dict[Fetch, None] = field(factory=dict["Fetch", None], init=False)
+    """Those whose results may be kept, in the order they began."""
+    _clock: trio.abc.Clock | None = field(default=None, init=False)
+    """Whose time it is."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def has(self, question: Question, holder: Hashable) -> bool:
+        """Tell whether there is a fresh result for *holder*. That is no use of it."""
+        now = self._now()
+        return any(self._is_fresh((question, each), now) for each in (holder, None))
+
+    def find(self, question: Question, holder: Hashable) -> bytes | None:
+        """Return the fresh result for *holder*, if there is any, and count that."""
+        now = self._now()
+        for key in ((question, holder), (question, None)):
+            if self._is_fresh(key, now):
+                self.hits += 1
+                entry = self._entries[key] = self._entries.pop(key)  # now the most recently used
+                return entry.json
+            self._drop(key)
+        self.misses += 1
+        return None
+
+    def begin(self, fetch: Fetch) -> None:
+        """Something is asked for."""
+        fetch.began = self._now()
+        self._fetches[fetch] = None
+
+    def end(self, fetch: Fetch) -> None:
+        """It is over; a result that comes all the same is not kept."""
+        self._fetches.pop(fetch, None)
+
+    def keep(self, fetch: Fetch, json: bytes, ttl_ms: int, *, shared: bool) -> None:
+        """Take a result, unless it is outdated already (rules 3 and 4).
+
+        Args:
+            ttl_ms: for how long it is fresh; if that is over, those of before are forgotten all the same.
+            shared: keep it for everybody, and not only for who has asked.
+        """
+        now = self._now()
+        if fetch not in self._fetches:
+            return
+        question = fetch.question
+        for each in list(takewhile(lambda each: each is not fetch, self._fetches)):  # those that began before
+            if each.question == question and (shared or each.holder == fetch.holder):
+                self.end(each)
+        self._drop((question, fetch.holder))
+        self._drop((question, None))
+        stale_at = fetch.began + min(ttl_ms, _LONGEST_MS) / 1000
+        size = len(question.request) + len(json)
+        if now < stale_at and size <= self.max_bytes:
+            key = (question, None if shared else fetch.holder)
+            self._entries[key] = _Entry(json, size, stale_at)
+            self._topics.setdefault(question.server, {}).setdefault(question.topic, set()).add(key)
+            self.size += size
+            while len(self._entries) > self.max_entries or self.size > self.max_bytes:
+                self._drop(next(iter(self._entries)))
+
+    def changed(self, server: Hashable, change: Change) -> None:
+        """Something on a server is not what it was."""
+        if isinstance(change, ListChanged):
+            self._outdate(server, lambda topic: topic.change == change)
+        else:
+            self._outdate(server, lambda topic: _has_part(topic.change, change))
+
+    def unheard(self, server: Hashable, changes: ChangeFilter) -> None:
+        """Any of these changes may have happened, because nobody was told."""
+        self._outdate(server, lambda topic: topic.change is not None and changes.covers(topic.change))
+
+    def forget(self, server: Hashable, topic: Topic) -> None:
+        """What is kept on this topic is of no use."""
+        for key in list(self._topics.get(server, {}).get(topic, ())):
+            self._drop(key)
+
+    def leave(self, server: Hashable, holder: Hashable) -> None:
+        """What *holder* alone may see will not be asked for again; if it is the server's name, nothing of that will."""
+        for topic in list(self._topics.get(server, {}).values()):
+            for key in [key for key in topic if holder in (server, key[1])]:
+                self._drop(key)
+        for fetch in [each for each in self._fetches if holder in (each.question.server, each.holder)]:
+            self.end(fetch)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+        self._topics.clear()
+        self._fetches.clear()
+        self.size = 0
+
+    def _now(self) -> float:
+        """Return the time. Another clock, as every `trio.run` has its own, says nothing about what was kept by it."""
+        clock = trio.lowlevel.current_clock()
+        if clock is not self._clock:
+            self._clock = clock
+            self.clear()
+        return clock.current_time()
+
+    def _is_fresh(self, key: _Key, now: float) -> bool:
+        entry = self._entries.get(key)
+        return entry is not None and now < entry.stale_at
+
+    def _outdate(self, server: Hashable, concerns: Callable[[Topic], bool]) -> None:
+        for topic in [topic for topic in self._topics.get(server, ()) if concerns(topic)]:
+            self.forget(server, topic)
+        for fetch in [each for each in self._fetches if each.question.server == server]:
+            if concerns(fetch.question.topic):
+                self.end(fetch)
+
+    def _drop(self, key: _Key) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.size -= entry.size
+            server, topic, _ = key[0]
+            self._topics[server][topic].remove(key)
+            if not self._topics[server][topic]:
+                del self._topics[server][topic]
+            if not self._topics[server]:
+                del self._topics[server]
+
+
+def _has_part(whole: Change | None, part: ResourceUpdated) -> bool:
+    """Tell whether *part* is about the resource *whole*, or about a part of it."""
+    if not isinstance(whole, ResourceUpdated) or not part.uri.startswith(whole.uri):
+        return False
+    return ChangeFilter(resources=[whole.uri]).covers(part)
+
+
+# What one connection sees of a cache.
+#
+# The client's requests for lists, resources and discovery ask here first; what a server tells of its changes comes
+# here
+# as well. Results are fresh only in revisions that say for how long, which begin with 2026-07-28.
+#
+# Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
+
+_READ = "resources/read"
+_TOPICS: Mapping[str, Topic] = {
+    topic.method: topic
+    for topic in (
+        Topic("server/discover", None),
+        Topic("tools/list", ListChanged("tools")),
+        Topic("prompts/list", ListChanged("prompts")),
+        Topic("resources/list", ListChanged("resources")),
+        Topic("resources/templates/list", ListChanged("resources")),
+    )
+}
+"""What is cached besides resources, each of which is a topic of its own."""
+
+_NO_DIFFERENCE = {PROGRESS_TOKEN_KEY, "traceparent", "tracestate", "baggage"}
+"""Members of `_meta` that say who asks when, and nothing that an answer could depend on."""
+
+
+class Cacheable(Protocol):
+    """A result that says for how long it may be kept."""
+
+    @property
+    def ttl_ms(self) -> int | None: ...
+    @property
+    def cache_scope(self) -> str | None: ...
+
+
+@define(eq=False)
+class ConnectionCache:
+    """The part of a cache that one connection sees. Until both sides have agreed on a revision, that is nothing.
+
+    Args:
+        store: None: nothing is cached.
+        name: the server's name in the cache; None: what is kept is about this connection alone.
+        principal: who the client is to the server; None: nobody else.
+    """
+
+    _store: Store | None
+    _name: str | None = None
+    principal: Hashable = None
+    """Whoever authenticates the connection anew sets it anew."""
+    _server: Hashable = field(init=False)
+    _about_us: JsonText | None = field(default=None, init=False)
+    """What the client says about itself in each request; None while nothing is cached."""
+
+    def __attrs_post_init__(self) -> None:
+        self._server = self
+
+    def agreed(self, envelope: JsonObject, server_info: JsonObject | None) -> None:
+        """The server has been found out, and results say for how long they are fresh.
+
+        Args:
+            envelope: what the client will say about itself in each request.
+            server_info: how the server names itself. One that is called the same and has another version is another.
+        """
+        self._about_us = json_text(encode(envelope))
+        if self._name is not None:
+            self._server = (self._name, encode(server_info))
+
+    def asking(self, method: str, params: JsonObject | None) -> CachedRequest | None:
+        """Return the request as the cache sees it; None where it is none of the cache's business."""
+        if self._store is None or self._about_us is None:
+            return None
+        params = params or {}
+        topic = Topic(_READ, ResourceUpdated(str(params.get("uri")))) if method == _READ else _TOPICS[method]
+        meta: JsonObject = params.get("_meta", {})
+        differing = {name: value for name, value in meta.items() if name not in _NO_DIFFERENCE}
+        try:
+            request = encode([{**params, "_meta": differing}, self._about_us])
+        except NotJsonError:
+            return None  # whoever sends it will say so
+        holder = self if self.principal is None else (self.principal,)
+        return CachedRequest(self._store, Fetch(Question(self._server, topic, request), holder))
+
+    def changed(self, change: Change) -> None:
+        """The server has told of a change."""
+        if self._store is not None:
+            self._store.changed(self._server, change)
+
+    def unheard(self, changes: ChangeFilter) -> None:
+        """Until now, or from now on, the server does not tell of these changes."""
+        if self._store is not None:
+            self._store.unheard(self._server, changes)
+
+    def leave(self) -> None:
+        """The connection is gone: from now on every request shall say so."""
+        self._about_us = None
+        if self._store is not None:
+            self._store.leave(self._server, self)
+
+
+@frozen(eq=False)
+class CachedRequest:
+    """One request whose result may be cached: look for that, or enter it, send the request and keep the result."""
+
+    _store: Store
+    _fetch: Fetch
+
+    async def find(self) -> JsonObject | None:
+        """Return a fresh result if there is one, after a checkpoint; at once if there is none."""
+        question, holder = self._fetch.question, self._fetch.holder
+        if self._store.has(question, holder):
+            await trio.lowlevel.checkpoint()  # while others run, it may become stale
+        found = self._store.find(question, holder)
+        return None if found is None else decode(found)
+
+    def __enter__(self) -> Self:
+        self._store.begin(self._fetch)
+        return self
+
+    def keep(self, result: Cacheable) -> None:
+        """Take the result, fresh or not.
+
+        It must be the answer to the request as the cache was shown it: what a server answers to one that carries
+        answers to its own questions, or its state, depends on those.
+        """
+        ttl_ms = result.ttl_ms or 0
+        json = encode(types.unstructure(result)) if ttl_ms else b""
+        self._store.keep(self._fetch, json, ttl_ms, shared=result.cache_scope == "public")
+
+    def __exit__(self, _: type[BaseException] | None, failure: BaseException | None, __: TracebackType | None) -> None:
+        self._store.end(self._fetch)
+        if isinstance(failure, ErrorResponse) and failure.code == INVALID_PARAMS:
+            # A cursor that was refused makes all pages worthless, and a resource that is not there has no contents.
+            self._store.forget(self._fetch.question.server, self._fetch.question.topic)
 
 
 @frozen(kw_only=True)

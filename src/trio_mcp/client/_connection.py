@@ -17,32 +17,22 @@ from .. import types
 from .._errors import ConnectionLost, LocalProtocolError, RemoteProtocolError, StructureError
 from .._extensions import is_specified, with_named_extensions
 from .._tracing import client_span
-from .._typed import is_model, reader_of
+from .._user_types import is_model, reader_of
 from ..abc import Tap, Transport
 from ..peer import Asked, ClientSession, Exchange, Limits
-from ..wire import (
-    CAPABILITIES_KEY,
-    CLIENT_INFO_KEY,
-    LOG_LEVEL_KEY,
-    REVISION_KEY,
-    JsonObject,
-    is_modern,
-    stamp,
-)
-from ._answering import Answering
-from ._cache_connection import Cacheable, ConnectionCache
-from ._custom import OwnMessages
-from ._declared import check_declared, declaration
-from ._known_tools import KnownTools
-from ._listen_session import SessionNews
-from ._request import OpenRequest
-from ._timing import Stopwatch
-from ._visits import VISIT_DONE
+from ..wire import CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, REVISION_KEY, JsonObject, is_modern, stamp
+from ._answer import VISIT_DONE, Answering
+from ._cache import Cacheable, ConnectionCache
+from ._callbacks import check_declared, declaration
+from ._extensions import OwnMessages
+from ._legacy_listen import SessionNews
+from ._lists import KnownTools
+from ._request import OpenRequest, Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from ._consent import Consent
+    from ._callbacks import Consent
 
 __all__ = ["Connection"]
 

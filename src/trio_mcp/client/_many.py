@@ -9,31 +9,262 @@ Rules of this file:
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+import re
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Unpack, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, get_args
 
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
 
 from .. import types
-from .._errors import ConnectionClosed, ServerExited, TrioMcpError
-from .._util import owned_nursery
+from .._errors import ConnectionClosed, MissingCapability, ServerExited, TrioMcpError
+from .._util import owned_nursery, run_all
 from ..abc import ClientAuth
 from ._cache import ServerCache
-from ._calls import OnProgress
-from ._client import Client
-from ._many_names import Prefix
-from ._many_tools import ServerTool, Toolbox
-from ._server_table import ServerTable, TableSource, read_server_table
-from ._supervisor import ClientOptions, check_options, run_client
+from ._client import Client, OnProgress
+from ._mcp_json import ServerTable, TableSource, read_server_table
+from ._open import ClientOptions, check_options, run_client
 
-__all__ = ["Clients", "open_clients", "start_clients"]
+__all__ = [
+    "MAX_FRONT",
+    "MAX_NAME",
+    "Clients",
+    "Offer",
+    "Prefix",
+    "ServerTool",
+    "Toolbox",
+    "assign_names",
+    "fitting",
+    "open_clients",
+    "qualified_name",
+    "start_clients",
+    "told_apart",
+    "with_digest",
+]
+
+
+# Names that the interfaces of language models take for a function, and what makes one unique that would not be.
+
+MAX_NAME: Final = 64
+"""Characters in a name."""
+_DIGEST: Final = 8
+MAX_FRONT: Final = MAX_NAME - _DIGEST - 1
+"""Characters that a digest leaves of a name."""
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def fitting(text: str) -> str:
+    """Return *text* with ``_`` for all characters but ``A-Z a-z 0-9 _ -``."""
+    return _UNFIT.sub("_", text)
+
+
+def with_digest(name: str, identity: str) -> str:
+    """Return the beginning of *name* and a digest of *identity*, which says what the name stands for."""
+    digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{name[:MAX_FRONT]}_{digest[:_DIGEST]}"
+
+
+def told_apart(
+    wanted: Mapping[Key, str], taken: Collection[str], identity: Callable[[Key, int], str]
+) -> dict[Key, str]:
+    """Return names with digests in place of *wanted* ones, unique beside one another and those that are *taken*.
+
+    Args:
+        identity: says what a name stands for, anew for each attempt from 0 on.
+    """
+    names: dict[Key, str] = {}
+    unfree = set(taken)
+    for key, name in wanted.items():
+        tries = (with_digest(name, identity(key, attempt)) for attempt in itertools.count())
+        names[key] = next(each for each in tries if each not in unfree)
+        unfree.add(names[key])
+    return names
+
+
+# Names for the tools of many servers: unique, readable by a person, and the same whichever server was quicker.
+#
+# Rules of this file:
+#
+# 1. A name that one server offers stays as it is. One that several offer becomes ``server__name`` for each of them.
+# 2. So does a name that begins as another server's do (``other__``), whether that one is there or not: no server gets
+# the
+#    calls that are meant for another.
+# 3. In the server's part, characters other than ``A-Z a-z 0-9 _ -`` become ``_``.
+# 4. A ``server__name`` of more than `MAX_NAME` characters, or one that would be somebody else's name as well, ends in
+# a
+#    digest of the server's and the tool's name.
+
+Prefix: TypeAlias = Literal["clashes", "always"]
+"""Which names get their server's in front: those that several servers offer, or all."""
+Offer: TypeAlias = tuple[str, str]
+"""A server's name, and the name of one of its tools."""
+
+
+def qualified_name(offer: Offer) -> str:
+    """Return a tool's name with its server's in front."""
+    server, tool = offer
+    name = f"{_front(server)}{tool}"
+    return name if len(name) <= MAX_NAME else with_digest(name, _identity(offer, 0))
+
+
+def assign_names(offers: Collection[Offer], *, prefix: Prefix, servers: Collection[str] = ()) -> dict[Offer, str]:
+    """Return a unique name for each of *offers*, none of which is there twice; their order does not matter.
+
+    Args:
+        prefix: which names get their server's in front.
+        servers: those that have nothing to offer now, but may have later.
+    """
+    fronts = {server: _front(server) for server in {*servers, *(server for server, _ in offers)}}
+    times = Counter(tool for _, tool in offers)
+    names = {
+        (server, tool): tool
+        for server, tool in offers
+        if prefix == "clashes" and times[tool] == 1 and not _is_of_another(server, tool, fronts)
+    }
+    qualified = {offer: qualified_name(offer) for offer in sorted(offers) if offer not in names}
+    wanted = Counter([*names.values(), *qualified.values()])
+    names |= {offer: name for offer, name in qualified.items() if wanted[name] == 1}
+    rest = {offer: name for offer, name in qualified.items() if offer not in names}
+    return names | told_apart(rest, wanted, _identity)
+
+
+def _identity(offer: Offer, attempt: int) -> str:
+    return "\0".join((*offer, str(attempt)))
+
+
+def _front(server: str) -> str:
+    return f"{fitting(server)}__"
+
+
+def _is_of_another(server: str, tool: str, fronts: Mapping[str, str]) -> bool:
+    """Whether a tool is called as a tool of another server is with its server's name in front."""
+    return any(tool.startswith(front[:MAX_FRONT]) for each, front in fronts.items() if each != server)
+
+
+# The tools of many servers as one list, and the way back from a name in it to the server.
 
 _log = logging.getLogger("trio_mcp.client")
+
+
+@frozen
+class ServerTool:
+    """A tool, and the server that has it."""
+
+    name: str
+    """Unique among the tools of all servers."""
+    server: str
+    """The server's name in the file."""
+    tool: types.Tool
+    """The tool as the server describes it, its name there included."""
+
+
+@define(eq=False)
+class Toolbox:
+    """What the servers had to offer when they were last asked.
+
+    Args:
+        clients: the servers by name.
+        prefix: which names get their server's in front.
+        servers: all servers of the file, those included that are not there.
+        report: told the name of each server that was asked, and why it could not be listed (None: it could).
+    """
+
+    _clients: Mapping[str, Client]
+    _prefix: Prefix
+    _servers: Collection[str]
+    _report: Callable[[str, Exception | None], None]
+    _listed: Sequence[ServerTool] | None = field(default=None, init=False)
+    _found: Mapping[str, ServerTool] = field(factory=dict[str, ServerTool], init=False)
+    """By unique name, and by ``server__name`` where that is not the name of another tool."""
+    _asking: trio.Lock = field(factory=trio.Lock, init=False)
+
+    async def ask(self, *, fresh: bool = False) -> Sequence[ServerTool]:
+        """Ask every server for its tools, all at once; one that cannot answer is reported, and left out.
+
+        Args:
+            fresh: ask also those whose lists are kept.
+        """
+        offered: dict[str, list[types.Tool]] = {}
+        jobs = [partial(self._ask_one, name, client, offered, fresh) for name, client in self._clients.items()]
+        await run_all(jobs, log=_log)
+        tools: dict[Offer, types.Tool] = {}
+        for server in self._clients:  # in the file's order, whoever answered first
+            for tool in offered.get(server, ()):
+                tools.setdefault((server, tool.name), tool)  # a server that lists a name twice means the first
+        names = assign_names(tools, prefix=self._prefix, servers=self._servers)
+        listed = {offer: ServerTool(names[offer], offer[0], tool) for offer, tool in tools.items()}
+        qualified = Counter(map(qualified_name, listed))
+        self._found = {
+            **{name: each for offer, each in listed.items() if qualified[name := qualified_name(offer)] == 1},
+            **{each.name: each for each in listed.values()},
+        }
+        self._listed = tuple(listed.values())
+        return self._listed
+
+    async def _ask_one(self, name: str, client: Client, offered: dict[str, list[types.Tool]], fresh: bool) -> None:
+        try:
+            offered[name] = [tool async for tool in client.tools(fresh=fresh)]
+        except MissingCapability:
+            offered[name] = []  # a server without tools has not failed
+        except Exception as exc:  # noqa: BLE001 # reported
+            self._report(name, exc)
+            return
+        self._report(name, None)
+
+    def walk(self) -> AsyncIterator[ServerTool]:
+        """Return an iterator that asks when it is first used."""
+        return _Walk(self)
+
+    async def find(self, name: str) -> ServerTool:
+        """Return the tool called *name*; where it is not known, the servers are asked (anew).
+
+        Raises:
+            KeyError: there is none.
+        """
+        if name not in self._found:
+            known = self._listed
+            async with self._asking:
+                if self._listed is known:  # else another task has just asked
+                    await self.ask(fresh=True)
+        if name not in self._found:
+            raise KeyError(self._missing(name))
+        return self._found[name]
+
+    def _missing(self, name: str) -> str:
+        assert self._listed is not None
+        meant = [each for each in self._listed if each.tool.name == name]
+        match meant:
+            case []:
+                return f"no server has a tool {name!r}"
+            case [one]:
+                return f"the tool {name!r} of server {one.server!r} is called {one.name!r} here"
+            case _:
+                return f"several servers have a tool {name!r}: {', '.join(each.name for each in meant)}"
+
+
+@define(eq=False)
+class _Walk(AsyncIterator[ServerTool]):
+    """Not an async generator: there is nothing to clean up, and one that was cancelled while it asked may go on."""
+
+    _toolbox: Toolbox
+    _items: deque[ServerTool] | None = field(default=None, init=False)
+
+    async def __anext__(self) -> ServerTool:
+        if self._items is None:
+            self._items = deque(await self._toolbox.ask())
+        if not self._items:
+            raise StopAsyncIteration
+        return self._items.popleft()
+
 
 _LOGGED_CHARACTERS = 1000
 """How much of what a server has said is logged."""

@@ -49,8 +49,8 @@ from ..wire import (
     is_object,
     stamp,
 )
+from ._callbacks import declaration
 from ._connection import Connection
-from ._declared import declaration
 
 __all__ = ["negotiate"]
 

@@ -8,34 +8,223 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast, get_args
 
 import trio
 
-from .. import transports
+from .. import transports, types
+from .._errors import ConnectionBroken, RequestTimedOut, ResponseLost, ServerExited
 from .._util import owned_nursery
-from ..abc import Answerer, ClientAuth, TransportOpener
+from ..abc import Answerer, ClientAuth, Tap, TransportOpener
+from ..peer import Hall, Limits
+from ..wire import is_modern
+from ._answer import Answering
+from ._cache import CacheOption, check_cache, connection_cache
+from ._callbacks import FORMS_ALONE, Callbacks, Consent, ElicitMode, OnElicit, OnElicitComplete, OnLog, OnSample, Roots
 from ._client import Client
-from ._supervisor import ClientOptions, run_client
+from ._connection import Connection
+from ._extensions import Extensions, OwnHandler, OwnMessages, own_messages
+from ._negotiate import negotiate
+from ._request import Stopwatch, TimeLimits
 
 if TYPE_CHECKING:
     from ..transports import HttpEngine, HttpxClient
 
 __all__ = [
+    "ClientOptions",
     "Target",
+    "check_options",
     "open_client",
     "open_http_client",
     "open_memory_client",
     "open_stdio_client",
     "open_stream_client",
+    "run_client",
     "start_client",
     "start_http_client",
     "start_memory_client",
     "start_stdio_client",
     "start_stream_client",
 ]
+
+
+# The one coroutine that owns a client's connection from first byte to last; every door runs it.
+#
+# Closing a client is asking this coroutine to end, which any task may do, in any order and any number of times.
+
+
+class ClientOptions(TypedDict, total=False):
+    """What every door to a client takes, all by keyword and all optional; None is the default of each."""
+
+    revision: str | None
+    """Speak this protocol revision and no other; by default the newest that both sides speak is found out."""
+    info: types.Implementation | None
+    """How this client names itself to servers."""
+    limits: Limits | None
+    """What the connection may cost."""
+    time_limits: TimeLimits | None
+    """How long requests may take."""
+    on_elicit: OnElicit | None
+    """Asks the user what the server wants to know; declares the capability.
+
+    What it accepts is compared with the form before it leaves; see also `elicit_modes` and `apply_form_defaults`. While
+    the user is asked, no time limit runs. What it raises is, for a question that came inside a result (2026-07-28),
+    raised at the caller of that request, which is not sent again; in earlier revisions the server is answered with an
+    error (that of a `McpError`, else -32603), and the request goes on. So it is with `on_sample` and `roots`."""
+    elicit_modes: Sequence[ElicitMode] | None
+    """How `on_elicit` can ask: ``"form"`` by default, ``"url"`` where it can have the user visit a page as well. It
+    must show the whole URL and open nothing without the user's consent."""
+    apply_form_defaults: bool | None
+    """Take the defaults of a form for the members that `on_elicit` has accepted it without."""
+    on_elicit_complete: OnElicitComplete | None
+    """Hears that the user is done with a page that the server named, in a question or in the data of an error -32042
+    (`types.URLElicitationRequiredErrorData`). Servers of 2025-11-25 alone tell of it."""
+    on_sample: OnSample | None
+    """Asks the host's model what the server wants it to say; declares the capability."""
+    sample_with_tools: bool | None
+    """Declare that `on_sample` understands `tools` and `tool_choice`; without it, requests with them are refused."""
+    sample_with_context: bool | None
+    """Declare that `on_sample` understands `include_context`."""
+    roots: Roots | None
+    """The folders and files the server may care about; declares the capability."""
+    on_log: OnLog | None
+    """Takes the server's log messages, one after the other, in a task of the connection."""
+    consent: Consent | None
+    """Sees each tool call, before it is sent, and each question to the user or the model, before it is asked.
+
+    It is awaited with `types.CallToolRequestParams`, `types.ElicitRequestFormParams`, `types.ElicitRequestURLParams` or
+    `types.CreateMessageRequestParams`, and returns the same or an edited copy (`attrs.evolve`), with which things go
+    on; to refuse, it raises `ConsentRefused`. Whatever else it raises is treated as if a callback, or the call, had
+    raised it. A call is shown once, not again for each round of questions. No time limit runs meanwhile."""
+    cache: CacheOption
+    """Where results are kept for as long as a server of 2026-07-28 or later says that they may be: by default a
+    `ResponseCache` of the client's own. False asks for everything each time."""
+    extensions: Extensions | None
+    """The extensions of the protocol that this client understands; they are declared, and off otherwise."""
+    experimental: Mapping[str, Mapping[str, Any]] | None
+    """Non-standard capabilities to declare, by name."""
+    methods: Mapping[str, OwnHandler] | None
+    """Async functions that answer requests of the server beyond the specification, by method: each takes the params, as
+    its annotation says, and returns an object. Only servers of revisions before 2026-07-28 ask."""
+    notifications: Mapping[str, OwnHandler] | None
+    """Async functions that take notifications of the server beyond the specification, by method: one after the other,
+    in the order they came, in a task of the connection. What they raise is logged, and costs one notification."""
+    tap: Tap | None
+    """Called with ``"sent"`` or ``"received"`` and each message as bytes, without its newline, when it passes.
+
+    Synchronous: everything waits for it. What it raises is logged once, and it is called no more. A message that is
+    too large to be received, or does not leave or come in as a whole, is not seen; a server's whole line that is no
+    message is. Between a client and a server in one process there are no bytes; it sees what they would be. Messages
+    may hold secrets."""
+
+
+def check_options(options: ClientOptions) -> None:
+    """Refuse options that no server could make right.
+
+    Raises:
+        TypeError: there is no option of this name: a callback under a misspelt one would never be asked. Or one is
+            something else than it must be.
+        ValueError: the revision is none, or a mode of elicitation.
+    """
+    unknown = sorted(options.keys() - ClientOptions.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"there is no client option {', '.join(map(repr, unknown))}; ClientOptions lists them")
+    modes = options.get("elicit_modes")
+    if modes is not None and (isinstance(modes, str) or not modes or not {*modes} <= {*get_args(ElicitMode)}):
+        raise ValueError(f"elicit_modes={modes!r}: expected a list of one or both of {get_args(ElicitMode)!r}")
+    check_cache(options.get("cache"))
+    _own(options)
+    pinned = options.get("revision")
+    if pinned is not None and pinned not in types.REVISIONS:
+        raise ValueError(f"revision={pinned!r}: this package speaks {', '.join(types.REVISIONS)}")
+
+
+async def run_client(
+    opener: TransportOpener, options: ClientOptions, *, task_status: trio.TaskStatus[Client] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Connect, agree on a revision, report the client as started, and keep it until it is closed or cancelled."""
+    check_options(options)
+    try:
+        await _connect_and_hold(opener, options, task_status, probe=True)
+    except _ExitedOnProbeError:
+        await _connect_and_hold(opener, options, task_status, probe=False)
+
+
+class _ExitedOnProbeError(Exception):
+    """The server process ended when it was asked what it speaks.
+
+    Seen in legacy servers that know no other first request than `initialize`.
+    """
+
+
+async def _connect_and_hold(
+    opener: TransportOpener, options: ClientOptions, task_status: trio.TaskStatus[Client], *, probe: bool
+) -> None:
+    limits = options.get("limits") or Limits()
+    stopwatch = Stopwatch(options.get("time_limits") or TimeLimits())
+    callbacks = Callbacks(
+        on_elicit=options.get("on_elicit"),
+        elicit_modes=options.get("elicit_modes") or FORMS_ALONE,
+        apply_form_defaults=options.get("apply_form_defaults") or False,
+        on_elicit_complete=options.get("on_elicit_complete"),
+        on_sample=options.get("on_sample"),
+        sample_with_tools=options.get("sample_with_tools") or False,
+        sample_with_context=options.get("sample_with_context") or False,
+        roots=options.get("roots"),
+        on_log=options.get("on_log"),
+        consent=options.get("consent"),
+    )
+    own = _own(options)
+    with ExitStack() as when_all_tasks_have_ended:
+        async with owned_nursery() as nursery:
+            connection = Connection(
+                options.get("info") or types.Implementation(name="trio-mcp", version="0.1.0"),
+                own.declared_with(callbacks.capabilities()),
+                limits,
+                stopwatch,
+                Answering(callbacks, stopwatch, Hall(nursery, limits)),
+                transports.guarded_tap(options.get("tap")),
+                connection_cache(options.get("cache")),
+                own,
+            )
+            client = own.client = Client(connection)
+            when_all_tasks_have_ended.callback(client.ended)
+            async with opener(connection) as transport:
+                connection.carried_by(transport)
+                await _agree(connection, options.get("revision"), probe=probe)
+                connection.answering.start(nursery, connection.revision)
+                own.start(nursery)
+                task_status.started(client)
+                await client.hold()
+
+
+def _own(options: ClientOptions) -> OwnMessages:
+    return own_messages(
+        extensions=options.get("extensions"),
+        experimental=options.get("experimental"),
+        methods=options.get("methods"),
+        notifications=options.get("notifications"),
+    )
+
+
+async def _agree(connection: Connection, pinned: str | None, *, probe: bool) -> None:
+    stopwatch = connection.stopwatch
+    limit = stopwatch.limits.connect
+    probing = probe and (pinned is None or is_modern(pinned))
+    with stopwatch.patience.within(limit):
+        try:
+            await negotiate(connection, pinned=pinned, probe=probe)
+        except ServerExited:
+            if probing and pinned is None:
+                raise _ExitedOnProbeError from None
+            raise
+        except ResponseLost as lost:  # there is no connection that would go on
+            raise ConnectionBroken(str(lost)) from lost
+        return
+    raise RequestTimedOut(f"the server has not agreed to anything within {limit:g} s (TimeLimits.connect)")
+
 
 Target: TypeAlias = (
     "str | Sequence[str | os.PathLike[str]] | Mapping[str, Any] | trio.abc.Stream | Answerer | TransportOpener"
@@ -219,7 +408,7 @@ def _opener_for(target: Any) -> TransportOpener:
     if isinstance(target, trio.abc.Stream):
         return transports.stream_transport(target)
     if isinstance(target, Mapping):
-        from ._server_entry import opener_from_entry  # noqa: PLC0415 # few programs have entries
+        from ._mcp_json import opener_from_entry  # noqa: PLC0415 # few programs have entries
 
         return opener_from_entry(cast("Mapping[str, Any]", target))
     if isinstance(target, Sequence) and not isinstance(target, bytes):

@@ -18,26 +18,377 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/pa
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import logging
+import math
+import random
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import trio
-from attrs import define, field
+from attrs import Attribute, define, field, frozen
 
 from .. import types
-from .._errors import ErrorResponse, LocalProtocolError, StructureError, TrioMcpError
-from ..wire import HEADER_MISMATCH, JsonObject, NotJsonError, copy_json
-from ._consent import Consent, consented
-from ._rounds import Rounds
-from ._timing import Attempt
+from .._errors import (
+    ErrorResponse,
+    LocalProtocolError,
+    McpError,
+    RemoteProtocolError,
+    RequestTimedOut,
+    StructureError,
+    TrioMcpError,
+)
+from .._util import run_all
+from ..peer import Asked, Patience
+from ..wire import HEADER_MISMATCH, ExchangeState, JsonObject, NotJsonError, copy_json
+from ._callbacks import Consent, consented
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from ._connection import Connection
 
-__all__ = ["OpenRequest"]
+__all__ = ["ANSWERS", "STATE", "Attempt", "OpenRequest", "Rounds", "Stopwatch", "TimeLimits", "read_interim"]
+
+
+# What a modern server asks about a request, round after round, and what the retries say that answer it.
+#
+# Rules of this file:
+#
+# 1. All questions of a round are answered before the request is sent again. Nothing is sent again where one fails.
+# 2. A retry has the params of the first request and, of the latest round alone, the answers and the state, exactly as
+# it
+#    came.
+# 3. There is a bound on rounds. A server that asks nothing is given time, longer each time.
+# 4. Who is cancelled has lost nothing: whoever goes on begins where the round stood.
+#
+# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+
+ANSWERS, STATE = "inputResponses", "requestState"
+
+FIRST_PAUSE = 0.1
+"""Seconds before a request is sent again to a server that asks nothing; doubled each time, up to `LONGEST_PAUSE`."""
+LONGEST_PAUSE = 5.0
+
+_log = logging.getLogger("trio_mcp.client")
+
+
+@define(eq=False)
+class Rounds:
+    """The rounds of one request, which one task at a time goes through."""
+
+    _connection: Connection
+    _method: str
+    _params: JsonObject | None
+    """Of the first request."""
+    _count: int = field(default=0, init=False)
+    _pauses: int = field(default=0, init=False)
+    """How often in a row the server has asked nothing."""
+    _paused_until: float | None = field(default=None, init=False)
+    """While it has, when to send the request again, on Trio's clock."""
+    _is_counted: bool = field(default=False, init=False)
+    """Whether a task goes through a round, or did when it was cancelled."""
+    _retry: JsonObject | None = field(default=None, init=False)
+    """The params of a retry that is ready and not sent."""
+
+    async def retry(self, outcome: JsonObject) -> JsonObject:
+        """Return the params of the retry that answers a round, when all it needs is there; `sent` is to follow.
+
+        Raises:
+            RemoteProtocolError: what the server asks breaks the protocol, or goes beyond `Limits.max_rounds`.
+            ConnectionLost: the connection is gone.
+            Exception: whatever a callback raises.
+        """
+        if not self._is_counted:
+            self._is_counted = True
+            self._count += 1
+        if self._retry is None:
+            with self._connection.while_it_lasts():
+                self._retry = await self._prepared(outcome)
+        return self._retry
+
+    def sent(self) -> None:
+        """The retry is sent: the next round is another one."""
+        self._is_counted, self._retry, self._paused_until = False, None, None
+
+    async def _prepared(self, outcome: JsonObject) -> JsonObject:
+        """Return the params of the retry, when all it needs is there."""
+        interim = read_interim(outcome, self._method, self._connection.revision)
+        limit = self._connection.limits.max_rounds
+        if self._count > limit:
+            raise RemoteProtocolError(f"{self._method!r}: the server has asked {limit} times (Limits.max_rounds)")
+        retry = {name: value for name, value in (self._params or {}).items() if name not in {ANSWERS, STATE}}
+        if interim.input_requests is not None:
+            self._check(interim.input_requests)
+            retry[ANSWERS] = await self._answers(interim.input_requests)
+        await self._pause(is_needed=not interim.input_requests)
+        if interim.request_state is not None:
+            retry[STATE] = interim.request_state
+        return retry
+
+    def _check(self, questions: Mapping[str, types.InputRequest]) -> None:
+        replies = self._connection.answering.replies
+        for key, question in questions.items():
+            try:
+                replies.check(question.method, question.params)
+            except McpError as refusal:
+                said = f"{self._method!r} asks {key!r}, which cannot be answered: {refusal.message}"
+                raise RemoteProtocolError(said) from None
+
+    async def _answers(self, questions: Mapping[str, types.InputRequest]) -> JsonObject:
+        """Ask the application all at once. The first failure takes the other questions back, and is raised bare."""
+        answers: dict[str, Any] = dict.fromkeys(questions)
+
+        async def answer(key: str) -> None:
+            answers[key] = await self._answer(questions[key])
+
+        jobs = [partial(answer, key) for key in questions]
+        await run_all(jobs, at_once=self._connection.limits.max_in_flight, log=_log)
+        return answers
+
+    async def _answer(self, question: types.InputRequest) -> JsonObject:
+        replies = self._connection.answering.replies
+        return replies.settle(question.params, await replies.ask(question.params), self._connection.revision)
+
+    async def _pause(self, *, is_needed: bool) -> None:
+        if not is_needed:
+            self._pauses = 0
+            return
+        until = self._paused_until
+        if until is None:
+            longest = min(FIRST_PAUSE * 2**self._pauses, LONGEST_PAUSE)
+            self._pauses += 1
+            pause = longest * random.uniform(0.5, 1)  # noqa: S311 # keeps clients apart; no secret
+            until = self._paused_until = trio.current_time() + pause
+        await trio.sleep_until(until)
+
+
+def read_interim(outcome: JsonObject, method: str, revision: str) -> types.InputRequiredResult:
+    """Return the round in a result.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    try:
+        interim = types.structure(outcome, types.InputRequiredResult, revision=revision)
+    except StructureError as exc:
+        raise RemoteProtocolError(f"what {method!r} asks does not fit: {'; '.join(exc.faults)}") from exc
+    if interim.input_requests is None and interim.request_state is None:
+        raise RemoteProtocolError(f"{method!r} asks for input, with neither 'inputRequests' nor 'requestState'")
+    return interim
+
+
+# The time policy of a connection: how long a request may be silent, and how long it may take in all.
+#
+# Rules of this file:
+#
+# 1. The idle limit measures waiting for the other side: each wait begins it anew, and so does each update. Time that a
+#    callback or the body of an `open_call` block takes is not waiting.
+# 2. The total limit measures the whole request.
+# 3. All limits stand still while a person answers a question of the server, or signs in, because nobody can say how
+# long
+#    that takes, and on a link nobody can say which request a question belongs to.
+# 4. A modern request that asks is over: its retry has clocks of its own, and the time in between counts for nothing.
+#
+# A caller's own deadline is Trio's business (`trio.fail_after`), and not known here.
+#
+# Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#timeouts
+
+_OPEN = ExchangeState.OPEN  # found once, because a member of an enumeration is slow to find
+
+
+def _duration(_: object, attribute: Attribute[Any], value: float) -> None:
+    if isinstance(value, bool) or math.isnan(value) or value <= 0:
+        raise ValueError(f"TimeLimits({attribute.name}={value!r}): must be a number of seconds above 0")
+
+
+@frozen(kw_only=True)
+class TimeLimits:
+    """How long a client waits, in seconds; `math.inf` lifts a limit. What exceeds one raises `RequestTimedOut`."""
+
+    idle: float = field(default=300.0, validator=_duration)
+    """A request whose other side says nothing for this long is given up. Progress counts, where it was asked for."""
+    total: float = field(default=3600.0, validator=_duration)
+    """A request that takes longer than this in all is given up."""
+    connect: float = field(default=60.0, validator=_duration)
+    """How long opening may take, until both sides know what they speak."""
+    probe: float = field(default=5.0, validator=_duration)
+    """A server that has not answered `server/discover` after this long is asked to `initialize` as well."""
+
+
+@define(eq=False)
+class Stopwatch:
+    """The clocks of all requests of one connection, which stand still together, and the one timer they share.
+
+    One timer, because a cancel scope for each wait would be a seventh of what a call costs. Limits are the same for
+    all requests, so the time at which the timer looks is early enough for almost every wait that begins after it was
+    set: it is set when a wait needs it earlier, and when it has looked. Nothing unsets it, so a process that asks for
+    nothing any more wakes up once.
+
+    Args:
+        limits: what each request may take.
+    """
+
+    limits: TimeLimits
+    patience: Patience = field(factory=Patience, init=False)
+    """The limits of blocks, which stand still with the clocks."""
+    now: Callable[[], float] = field(init=False)
+    """Trio's clock, found once: each request asks for the time twice."""
+    running: set[Attempt] = field(factory=set["Attempt"], init=False)
+    """Those whose clocks run."""
+    stopped_at: float = field(default=math.inf, init=False)
+    """When the clocks were stopped, on Trio's clock; infinite while they run."""
+    looks_at: float = field(default=math.inf, init=False)
+    """When the timer looks at the clocks."""
+    _persons: int = field(default=0, init=False)
+    _timer: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.now = trio.lowlevel.current_clock().current_time
+
+    async def run(self) -> None:
+        """Give up the requests that reach a limit, for ever. Runs in one task of the connection."""
+        while True:
+            with self._timer:
+                await trio.sleep_forever()
+            self._timer, self.looks_at = trio.CancelScope(), math.inf
+            self._look()
+
+    def look_at(self, time: float) -> None:
+        """Look at the clocks at *time*, if not before."""
+        if time < self.looks_at:
+            self.looks_at = self._timer.deadline = time
+
+    def _look(self) -> None:
+        if math.isinf(self.stopped_at):
+            now = self.now()
+            self.look_at(min((attempt.judge(now) for attempt in self.running), default=math.inf))
+
+    @contextmanager
+    def stopped(self) -> Generator[None]:
+        """Stop the clocks for as long as a person is being asked."""
+        if self._persons == 0:
+            self.stopped_at = self.now()
+        self._persons += 1
+        try:
+            with self.patience.paused():
+                yield
+        finally:
+            self._persons -= 1
+            if self._persons == 0:
+                stopped_at, self.stopped_at = self.stopped_at, math.inf
+                for attempt in self.running:
+                    attempt.go_on(stopped_at)
+                self._look()
+
+
+@define(eq=False)
+class Attempt:
+    """One attempt at a request, and its clock: `begin` sends it, `leave` ends it.
+
+    What only hands on what is to be awaited is no coroutine itself: whoever is resumed passes through all of them.
+    """
+
+    _stopwatch: Stopwatch
+    asked: Asked
+    _began: float = field(init=False)
+    _total_deadline: float = field(init=False)
+    _heard: float = field(init=False)
+    """When the idle limit began last, unless an update has come since."""
+
+    async def begin(self) -> None:
+        """Send the request; `leave` must follow. If it cannot be sent, it is over.
+
+        Raises:
+            RequestTimedOut: it could not be sent within the total limit.
+        """
+        asked = self.asked
+        if not asked.begins_at_once():
+            await self._begin_in_time()
+            return
+        await asked.begin()
+        if asked.state is _OPEN:  # else the answer is there, and nobody will wait
+            self._start()
+
+    async def _begin_in_time(self) -> None:
+        self._start()
+        with self._stopwatch.patience.within(self._stopwatch.limits.total) as scope:
+            try:
+                await self.asked.begin()
+            except BaseException:
+                self._stopwatch.running.discard(self)
+                raise
+        if scope.cancelled_caught:
+            raise self._too_long()
+
+    def _start(self) -> None:
+        stopwatch = self._stopwatch
+        self._began = self._heard = now = stopwatch.now()
+        self._total_deadline = now + stopwatch.limits.total
+        stopwatch.running.add(self)
+
+    def leave(self) -> None:
+        """End the attempt; synchronous, and harmless when it has ended already."""
+        self._stopwatch.running.discard(self)
+        self.asked.leave()
+
+    def next_update(self) -> Awaitable[tuple[str, JsonObject] | None]:
+        """Wait for the next update; None when the outcome has arrived.
+
+        Raises:
+            RequestTimedOut: a limit is reached.
+        """
+        if self.asked.state is _OPEN:  # else the outcome is there, however late it is asked for
+            self._begin_wait()
+        return self.asked.next_update()
+
+    def result(self) -> Awaitable[JsonObject]:
+        """Wait for the result.
+
+        Raises:
+            RequestTimedOut: a limit is reached.
+        """
+        if self.asked.state is _OPEN:
+            self._begin_wait()
+        return self.asked.result()
+
+    def _begin_wait(self) -> None:
+        """From now on the other side is waited for. When a limit is reached, the wait raises `RequestTimedOut`."""
+        stopwatch = self._stopwatch
+        self._heard = now = stopwatch.now()
+        if now >= self._total_deadline and math.isinf(stopwatch.stopped_at):
+            raise self._timed_out(now)
+        deadline = min(now + stopwatch.limits.idle, self._total_deadline)
+        if deadline < stopwatch.looks_at:  # which is rare
+            stopwatch.look_at(deadline)
+
+    def judge(self, now: float) -> float:
+        """Give the request up if a limit is reached; return when to look again, infinite where nobody waits."""
+        if not self.asked.receiving:
+            return math.inf
+        # Updates may have come in that nobody has read yet.
+        deadline = min(max(self._heard, self.asked.last_heard) + self._stopwatch.limits.idle, self._total_deadline)
+        if now < deadline:
+            return deadline
+        self.asked.interrupt(self._timed_out(now))
+        return math.inf
+
+    def _timed_out(self, now: float) -> RequestTimedOut:
+        method, limits = self.asked.method, self._stopwatch.limits
+        if now >= self._total_deadline:
+            return self._too_long()
+        return RequestTimedOut(f"{method!r}: nothing was heard for {limits.idle:g} s (TimeLimits.idle)")
+
+    def _too_long(self) -> RequestTimedOut:
+        total = self._stopwatch.limits.total
+        return RequestTimedOut(f"{self.asked.method!r} took longer than {total:g} s in all (TimeLimits.total)")
+
+    def go_on(self, stopped_at: float) -> None:
+        """The person has answered; *stopped_at* is when the clocks were stopped."""
+        now = self._stopwatch.now()
+        self._total_deadline += now - max(stopped_at, self._began)
+        heard = max(self._heard, self.asked.last_heard)
+        self._heard = heard + now - max(stopped_at, heard)
+
 
 _PLAIN = ("complete", None)
 """The types of almost every result: there is nothing more to do."""

@@ -5,84 +5,64 @@ Names only, each imported from its home when it is first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._facade import lazy_names
 
 if TYPE_CHECKING:
-    from ._asked import Asked as Asked
-    from ._asked import Listener as Listener
-    from ._asked import Update as Update
-    from ._asked import UpdateBudget as UpdateBudget
+    from ._connection import AskedByMessage as AskedByMessage
+    from ._connection import Correspondent as Correspondent
+    from ._connection import ExchangeByMessage as ExchangeByMessage
     from ._context import NO_ENVELOPE as NO_ENVELOPE
     from ._context import NO_HEADERS as NO_HEADERS
     from ._context import Access as Access
     from ._context import Envelope as Envelope
     from ._context import ExchangeContext as ExchangeContext
-    from ._correspondent import Correspondent as Correspondent
-    from ._exchange import Exchange as Exchange
-    from ._gate import Gate as Gate
-    from ._hall import Hall as Hall
-    from ._holds import Hold as Hold
-    from ._lane import Lane as Lane
+    from ._context import Gate as Gate
+    from ._context import Peer as Peer
+    from ._handler_pool import GRACE_SECONDS as GRACE_SECONDS
+    from ._handler_pool import Hall as Hall
+    from ._handler_pool import Parking as Parking
+    from ._handler_pool import Waiting as Waiting
+    from ._incoming import Exchange as Exchange
+    from ._limits import ConnectionStatistics as ConnectionStatistics
     from ._limits import Limits as Limits
     from ._link import Link as Link
-    from ._message_exchanges import AskedByMessage as AskedByMessage
-    from ._message_exchanges import ExchangeByMessage as ExchangeByMessage
     from ._outbox import Entry as Entry
+    from ._outbox import Lane as Lane
     from ._outbox import Outbox as Outbox
-    from ._parking import GRACE_SECONDS as GRACE_SECONDS
-    from ._parking import Parking as Parking
-    from ._parking import Waiting as Waiting
-    from ._patience import Patience as Patience
-    from ._peer import Peer as Peer
+    from ._outgoing import Asked as Asked
+    from ._outgoing import Listener as Listener
+    from ._outgoing import Patience as Patience
+    from ._outgoing import Update as Update
+    from ._outgoing import UpdateBudget as UpdateBudget
     from ._questions import Asking as Asking
     from ._questions import Question as Question
     from ._run import Explain as Explain
     from ._run import Handler as Handler
+    from ._run import Hold as Hold
     from ._run import OutOfTimeError as OutOfTimeError
     from ._run import Run as Run
+    from ._scheduler import BUSY as BUSY
+    from ._scheduler import Slots as Slots
+    from ._scheduler import Turns as Turns
     from ._session import ClientSession as ClientSession
     from ._session import ServerSession as ServerSession
-    from ._slots import BUSY as BUSY
-    from ._slots import Slots as Slots
-    from ._statistics import ConnectionStatistics as ConnectionStatistics
-    from ._turns import Turns as Turns
-
-_HOMES = {
-    "_asked": ("Asked", "Listener", "Update", "UpdateBudget"),
-    "_context": ("NO_ENVELOPE", "NO_HEADERS", "Access", "Envelope", "ExchangeContext"),
-    "_correspondent": ("Correspondent",),
-    "_exchange": ("Exchange",),
-    "_gate": ("Gate",),
-    "_hall": ("Hall",),
-    "_holds": ("Hold",),
-    "_lane": ("Lane",),
-    "_limits": ("Limits",),
-    "_link": ("Link",),
-    "_message_exchanges": ("AskedByMessage", "ExchangeByMessage"),
-    "_outbox": ("Entry", "Outbox"),
-    "_parking": ("GRACE_SECONDS", "Parking", "Waiting"),
-    "_patience": ("Patience",),
-    "_peer": ("Peer",),
-    "_questions": ("Asking", "Question"),
-    "_run": ("Explain", "Handler", "OutOfTimeError", "Run"),
-    "_session": ("ClientSession", "ServerSession"),
-    "_slots": ("BUSY", "Slots"),
-    "_statistics": ("ConnectionStatistics",),
-    "_turns": ("Turns",),
-}  # fmt: skip
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = [*_HOME_OF]  # noqa: PLE0604 # pyright: ignore[reportUnsupportedDunderAll] # derived; a test compares
-
-if not TYPE_CHECKING:  # which would take every name to be here
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
-        return value
-
-
-def __dir__() -> list[str]:
-    return [*__all__]
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "_connection": ("AskedByMessage", "Correspondent", "ExchangeByMessage"),
+            "_context": ("Access", "Envelope", "ExchangeContext", "Gate", "NO_ENVELOPE", "NO_HEADERS", "Peer"),
+            "_handler_pool": ("GRACE_SECONDS", "Hall", "Parking", "Waiting"),
+            "_incoming": ("Exchange",),
+            "_limits": ("ConnectionStatistics", "Limits"),
+            "_link": ("Link",),
+            "_outbox": ("Entry", "Lane", "Outbox"),
+            "_outgoing": ("Asked", "Listener", "Patience", "Update", "UpdateBudget"),
+            "_questions": ("Asking", "Question"),
+            "_run": ("Explain", "Handler", "Hold", "OutOfTimeError", "Run"),
+            "_scheduler": ("BUSY", "Slots", "Turns"),
+            "_session": ("ClientSession", "ServerSession"),
+        },
+    )  # fmt: skip

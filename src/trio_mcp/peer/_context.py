@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 from attrs import field, frozen
 
+from .._errors import ConnectionLost
 from ..wire import JsonObject, RequestId, is_modern
+from ._scheduler import Slots
 
-__all__ = ["NO_ENVELOPE", "NO_HEADERS", "Access", "Envelope", "ExchangeContext"]
+__all__ = ["NO_ENVELOPE", "NO_HEADERS", "Access", "Envelope", "ExchangeContext", "Gate", "Peer"]
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
@@ -75,3 +77,106 @@ class ExchangeContext:
     def modern(self) -> bool:
         """Whether this exchange carries its own envelope."""
         return is_modern(self.revision)
+
+
+# On which terms the other side's messages are admitted: the one place that knows what a connection remembers.
+#
+# An engine asks its gate before it answers anything. What a gate remembers (a handshake's outcome) is the only state
+# that outlives an exchange; a modern request brings everything along and leaves nothing behind.
+
+
+class Gate(Protocol):
+    """Decides for one connection what comes in, and as what."""
+
+    @property
+    def revision(self) -> str | None:
+        """What a handshake has agreed on; None before, and where there is none."""
+        ...
+
+    @property
+    def may_respond(self) -> bool:
+        """Whether this side may send responses at all: a modern client must not."""
+        ...
+
+    @property
+    def answers_unreadable(self) -> bool:
+        """Whether this side answers what names no request: a client must not write what may be no message."""
+        ...
+
+    @property
+    def batches(self) -> bool:
+        """Whether the other side may send arrays of messages."""
+        ...
+
+    @property
+    def omits_unknown_id(self) -> bool:
+        """Whether an error for a request whose id could not be read goes without id, instead of with null."""
+        ...
+
+    @property
+    def operating(self) -> bool:
+        """Whether the other side takes what belongs to no exchange: unasked news, questions of ours."""
+        ...
+
+    def admit(self, method: str, params: JsonObject | None) -> ExchangeContext:
+        """Return the terms on which a request is answered.
+
+        Raises:
+            McpError: what to answer instead.
+        """
+        ...
+
+    def responded(self, method: str, *, success: bool) -> None:
+        """Take note that a request which was admitted has been answered."""
+        ...
+
+    def notified(self, method: str) -> None:
+        """Take note of a notification of the other side."""
+        ...
+
+
+# The other end of a connection, as whoever answers its requests sees it: one object that every exchange of it carries.
+#
+# What is told through it belongs to no exchange; what belongs to one goes through `Exchange.notify`.
+
+
+class Peer(Protocol):
+    """Made by the transport, one for each connection."""
+
+    @property
+    def gate(self) -> Gate:
+        """On which terms its requests are admitted."""
+        ...
+
+    @property
+    def slots(self) -> Slots:
+        """The room for running handlers that it has."""
+        ...
+
+    @property
+    def listens(self) -> Slots:
+        """The room for requests that listen for changes: they last, and take no room from those that do not."""
+        ...
+
+    def has_room(self) -> bool:
+        """Whether a message may be queued now without waiting."""
+        ...
+
+    async def room(self) -> None:
+        """Wait until a message may be queued.
+
+        Raises:
+            ConnectionLost: none ever will.
+        """
+        ...
+
+    def tell(self, method: str, params: JsonObject) -> None:
+        """Queue a notification that belongs to no exchange; there must be room."""
+        ...
+
+    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
+        """Call *tell* with the reason when nothing will come from the other end any more; now, if that is so already.
+
+        It is called once, synchronously, and must not raise.
+        """
+        ...

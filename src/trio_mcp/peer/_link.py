@@ -15,9 +15,8 @@ from attrs import define, field
 
 from .._errors import ConnectionBroken, ConnectionClosed, ConnectionLost
 from ..wire import JsonObject, LineFramer, Oversized, RequestId
-from ._correspondent import Correspondent
-from ._lane import Lane
-from ._outbox import Outbox
+from ._connection import Correspondent
+from ._outbox import Lane, Outbox
 
 __all__ = ["Link"]
 

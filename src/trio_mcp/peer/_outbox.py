@@ -21,13 +21,14 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from copy import copy
+from typing import Protocol
 
 import trio
 from attrs import define, field
 
 from .._errors import ConnectionBroken, ConnectionLost
 
-__all__ = ["Entry", "Outbox"]
+__all__ = ["Entry", "Lane", "Outbox"]
 
 _BATCH_BYTES = 64 * 1024
 """Small messages travel together up to this size; a large one is handed over in pieces of it."""
@@ -234,3 +235,34 @@ class Outbox:
             self._space.unpark_all()
             self._empty.unpark_all()
             self.on_failure(failure)
+
+
+# Where messages go out: the whole link's one queue, or one of the several response streams of a session over HTTP.
+
+
+class Lane(Protocol):
+    """Takes whole messages, each a line with its newline, and keeps their order. Only `room` ever waits."""
+
+    def has_room(self) -> bool:
+        """Whether `room` would return at once."""
+        ...
+
+    async def room(self) -> None:
+        """Wait until a message may be queued. If cancelled, nothing was queued.
+
+        Raises:
+            ConnectionLost: no message will ever leave again.
+        """
+        ...
+
+    def put(self, line: bytes) -> Entry:
+        """Queue a message; after `room`, without a checkpoint in between."""
+        ...
+
+    def put_urgent(self, line: bytes) -> None:
+        """Queue a message that may have had nobody to wait for room: an answer, or a cancellation."""
+        ...
+
+    def withdraw(self, entry: Entry) -> bool:
+        """Take back a message; False if it has left already."""
+        ...

@@ -2,30 +2,374 @@
 
 from __future__ import annotations
 
+import abc
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import trio
 from attrs import define
 
 from .. import types
-from .._errors import StructureError
-from ..peer import Access, ExchangeContext, Run
+from .._errors import LocalProtocolError, MissingCapability, RemoteProtocolError, StructureError
+from .._extensions import extensions_in, is_specified, missing_extension
+from .._user_types import Reader, reader_of, to_object
+from ..peer import Access, Exchange, ExchangeContext, Run
 from ..wire import LOG_LEVELS
-from ._asking import ASKABLE, Asker
-from ._context_asking import AskingContext
-from ._context_own import OwnContext
-from ._log_rate import LogRate
-from ._progress import Progress
-from ._replay import Past
-from ._sealing import pin
+from ._progress import LogRate, Progress
+from .asking import (
+    ASKABLE,
+    Accepted,
+    Ask,
+    Asker,
+    Declined,
+    Dismissed,
+    Elicit,
+    ListRoots,
+    Past,
+    Sample,
+    Visit,
+    pin,
+    url_elicitation_required,
+)
 
 if TYPE_CHECKING:
     from ._server import Server
     from ._serving import Serving
 
-__all__ = ["Context", "finish", "pin_request", "run_of", "server_of"]
+__all__ = ["AskingContext", "Context", "OwnContext", "finish", "pin_request", "run_of", "server_of"]
+
+
+# The part of a handler's context that asks: the user, the client's model, its roots, in the middle of a call.
+#
+# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+
+
+class AskingContext(abc.ABC):
+    """What `Context` asks with.
+
+    Every question works the same in all revisions. The handler waits where it asks; a client of 2025-11-25 and before
+    is sent a request, one of 2026-07-28 gets its call answered with the question, and calls again with the answer.
+    Meanwhile the handler is parked and goes on where it stood, exactly once; or, with ``Server(asking="replayed")``, it
+    is ended, and runs again from its first line, where questions that were answered return at once.
+
+    While a person is asked, `timeout=` of the tool stands still, and its place under `max_concurrency=` is free;
+    deadlines that the handler sets itself run on. Where one of these ends the question, the handler goes on without
+    that place. A plain `def` handler asks with ``trio.from_thread.run(ctx.elicit, ...)``; it keeps its thread, and an
+    autojump clock of a test standing still.
+
+    Every question may raise `MissingCapability` (the client, or its revision, cannot be asked this; nothing was),
+    `AskExpired` (nobody answered within `Limits.ask_seconds`, or the server stops), `TooManyParked`, `ErrorResponse`
+    and `RemoteProtocolError` (the client refused, or its answer is none), and `ConnectionLost`.
+    """
+
+    __slots__ = ()
+
+    _run: Run
+
+    @property
+    @abc.abstractmethod
+    def _asker(self) -> Asker:
+        """What asks for this handler."""
+
+    @overload
+    async def elicit(
+        self, message: str, form: type[T], *, key: str | None = None
+    ) -> Accepted[T] | Declined | Dismissed: ...
+    @overload
+    async def elicit(
+        self, message: str, form: Mapping[str, Any], *, key: str | None = None
+    ) -> Accepted[dict[str, Any]] | Declined | Dismissed: ...
+    @overload
+    async def elicit(
+        self, message: str, *, url: str, elicitation_id: str | None = None, key: str | None = None
+    ) -> Accepted[None] | Declined | Dismissed: ...
+    async def elicit(
+        self,
+        message: str,
+        form: Any = None,
+        *,
+        url: str | None = None,
+        elicitation_id: str | None = None,
+        key: str | None = None,
+    ) -> Any:
+        """Ask the user: to fill in a form, or to visit a page.
+
+        Ask for nothing secret in a form: what a client must not see belongs on a page of yours. Whoever opens that
+        page may be somebody else, so verify there who it is; and the address itself must let nobody in.
+
+        Args:
+            message: what the user is told.
+            form: the fields, as an attrs class, dataclass or TypedDict of texts, numbers, booleans and choices; or a
+                JSON Schema of such a form.
+            url: the page, instead of a form; revisions from 2025-11-25 on.
+            elicitation_id: what to call the visit in 2025-11-25; see `elicitation_complete`.
+            key: what a client of 2026-07-28, and a handler that is replayed, know the question by. By default that is
+                made of what the question says; two that say the same are told apart by their order. A client that knows
+                a key may send the answer with its call, and then is not asked.
+
+        Returns:
+            `Accepted` with an instance of the class as `value` (a dict for a JSON Schema, None for a page), `Declined`
+            or `Dismissed`.
+
+        Raises:
+            TypeError: *form* cannot be a form; the text names the member.
+            ValueError: *url* is no address of a page.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
+        """
+        if (form is None) == (url is None):
+            raise TypeError("elicit(): either a form or url=, and not both")
+        if url is None:
+            return await self._ask(Elicit(message, form, key=key))
+        if elicitation_id is None:
+            return await self._ask(Visit(message, url, key=key))
+        return await self._ask(Visit(message, url, key=key, elicitation_id=elicitation_id))
+
+    async def elicitation_complete(self, elicitation_id: str) -> None:
+        """Tell the client that the user has done on the page what was to be done there.
+
+        Only 2025-11-25 has such a notice; in other revisions nothing is sent. It goes to the client of this call alone,
+        and may be sent after the call.
+
+        Raises:
+            ConnectionLost: the client is gone.
+
+        Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if "notifications/elicitation/complete" in types.METHODS[self._run.context.revision]:
+            peer = self._run.peer
+            await peer.room()
+            peer.tell("notifications/elicitation/complete", {"elicitationId": elicitation_id})
+
+    def url_elicitation_required(self, *visits: Visit) -> Exception:
+        """Return the error that says: the user must visit these pages, then call again. Raise it.
+
+        For clients of 2025-11-25 that can open pages; for all others it is `MissingCapability`. A handler that can wait
+        uses `elicit` instead, which works in more revisions.
+
+        Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-elicitation-required-error
+        """
+        for visit in visits:
+            lacking = visit.lacking(self._run.context)
+            if lacking is not None:
+                return lacking
+        if not visits:
+            raise TypeError("url_elicitation_required(): at least one visit")
+        return url_elicitation_required(visits, self._run.context.revision)
+
+    async def sample(
+        self,
+        messages: str | types.SamplingMessage | Sequence[types.SamplingMessage],
+        *,
+        max_tokens: int,
+        system_prompt: str | None = None,
+        temperature: float | None = None,
+        stop_sequences: Sequence[str] | None = None,
+        model_preferences: types.ModelPreferences | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        tools: Sequence[types.Tool] | None = None,
+        tool_choice: types.ToolChoice | None = None,
+        key: str | None = None,
+    ) -> types.CreateMessageResult:
+        """Ask the client's model.
+
+        Args:
+            messages: the conversation; a text stands for one message of the user's.
+            max_tokens: how much the model may write, in its tokens.
+            system_prompt: what the model is told first; the client may change it.
+            temperature: as the model's maker defines it.
+            stop_sequences: texts at which the model stops.
+            model_preferences: which model, as hints.
+            metadata: for the model's maker.
+            tools: what the model may use; clients from 2025-11-25 on that have declared it.
+            tool_choice: whether it must.
+            key: see `elicit`.
+
+        Raises:
+            ValueError: *messages* use tools in a way that no client accepts.
+            StructureError: the client's revision cannot carry a message.
+
+        Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/sampling
+        """
+        return await self._ask(
+            Sample(
+                messages,
+                max_tokens=max_tokens,
+                system_prompt=system_prompt,
+                temperature=temperature,
+                stop_sequences=stop_sequences,
+                model_preferences=model_preferences,
+                metadata=metadata,
+                tools=tools,
+                tool_choice=tool_choice,
+                key=key,
+            )
+        )
+
+    async def list_roots(self, *, key: str | None = None) -> Sequence[types.Root]:
+        """Ask which folders and files the client is about. They are advice, and enforce nothing; any may be gone.
+
+        Args:
+            key: see `elicit`.
+
+        Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/roots
+        """
+        return await self._ask(ListRoots(key=key))
+
+    @overload
+    async def ask_all(self, first: Ask[A], second: Ask[B], /) -> tuple[A, B]: ...
+    @overload
+    async def ask_all(self, first: Ask[A], second: Ask[B], third: Ask[C], /) -> tuple[A, B, C]: ...
+    @overload
+    async def ask_all(self, first: Ask[A], second: Ask[B], third: Ask[C], fourth: Ask[D], /) -> tuple[A, B, C, D]: ...
+    @overload
+    async def ask_all(self, *asks: Ask[Any]) -> tuple[Any, ...]: ...
+    async def ask_all(self, *asks: Ask[Any]) -> tuple[Any, ...]:
+        """Ask several things at once, in one round: `Elicit`, `Visit`, `Sample`, `ListRoots`.
+
+        If one of them cannot be asked, none is.
+
+        Returns:
+            The answers, in the order of the questions.
+        """
+        if not asks:
+            raise TypeError("ask_all(): nothing to ask")
+        return tuple(await self._asker.ask(asks))
+
+    @overload
+    async def once(self, key: str, function: Callable[[], Coroutine[Any, Any, T]]) -> T: ...
+    @overload
+    async def once(self, key: str, function: Callable[[], T]) -> T: ...
+    async def once(self, key: str, function: Callable[[], Any]) -> Any:
+        """Do something that must not be done again when the handler is replayed, and return what it returned.
+
+        What it returns must be JSON, and what comes back is a copy. A handler that is parked runs once anyway; one
+        that is replayed skips what an earlier round has completed. It is done at least once, not exactly once:
+        a client that sends the same retry twice, at the same time, makes two handlers do it; so does a server that
+        fails between doing it and answering. What is under way when another task of a replayed handler asks is
+        cancelled, and done anew in the next round: do it before you ask, not beside it.
+
+        Args:
+            key: names it among the things this handler does once.
+            function: called without arguments; may be async.
+
+        Raises:
+            NotJsonError: what it returned is no JSON value.
+            Exception: whatever *function* raises; then it is not done, and tried again the next time.
+        """
+        return await self._asker.once(key, function)
+
+    async def _ask(self, ask: Ask[A]) -> A:
+        return cast("A", (await self._asker.ask([ask]))[0])
+
+
+# The part of a handler's context that goes beyond the specification: extensions, and messages of one's own.
+#
+# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#extension-negotiation
+
+
+class OwnContext:
+    """What `Context` extends the protocol with."""
+
+    __slots__ = ()
+    _run: Run
+    _serving: Serving
+
+    def extension(self, id: str) -> Mapping[str, Any] | None:
+        """Return the client's settings of an extension that both sides have declared; None where one has not.
+
+        Empty settings are settings. Of a modern client it is this request that counts, of others the connection.
+        """
+        if id not in self._serving.server.extensions:
+            return None
+        return extensions_in(self._run.context.capabilities).get(id)
+
+    def require_extension(self, id: str) -> Mapping[str, Any]:
+        """Return what `extension` returns, where both sides have declared it.
+
+        Raises:
+            MissingCapability: the client has not. Unhandled, it refuses the request with -32021, which names the
+                extension; in older revisions it is a tool error, or an internal error with the same text.
+            LocalProtocolError: this server has not.
+        """
+        if id not in self._serving.server.extensions:
+            raise LocalProtocolError(f"this server does not declare the extension {id!r}")
+        settings = self.extension(id)
+        if settings is None:
+            raise missing_extension(id)
+        return settings
+
+    async def notify(self, method: str, params: Any = None) -> None:
+        """Send the client a notification of your own that belongs to this request.
+
+        Does nothing where the request is over. Always a cancel point; waits only when too much is queued for the client
+        already.
+
+        Args:
+            method: its name, none of the specification's.
+            params: an object: a mapping, or an instance of a class whose JSON is one.
+
+        Raises:
+            LocalProtocolError: the specification has such a notification.
+            TypeError: *params* are no object.
+        """
+        if is_specified(method):
+            raise LocalProtocolError(f"{method!r} is the specification's own; this package sends it where it is due")
+        json = to_object(params, self._run.context.revision)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        exchange = self._run.exchange
+        if exchange is not None and not exchange.has_room():
+            await exchange.room()
+        exchange = self._run.exchange  # it may be another one now
+        if exchange is not None:
+            exchange.notify(method, json)
+
+    async def request(self, method: str, params: Any, result: type[T]) -> T:
+        """Send the client a request of your own and return its result; revisions before 2026-07-28 only.
+
+        Cancelling it tells the client. No time limit applies but those of the handler.
+
+        Args:
+            method: its name, none of the specification's.
+            params: an object: a mapping, or an instance of a class whose JSON is one.
+            result: the class to return: of any kind that a method of one's own may take.
+
+        Raises:
+            LocalProtocolError: the specification has such a request.
+            MissingCapability: in this revision a server asks for nothing; or the client is not initialized yet.
+            ErrorResponse: the client answered with an error.
+            RemoteProtocolError: its answer does not fit *result*.
+            ConnectionLost: the client, or the request that this one belongs to, is gone.
+        """
+        if is_specified(method):
+            raise LocalProtocolError(f"{method!r} is the specification's own; see the methods of Context for it")
+        context, exchange = self._run.context, self._run.exchange
+        read, json = reader_of(cast("Any", result)), to_object(params, context.revision)
+        if context.modern:
+            raise MissingCapability(f"in revision {context.revision} a server cannot ask for {method!r}", {})
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if exchange is None:
+            raise LocalProtocolError(f"{method!r} cannot be asked any more: the request is over")
+        return cast("T", await _ask(exchange, method, json, read))
+
+
+async def _ask(exchange: Exchange, method: str, params: dict[str, Any], read: Reader) -> Any:
+    if not exchange.peer.gate.operating:
+        raise MissingCapability(f"{method!r} cannot be asked before the client has said that it is initialized", {})
+    async with exchange.ask(method, params) as asked:
+        answer = await asked.result()
+    try:
+        return read(answer)
+    except StructureError as error:
+        raise RemoteProtocolError(f"the result of {method!r} does not fit: {'; '.join(error.faults)}") from error
 
 
 @define(eq=False, init=False)

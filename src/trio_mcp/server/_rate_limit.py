@@ -19,7 +19,7 @@ from .._extensions import is_specified
 from ..peer import BUSY
 from ._context import server_of
 from ._middleware import CallNext, Request
-from ._token_bucket import TokenBucket
+from ._progress import TokenBucket
 
 __all__ = ["RateLimit"]
 

@@ -6,8 +6,10 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/tr
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+import signal
+import threading
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TypeAlias
 
 import trio
@@ -17,9 +19,30 @@ from .._util import owned_nursery
 from ..abc import Answerer, Serving
 from ..peer import Link
 from ..transports import claim_stdio, server_link
-from ._stopping import stopped_by_signals
 
-__all__ = ["serve_listeners", "serve_stdio", "serve_stream"]
+__all__ = ["serve_listeners", "serve_stdio", "serve_stream", "stopped_by_signals"]
+
+
+# Signals that ask a serving to stop: SIGINT and SIGTERM.
+
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@asynccontextmanager
+async def stopped_by_signals(stop: Callable[[], None], *, listen: bool) -> AsyncGenerator[None]:
+    """Call *stop* at each signal to stop, if that is wanted and this is the main thread."""
+    async with owned_nursery() as nursery:
+        if listen and threading.current_thread() is threading.main_thread():
+            await nursery.start(_call_on_signal, stop)
+        yield
+
+
+async def _call_on_signal(stop: Callable[[], None], *, task_status: trio.TaskStatus[None]) -> None:
+    with trio.open_signal_receiver(*_STOP_SIGNALS) as received:
+        task_status.started()
+        async for _ in received:
+            stop()
+
 
 _log = logging.getLogger("trio_mcp.server")
 

@@ -11,15 +11,13 @@ from attrs import define, field, frozen
 from .._util import owned_nursery
 from ..peer import NO_ENVELOPE, Envelope, Exchange, Gate, Hall, Limits, Peer, ServerSession
 from ..wire import JsonObject
-from ._asking import AskingMode
 from ._background import BackgroundTasks, open_background
-from ._changes import ChangeHub
 from ._dispatch import dispatch
-from ._isolation import Processes, open_processes, refuse_in_starting_worker
-from ._lanes import Lanes
-from ._notices import Notices
-from ._session_changes import SessionListeners
+from ._notifications import Lanes, Notices
+from ._processes import Processes, open_processes, refuse_in_starting_worker
 from ._threads import Threads
+from .asking import AskingMode
+from .features import ChangeHub, SessionListeners
 
 if TYPE_CHECKING:
     from ._server import Server

@@ -3,20 +3,540 @@
 from __future__ import annotations
 
 import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence, Sized
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, TypeVar, cast
 
 import trio
+from attrs import define, field
 
 from .. import types
-from .._errors import ConnectionClosed, ConnectionLost, ErrorResponse
-from ..abc import Direction, Transport, TransportOpener
+from .._errors import ConnectionClosed, ConnectionLost, ErrorResponse, LocalProtocolError, McpError
+from ..abc import Answerer, Direction, HttpAnswerer, HttpServing, Tap, Transport, TransportOpener
 from ..client import open_client
-from ._cancel import cancelled_after
-from ._contract_checks import Caller, call, check, failure_of, nothing_held, params, text_of, until, working_tasks
-from ._contract_exchanges import ExchangeClauses
+from ..peer import NO_ENVELOPE, Asked, ClientSession, Envelope, Exchange, Limits, Peer
+from ..server import AskingMode, Context, Server
+from ..types import REVISIONS
+from ..wire import CAPABILITIES_KEY, LOG_LEVEL_KEY, REVISION_KEY, JsonObject
+from ._faults import cancel_everywhere, cancelled_after
 
-__all__ = ["TransportContract"]
+__all__ = [
+    "Caller",
+    "Clauses",
+    "ExchangeClauses",
+    "TransportContract",
+    "broken_clauses",
+    "call",
+    "check",
+    "check_contract",
+    "contract_server",
+    "failure_of",
+    "nothing_held",
+    "params",
+    "text_of",
+    "until",
+    "updates_of",
+    "within",
+    "working_tasks",
+]
+
+
+# What the clauses of a contract are written in: a caller without a client above it, and checks that say why.
+
+E = TypeVar("E", bound=BaseException)
+
+_POLL_SECONDS = 0.005
+
+
+@define(eq=False)
+class Caller:
+    """What a transport needs of a client, and nothing above it."""
+
+    tap: Tap | None = None
+    gate: ClientSession = field(factory=ClientSession, init=False)
+    limits: Limits = field(factory=Limits, init=False)
+    notifications: list[tuple[str, JsonObject]] = field(factory=list[tuple[str, JsonObject]], init=False)
+
+    def answer(self, exchange: Exchange) -> None:
+        """Nothing is asked of a modern client."""
+        raise AssertionError(f"the server asked for {exchange.method!r}")
+
+    def notified(self, method: str, params: JsonObject) -> None:
+        """Note it."""
+        self.notifications.append((method, params))
+
+    def asking_person(self) -> AbstractContextManager[None]:
+        """No person is asked."""
+        return nullcontext()
+
+    def renewed(self) -> None:
+        """A modern client has no session that could be lost."""
+
+
+@contextmanager
+def within(seconds: float) -> Generator[None]:
+    """Bound a clause, and say so where it is not through in time."""
+    with trio.move_on_after(seconds) as scope:
+        yield
+    if scope.cancelled_caught:
+        raise AssertionError(f"the clause is not through after {seconds:g} s: something it waits for does not come")
+
+
+def params(tool: str, **arguments: Any) -> JsonObject:
+    """Return the params of a call that says all about itself, and wants log messages."""
+    meta: JsonObject = {REVISION_KEY: REVISIONS[-1], CAPABILITIES_KEY: {}, LOG_LEVEL_KEY: "debug"}
+    return {"name": tool, "arguments": arguments, "_meta": meta}
+
+
+async def call(transport: Transport, tool: str, **arguments: Any) -> JsonObject:
+    """Call a tool of the contract's server, and return the result."""
+    async with transport.ask("tools/call", params(tool, **arguments)) as asked:
+        return await asked.result()
+
+
+def text_of(result: JsonObject) -> str:
+    """Return the text of a result."""
+    return str(result["content"][0]["text"])
+
+
+def check(found: object, expected: object, what: str) -> None:
+    """Raise `AssertionError` if *found* is not *expected*, of the same types throughout."""
+    if repr(found) != repr(expected):
+        raise AssertionError(f"{what}: expected {expected!r:.500}, found {found!r:.500}")
+
+
+async def failure_of(attempt: Callable[[], Awaitable[object]], expected: type[E]) -> E:
+    """Await *attempt*, which must raise *expected* or a subclass of it, and return what it raised."""
+    try:
+        result = await attempt()
+    except expected as exc:
+        return exc
+    except Exception as exc:
+        raise AssertionError(f"expected {expected.__name__}, it raised {exc!r}") from exc
+    raise AssertionError(f"expected {expected.__name__}, it returned {result!r:.500}")
+
+
+async def until(fits: Callable[[], Awaitable[bool]], what: Callable[[], str], seconds: float) -> None:
+    """Wait until something holds, which may take the other side a moment."""
+    with trio.move_on_after(seconds):
+        while not await fits():  # noqa: ASYNC110 # the other side has no event for us
+            await trio.sleep(_POLL_SECONDS)
+        return
+    raise AssertionError(f"{what()}, still after {seconds:g} s")
+
+
+def nothing_held(transport: Transport) -> None:
+    """Check that this end of the connection remembers nothing."""
+    held = transport.statistics()
+    check((held.asked, held.update_bytes), (0, 0), "requests and bytes of updates that the transport still holds")
+
+
+def working_tasks() -> Counter[str]:
+    """Return the names of all tasks of the program."""
+    root = trio.lowlevel.current_root_task()
+    assert root is not None
+    return Counter(task.name for task in _below(root))
+
+
+def _below(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
+    yield task
+    for nursery in task.child_nurseries:
+        for child in nursery.child_tasks:
+            yield from _below(child)
+
+
+# The server that the contract of transports is tested with: whatever it is asked, it does observably.
+
+
+@define(eq=False)
+class _State:
+    """What the handlers of one serving share."""
+
+    stopped: defaultdict[str, trio.Event] = field(factory=lambda: defaultdict(trio.Event))
+    """For each key, whether the handler that worked under it was cancelled."""
+    released: defaultdict[str, trio.Event] = field(factory=lambda: defaultdict(trio.Event))
+    waiting: int = 0
+    """How many handlers wait."""
+    notified: list[str] = field(factory=list[str])
+    """The methods of the notifications that belonged to no exchange."""
+
+
+@asynccontextmanager
+async def _lifespan(_: Server) -> AsyncGenerator[_State]:
+    yield _State()
+
+
+@define(eq=False)
+class _Noting:
+    """A serving that notes the notifications it gets."""
+
+    _serving: Any
+
+    def notified(self, method: str, params: JsonObject, peer: Peer, envelope: Envelope = NO_ENVELOPE) -> None:
+        self._serving.state.notified.append(method)
+        self._serving.notified(method, params, peer, envelope)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._serving, name)
+
+
+@define(eq=False)
+class _ContractServer:
+    _server: Server
+
+    @property
+    def revisions(self) -> Sequence[str]:
+        return self._server.revisions
+
+    @property
+    def limits(self) -> Limits:
+        return self._server.limits
+
+    @asynccontextmanager
+    async def serving(self, *, asking: AskingMode | None = None) -> AsyncGenerator[HttpServing]:
+        async with self._server.serving(asking=asking) as serving:
+            yield cast("HttpServing", _Noting(serving))
+
+    def serving_one(self) -> AbstractAsyncContextManager[HttpServing]:
+        return self._server.serving_one()
+
+
+def contract_server() -> HttpAnswerer:
+    """Return the server that the clauses of a `TransportContract` talk to.
+
+    A contract gives one to `TransportContract.served`. A transport whose servers are programs of their own needs it
+    in one: ``trio.run(serve_stdio, contract_server())``, say, or ``app = http_app(contract_server())``.
+    """
+    server = Server("contract", version="1.0", lifespan=_lifespan)
+    for tool in (_echo, _count, _hang, _when_stopped, _wait, _release, _waiting, _refuse, _say, _notified, _pid):
+        server.tool(name=tool.__name__.removeprefix("_"))(tool)
+    return _ContractServer(server)
+
+
+async def _echo(value: Any) -> types.CallToolResult:
+    return types.CallToolResult(content=[], meta={"value": value})
+
+
+async def _count(steps: int, ctx: Context) -> str:
+    for done in range(1, steps + 1):
+        await ctx.report_progress(done, total=steps, message=f"step {done}")
+    return "counted"
+
+
+async def _hang(key: str, ctx: Context) -> None:
+    """Report once, and work until cancelled."""
+    with _counted(ctx):
+        try:
+            await ctx.report_progress(1)
+            await trio.sleep_forever()
+        finally:
+            ctx.state.stopped[key].set()
+
+
+async def _when_stopped(key: str, ctx: Context) -> str:
+    await ctx.state.stopped[key].wait()
+    return "stopped"
+
+
+async def _wait(key: str, ctx: Context) -> str:
+    with _counted(ctx):
+        await ctx.state.released[key].wait()
+    return key
+
+
+async def _release(key: str, ctx: Context) -> None:
+    ctx.state.released[key].set()
+
+
+async def _waiting(ctx: Context) -> int:
+    return cast("_State", ctx.state).waiting
+
+
+async def _refuse() -> None:
+    raise McpError(-5, "not today", {"until": "tomorrow"})
+
+
+async def _say(text: str, ctx: Context) -> str:
+    await ctx.log("error", text)
+    return "said"
+
+
+async def _notified(ctx: Context) -> list[str]:
+    return list(ctx.state.notified)
+
+
+async def _pid() -> int:
+    return os.getpid()
+
+
+@define(eq=False)
+class _counted:  # noqa: N801 # a context manager
+    """Counts who waits."""
+
+    _ctx: Context
+
+    def __enter__(self) -> None:
+        self._ctx.state.waiting += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._ctx.state.waiting -= 1
+
+
+# What all clauses of the contract of transports have in common: how to connect, and how long to wait.
+
+
+class Clauses:
+    """A set of clauses: test methods about a transport that `served` says how to get."""
+
+    seconds: ClassVar[float] = 20.0
+    """How long a clause may take."""
+    large: ClassVar[int] = 1_000_000
+    """How many bytes a large message has."""
+
+    def served(self, server: Answerer) -> AbstractAsyncContextManager[TransportOpener]:
+        """Serve *server* for as long as the block lasts, and yield an opener that connects to it any number of times.
+
+        A server in a process of its own cannot be handed over: have it serve `contract_server()`, and ignore *server*.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say in `served` how to connect")
+
+    @asynccontextmanager
+    async def _opener(self) -> AsyncGenerator[TransportOpener]:
+        with within(self.seconds):
+            async with self.served(contract_server()) as opener:
+                yield opener
+
+    @asynccontextmanager
+    async def _opened(self, caller: Caller | None = None) -> AsyncGenerator[Transport]:
+        async with self._opener() as opener, opener(caller or Caller()) as transport:
+            yield transport
+
+    async def _until_waiting(self, transport: Transport, count: int) -> None:
+        """Wait until so many handlers wait."""
+        waiting = -1
+
+        async def as_many() -> bool:
+            nonlocal waiting
+            waiting = int(text_of(await call(transport, "waiting")))
+            return waiting == count
+
+        await until(as_many, lambda: f"{waiting} handlers wait, and not {count}", self.seconds / 2)
+
+
+async def updates_of(asked: Asked) -> AsyncGenerator[tuple[str, Any]]:
+    """Yield the updates of a request until its outcome has come."""
+    while (update := await asked.next_update()) is not None:
+        yield update
+
+
+# Clauses about exchanges: results, errors, updates, notifications, many at once, cancellation.
+
+
+class ExchangeClauses(Clauses):
+    """What holds of each exchange, while the connection is up."""
+
+    # One exchange.
+
+    async def test_a_request_is_answered_with_its_result(self) -> None:
+        """Who asks gets the result, and nothing is left of the request."""
+        async with self._opened() as transport:
+            check(text_of(await call(transport, "count", steps=3)), "counted", "the result")
+            nothing_held(transport)
+
+    async def test_values_cross_as_they_are(self) -> None:
+        """A JSON value arrives as the same value of the same type: `1`, `1.0`, `"1"` and `true` are four values."""
+        values: list[Any] = [
+            0,
+            1,
+            1.0,
+            "1",
+            True,
+            None,
+            -1.5,
+            2**53,
+            "",
+            "é\u2028\U0001f600\n\0",
+            [],
+            {},
+            [[]],
+            {"": {"a": [None]}},
+        ]
+        async with self._opened() as transport:
+            for value in (*values, values):
+                check((await call(transport, "echo", value=value))["_meta"]["value"], value, "the value came back")
+
+    async def test_a_large_message_crosses_both_ways(self) -> None:
+        """Messages have no size but the one that `Limits` allows."""
+        async with self._opened() as transport:
+            text = "x" * self.large
+            check((await call(transport, "echo", value=text))["_meta"]["value"] == text, True, "it came back whole")
+
+    async def test_an_error_is_raised_with_its_code_message_and_data(self) -> None:
+        """An error of the server is an `ErrorResponse`, and the connection goes on."""
+        async with self._opened() as transport:
+            error = await failure_of(partial(call, transport, "refuse"), ErrorResponse)
+            check((error.code, error.message, error.data), (-5, "not today", {"until": "tomorrow"}), "the error")
+            check((await failure_of(partial(call, transport, "nothing"), ErrorResponse)).code, -32602, "its code")
+            check(text_of(await call(transport, "count", steps=0)), "counted", "the next call")
+
+    async def test_what_is_no_json_is_refused_before_it_is_sent(self) -> None:
+        """Params that JSON cannot say are a `LocalProtocolError`, and the connection goes on."""
+        async with self._opened() as transport:
+            for value in (float("nan"), object(), "\ud800"):
+                await failure_of(partial(call, transport, "echo", value=value), LocalProtocolError)
+            nothing_held(transport)
+            check(text_of(await call(transport, "count", steps=0)), "counted", "the next call")
+
+    # Updates.
+
+    async def test_updates_come_in_order_and_before_the_result(self) -> None:
+        """Each update arrives once, in the order it was sent in, and all of them before the result."""
+        async with self._opened() as transport:
+            for steps in (1, 30):
+                async with transport.ask("tools/call", params("count", steps=steps), wants_updates=True) as asked:
+                    got = [update[1]["progress"] async for update in updates_of(asked)]
+                    check(got, list(range(1, steps + 1)), "progress")
+                    check(text_of(await asked.result()), "counted", "the result")
+            nothing_held(transport)
+
+    async def test_updates_reach_the_request_they_belong_to(self) -> None:
+        """Requests under way at once do not get each other's updates."""
+        async with self._opened() as transport:
+            got: dict[int, list[Any]] = {}
+
+            async def count(steps: int) -> None:
+                async with transport.ask("tools/call", params("count", steps=steps), wants_updates=True) as asked:
+                    got[steps] = [update[1]["total"] async for update in updates_of(asked)]
+
+            async with trio.open_nursery() as nursery:
+                for steps in (3, 5, 7):
+                    nursery.start_soon(count, steps)
+            check(dict(sorted(got.items())), {steps: [steps] * steps for steps in (3, 5, 7)}, "totals")
+
+    async def test_no_updates_come_where_none_are_wanted(self) -> None:
+        """Who does not ask for updates gets none, and the server is not asked to send any."""
+        async with self._opened() as transport, transport.ask("tools/call", params("count", steps=3)) as asked:
+            check([update async for update in updates_of(asked)], [], "updates")
+
+    # Notifications.
+
+    async def test_notifications_reach_the_server_in_order(self) -> None:
+        """What is notified before a request is known to the server when it answers that."""
+        async with self._opened() as transport:
+            methods = [f"notifications/{number}" for number in range(5)]
+            for number, method in enumerate(methods):
+                await transport.notify(method, {"number": number} if number else None)
+            result = await call(transport, "notified")
+            check(json.loads(text_of(result)), methods, "what the server was notified of")
+
+    async def test_notifications_of_the_server_reach_the_client_in_order(self) -> None:
+        """What the server notifies before its result has arrived when the result has."""
+        caller = Caller()
+        async with self._opened(caller) as transport:
+            for text in ("one", "two"):
+                await call(transport, "say", text=text)
+                check([params["data"] for _, params in caller.notifications][-1:], [text], "the latest message")
+            check([method for method, _ in caller.notifications], ["notifications/message"] * 2, "notifications")
+
+    # Many at once.
+
+    async def test_requests_run_side_by_side_and_answers_may_overtake(self) -> None:
+        """No request waits for one that was sent before it."""
+        async with self._opened() as transport:
+            order: list[str] = []
+
+            async def wait(key: str) -> None:
+                order.append(text_of(await call(transport, "wait", key=key)))
+
+            async with trio.open_nursery() as nursery:
+                for key in ("first", "second", "third"):
+                    nursery.start_soon(wait, key)
+                await self._until_waiting(transport, 3)
+                for done, key in enumerate(("third", "first", "second"), 1):
+                    await call(transport, "release", key=key)
+                    await until(partial(_as_long_as, order, done), lambda: f"answered: {order}", self.seconds / 2)
+            check(order, ["third", "first", "second"], "the order of the answers")
+
+    async def test_many_requests_at_once_get_each_its_own_answer(self) -> None:
+        """Two hundred requests under way at once do not get mixed up."""
+        async with self._opened() as transport:
+            got: dict[int, Any] = {}
+
+            async def echo(number: int) -> None:
+                got[number] = (await call(transport, "echo", value=number))["_meta"]["value"]
+
+            async with trio.open_nursery() as nursery:
+                for number in range(200):
+                    nursery.start_soon(echo, number)
+            check(sorted(got.items()), [(number, number) for number in range(200)], "answers")
+            nothing_held(transport)
+
+    async def test_what_is_under_way_is_counted(self) -> None:
+        """`statistics` counts the requests that wait for an answer."""
+        async with self._opened() as transport, trio.open_nursery() as nursery:
+            for key in ("a", "b"):
+                nursery.start_soon(partial(call, transport, "wait", key=key))
+            await self._until_waiting(transport, 2)
+            check(transport.statistics().asked, 2, "requests that wait")
+            for key in ("a", "b"):
+                await call(transport, "release", key=key)
+
+    # Cancellation.
+
+    async def test_leaving_a_request_stops_its_handler_and_nothing_comes_after(self) -> None:
+        """Who leaves before the outcome has arrived stops the handler; the server sends neither result nor error."""
+        caller = Caller()
+        async with self._opened(caller) as transport:
+            async with transport.ask("tools/call", params("hang", key="k"), wants_updates=True) as asked:
+                await asked.next_update()
+            nothing_held(transport)
+            check(text_of(await call(transport, "when_stopped", key="k")), "stopped", "the handler")
+            check(transport.statistics().unmatched_responses, 0, "responses to the request that was left")
+            check(caller.notifications, [], "notifications")
+
+    async def test_a_cancelled_caller_stops_its_handler_and_no_other(self) -> None:
+        """Cancelling a task that waits ends its request, and leaves those of others alone."""
+        async with self._opened() as transport, trio.open_nursery() as nursery:
+            nursery.start_soon(partial(call, transport, "wait", key="other"))
+            with trio.CancelScope() as scope:
+                async with transport.ask("tools/call", params("hang", key="k"), wants_updates=True) as asked:
+                    await asked.next_update()
+                    scope.cancel()
+                    await asked.result()
+            check(scope.cancelled_caught, True, "the caller was cancelled")
+            check(text_of(await call(transport, "when_stopped", key="k")), "stopped", "the handler")
+            await self._until_waiting(transport, 1)
+            await call(transport, "release", key="other")
+
+    async def test_a_call_may_be_cancelled_at_every_step(self) -> None:
+        """Wherever a call is cancelled, neither end keeps anything of it, and the next one is answered."""
+        async with self._opened() as transport:
+
+            async def attempt() -> None:
+                async with transport.ask("tools/call", params("count", steps=3), wants_updates=True) as asked:
+                    async for _ in updates_of(asked):
+                        pass
+                    await asked.result()
+
+            async def check_after() -> None:
+                nothing_held(transport)
+                await self._until_waiting(transport, 0)
+
+            await cancel_everywhere(attempt, check_after)
+
+
+async def _as_long_as(what: Sized, length: int) -> bool:
+    await trio.lowlevel.checkpoint()
+    return len(what) == length
 
 
 class TransportContract(ExchangeClauses):
@@ -158,3 +678,33 @@ async def _raised_by(opener: TransportOpener, error: Exception) -> list[Exceptio
     except Exception as exc:  # noqa: BLE001 # whatever comes is looked at
         raised.append(exc)
     return raised
+
+
+# A contract without pytest: run its clauses one after the other, and say which are broken.
+
+
+async def broken_clauses(contract: TransportContract) -> dict[str, Exception]:
+    """Run every clause of *contract*; return what each broken one raised, by the name of its method.
+
+    Needs no pytest. Clauses that a subclass adds are run too: every method whose name begins with ``test_``.
+    """
+    broken: dict[str, Exception] = {}
+    for name in sorted(name for name in dir(contract) if name.startswith("test_")):
+        try:
+            await getattr(contract, name)()
+        except Exception as exc:  # noqa: BLE001 # whatever it is, the clause is broken
+            broken[name] = exc
+    return broken
+
+
+async def check_contract(contract: TransportContract) -> None:
+    """Run every clause of *contract*, one after the other.
+
+    Raises:
+        ExceptionGroup: clauses are broken; each is one exception, with the name of the clause as its note.
+    """
+    broken = await broken_clauses(contract)
+    for name, exc in broken.items():
+        exc.add_note(f"clause {name.removeprefix('test_')}")
+    if broken:
+        raise ExceptionGroup(f"{type(contract).__name__} breaks {len(broken)} clauses", list(broken.values()))

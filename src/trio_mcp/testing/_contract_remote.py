@@ -17,9 +17,19 @@ from ..abc import Answerer, Client, Serving, Transport, TransportOpener
 from ..server import serve_stream
 from ..transports import stream_transport
 from ..types import REVISIONS
-from ._contract import TransportContract
-from ._contract_checks import Caller, call, check, failure_of, nothing_held, params, text_of, until, within
-from ._contract_server import contract_server
+from ._contract import (
+    Caller,
+    TransportContract,
+    call,
+    check,
+    contract_server,
+    failure_of,
+    nothing_held,
+    params,
+    text_of,
+    until,
+    within,
+)
 from ._script import ScriptedPeer
 
 __all__ = ["RemoteTransportContract", "StreamContract"]

@@ -4,15 +4,34 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias, Unpack
 
 import trio
+import trio.testing
 from attrs import define, field, frozen
 
+from .._util import owned_nursery
+from ..abc import Answerer
+from ..client import Client, ClientOptions, open_stream_client
+from ..server import serve_stream
 from ..wire import LineFramer, Undecodable, decode, is_object
 
-__all__ = ["Fault", "FaultyStream", "When", "cut", "delay", "duplicate", "reorder", "rewrite", "stall"]
+__all__ = [
+    "Fault",
+    "FaultyStream",
+    "When",
+    "cancel_everywhere",
+    "cancelled_after",
+    "cut",
+    "delay",
+    "duplicate",
+    "open_memory_client",
+    "reorder",
+    "rewrite",
+    "stall",
+]
 
 When: TypeAlias = "int | str | Callable[[Any], bool] | None"
 """Which messages of one direction a fault is about: the n-th (from 1), those of a method, those whose JSON value
@@ -285,3 +304,99 @@ def _onwards(faults: Sequence[Fault], steps: Iterable[_Step]) -> list[_Step]:
     for fault in faults:
         steps = fault.feed(steps)
     return list(steps)
+
+
+# Cancel a coroutine at every moment, one run after the other.
+
+
+async def cancel_everywhere(
+    attempt: Callable[[], Awaitable[object]],
+    after_each: Callable[[], Awaitable[object]] | None = None,
+    *,
+    max_points: int = 10_000,
+) -> int:
+    """Run *attempt* again and again, cancelling it after the program's first step, then its second, until it completes.
+
+    A step is what one task does between two checkpoints, whichever task it is: so *attempt* is cancelled at every
+    place, and with every task it works with at every stage. One call takes the place of dozens of hand-timed tests:
+    whatever happens halfway must leave everything consistent, and *after_each* is where you assert that.
+
+    Args:
+        attempt: makes the coroutine to cancel; called anew for each run.
+        after_each: awaited after each run, cancelled or not.
+        max_points: the most steps to try.
+
+    Returns:
+        After how many different steps it was cancelled.
+
+    Raises:
+        RuntimeError: it had not completed after *max_points* runs.
+    """
+    for point in range(1, max_points + 1):
+        with trio.CancelScope() as scope:
+            await cancelled_after(point, attempt, scope)
+        if after_each is not None:
+            await after_each()
+        if not scope.cancelled_caught:
+            return point - 1
+    raise RuntimeError(f"not completed after {max_points} runs")
+
+
+async def cancelled_after(steps: int, attempt: Callable[[], Awaitable[object]], scope: trio.CancelScope) -> None:
+    """Await *attempt*, and cancel *scope* after so many steps of the program."""
+    instrument = _Steps(steps, scope)
+    trio.lowlevel.add_instrument(instrument)
+    try:
+        await attempt()
+    finally:
+        trio.lowlevel.remove_instrument(instrument)
+
+
+@define(eq=False)
+class _Steps(trio.abc.Instrument):
+    """Cancels a scope after the n-th step of the program."""
+
+    _left: int
+    _scope: trio.CancelScope
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._scope.cancel(reason=f"cancel_everywhere, in {task.name}")
+
+
+# A client and a server in one test, with real bytes between them.
+
+
+@asynccontextmanager
+async def open_memory_client(
+    server: Answerer,
+    *,
+    lockstep: bool = False,
+    wrap: Callable[[trio.abc.Stream], trio.abc.Stream] | None = None,
+    **options: Unpack[ClientOptions],
+) -> AsyncGenerator[Client]:
+    """Serve *server* and connect to it through bytes in memory: every rule of the wire is applied.
+
+    Works with pytest-trio's ``autojump_clock``, plain `def` handlers included. The block sees its own exception bare.
+
+    Args:
+        lockstep: hand over each byte only when it is taken, which brings out deadlocks that buffers hide.
+        wrap: is given the client's end of the bytes, and returns what the client uses in its place: a `FaultyStream`,
+            say. Closing that must close what it was given.
+        options: see `trio_mcp.ClientOptions`.
+    """
+    pair = trio.testing.lockstep_stream_pair() if lockstep else trio.testing.memory_stream_pair()
+    ours, theirs = pair
+    client_end = ours if wrap is None else wrap(ours)
+    async with server.serving() as serving, owned_nursery() as nursery:
+        ended = trio.Event()
+
+        async def serve() -> None:
+            await serve_stream(serving, theirs)
+            ended.set()
+
+        nursery.start_soon(serve)
+        async with open_stream_client(client_end, **options) as client:
+            yield client
+        await ended.wait()  # the server has seen the end, so its lifespan is over when the test goes on

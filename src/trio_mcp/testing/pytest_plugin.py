@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..abc import Answerer
     from ..client import Client
-    from . import WireRecorder
+    from ._recorder import WireRecorder
 
 _REVISION = "mcp_revision"
 _WIRE = "mcp_wire"
@@ -35,7 +35,7 @@ _WIRE = "mcp_wire"
 @pytest.fixture
 def mcp_wire() -> WireRecorder:
     """A recorder of what clients say and hear: those of `mcp_client`, and others that have it as their `tap`."""
-    from . import WireRecorder  # noqa: PLC0415 # see above
+    from ._recorder import WireRecorder  # noqa: PLC0415 # see above
 
     return WireRecorder()
 
@@ -48,7 +48,7 @@ def mcp_client(
 
     It speaks the revision of `mcp_revision`, in a test that has that. Whatever is given by keyword goes first.
     """
-    from . import open_memory_client  # noqa: PLC0415 # see above
+    from ._faults import open_memory_client  # noqa: PLC0415 # see above
 
     defaults: dict[str, Any] = {"tap": mcp_wire}
     if _REVISION in request.fixturenames:
@@ -81,7 +81,7 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
     """Show where two conversations differ, of which a test asserts that they are equal."""
     if op != "==" or "trio_mcp.testing._recorder" not in sys.modules:
         return None
-    from . import WireRecorder  # noqa: PLC0415 # see above
+    from ._recorder import WireRecorder  # noqa: PLC0415 # see above
 
     if not isinstance(left, WireRecorder) or not isinstance(right, WireRecorder):
         return None

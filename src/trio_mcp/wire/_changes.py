@@ -13,8 +13,7 @@ from typing import Literal, TypeAlias
 from attrs import field, frozen
 
 from .. import types
-from ._json import JsonObject, is_object
-from ._jsonrpc import RequestId, is_id
+from ._jsonrpc import JsonObject, RequestId, is_id, is_object
 
 __all__ = [
     "ACKNOWLEDGED",

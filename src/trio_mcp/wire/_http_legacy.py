@@ -14,11 +14,9 @@ from typing import Any
 from attrs import frozen
 
 from .._errors import McpError
-from ._http_fields import VERSION_FIELD
-from ._http_post import Headers, Post, Rule, first_fault, refusal_of
-from ._http_refusal import Refusal
-from ._json import is_array
-from ._jsonrpc import INVALID_REQUEST, Malformed, Request
+from ._http_headers import VERSION_FIELD
+from ._http_messages import Headers, Post, Refusal, Rule, first_fault, refusal_of
+from ._jsonrpc import INVALID_REQUEST, Malformed, Request, is_array
 from ._revisions import BATCH_REVISION, NULL_ID_REVISIONS, is_modern
 
 __all__ = [

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from .. import types
-from ._json import JsonObject, is_array, is_object
+from ._jsonrpc import JsonObject, is_array, is_object
 
 __all__ = ["sampling_content", "sampling_faults"]
 

@@ -12,10 +12,10 @@ from urllib.parse import parse_qsl
 
 import trio
 
-from trio_mcp.auth import FileTokenStorage, HttpCall, HttpReply
-from trio_mcp.auth._grant import Grant, TokenAsk
-from trio_mcp.auth._steps import Flow, post_form
-from trio_mcp.auth._tokens import Tokens
+from trio_mcp.auth import FileTokenStorage, Grant, HttpCall, HttpReply
+from trio_mcp.auth.client._flow import Flow, post_form
+from trio_mcp.auth.client._grant import TokenAsk
+from trio_mcp.auth.client._tokens import Tokens
 
 URL = "https://mcp.example.com/mcp"
 PORT, ROUNDS = int(sys.argv[2]), int(sys.argv[3])

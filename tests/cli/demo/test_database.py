@@ -12,8 +12,9 @@ import trio
 import trio.testing
 
 from trio_mcp import ToolError
-from trio_mcp.cli.demo import _database, database_file
-from trio_mcp.cli.demo._database import Column, Database, Rows
+from trio_mcp.cli.demo import _server as _database
+from trio_mcp.cli.demo import database_file
+from trio_mcp.cli.demo._server import Column, Database, Rows
 
 COUNTING = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n {}) SELECT {} FROM n"
 ENDLESS = COUNTING.format("", "count(*)")

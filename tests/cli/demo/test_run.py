@@ -12,8 +12,7 @@ import pytest
 
 from trio_mcp import RemoteProtocolError, Server, ServerExited
 from trio_mcp.cli import main
-from trio_mcp.cli.demo._run import demonstrate, outcome_of_cancelled
-from trio_mcp.cli.demo._screen import Screen
+from trio_mcp.cli.demo._run import Screen, demonstrate, outcome_of_cancelled
 from trio_mcp.testing import open_memory_client
 
 PATIENCE = 60  # seconds: three times what the demo may take at most

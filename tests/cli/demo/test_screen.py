@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_mcp.cli.demo._screen import Screen
+from trio_mcp.cli.demo._run import Screen
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import sys
 
 import trio
 
-from trio_mcp.transports._stdio_descriptors import claim_stdio
+from trio_mcp.transports import claim_stdio
 
 
 async def main() -> None:

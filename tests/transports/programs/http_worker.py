@@ -6,10 +6,7 @@ import time
 import trio
 
 from tests.transports.http_by_hand import App, answer, begin, part
-from trio_mcp.transports import Receive, Scope, Send
-from trio_mcp.transports._hypercorn_inherited import take_inheritance
-from trio_mcp.transports._hypercorn_listening import HttpListening
-from trio_mcp.transports._hypercorn_serve import serve_asgi
+from trio_mcp.transports import HttpListening, Receive, Scope, Send, serve_asgi, take_inheritance
 
 end = trio.Event()
 

@@ -7,7 +7,7 @@ import sys
 import trio
 
 from ...server import serve_stdio
-from . import database_file, sqlite_server
+from ._server import database_file, sqlite_server
 
 try:
     with database_file(*sys.argv[1:2]) as path:

@@ -1,0 +1,38 @@
+"""A helper for package facades: it imports each name from its module when the name is first used.
+
+A facade lists its names twice: as imports under ``if TYPE_CHECKING:``, for type checkers, and as the table that this
+helper takes. `tests/test_architecture.py` compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+__all__ = ["lazy_names"]
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, tuple[str, ...]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return the `__getattr__`, `__dir__` and `__all__` of a package whose names are imported on first use.
+
+    Args:
+        package: the dotted name of the package.
+        homes: the names of the package, by the module or sub-package that defines them. Names under ``""`` are
+            sub-packages themselves.
+    """
+    home_of = {name: home for home, names in homes.items() for name in names}
+
+    def import_name(name: str) -> Any:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home = home_of[name]
+        if not home:
+            return import_module(f".{name}", package)
+        value = getattr(import_module(f".{home}", package), name)
+        setattr(import_module(package), name, value)  # the next access does not come here
+        return value
+
+    return import_name, lambda: [*home_of], [*home_of]

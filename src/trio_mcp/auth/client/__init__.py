@@ -1,0 +1,43 @@
+"""The client side of authorization: grants, the token cache, storage and the browser."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..._facade import lazy_names
+
+if TYPE_CHECKING:
+    from ._authorization_code import OAuth as OAuth
+    from ._browser import open_browser as open_browser
+    from ._browser import print_url as print_url
+    from ._discovery import ServerMetadata as ServerMetadata
+    from ._flow import CallFailed as CallFailed
+    from ._flow import HttpCall as HttpCall
+    from ._flow import HttpReply as HttpReply
+    from ._flow import Unreadable as Unreadable
+    from ._grant import Grant as Grant
+    from ._machine_grants import ClientCredentials as ClientCredentials
+    from ._machine_grants import EnterpriseManaged as EnterpriseManaged
+    from ._machine_grants import WorkloadIdentity as WorkloadIdentity
+    from ._source import Bearer as Bearer
+    from ._token_endpoint import authenticate as authenticate
+    from ._tokens import AuthMethod as AuthMethod
+    from ._tokens import FileTokenStorage as FileTokenStorage
+    from ._tokens import MemoryTokenStorage as MemoryTokenStorage
+    from ._tokens import PrivateKey as PrivateKey
+    from ._tokens import Registration as Registration
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "_authorization_code": ("OAuth",),
+            "_browser": ("open_browser", "print_url"),
+            "_discovery": ("ServerMetadata",),
+            "_flow": ("CallFailed", "HttpCall", "HttpReply", "Unreadable"),
+            "_grant": ("Grant",),
+            "_machine_grants": ("ClientCredentials", "EnterpriseManaged", "WorkloadIdentity"),
+            "_source": ("Bearer",),
+            "_token_endpoint": ("authenticate",),
+            "_tokens": ("AuthMethod", "FileTokenStorage", "MemoryTokenStorage", "PrivateKey", "Registration"),
+        },
+    )  # fmt: skip

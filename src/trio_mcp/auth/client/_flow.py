@@ -1,0 +1,274 @@
+"""What a flow of authorization asks for, as data: it does no I/O of its own, so that any driver can run it.
+
+A flow is a generator. It yields a step and is sent its outcome, or has the error of the step thrown into it; what it
+returns is what comes of it. `drive` runs flows on Trio.
+
+================ =============================================== ====================================
+step             outcome                                         error
+================ =============================================== ====================================
+`HttpCall`       `HttpReply`                                     `CallFailed`, `Unreadable`
+`PickRedirect`   the redirect URI, a text                        `AuthorizationFailed`
+`Visit`          the URL that the browser was led to, a text     `AuthorizationFailed`
+`Load`           the value, or None                              what the storage raises
+`Swap`           whether it was swapped                          what the storage raises
+`Now`            the time, a float as `time.time` counts         none
+`Pause`          None                                            none
+`Await`          what the function returns                       what it raises
+================ =============================================== ====================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from urllib.parse import urlencode
+
+import trio
+from attrs import define, field, frozen
+
+from ..._util import owned_nursery
+
+if TYPE_CHECKING:
+    from ...abc import Fetch, TokenStorage
+    from ._browser import Visitor
+
+__all__ = [
+    "Await",
+    "CallFailed",
+    "Flow",
+    "HttpCall",
+    "HttpReply",
+    "Load",
+    "Now",
+    "Pause",
+    "PickRedirect",
+    "Step",
+    "Swap",
+    "Unreadable",
+    "Visit",
+    "World",
+    "call",
+    "drive",
+    "get_json_from",
+    "now",
+    "outlast",
+    "post_form",
+]
+
+T = TypeVar("T")
+
+
+class CallFailed(Exception):
+    """A request beside the protocol could not be made, or its response could not be read. The text says why."""
+
+
+class Unreadable(CallFailed):
+    """There is nothing that could be read, now or later: too much, or a redirect to where none is followed."""
+
+
+@frozen(kw_only=True)
+class HttpCall:
+    """One HTTP request, whose response is read as a whole."""
+
+    method: Literal["GET", "POST"]
+    url: str
+    headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
+    """By lower-case name."""
+    body: bytes = field(default=b"", repr=False)
+    named_by: Literal["user", "server"]
+    """Who has chosen the host: a server may not lead a client into networks that it cannot reach itself."""
+
+
+@frozen(kw_only=True)
+class HttpReply:
+    """The response to an `HttpCall`."""
+
+    status: int
+    headers: Mapping[str, str] = field(factory=dict[str, str])
+    """By lower-case name; the values of repeated ones are joined with ``", "``."""
+    body: bytes = field(default=b"", repr=False)
+
+
+@frozen
+class PickRedirect:
+    """Have a place for the browser to come back to."""
+
+    preferred: str | None
+    """The redirect URI that an authorization server knows already; None where there is none yet."""
+
+
+@frozen
+class Visit:
+    """Have a person visit an authorization server, and wait until the browser comes back."""
+
+    url: str = field(repr=False)
+    redirect_uri: str
+
+
+@frozen
+class Load:
+    """Read a value of the storage."""
+
+    key: str
+
+
+@frozen
+class Swap:
+    """Change a value of the storage, if it is still what it was."""
+
+    key: str
+    old: str | None = field(repr=False)
+    new: str | None = field(repr=False)
+
+
+@frozen
+class Now:
+    """Look at the clock."""
+
+
+@frozen
+class Pause:
+    """Wait a little, because somebody else is at work."""
+
+    seconds: float
+
+
+@frozen
+class Await:
+    """Call an asynchronous function of the application's."""
+
+    function: Callable[[], Awaitable[Any]]
+
+
+Step: TypeAlias = "HttpCall | PickRedirect | Visit | Load | Swap | Now | Pause | Await"
+Flow: TypeAlias = Generator[Step, Any, T]
+
+
+def call(request: HttpCall) -> Flow[HttpReply]:
+    """Make a request; raises `CallFailed`."""
+    reply: HttpReply = yield request
+    return reply
+
+
+def get_json_from(url: str, *, named_by: Literal["user", "server"], headers: Mapping[str, str]) -> Flow[HttpReply]:
+    """Ask for a JSON document; raises `CallFailed`."""
+    fields = {"accept": "application/json", **headers}
+    return (yield from call(HttpCall(method="GET", url=url, headers=fields, named_by=named_by)))
+
+
+def post_form(
+    url: str, form: Mapping[str, str], headers: Mapping[str, str], *, named_by: Literal["user", "server"] = "server"
+) -> Flow[HttpReply]:
+    """Post a form, whose answer is JSON, to an address that metadata, or the user, has named; raises `CallFailed`."""
+    fields = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded", **headers}
+    body = urlencode(form).encode()
+    return (yield from call(HttpCall(method="POST", url=url, headers=fields, body=body, named_by=named_by)))
+
+
+def now() -> Flow[float]:
+    """Return the time, as `time.time` counts."""
+    time: float = yield Now()
+    return time
+
+
+# Runs a flow of authorization on Trio: does what each of its steps asks for, and tells it what came of that.
+#
+# Called by the flights of the keepers; calls the transport's HTTP client, the storage and what leads a person.
+
+
+@frozen(kw_only=True)
+class World:
+    """What flows act upon."""
+
+    fetch: Fetch
+    storage: TokenStorage = field(repr=False)
+    clock: Callable[[], float]
+    visitor: Callable[[], AbstractAsyncContextManager[Visitor]]
+    """Opens what leads a person, for one flow."""
+    asking_person: Callable[[], AbstractContextManager[None]]
+    """Entered while a person is visiting."""
+
+
+async def drive(flow: Flow[T], world: World) -> T:
+    """Run a flow to its end; return what it returns, and raise what it raises.
+
+    What leads a person is opened when the flow first needs it, and closed at its end.
+
+    Cancellation: the flow is closed where it stands; it is told nothing.
+    """
+    async with AsyncExitStack() as opened:
+        hands = _Hands(world, opened)
+        try:
+            step = next(flow)
+            while True:
+                try:
+                    outcome = await hands.do(step)
+                except Exception as error:  # noqa: BLE001 # it is the flow's, which raises what it does not handle
+                    step = flow.throw(error)
+                else:
+                    step = flow.send(outcome)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            flow.close()
+
+
+@define(eq=False)
+class _Hands:
+    """Does the steps of one flow."""
+
+    _world: World
+    _opened: AsyncExitStack
+    _visitor: Visitor | None = field(default=None, init=False)
+
+    async def do(self, step: Step) -> Any:
+        world = self._world
+        match step:
+            case HttpCall():
+                return await world.fetch(step)
+            case Load(key):
+                return await world.storage.load(key)
+            case Swap(key, old, new):
+                return await world.storage.swap(key, old, new)
+            case Now():
+                return world.clock()
+            case Pause(seconds):
+                return await trio.sleep(seconds)
+            case Await(function):
+                return await function()
+            case _:
+                return await self._lead(step)
+
+    async def _lead(self, step: PickRedirect | Visit) -> str:
+        if self._visitor is None:
+            self._visitor = await self._opened.enter_async_context(self._world.visitor())
+        if isinstance(step, PickRedirect):
+            return await self._visitor.pick_redirect(step.preferred)
+        with self._world.asking_person():
+            return await self._visitor.visit(step.url, step.redirect_uri)
+
+
+async def outlast(work: Callable[[], Awaitable[None]], *, seconds: float, grace: float) -> None:
+    """Do work that had better not be torn: a cancellation ends it only after a while.
+
+    Args:
+        work: an async function.
+        seconds: how long it may take.
+        grace: how long it may take after a cancellation.
+
+    Raises:
+        trio.TooSlowError: it has taken too long.
+    """
+    async with owned_nursery() as nursery:
+        with trio.fail_after(seconds, shield=True) as scope:
+            nursery.start_soon(_hurry, scope, grace)
+            await work()
+
+
+async def _hurry(scope: trio.CancelScope, grace: float) -> None:
+    try:
+        await trio.sleep_forever()
+    finally:
+        scope.deadline = min(scope.deadline, trio.current_time() + grace)

@@ -1,0 +1,21 @@
+"""The server side of authorization: resource servers and token verifiers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..._facade import lazy_names
+
+if TYPE_CHECKING:
+    from ._resource_server import Guard as Guard
+    from ._resource_server import ResourceServer as ResourceServer
+    from ._token_verifiers import IntrospectionVerifier as IntrospectionVerifier
+    from ._token_verifiers import JwtVerifier as JwtVerifier
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "_resource_server": ("Guard", "ResourceServer"),
+            "_token_verifiers": ("IntrospectionVerifier", "JwtVerifier"),
+        },
+    )  # fmt: skip

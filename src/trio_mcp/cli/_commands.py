@@ -1,0 +1,487 @@
+"""The command `call`: one tool called once, with its progress, its result, and its failure told apart."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import trio
+from attrs import define, field, frozen
+
+from .. import types
+from .._errors import MissingCapability, ToolFailed
+from .._user_types import member_schema, value_from_text
+from ..client import Client
+from ..schema import SchemaError, compile_schema, render_path
+from ..types import JSONObject
+from ..wire import Change, ChangeFilter, ListChanged, Undecodable, decode, is_modern, is_object, notification_of
+from ._errors import UsageError, visible_line
+from ._output import Notes, Output, Piece, json_line, log_line, piece_of, pieces_of, save
+from ._target import nearest, read_file
+
+__all__ = [
+    "Job",
+    "Watching",
+    "arguments_for",
+    "call",
+    "complete",
+    "info",
+    "prepare_call",
+    "prompt",
+    "prompts",
+    "read",
+    "resources",
+    "texts_of",
+    "tools",
+    "whole_object",
+]
+
+
+# The arguments of a call, from the command line: converted by the tool's schema, and checked before they are sent.
+
+
+def texts_of(pairs: Sequence[str]) -> dict[str, str]:
+    """Return what stands behind each name in texts such as ``name=value``.
+
+    Raises:
+        UsageError: a text is no such pair, or a name comes twice.
+    """
+    texts: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            raise UsageError(f"expected KEY=VALUE, got {pair!r}")
+        if name.removesuffix(":") in (known.removesuffix(":") for known in texts):
+            raise UsageError(f"argument {name.removesuffix(':')!r} is there twice")
+        texts[name] = value
+    return texts
+
+
+def whole_object(given: str | None) -> JSONObject:
+    """Return the object that ``--arguments`` gives: itself, ``@FILE``, or ``-`` for standard input.
+
+    Raises:
+        UsageError: the file cannot be read, or it is no JSON object.
+    """
+    if given is None:
+        return {}
+    if given == "-":
+        text = sys.stdin.buffer.read()
+    elif given.startswith("@"):
+        text = read_file(given[1:])
+    else:
+        text = given.encode("utf-8", "surrogatepass")
+    try:
+        value = decode(text)
+        _refuse_doubles(text)
+    except Undecodable as error:
+        raise UsageError(f"--arguments: not JSON: {error}") from None
+    except ValueError as error:
+        raise UsageError(f"--arguments: {error}") from None
+    if not is_object(value):
+        raise UsageError("--arguments: expected a JSON object")
+    return value
+
+
+def arguments_for(schema: JSONObject, texts: Mapping[str, str], whole: JSONObject) -> JSONObject:
+    """Return the arguments of a call, which fit the tool's *schema*.
+
+    Args:
+        texts: by name; a name that ends in a colon has JSON behind it, whatever the schema says.
+        whole: arguments that are JSON values already; *texts* take their place.
+
+    Raises:
+        UsageError: they do not fit; the text names every fault by its path.
+        SchemaError: the schema cannot be used.
+    """
+    arguments, faults = dict(whole), dict[str, str]()
+    for name, text in texts.items():
+        key = name.removesuffix(":")
+        try:
+            arguments[key] = _json(text) if name != key else _by_schema(text, schema, key)
+        except ValueError as error:
+            arguments[key], faults[render_path([key])] = text, str(error)
+    lines = [*(f"{path}: {fault}" for path, fault in faults.items()), *_others(schema, arguments, faults)]
+    if lines:
+        raise UsageError(f"the arguments do not fit, nothing was sent: {'; '.join(lines)}")
+    return arguments
+
+
+def _others(schema: JSONObject, arguments: JSONObject, known: Mapping[str, str]) -> Iterator[str]:
+    """Yield what else is wrong: nothing about values that are known to be."""
+    for line in compile_schema(schema).faults(arguments):
+        if not any(line.startswith((f"{path}:", f"{path}.", f"{path}[")) for path in known):
+            yield line
+
+
+def _json(text: str) -> Any:
+    try:
+        value = decode(text.encode("utf-8", "surrogatepass"))
+    except Undecodable as error:
+        raise ValueError(f"not JSON: {error}, got the text {text!r}") from None
+    _refuse_doubles(text)
+    return value
+
+
+def _by_schema(text: str, schema: JSONObject, name: str) -> Any:
+    value = value_from_text(text, member_schema(schema, name), schema)
+    if not isinstance(value, str):
+        _refuse_doubles(text)
+    return value
+
+
+def _refuse_doubles(text: str | bytes) -> None:
+    """Raise `ValueError` where an object in a JSON text has a member twice: one of the two would not be sent."""
+
+    def taken(members: list[tuple[str, Any]]) -> dict[str, Any]:
+        names: set[str] = set()
+        for name, _ in members:
+            if name in names:
+                raise ValueError(f"member {name!r} is there twice")
+            names.add(name)
+        return {}
+
+    with suppress(RecursionError):  # as deep as this, nobody types
+        json.loads(text, object_pairs_hook=taken, parse_int=str)
+
+
+# What each command gets: the connected client, its options, and where to write.
+
+
+@frozen
+class Job:
+    """One command under way."""
+
+    client: Client
+    options: argparse.Namespace
+    output: Output
+    notes: Notes
+
+    def wire(self, message: object) -> types.JSONValue:
+        """Return a message, or a list of messages, as the agreed revision has it on the wire."""
+        return types.unstructure(message, revision=self.client.revision)
+
+
+def prepare_call(options: argparse.Namespace) -> None:
+    """Read the arguments, before there is a server that would wait for them.
+
+    Raises:
+        UsageError: they are not what arguments look like, or a file of them cannot be read.
+    """
+    options.texts, options.whole = texts_of(options.pairs), whole_object(options.arguments)
+
+
+async def call(job: Job) -> None:
+    """Call a tool and print its result.
+
+    Raises:
+        UsageError: the server has no such tool, or the arguments do not fit its schema.
+        ToolFailed: the tool says that it failed.
+    """
+    options = job.options
+    tool = await _find(job, options.name)
+    try:
+        arguments = arguments_for(tool.input_schema, options.texts, options.whole)
+    except SchemaError as error:
+        job.notes.say(f"the arguments are not checked, because the tool's schema cannot be used: {error}")
+        arguments = arguments_for({}, options.texts, options.whole)
+    async with job.client.open_call(tool.name, arguments) as under_way:
+        with job.notes.bar(tool.name) as show:
+            async for update in under_way.updates:
+                show(update)
+        result = await under_way.result()
+    _print(job, result)
+    if result.is_error:
+        raise ToolFailed(tool.name, "\n".join(piece.text for piece in pieces_of(result.content)), result)
+
+
+async def _find(job: Job, name: str) -> types.Tool:
+    seen: list[str] = []
+    async for tool in job.client.tools():
+        if tool.name == name:
+            return tool
+        seen.append(tool.name)
+    raise UsageError(f"the server has no tool {name!r}; {nearest(name, seen)}")
+
+
+def _print(job: Job, result: types.CallToolResult) -> None:
+    if job.options.json:
+        job.output.document(job.wire(result))
+    if result.is_error:
+        return  # what it says goes to standard error
+    pieces = pieces_of(result.content)
+    if job.options.output is not None:
+        for name in save(pieces, job.options.output, job.output):
+            job.notes.say(f"written: {name}")
+    elif not job.options.json:
+        _show(job, pieces, result.structured_content)
+
+
+def _show(job: Job, pieces: list[Piece], structured: Any) -> None:
+    """Print the content, and the structured content unless the content says the same."""
+    only = pieces[0].text if len(pieces) == 1 else None
+    inner = structured["result"] if is_object(structured) and [*structured] == ["result"] else types.UNSET
+    if only is not None and _is_json_of(only, structured):
+        job.output.value(structured)
+        return
+    for piece in pieces:
+        job.output.text(piece.text)
+    if structured is not types.UNSET and (only is None or not (only == inner or _is_json_of(only, inner))):
+        job.output.value(structured)
+
+
+def _is_json_of(text: str, value: Any) -> bool:
+    try:
+        return bool(decode(text.encode("utf-8", "surrogatepass")) == value)
+    except Undecodable:
+        return False
+
+
+# The commands that show what there is: info, tools, resources, prompts.
+
+
+async def info(job: Job) -> None:
+    """Show which server it is, and what it can do."""
+    client = job.client
+    supported = (await client.discover()).supported_versions if is_modern(client.revision) else None
+    told: dict[str, Any] = {
+        "serverInfo": None if client.server_info is None else job.wire(client.server_info),
+        "protocolVersion": client.revision,
+        "supportedVersions": None if supported is None else [*supported],
+        "capabilities": job.wire(client.server_capabilities),
+        "instructions": client.instructions,
+    }
+    if job.options.json:
+        job.output.document({name: value for name, value in told.items() if value is not None})
+    else:
+        job.output.table(("", ""), _facts(client.server_info, told))
+
+
+def _facts(server: types.Implementation | None, told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if server is not None:
+        yield "name", server.name
+        yield "version", server.version
+        if server.title:
+            yield "title", server.title
+    yield "revision", told["protocolVersion"]
+    if told["supportedVersions"]:
+        yield "supported", ", ".join(told["supportedVersions"])
+    for name, declared in told["capabilities"].items():
+        yield f"offers {name}", json_line(declared) if declared else ""
+    for line in (told["instructions"] or "").splitlines():
+        yield "instructions", line
+
+
+async def tools(job: Job) -> None:
+    """List the tools."""
+    found = [tool async for tool in job.client.tools()]
+    if job.options.json:
+        job.output.document({"tools": job.wire(found)})
+        return
+    rows = [(tool.name, " ".join(_parameters(tool.input_schema)), first_line(tool.description)) for tool in found]
+    _table(job, "tools", ("tool", "arguments", "what it does"), rows)
+
+
+async def resources(job: Job) -> None:
+    """List the resources and resource templates."""
+    found = [resource async for resource in job.client.resources()]
+    templates = [template async for template in job.client.resource_templates()]
+    if job.options.json:
+        job.output.document({"resources": job.wire(found), "resourceTemplates": job.wire(templates)})
+        return
+    rows = [_place(resource.uri, resource) for resource in found]
+    rows += [_place(template.uri_template, template) for template in templates]
+    _table(job, "resources", ("resource", "name", "type", "what it is"), rows)
+
+
+def _place(uri: str, what: types.Resource | types.ResourceTemplate) -> tuple[str | None, ...]:
+    return uri, what.title or what.name, what.mime_type, first_line(what.description)
+
+
+async def prompts(job: Job) -> None:
+    """List the prompts."""
+    found = [prompt async for prompt in job.client.prompts()]
+    if job.options.json:
+        job.output.document({"prompts": job.wire(found)})
+        return
+    rows = [(each.name, " ".join(_named(each.arguments or ())), first_line(each.description)) for each in found]
+    _table(job, "prompts", ("prompt", "arguments", "what it asks for"), rows)
+
+
+def _table(job: Job, what: str, columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:
+    if rows:
+        job.output.table(columns, rows)
+    else:
+        job.notes.say(f"the server has no {what}")
+
+
+def first_line(text: str | None) -> str:
+    """Return what a description begins with."""
+    return (text or "").strip().partition("\n")[0]
+
+
+def _parameters(schema: types.JSONObject) -> Iterator[str]:
+    """Yield each parameter of a tool as it is written in a call; brackets around what may be left out."""
+    members, required = schema.get("properties"), schema.get("required")
+    for name, member in members.items() if is_object(members) else ():
+        kind = member.get("type") if is_object(member) else None
+        written = f"{name}={kind.upper() if isinstance(kind, str) else 'VALUE'}"
+        yield written if isinstance(required, list) and name in required else f"[{written}]"
+
+
+def _named(arguments: Sequence[types.PromptArgument]) -> Iterator[str]:
+    for each in arguments:
+        yield f"{each.name}=TEXT" if each.required else f"[{each.name}=TEXT]"
+
+
+# The commands whose answer is text or bytes of the server's: read, prompt, complete.
+
+
+async def read(job: Job) -> None:
+    """Read a resource."""
+    result = await job.client.read_resource(job.options.uri)
+    if job.options.json:
+        job.output.document(job.wire(result))
+    pieces = pieces_of(result.contents)
+    if job.options.output is not None:
+        for name in save(pieces, job.options.output, job.output):
+            job.notes.say(f"written: {name}")
+    elif not job.options.json:
+        for piece in pieces:
+            _show_piece(job, piece, alone=len(pieces) == 1)
+
+
+def _show_piece(job: Job, piece: Piece, *, alone: bool) -> None:
+    if job.output.is_terminal:
+        job.output.text(piece.text)
+        if piece.data is not None:
+            job.notes.say("-o FILE keeps the bytes")
+    elif piece.data is not None:
+        job.output.data(piece.data)
+    elif alone:
+        job.output.data(piece.text.encode("utf-8", "surrogatepass"))  # exactly what it holds, for checksums and diffs
+    else:
+        job.output.text(piece.text)
+
+
+async def prompt(job: Job) -> None:
+    """Get a prompt, and print its messages."""
+    result = await job.client.get_prompt(job.options.name, texts_of(job.options.pairs))
+    if job.options.json:
+        job.output.document(job.wire(result))
+        return
+    for message in result.messages:
+        job.output.text(f"{message.role}: {piece_of(message.content).text}")
+
+
+async def complete(job: Job) -> None:
+    """Print suggestions for an argument, one on each line."""
+    options = job.options
+    completion = await job.client.complete(
+        _reference(options.reference),
+        options.argument,
+        options.value,
+        context=texts_of(options.context) or None,
+    )
+    if options.json:
+        job.output.document({"completion": job.wire(completion)})
+        return
+    job.output.table(("suggestion",), [(value,) for value in completion.values])
+    if completion.has_more:
+        job.notes.say("there are more" if completion.total is None else f"there are {completion.total} in all")
+
+
+def _reference(text: str) -> types.PromptReference | types.ResourceTemplateReference:
+    kind, colon, rest = text.partition(":")
+    if not colon or not rest:
+        raise UsageError(f"expected prompt:NAME or a URI template, got {text!r}")
+    return types.PromptReference(name=rest) if kind == "prompt" else types.ResourceTemplateReference(uri=text)
+
+
+# The command `watch`: what a server tells of its own accord, a line each, as it comes.
+
+_LOOK_SECONDS = 5.0
+"""How often a server that tells of no changes is asked whether it is still there."""
+
+
+@define(eq=False)
+class Watching:
+    """One such command. Everything is printed at once: whoever reads it may be a program that waits."""
+
+    _as_json: bool
+    _output: Output
+    _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _failure: OSError | UsageError | None = field(default=None, init=False)
+    """Why nothing can be printed any more."""
+
+    async def log(self, message: types.LoggingMessageNotificationParams) -> None:
+        """Print a log message; the callback of the client."""
+        if self._as_json:
+            self._print(json_line({"method": "notifications/message", "params": types.unstructure(message)}))
+        else:
+            self._print(log_line(message))
+
+    async def run(self, job: Job) -> None:
+        """Print changes until the server has no more to tell."""
+        with self._scope:
+            await self._follow(job)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _follow(self, job: Job) -> None:
+        uris: list[str] = job.options.uris
+        try:
+            async with job.client.listen(tools=True, prompts=True, resource_list=True, resources=uris) as changes:
+                job.notes.say(f"watching {', '.join(_heard_of(job, changes.honored)) or 'nothing'}; Ctrl+C ends it")
+                for uri in uris:
+                    if uri not in changes.honored.resources:
+                        job.notes.say(f"the server does not tell of {uri}")
+                async for change in changes:
+                    self._tell(change)
+                job.notes.say("the server has ended it")
+        except MissingCapability:
+            logs = not is_modern(job.client.revision) and job.client.server_capabilities.logging is not None
+            if uris or not logs:
+                raise
+            await _while_it_is_there(job)
+
+    def _tell(self, change: Change) -> None:
+        if self._as_json:
+            method, params = notification_of(change)
+            self._print(json_line({"method": method, "params": params}))
+        elif isinstance(change, ListChanged):
+            self._print(f"the list of {change.kind} has changed")
+        else:
+            self._print(visible_line(f"{change.uri} has changed"))
+
+    def _print(self, line: str) -> None:
+        try:
+            self._output.line(line)
+            self._output.flush()
+        except (OSError, UsageError) as error:  # raised by `run`: a callback's own failure would only be logged
+            self._failure = error
+            self._scope.cancel(reason="nobody reads")
+
+
+def _heard_of(job: Job, honored: ChangeFilter) -> Iterator[str]:
+    if job.client.server_capabilities.logging is not None:
+        yield "log messages"
+    if honored.tools:
+        yield "tools"
+    if honored.prompts:
+        yield "prompts"
+    if honored.resource_list:
+        yield "resources"
+    yield from honored.resources
+
+
+async def _while_it_is_there(job: Job) -> None:
+    """Wait until the connection is lost, which raises `ConnectionLost`."""
+    job.notes.say("watching log messages; Ctrl+C ends it")
+    while True:
+        await job.client.ping()
+        await trio.sleep(_LOOK_SECONDS)

@@ -1,0 +1,258 @@
+"""What a client remembers of the tools it has listed: what they promise, and which arguments go into header fields too.
+
+Rules of this file:
+
+1. The latest list is right. It is learned from whoever has asked for it.
+2. Header fields are for modern requests over a transport that has any. What a schema asks for is not looked at
+   otherwise.
+3. A tool whose schema asks for fields that cannot be is left out of the lists, and the log says why.
+4. A server that finds a field missing or wrong has run nothing. The list is old then: it is asked for anew, once,
+   however many calls have found out.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import trio
+from attrs import define, evolve, field
+
+from .. import types
+from .._errors import ErrorResponse, LocalProtocolError, RemoteProtocolError, TrioMcpError
+from ..schema import LazyValidator, SchemaError
+from ..wire import INVALID_PARAMS, JsonObject, MirroredParam, is_object, mirrored_params, param_fields
+
+if TYPE_CHECKING:
+    from ._connection import Connection
+
+__all__ = ["MAX_PAGES", "KnownTools", "OutputSchemas", "Walk"]
+
+
+# Checking structured content against the output schemas that a server has published.
+#
+# Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools#output-schema
+
+MAX_SCHEMAS = 10_000
+"""Tools whose schemas are remembered; a server that lists more is not checked for the rest."""
+
+
+@define(eq=False)
+class OutputSchemas:
+    """The output schemas of the tools that one client has listed. Each is compiled at its first use."""
+
+    _validators: dict[str, LazyValidator] = field(factory=dict[str, LazyValidator], init=False)
+
+    def learn(self, tools: Iterable[types.Tool]) -> None:
+        """Take note of a page of the server's tools: the latest list is right."""
+        for tool in tools:
+            known = self._validators.get(tool.name)
+            if tool.output_schema is None:
+                self._validators.pop(tool.name, None)
+            elif known is not None and known.schema == tool.output_schema:
+                continue
+            elif len(self._validators) < MAX_SCHEMAS:
+                self._validators[tool.name] = LazyValidator(tool.output_schema)
+
+    def forget(self) -> None:
+        """Nothing is known of the tools any more."""
+        self._validators.clear()
+
+    def check(self, name: str, result: types.CallToolResult) -> None:
+        """Compare a result with what the tool has promised.
+
+        Raises:
+            RemoteProtocolError: a successful result has no structured content, or it does not fit; or the schema
+                itself cannot be used.
+        """
+        validator = self._validators.get(name)
+        if validator is None or result.is_error:
+            return
+        if result.structured_content is types.UNSET:
+            raise RemoteProtocolError(f"tool {name!r} promised structured content and returned none")
+        content: Any = result.structured_content
+        try:
+            faults = validator.faults(content)
+        except SchemaError as exc:
+            raise RemoteProtocolError(f"the output schema of tool {name!r} cannot be used: {exc}") from exc
+        if faults:
+            raise RemoteProtocolError(
+                f"what tool {name!r} returned does not fit its output schema: {'; '.join(faults)}"
+            )
+
+
+# Walking over a list that a server hands out page by page.
+#
+# An iterator of its own, not an async generator: there is nothing to clean up between two items, so a caller may leave
+# its loop early without closing anything, and one that was cancelled in the middle may go on.
+#
+# A server may refuse a cursor that it gave out some time ago, on a page that was cached, say. Then the list is read
+# anew
+# from its beginning, once, and what the caller has had is not repeated.
+#
+# Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
+
+Item = TypeVar("Item", bound="types.Tool | types.Resource | types.ResourceTemplate | types.Prompt")
+Page = TypeVar(
+    "Page",
+    "types.ListToolsResult",
+    "types.ListResourcesResult",
+    "types.ListResourceTemplatesResult",
+    "types.ListPromptsResult",
+)
+
+MAX_PAGES = 1000
+"""Pages of a list that are walked, if the caller does not say otherwise; a server that has more has no end."""
+
+
+@define(eq=False)
+class Walk(AsyncIterator[Item], Generic[Page, Item]):
+    """The items of every page, in order. No request is open while the caller works.
+
+    Args:
+        fetch: returns the page of a cursor; the first page for None.
+        read: returns a page's items.
+        max_pages: how many pages are walked; 1 or more.
+    """
+
+    _fetch: Callable[[str | None], Awaitable[Page]]
+    _read: Callable[[Page], Iterable[Item]]
+    _max_pages: int = MAX_PAGES
+    _items: deque[Item] = field(factory=deque[Item], init=False)
+    _cursor: str | None = field(default=None, init=False)
+    _seen: set[str | None] = field(factory=set[str | None], init=False)
+    """The cursors of the pages so far."""
+    _ended: bool = field(default=False, init=False)
+    _had: set[str] = field(factory=set[str], init=False)
+    """What tells the items so far from others."""
+    _began_anew: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if self._max_pages < 1:
+            raise ValueError(f"max_pages={self._max_pages!r}: must be 1 or more")
+
+    async def __anext__(self) -> Item:
+        while not self._items:
+            if self._ended:
+                raise StopAsyncIteration
+            await self._turn()
+        return self._items.popleft()
+
+    async def _turn(self) -> None:
+        if self._cursor in self._seen:
+            raise RemoteProtocolError(f"the server's list has no end: cursor {self._cursor!r:.100} came twice")
+        if len(self._seen) == self._max_pages:
+            raise RemoteProtocolError(f"the server's list has no end within {self._max_pages} pages (max_pages)")
+        try:
+            page = await self._fetch(self._cursor)
+        except ErrorResponse as error:
+            if self._cursor is None or error.code != INVALID_PARAMS or self._began_anew:
+                raise
+            self._began_anew, self._cursor = True, None
+            self._seen.clear()
+            return
+        self._seen.add(self._cursor)
+        for item in self._read(page):
+            identity = _identity(item)
+            if not self._began_anew or identity not in self._had:
+                self._items.append(item)
+            self._had.add(identity)
+        self._cursor = page.next_cursor
+        self._ended = self._cursor is None
+
+
+def _identity(item: types.Tool | types.Resource | types.ResourceTemplate | types.Prompt) -> str:
+    match item:
+        case types.Resource():
+            return item.uri
+        case types.ResourceTemplate():
+            return item.uri_template
+        case _:
+            return item.name
+
+
+_log = logging.getLogger("trio_mcp.client")
+
+MAX_MIRRORING = 10_000
+"""Tools whose arguments are mirrored; of a server that lists more, those of the rest are not."""
+MAX_COMPLAINTS = 100
+"""Tools left out of which the log says so; a server that goes on fills no log."""
+
+
+@define(eq=False)
+class KnownTools:
+    """The tools that one client has listed."""
+
+    _connection: Connection
+    outputs: OutputSchemas = field(factory=OutputSchemas, init=False)
+    """What they promise to return."""
+    renewals: int = field(default=0, init=False)
+    """How often the list was asked for anew because a field was wrong."""
+    _mirrored: dict[str, Sequence[MirroredParam]] = field(factory=dict[str, "Sequence[MirroredParam]"], init=False)
+    """By the names of the tools that have any."""
+    _refused: set[tuple[str, str]] = field(factory=set[tuple[str, str]], init=False)
+    """The tools that the log has been told of, and why they are left out."""
+    _renewing: trio.Lock = field(factory=trio.Lock, init=False)
+
+    async def page(self, cursor: str | None, *, fresh: bool) -> types.ListToolsResult:
+        """Return one page of the tools, of those that can be called."""
+        params: JsonObject | None = None if cursor is None else {"cursor": cursor}
+        page = await self._connection.cached_request("tools/list", params, types.ListToolsResult, fresh=fresh)
+        self.outputs.learn(page.tools)
+        if not self._connection.mirrors_arguments:
+            return page
+        callable_ones = [tool for tool in page.tools if self._learn_fields(tool)]
+        return page if len(callable_ones) == len(page.tools) else evolve(page, tools=callable_ones)
+
+    def _learn_fields(self, tool: types.Tool) -> bool:
+        """Take note of what a tool wants to have mirrored; False where that cannot be."""
+        self._mirrored.pop(tool.name, None)
+        try:
+            mirrored = mirrored_params(tool.input_schema)
+        except ValueError as fault:
+            self._refuse(tool.name, str(fault))
+            return False
+        if mirrored and len(self._mirrored) < MAX_MIRRORING:
+            self._mirrored[tool.name] = mirrored
+        return True
+
+    def _refuse(self, name: str, fault: str) -> None:
+        if (name, fault) not in self._refused and len(self._refused) < MAX_COMPLAINTS:
+            self._refused.add((name, fault))
+            _log.warning("tool %.200r is left out, because its input schema breaks the protocol: %.1000s", name, fault)
+
+    def fields(self, call: JsonObject) -> Mapping[str, str]:
+        """Return the header fields of a call, none where its tool has not been listed.
+
+        Raises:
+            LocalProtocolError: an argument cannot be mirrored.
+        """
+        name, arguments = call.get("name"), call.get("arguments")
+        if not isinstance(name, str) or name not in self._mirrored or not is_object(arguments):
+            return {}
+        try:
+            return param_fields(self._mirrored[name], arguments)
+        except ValueError as fault:
+            raise LocalProtocolError(f"the call of {name!r} cannot be sent: {fault}") from None
+
+    async def renew(self, seen: int) -> None:
+        """List all tools anew, unless that was done since there were *seen* `renewals`. A failure is not raised."""
+        async with self._renewing:
+            if self.renewals != seen:
+                return
+            try:
+                async for _ in Walk(partial(self.page, fresh=True), lambda page: page.tools):
+                    pass
+            except TrioMcpError as exc:  # the call that wanted it will say what is wrong
+                _log.debug("the tools could not be listed anew: %s", exc)
+            self.renewals += 1
+
+    def forget(self) -> None:
+        """The server may be another one now."""
+        self.outputs.forget()
+        self._mirrored.clear()

@@ -1,0 +1,223 @@
+"""The ``mcpServers`` file, the widespread way to write down how servers are started, or reached.
+
+The file belongs to many programs. What is wrong with one entry is said about that entry, so that the others can be
+used; and members that mean something to other programs only are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import trio
+from attrs import field, frozen
+
+from .. import transports
+from ..abc import ClientAuth, TransportOpener
+
+__all__ = ["HttpServer", "ServerTable", "TableSource", "opener_from_entry", "read_server_table", "server_from_entry"]
+
+
+# One entry of an ``mcpServers`` file: how a server is started, or where it is reached, as hosts write it down.
+#
+# Members that mean something to other programs only are left alone.
+
+_log = logging.getLogger("trio_mcp.client")
+
+_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_ARGS = "'args' must be a list of texts"
+_ENV = "'env' must be an object of texts"
+_HEADERS = "'headers' must be an object of texts"
+_KINDS = ("stdio", "http", "sse", "streamable-http", "streamableHttp")
+"""What hosts call them. Which HTTP transport the server has is found out in any case."""
+_OF_ALL = {"type", "disabled"}
+_OF_COMMANDS = _OF_ALL | {"command", "args", "env", "cwd"}
+_OF_URLS = _OF_ALL | {"url", "headers"}
+
+
+@frozen
+class HttpServer:
+    """Where a server is reached."""
+
+    url: str
+    headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
+    """Header fields that go with each request; they may hold secrets."""
+
+
+def server_from_entry(entry: object, *, where: str = "server entry") -> transports.StdioServer | HttpServer:
+    """Return the server that *entry* describes.
+
+    One that is started has ``command`` (text), ``args`` (texts), ``env`` (texts) and ``cwd`` (text); one that is
+    reached over HTTP has ``url`` (text) and ``headers`` (texts by name). ``type`` may say which it is. In any text,
+    ``${NAME}`` stands for the environment variable NAME of this process, as does ``${env:NAME}``; ``${NAME:-TEXT}`` is
+    TEXT where that variable is not set or empty. Members that other programs have put there are ignored, and named in
+    one logged warning.
+
+    Args:
+        entry: the entry, as it is in the file.
+        where: what the entry is called in errors and in the log.
+
+    Raises:
+        ValueError: a member is missing or of the wrong type, or a variable is not set; the text names it.
+    """
+    if not isinstance(entry, Mapping):
+        raise ValueError(f"{where}: expected an object with the member 'command' or 'url'")
+    members = cast("Mapping[str, Any]", entry)
+    kind = members.get("type", "stdio" if "url" not in members else "http")
+    if kind not in _KINDS:
+        raise ValueError(f"{where}: 'type' {kind!r} is not supported; it may be {', '.join(map(repr, _KINDS))}")
+    if type(members.get("disabled", False)) is not bool:
+        raise ValueError(f"{where}: 'disabled' must be true or false")
+    if "command" in members and "url" in members:
+        raise ValueError(f"{where}: 'command' and 'url' are two servers")
+    known = _OF_COMMANDS if kind == "stdio" else _OF_URLS
+    unknown = sorted(str(name) for name in members if name not in known)
+    server = _started(members, where, unknown) if kind == "stdio" else _reached(members, where, unknown)
+    if unknown:
+        _log.warning("%s: ignored what this package does not know: %s", where, ", ".join(map(repr, unknown)))
+    return server
+
+
+def opener_from_entry(entry: object, *, where: str = "server entry", auth: ClientAuth | None = None) -> TransportOpener:
+    """Return what connects to the server that *entry* describes; see `server_from_entry`.
+
+    Raises:
+        ValueError: also where *auth* is to show who asks, and the server is started, or has a header that shows it.
+    """
+    server = server_from_entry(entry, where=where)
+    if isinstance(server, transports.StdioServer):
+        if auth is not None:
+            raise ValueError(f"{where}: nobody signs in to a server that is started here; it has no 'url'")
+        return transports.stdio_transport(server)
+    try:
+        return transports.http_transport(server.url, headers=server.headers, auth=auth)
+    except ValueError as exc:
+        raise ValueError(f"{where}: {exc}") from None
+
+
+def _started(members: Mapping[str, Any], where: str, unknown: Sequence[str]) -> transports.StdioServer:
+    _require(members, "command", where, unknown)
+    args, cwd = members.get("args", []), members.get("cwd")
+    if not isinstance(args, list | tuple):
+        raise ValueError(f"{where}: {_ARGS}")
+    return transports.StdioServer(
+        [
+            _expand(members["command"], where),
+            *(_text(_ARGS, arg, where) for arg in cast("Sequence[object]", args)),
+        ],
+        env=_texts(_ENV, members.get("env", {}), where),
+        cwd=None if cwd is None else _text("'cwd' must be a text", cwd, where),
+    )
+
+
+def _reached(members: Mapping[str, Any], where: str, unknown: Sequence[str]) -> HttpServer:
+    _require(members, "url", where, unknown)
+    return HttpServer(_expand(members["url"], where), _texts(_HEADERS, members.get("headers", {}), where))
+
+
+def _require(members: Mapping[str, Any], name: str, where: str, unknown: Sequence[str]) -> None:
+    value = members.get(name)
+    if not isinstance(value, str) or not value:
+        misspelt = "".join(f"; {each!r} is not supported" for each in unknown)
+        raise ValueError(f"{where}: {name!r} is required, and a text{misspelt}")
+
+
+def _texts(rule: str, value: object, where: str) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where}: {rule}")
+    return {str(name): _text(rule, text, where) for name, text in cast("Mapping[object, object]", value).items()}
+
+
+def _text(rule: str, value: object, where: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{where}: {rule}")
+    return _expand(value, where)
+
+
+def _expand(text: str, where: str) -> str:
+    def value(match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
+        if default is not None:
+            return os.environ.get(name) or default
+        if name not in os.environ:
+            raise ValueError(f"{where}: the environment variable {name} in {match[0]!r} is not set")
+        return os.environ[name]
+
+    return _VARIABLE.sub(value, text)
+
+
+TableSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
+"""The path of an ``mcpServers`` file, or what such a file holds: an object with the member ``mcpServers``."""
+
+_TABLES = ("mcpServers", "servers")
+
+
+@frozen
+class ServerTable:
+    """What an ``mcpServers`` file says: the entries by server name, in the file's order, none of them read yet."""
+
+    where: str
+    """What the table is called in errors: the path of the file."""
+    entries: Mapping[str, object]
+    """The servers that are to be used."""
+    disabled: tuple[str, ...] = ()
+    """The servers whose entry says ``"disabled": true``."""
+
+    def opener(self, name: str, *, auth: ClientAuth | None = None) -> TransportOpener:
+        """Return what connects to the server *name*.
+
+        Args:
+            name: of the server, in the table.
+            auth: shows it who asks; it must be a server that is reached over HTTP.
+
+        Raises:
+            KeyError: the table has no such server, or it is disabled.
+            ValueError: its entry makes no sense; the text names the file, the server and the member.
+        """
+        return opener_from_entry(self.entries[name], where=f"{self.where}: server {name!r}", auth=auth)
+
+
+async def read_server_table(source: TableSource) -> ServerTable:
+    """Read the table of servers in a file, or in what such a file holds.
+
+    The table is the member ``mcpServers``, or, where there is none, ``servers``, as Visual Studio Code has it. Other
+    members of the file are left alone.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is no JSON, or has no such table; the text names the file.
+    """
+    if isinstance(source, Mapping):
+        return _table(source, "the table of servers")
+    where = os.fspath(source)
+    content = await trio.Path(source).read_bytes()
+    try:
+        value = json.loads(content)
+    except RecursionError:
+        raise ValueError(f"{where}: not JSON that can be read: nested too deep") from None
+    except ValueError as exc:
+        raise ValueError(f"{where}: not JSON: {exc}") from None
+    return _table(value, where)
+
+
+def _table(value: object, where: str) -> ServerTable:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where}: expected an object with the member 'mcpServers'")
+    members = cast("Mapping[str, object]", value)
+    found = next((name for name in _TABLES if name in members), None)
+    if found is None:
+        raise ValueError(f"{where}: has no member 'mcpServers', nor 'servers'")
+    table = members[found]
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{where}: {found!r} must be an object: the servers by name")
+    entries = dict(cast("Mapping[str, object]", table))
+    disabled = tuple(name for name, entry in entries.items() if _is_disabled(entry))
+    return ServerTable(where, {name: entries[name] for name in entries if name not in disabled}, disabled)
+
+
+def _is_disabled(entry: object) -> bool:
+    return isinstance(entry, Mapping) and cast("Mapping[str, object]", entry).get("disabled") is True

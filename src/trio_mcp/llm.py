@@ -1,0 +1,316 @@
+"""BETWEEN: tools for a language model's chat interface, and answers to the calls it makes. No model is known here."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from functools import partial
+from typing import Any, Protocol, TypeAlias
+
+from attrs import define, frozen
+
+from . import types
+from ._errors import ServerExited, TrioMcpError
+from ._util import run_all
+from .client import MAX_NAME, fitting, told_apart
+from .wire import Undecodable, decode, encode, is_array, is_object
+
+__all__ = [
+    "Approve",
+    "HasTools",
+    "ServerToolLike",
+    "ToolCall",
+    "Toolkit",
+    "bounded",
+    "definition",
+    "error_text",
+    "function_names",
+    "load_toolkit",
+    "result_text",
+]
+
+
+# Tools as the functions of a chat-completions request: definitions, and names that such interfaces take.
+#
+# A tool's name may be longer than a function's, and hold other characters. One that fits stays as it is. Of one that
+# does not, other characters than ``A-Z a-z 0-9 _ -`` become ``_``; where that is too long, or not unique, it ends in a
+# digest of the tool's name. So a name does not depend on the order of the tools.
+
+
+class ServerToolLike(Protocol):
+    """A tool of one of several servers: what `Clients.tools` gives out."""
+
+    @property
+    def name(self) -> str:
+        """Unique among the tools of all servers."""
+        ...
+
+    @property
+    def server(self) -> str:
+        """Which server has it."""
+        ...
+
+    @property
+    def tool(self) -> types.Tool:
+        """The tool as the server describes it."""
+        ...
+
+
+class HasTools(Protocol):
+    """Anything with tools to call: a `Client`, or the `Clients` of many servers."""
+
+    def tools(self) -> AsyncIterator[types.Tool | ServerToolLike]:
+        """Iterate over the tools."""
+        ...
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> types.CallToolResult:
+        """Call the tool that `tools` gave this name."""
+        ...
+
+
+def definition(name: str, tool: types.Tool) -> dict[str, Any]:
+    """Return *tool* as a function called *name*; its input schema is passed on as it is."""
+    function: dict[str, Any] = {"name": name, "parameters": tool.input_schema}
+    if about := tool.description or tool.title:
+        function["description"] = about
+    return {"type": "function", "function": function}
+
+
+def function_names(tools: Collection[str]) -> dict[str, str]:
+    """Return a function's name for the name of each tool; the names of the tools are unique, and so are these."""
+    wanted = {tool: fitting(tool)[:MAX_NAME] or "_" for tool in sorted(tools)}
+    times = Counter(wanted.values())
+    names = {tool: name for tool, name in wanted.items() if name == tool or _is_its_own(tool, times[name])}
+    rest = {tool: name for tool, name in wanted.items() if tool not in names}
+    return names | told_apart(rest, times, lambda tool, attempt: f"{attempt}\0{tool}")
+
+
+def _is_its_own(tool: str, times_wanted: int) -> bool:
+    return len(tool) <= MAX_NAME and times_wanted == 1
+
+
+# What a tool returned, as the text of a chat's tool message: the one kind of content that every interface takes there.
+#
+# Pictures, sounds and other binary content are described, not given.
+
+
+def result_text(result: types.CallToolResult) -> str:
+    """Return what a language model is told about *result*.
+
+    Text is given as it is, and so are embedded resources that are text. Structured content is given as JSON where
+    there is no text. Other content is described. A result that says `is_error` begins with ``Error:``.
+    """
+    parts = [_part(block) for block in result.content]
+    content: Any = result.structured_content
+    if content is not types.UNSET and not any(isinstance(block, types.TextContent) for block in result.content):
+        parts.append(encode(content).decode())
+    text = "\n".join(parts)
+    if result.is_error:
+        return error_text(text or "the tool failed, and did not say why")
+    return text or "(the tool returned nothing)"
+
+
+def error_text(text: str) -> str:
+    """Return *text* so that a model takes it for the description of a failure."""
+    return f"Error: {text}"
+
+
+def bounded(text: str, max_characters: int) -> str:
+    """Return the beginning of *text*, with a note where something was left out."""
+    if len(text) <= max_characters:
+        return text
+    return f"{text[:max_characters]}\n[{len(text) - max_characters} more characters are left out here]"
+
+
+def _part(block: types.ContentBlock) -> str:
+    match block:
+        case types.TextContent():
+            return block.text
+        case types.ImageContent():
+            return f"[an image of type {block.mime_type}, {_size(block.data)} bytes, which cannot be shown here]"
+        case types.AudioContent():
+            return f"[a sound of type {block.mime_type}, {_size(block.data)} bytes, which cannot be played here]"
+        case types.ResourceLink():
+            described = f": {block.description}" if block.description else ""
+            return f"[resource {block.title or block.name} <{block.uri}>{described}]"
+        case _:
+            return _resource(block.resource)
+
+
+def _resource(contents: types.TextResourceContents | types.BlobResourceContents) -> str:
+    if isinstance(contents, types.TextResourceContents):
+        return f"[resource <{contents.uri}>]\n{contents.text}"
+    kind = f" of type {contents.mime_type}" if contents.mime_type else ""
+    return f"[resource <{contents.uri}>{kind}, {_size(contents.blob)} bytes, which cannot be shown here]"
+
+
+def _size(base64: str) -> int:
+    return len(base64) * 3 // 4 - base64[-2:].count("=")
+
+
+# The step between a language model and tools: functions for a request, and answers to the calls in its response.
+#
+# The form is that of chat completions, which most providers and local models speak. Sending the request is the
+# application's business. See ``examples/chat_host.py`` for a whole host.
+#
+# Rules of this file:
+#
+# 1. Whatever a model writes in a call gets an answer: a message that the model can read.
+# 2. A call runs only if it has been approved, where there is somebody to ask.
+# 3. A call that fails costs no other call its answer.
+
+_log = logging.getLogger("trio_mcp.llm")
+
+MAX_CHARACTERS = 50_000
+"""What a tool message may hold: some ten thousand tokens."""
+
+
+@frozen
+class _Offer:
+    """A tool, and under which name it is called."""
+
+    name: str
+    server: str | None
+    tool: types.Tool
+
+
+@frozen
+class ToolCall:
+    """A call that the model wants to make."""
+
+    id: str
+    """The model's own name for the call."""
+    function: str
+    """The name of the function, as the model knows it."""
+    server: str | None
+    """Which of many servers has the tool; None where there is but one."""
+    tool: types.Tool
+    """The tool as its server describes it."""
+    arguments: Mapping[str, Any]
+    """JSON values by parameter, as the model wrote them: no schema has been applied."""
+
+
+Approve: TypeAlias = Callable[[ToolCall], Awaitable[bool | str]]
+"""Decides about a call: True allows it, False refuses it, a text refuses it and is told to the model."""
+
+
+@define(eq=False)
+class Toolkit:
+    """The tools of a `Client`, or of `Clients`, for one conversation with a model. Made by `load_toolkit`.
+
+    It may be used from any number of tasks at once.
+    """
+
+    _source: HasTools
+    _offers: Mapping[str, _Offer]
+    """By the name of the function."""
+
+    @property
+    def functions(self) -> list[dict[str, Any]]:
+        """The tools as the member ``tools`` of a chat-completions request.
+
+        Input schemas are passed on as they are. A name that does not match ``[a-zA-Z0-9_-]{1,64}`` is made to.
+        """
+        return [definition(name, offer.tool) for name, offer in self._offers.items()]
+
+    async def answer(
+        self, message: Mapping[str, Any], *, approve: Approve | None = None, max_characters: int = MAX_CHARACTERS
+    ) -> list[dict[str, Any]]:
+        """Make the calls in a message of the model, and return a ``tool`` message for each, in the calls' order.
+
+        First *approve* is awaited for each call, one after the other in their order; then those that it has allowed
+        run at once. Whatever goes wrong with a call is told to the model: an unknown function, arguments that are no
+        JSON object, a refusal, an error of the tool, a lost connection. `result_text` says how results are told.
+
+        Args:
+            message: the assistant's message, with ``tool_calls`` or without.
+            approve: decides about each call; without it all calls are made.
+            max_characters: what is longer is cut there, with a note that says so.
+
+        Raises:
+            ValueError: the message's ``tool_calls`` is not a list of objects.
+
+        What *approve* raises is raised here, and no call is made. Cancelling this cancels the calls.
+        """
+        calls: Any = message.get("tool_calls") or []
+        if not is_array(calls) or not all(is_object(call) for call in calls):
+            raise ValueError(f"an assistant's message: 'tool_calls' must be a list of objects, got {calls!r:.200}")
+        prepared = [self._prepare(call) for call in calls]
+        decided = [await _decide(call, approve) if isinstance(call, ToolCall) else call for call in prepared]
+        texts = [each if isinstance(each, str) else "" for each in decided]
+        made = [(index, each) for index, each in enumerate(decided) if isinstance(each, ToolCall)]
+        jobs = [partial(self._call, each, texts, index) for index, each in made]
+        await run_all(jobs, log=_log)
+        return [
+            {"role": "tool", "tool_call_id": _id_of(call), "content": bounded(text, max_characters)}
+            for call, text in zip(calls, texts, strict=True)
+        ]
+
+    def _prepare(self, call: Mapping[str, Any]) -> ToolCall | str:
+        """Return what is to be called; a text says what is wrong with it."""
+        function = call.get("function")
+        name: Any = function.get("name") if is_object(function) else None
+        if not isinstance(name, str) or name not in self._offers:
+            return error_text(f"there is no function {name!r:.200}")
+        assert is_object(function)
+        try:
+            arguments = _arguments(function.get("arguments"))
+        except ValueError as exc:
+            return error_text(str(exc))
+        offer = self._offers[name]
+        return ToolCall(_id_of(call), name, offer.server, offer.tool, arguments)
+
+    async def _call(self, call: ToolCall, texts: list[str], index: int) -> None:
+        offer = self._offers[call.function]
+        try:
+            texts[index] = result_text(await self._source.call_tool(offer.name, call.arguments))
+        except ServerExited as exc:  # without what it said on standard error, which is for this machine's user
+            texts[index] = error_text(str(ServerExited(exc.status)))
+        except TrioMcpError as exc:
+            texts[index] = error_text(str(exc))
+        except KeyError as exc:  # `Clients` found the tool no more; its text would be quoted by str
+            texts[index] = error_text(" ".join(map(str, exc.args)) or "there is no such tool")
+        except Exception as exc:  # noqa: BLE001 # logged, and told to the model
+            _log.warning("the call of %r failed", offer.name, exc_info=exc)
+            texts[index] = error_text(f"the call failed ({type(exc).__name__})")
+
+
+async def load_toolkit(source: HasTools) -> Toolkit:
+    """Ask a `Client`, or `Clients`, for the tools there are now, and return them for use with a language model.
+
+    Raises what listing the tools of *source* raises.
+    """
+    offers: dict[str, _Offer] = {}
+    async for each in source.tools():
+        server, tool = (None, each) if isinstance(each, types.Tool) else (each.server, each.tool)
+        offers.setdefault(each.name, _Offer(each.name, server, tool))
+    names = function_names(offers)
+    return Toolkit(source, {names[name]: offer for name, offer in offers.items()})
+
+
+async def _decide(call: ToolCall, approve: Approve | None) -> ToolCall | str:
+    verdict = True if approve is None else await approve(call)
+    if verdict is True:
+        return call
+    reason = f": {verdict}" if isinstance(verdict, str) and verdict else ""
+    return error_text(f"the user has refused this call{reason}")
+
+
+def _id_of(call: Mapping[str, Any]) -> str:
+    return str(call.get("id") or "")
+
+
+def _arguments(written: Any) -> Mapping[str, Any]:
+    """Return the arguments in what a model wrote: JSON in a text, or, from some endpoints, an object."""
+    if is_object(written):
+        return written
+    if not isinstance(written, str | None):
+        raise ValueError("the arguments are no JSON object")
+    try:
+        value = decode((written or "").strip().encode("utf-8", "surrogatepass") or b"{}")
+    except Undecodable as exc:
+        raise ValueError(f"the arguments are no JSON: {exc}") from None
+    if not is_object(value):
+        raise ValueError("the arguments are no JSON object")
+    return value

@@ -1,0 +1,524 @@
+"""Exchanges made of messages, whoever carries these: one side of a JSON-RPC conversation, used in both roles.
+
+A correspondent is fed the messages that come in, and puts those that go out into lanes. It owns no task: everything
+it does with a message is synchronous.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+from collections.abc import Callable
+from copy import copy
+from typing import Any
+
+import trio
+from attrs import define, field
+
+from .._errors import ConnectionClosed, ConnectionLost, ErrorResponse, LocalProtocolError, McpError, RemoteProtocolError
+from ..wire import (
+    INVALID_REQUEST,
+    LISTEN,
+    PROGRESS_TOKEN_KEY,
+    SUBSCRIPTION_ID_KEY,
+    BrokenResponse,
+    ErrorReply,
+    JsonObject,
+    Ledger,
+    Malformed,
+    Message,
+    Notification,
+    NotJsonError,
+    Oversized,
+    Reply,
+    Request,
+    RequestId,
+    encode_error,
+    encode_notification,
+    encode_request,
+    is_array,
+    is_id,
+    parse_line,
+    parse_message,
+    stamp,
+    subscription_id,
+)
+from ._context import ExchangeContext, Gate
+from ._incoming import Exchange
+from ._limits import ConnectionStatistics, Limits
+from ._outbox import Entry, Lane
+from ._outgoing import Asked, UpdateBudget
+from ._scheduler import Slots
+
+__all__ = ["AskedByMessage", "Batch", "Correspondent", "ExchangeByMessage"]
+
+
+# The two ends of an exchange that is made of messages.
+
+
+@define(eq=False)
+class AskedByMessage(Asked):
+    """A request of ours."""
+
+    _correspondent: Correspondent
+    _lane: Lane
+    """Where it goes out."""
+    _entry: Entry | None = field(default=None, init=False)
+
+    def begins_at_once(self) -> bool:
+        """Whether its lane has room."""
+        return self._lane.has_room()
+
+    def goes_by(self, lane: Lane) -> bool:
+        """Whether it is sent in a lane, or was."""
+        return self._lane is lane
+
+    def waits_in(self, lane: Lane) -> bool:
+        """Whether it is in the queue of a lane, and has not left."""
+        return self._lane is lane and self._entry is not None and bool(self._entry.line)
+
+    async def _begin(self) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        await self._correspondent.room_in(self._lane)  # cancelled here: nothing was sent, and there is nothing to say
+        if self._correspondent.lost is not None:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            raise copy(self._correspondent.lost)
+        self._entry = self._lane.put(self._issue())
+        self._leaving()
+
+    def _issue(self) -> bytes:
+        """Take a new id, under which an answer is awaited from now on; return the line of the request."""
+        ledger, params = self._correspondent.ledger, self.params
+        self.id = ledger.issue(self)
+        if self.wants_updates:
+            params = stamp(params, {PROGRESS_TOKEN_KEY: self.id})
+        try:
+            return encode_request(self.id, self.method, params)
+        except NotJsonError as exc:
+            ledger.forget(self.id)
+            raise LocalProtocolError(f"the params of {self.method!r} cannot be sent: {exc}") from None
+
+    def _cancel(self) -> None:
+        self._correspondent.ledger.forget(self.id)
+        self.withdraw()
+
+    def withdraw(self) -> None:
+        """Take the request back if it has not left, and tell the other side to stop if it has."""
+        sent = self._entry is not None and not self._lane.withdraw(self._entry)
+        if sent and self.method != "initialize":  # which is never cancelled
+            self._lane.put_urgent(encode_notification("notifications/cancelled", {"requestId": self.id}))
+
+
+@define(eq=False)
+class ExchangeByMessage(Exchange):
+    """A request of the other side."""
+
+    _correspondent: Correspondent
+    lane: Lane
+    """Where its answer goes, and all that belongs to it."""
+    _batch: Batch | None = None
+
+    def ask(self, method: str, params: JsonObject | None) -> Asked:
+        """Return a request that goes out where this one's answer will."""
+        return self._correspondent.ask_in(self.lane, method, params)
+
+    def has_room(self) -> bool:
+        """Whether its lane has room."""
+        return self.lane.has_room()
+
+    def may_be_answered_here(self) -> bool:
+        """Not in an array, which may hold thousands of requests: others would have to wait for all of them."""
+        return self._batch is None and self.lane.has_room()
+
+    async def room(self) -> None:
+        """Wait for room in its lane."""
+        await self.lane.room()
+
+    def detach(self, retry_ms: int | None) -> None:
+        """Let whoever reads its lane go, if the connection can do without."""
+        self._correspondent.detach(self.lane, retry_ms)
+
+    def _conclude(self, result: JsonObject) -> None:
+        # Both pages are obeyed: that on subscriptions wants the result, that on cancellation demands the notice. The
+        # result goes first, because there are clients that take a subscription for lost when the notice does.
+        self.respond(result)
+        params = {"requestId": self.id, "reason": "the server stops", "_meta": {SUBSCRIPTION_ID_KEY: self.id}}
+        self.lane.put_urgent(encode_notification("notifications/cancelled", params))
+
+    def _send(self, outcome: JsonObject | McpError) -> None:
+        self._correspondent.ended(self)
+        line, outcome = self._encoded(outcome)
+        self._correspondent.gate.responded(self.method, success=not isinstance(outcome, McpError))
+        if self._batch is not None:
+            self._batch.settle(line)
+        else:
+            self.lane.put_urgent(line)  # the reader itself may have answered, and it cannot wait
+
+    def _tell(self, method: str, params: JsonObject) -> None:
+        self.lane.put(encode_notification(method, params))
+
+    def _end(self) -> None:
+        self._correspondent.ended(self)
+        if self._batch is not None:
+            self._batch.settle(None)
+
+
+@define(eq=False)
+class Batch:
+    """The answers to one array of requests: they leave together, as an array, when the last one is there.
+
+    Specification: https://modelcontextprotocol.io/specification/2025-03-26/basic#batching
+    """
+
+    _lane: Lane
+    _answers: list[bytes] = field(factory=list[bytes], init=False)
+    _open: int = field(default=1, init=False)
+    """Requests not answered yet, and one more while the array is being read."""
+
+    def expect(self) -> None:
+        """Wait for the answer to one more request."""
+        self._open += 1
+
+    def add(self, line: bytes) -> None:
+        """Take an answer that nobody was expected to give."""
+        self._answers.append(line.rstrip())
+
+    def settle(self, line: bytes | None) -> None:
+        """Take the answer to an expected request; None where it was cancelled."""
+        if line is not None:
+            self.add(line)
+        self._open -= 1
+        if self._open == 0 and self._answers:  # urgent: the last one may have been refused, or cancelled, by the reader
+            self._lane.put_urgent(b"[" + b",".join(self._answers) + b"]\n")
+
+    def close(self) -> None:
+        """The array has been read."""
+        self.settle(None)
+
+
+_log = logging.getLogger("trio_mcp.peer")
+
+_SHOWN = 80
+"""Bytes of a line which is no message that the log shows."""
+_MAX_COMPLAINTS = 10
+"""Breaches of the protocol that are logged, of each connection."""
+_MAX_REASON = 300
+"""Characters of the other side's reason for a cancellation that are kept."""
+
+
+@define(eq=False)
+class Correspondent(abc.ABC):
+    """One side of a conversation made of messages, from its first to its last.
+
+    Args:
+        gate: on which terms the other side's messages are admitted.
+        answer: called synchronously with every admitted request of the other side. Must not raise.
+        notified: called synchronously with the method and params of every notification that belongs to no exchange.
+            Must not raise.
+        limits: what the connection may cost.
+    """
+
+    gate: Gate
+    _answer: Callable[[ExchangeByMessage], None]
+    _notified: Callable[[str, JsonObject], None]
+    limits: Limits
+    ledger: Ledger[AskedByMessage, ExchangeByMessage] = field(
+        factory=Ledger["AskedByMessage", "ExchangeByMessage"], init=False
+    )
+    budget: UpdateBudget = field(init=False)
+    slots: Slots = field(init=False)
+    listens: Slots = field(init=False)
+    """The room for requests that listen for changes."""
+    lost: ConnectionLost | None = field(default=None, init=False)
+    """Why nothing can be asked any more; None while the connection is up."""
+    _losing: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _when_lost: list[Callable[[ConnectionLost], None]] = field(
+        factory=list["Callable[[ConnectionLost], None]"], init=False
+    )
+    _settled: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _malformed: int = field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        limits = self.limits
+        self.budget = UpdateBudget(limits.max_updates, limits.max_update_bytes, limits.max_link_update_bytes)
+        self.slots = Slots(limits.max_in_flight, limits.max_queued)
+        self.listens = Slots.for_listens(limits.max_listens)
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether requests carry header fields: messages by themselves have none."""
+        return False
+
+    @property
+    @abc.abstractmethod
+    def lane(self) -> Lane:
+        """Where what belongs to no exchange of the other side's goes out."""
+
+    def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> AskedByMessage:
+        """Return an exchange to enter; entering sends the request, leaving ends it."""
+        return AskedByMessage(method, params, wants_updates, self.budget, self, self.lane)
+
+    def ask_in(self, lane: Lane, method: str, params: JsonObject | None) -> AskedByMessage:
+        """Return a request to enter that goes out in *lane*, to whoever asked what it belongs to."""
+        return AskedByMessage(method, params, False, self.budget, self, lane)
+
+    async def notify(self, method: str, params: JsonObject | None) -> None:
+        """Send a notification that belongs to no exchange. If cancelled, nothing was sent.
+
+        Raises:
+            ConnectionLost: the connection is gone.
+            NotJsonError: *params* hold something that JSON cannot say.
+        """
+        line = encode_notification(method, params)
+        await trio.lowlevel.checkpoint()  # there may always be room, and whoever tells on and on shall let others run
+        await self.room()
+        self.lane.put(line)
+
+    async def hear_news(self) -> None:
+        """Hear what belongs to no exchange: what comes is fed in anyway."""
+        await trio.lowlevel.checkpoint()
+
+    def has_room(self) -> bool:
+        """Whether `room` would return at once."""
+        return self.lane.has_room()
+
+    def tell(self, method: str, params: JsonObject) -> None:
+        """Queue a notification that belongs to no exchange; there must be room."""
+        self.lane.put(encode_notification(method, params))
+
+    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
+        """Call *tell* with the reason when nothing can be asked any more; now, if that is so already."""
+        if self.lost is None:
+            self._when_lost.append(tell)
+        else:
+            tell(copy(self.lost))
+
+    async def room(self) -> None:
+        """Wait until a message that belongs to no exchange may be queued; see `room_in`."""
+        await self.room_in(self.lane)
+
+    async def room_in(self, lane: Lane) -> None:
+        """Wait until a message may be queued in a lane. If cancelled, nothing was queued.
+
+        Raises:
+            ConnectionLost: no message will ever leave again, and why: a write that failed is the first sign, and the
+                reason (the exit of a child process, say) is known a little later.
+        """
+        try:
+            await lane.room()
+        except ConnectionLost:
+            while self.lost is None:
+                await self._losing.park()
+            raise copy(self.lost) from None
+
+    async def drain(self) -> None:
+        """Wait until every accepted request is answered, for a bounded time; those without an end are ended."""
+        self.abandon(lambda exchange: exchange.endless)
+        with trio.move_on_after(self.limits.drain_seconds):
+            while self.ledger.answering:
+                await self._settled.park()
+
+    def abandon(self, is_meant: Callable[[ExchangeByMessage], bool]) -> None:
+        """End those of the other side's requests that are meant: this side stops."""
+        for exchange in list(self.ledger.answering.values()):
+            if is_meant(exchange):  # asked of each in its turn: abandoning one may break the link, which loses the rest
+                exchange.abandon()
+
+    def lose(self, reason: ConnectionLost) -> None:
+        """Tell all who wait for a response, or will ask for one, that there is none. The first reason stands."""
+        if self.lost is not None:
+            return
+        self.lost = reason
+        self._losing.unpark_all()
+        for asked in list(self.ledger.asked.values()):
+            if isinstance(reason, ConnectionClosed):
+                asked.withdraw()
+            asked.finish(copy(reason))
+        self.ledger.asked.clear()
+        for tell in self._when_lost:
+            tell(copy(reason))
+
+    def take(self, line: bytes | Oversized, lane: Lane) -> None:
+        """Take one message of the other side, or one array of them; synchronous, and never raises.
+
+        Args:
+            line: the message, with or without its newline.
+            lane: where the answers go, and all that belongs to their exchanges.
+        """
+        if isinstance(line, Oversized):
+            fault = f"a message may have at most {line.limit} bytes"
+            self._on_malformed(Malformed(None, INVALID_REQUEST, fault), lane)
+            return
+        message = parse_line(line)
+        if isinstance(message, list):
+            self._on_batch(message, len(line), lane)
+        elif isinstance(message, Malformed):
+            self._on_malformed(message, lane, line=line)
+        else:
+            self._on_message(message, len(line), lane)
+
+    def take_value(self, value: Any, size: int, lane: Lane) -> None:
+        """Take what somebody else has decoded, as `take` does; *size* is its length on the wire in bytes."""
+        if is_array(value):
+            self._on_batch(value, size, lane)
+        else:
+            self._on_message(parse_message(value), size, lane)
+
+    def desert(self, lane: Lane, reason: ConnectionLost) -> None:
+        """Nothing leaves by a lane any more, though the connection is up: what waits in it to be asked fails."""
+        for asked in list(self.ledger.asked.values()):
+            if asked.waits_in(lane):
+                self.ledger.forget(asked.id)
+                asked.finish(copy(reason))
+
+    def detach(self, lane: Lane, retry_ms: int | None) -> None:
+        """Let whoever reads a lane go, and come back later, if that is possible at all; see `Exchange.detach`."""
+        del lane, retry_ms
+
+    def _on_batch(self, values: list[Any], size: int, lane: Lane) -> None:
+        if not self.gate.batches or not values:
+            fault = "an empty batch" if self.gate.batches else "batches exist in revision 2025-03-26 only"
+            self._on_malformed(Malformed(None, INVALID_REQUEST, fault), lane)
+            return
+        if len(values) > self.limits.max_queued:  # each may need an answer many times its own size
+            fault = f"a batch may have at most {self.limits.max_queued} messages"
+            self._on_malformed(Malformed(None, INVALID_REQUEST, fault), lane)
+            return
+        batch, size = Batch(lane), size // len(values)  # what each of them takes, on average
+        for value in values:
+            message = parse_message(value)
+            if isinstance(message, Request) and message.method == "initialize":
+                message = Malformed(message.id, INVALID_REQUEST, "'initialize' cannot be part of a batch")
+            self._on_message(message, size, lane, batch)
+        batch.close()
+
+    def _on_message(self, message: Message, size: int, lane: Lane, batch: Batch | None = None) -> None:
+        match message:
+            case Request():
+                self._on_request(message, lane, batch)
+            case Reply(id=id, result=result):
+                self._on_outcome(id, result)
+            case Notification(method=method, params=params):
+                self._on_notification(method, params or {}, size)
+            case ErrorReply(id=id):
+                self._on_error(id, ErrorResponse(message.code, message.message, message.data))
+            case BrokenResponse(id=id, fault=fault):
+                self._complain("a broken response", fault)
+                if id is not None:
+                    self._on_outcome(id, RemoteProtocolError(f"the response breaks the protocol: {fault}"))
+            case _:  # Malformed
+                self._on_malformed(message, lane, batch)
+
+    def _on_malformed(self, fault: Malformed, lane: Lane, batch: Batch | None = None, line: bytes = b"") -> None:
+        shown = f": {line[:_SHOWN]!r}" if line else ""  # somebody's stray output, most likely
+        self._complain("not a message", fault.fault + shown)
+        self._refuse(fault.id, McpError(fault.code, fault.fault), lane, batch)
+
+    def _complain(self, what: str, text: str) -> None:
+        """Count what breaks the protocol, and log the first of it: a peer that goes on shall not fill our log."""
+        self._malformed += 1
+        if self._malformed <= _MAX_COMPLAINTS:
+            _log.warning("%s: %.300s", what, text)
+        if self._malformed == _MAX_COMPLAINTS:
+            _log.warning("whatever else on this connection breaks the protocol is only counted")
+
+    def _refuse(self, id: RequestId | None, error: McpError, lane: Lane, batch: Batch | None) -> None:
+        """Answer a request that never became an exchange; the reader cannot wait, so the answer is urgent."""
+        if id is not None and id in self.ledger.answering:
+            id = None  # with it, the answer would be taken for the one to the request that runs
+        if self.gate.may_respond and (id is not None or self.gate.answers_unreadable):
+            line = encode_error(id, error.code, error.message, error.data, omit_id=self.gate.omits_unknown_id)
+            if batch is None:
+                lane.put_urgent(line)
+            else:
+                batch.add(line)
+
+    def _on_request(self, request: Request, lane: Lane, batch: Batch | None) -> None:
+        if not self.gate.may_respond:
+            self._complain("a request that the server's revision does not allow", request.method)
+            return
+        try:
+            context = self._admit(request, lane)
+        except McpError as error:
+            self._refuse(request.id, error, lane, batch)
+            return
+        exchange = ExchangeByMessage(request.method, request.params, context, request.id, self, self, lane, batch)
+        if not self.ledger.begin(request.id, exchange):
+            self.gate.responded(request.method, success=False)
+            running = f"a request with the id {request.id!r} is running already"
+            self._refuse(request.id, McpError(INVALID_REQUEST, running), lane, batch)
+            return
+        if batch is not None:
+            batch.expect()
+        self.begun(exchange)
+        self._answer(exchange)
+
+    def _admit(self, request: Request, lane: Lane) -> ExchangeContext:
+        """Return the terms of a request that came by a lane; raises `McpError` where it is refused."""
+        del lane
+        return self.gate.admit(request.method, request.params)
+
+    def _on_error(self, id: RequestId | None, error: ErrorResponse) -> None:
+        if id is None:
+            self._complain("the other side could not read a message", str(error))
+        else:
+            self._on_outcome(id, error)
+
+    def _on_outcome(self, id: RequestId, outcome: JsonObject | Exception) -> None:
+        asked = self.ledger.settle(id)
+        if asked is not None:
+            asked.finish(outcome)
+
+    def _on_notification(self, method: str, params: JsonObject, size: int) -> None:
+        if method == "notifications/cancelled":
+            id = params.get("requestId")
+            if is_id(id):
+                self._on_cancelled(id, params)
+        elif method == "notifications/progress":
+            token = params.get("progressToken")
+            if is_id(token) and (asked := self.ledger.asked.get(token)) is not None:
+                asked.put((method, params), size)
+        else:
+            subscription = subscription_id(params)
+            asked = None if subscription is None else self.ledger.asked.get(subscription)
+            if asked is None or not asked.hear(method, params):
+                self.gate.notified(method)
+                self._notified(method, params)
+
+    def _on_cancelled(self, id: RequestId, params: JsonObject) -> None:
+        exchange, asked = self.ledger.answering.get(id), self.ledger.asked.get(id)
+        if exchange is not None:
+            reason = f"the other side cancelled the request: {params.get('reason', 'no reason given')}"[:_MAX_REASON]
+            _log.debug("%s %r: %s", exchange.method, id, reason)
+            exchange.cancel(reason)
+        elif asked is not None and asked.method == LISTEN:  # the one request of ours that the other side may end so
+            self._on_outcome(id, {})
+
+    def begun(self, exchange: ExchangeByMessage) -> None:
+        """Called when a request of the other side has become an exchange, right before it is begun to be answered."""
+        del exchange
+
+    def ended(self, exchange: ExchangeByMessage) -> None:
+        """Called by an exchange of the other side at its end, answered or not, right before its answer is queued."""
+        self.ledger.end(exchange.id)
+        if self._settled and not self.ledger.answering:
+            self._settled.unpark_all()
+
+    def statistics(self) -> ConnectionStatistics:
+        """Return what the connection holds now."""
+        return ConnectionStatistics(
+            asked=len(self.ledger.asked),
+            answering=len(self.ledger.answering),
+            running=self.slots.running + self.listens.running,
+            queued=self.slots.waiting,
+            outbox_bytes=self._outbox_bytes(),
+            update_bytes=self.budget.total,
+            unmatched_responses=self.ledger.unmatched,
+            malformed=self._malformed,
+        )
+
+    @abc.abstractmethod
+    def _outbox_bytes(self) -> int:
+        """Return how many bytes wait in its lanes."""

@@ -1,0 +1,290 @@
+"""Runs that wait for answers while nobody waits for them: their request was answered with their questions.
+
+The other side answers by asking again; what the hall keeps meanwhile is the run, in the middle of its work.
+
+Rules of this file:
+
+1. What a run asks leaves in one interim answer: in the next pass of the scheduler if the handler is one task, a few
+   milliseconds after the first question otherwise, so that what several tasks ask travels together.
+2. An interim answer ends its exchange: deadline, cancellation, progress token and capabilities end with it, and
+   those of the next one take their place. In between there is nothing to cancel.
+3. Capabilities are checked when an interim answer is written, against the request that it answers.
+4. Each interim answer has a token of its own, which is good for one retry. A retry that is refused uses nothing up.
+5. Questions expire by raising where they were asked. The handler then has some seconds to clean up in, before it is
+   cancelled. The deadlines of scopes are the timers; there is no table to scan.
+6. A handler that ends while nobody waits for it keeps its outcome until somebody does, or until it expires.
+7. Parking, resuming and expiring are synchronous, hence atomic.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import trio
+from attrs import define, field
+
+from .._errors import AskExpired, ConnectionLost, McpError, TooManyParked
+from ..wire import JsonObject
+from ._limits import Limits
+from ._questions import Asking, Question
+from ._run import Explain, Handler, Run
+from ._scheduler import BUSY, Turns
+
+if TYPE_CHECKING:
+    from ._incoming import Exchange
+    from ._scheduler import Slots
+
+__all__ = ["GRACE_SECONDS", "Hall", "Interim", "Parking", "Waiting"]
+
+GRACE_SECONDS = 5.0
+"""What a handler has for cleaning up after its questions expired."""
+SETTLE_SECONDS = 0.005
+"""What several tasks of one handler ask within this time travels together."""
+
+Interim: TypeAlias = "Callable[[str, Mapping[str, JsonObject]], JsonObject]"
+"""Makes the interim answer out of the token that a retry must bring and the open questions."""
+
+
+@define(eq=False)
+class Waiting:
+    """What a run needs once it has asked: its open questions, and how they leave.
+
+    Args:
+        run: whose questions they are.
+        conclude: ends the run's exchange with the open questions; called when there is an exchange and a question.
+    """
+
+    run: Run
+    _conclude: Callable[[Waiting, Mapping[str, JsonObject]], None]
+    expires: float = field(default=math.inf, init=False)
+    """When the open questions do, on Trio's clock; infinite unless the run is parked."""
+    attended: trio.Event = field(factory=trio.Event, init=False)
+    """Set when somebody waits for the run again."""
+    token: str | None = field(default=None, init=False)
+    """What the run is found by; None unless it is parked."""
+    kept: bool = field(default=False, init=False)
+    """Whether the handler has ended, and only its outcome waits."""
+    _flushing: bool = field(default=False, init=False)
+    _given: Mapping[Question, Any] | None = field(default=None, init=False)
+    """Answers that wait until the run has a slot again."""
+
+    async def ask(self, questions: Sequence[Question]) -> list[Any]:
+        """Ask, and wait for the answers: all of them, or none."""
+        if self.run.exchange is None and self.token is None:  # cancelled; whoever asks now has shielded itself
+            raise AskExpired("the call is over")
+        with self.run.asking(questions) as asking:
+            asking.scope.deadline = self.expires
+            self._flush_soon()
+            return await asking.wait()
+
+    def expire_at(self, when: float) -> None:
+        """Let the open questions expire at *when*, and what the handler does then a little later (rule 5)."""
+        self.expires = when
+        for asking in self.run.open:
+            asking.scope.deadline = when
+        self.run.scope.deadline = when if self.kept else when + GRACE_SECONDS
+
+    def read(self, answers: Mapping[str, Any]) -> Mapping[Question, Any]:
+        """Read those of the *answers* that are answers to open questions; the others are ignored.
+
+        Raises:
+            McpError: one of them is none.
+        """
+        return {
+            question: question.read(answers[question.key])
+            for asking in self.run.open
+            for question in asking.unanswered
+            if question.key in answers
+        }
+
+    def resume(self, exchange: Exchange, given: Mapping[Question, Any]) -> None:
+        """Go on for another exchange, as soon as there is a slot for it."""
+        self._given = given
+        self.expire_at(math.inf)  # the clock of the handler's own time limit stands still until there is a slot
+        self.run.tie(exchange)
+        self.run.slots.take(self.run)
+
+    def go_on(self) -> None:
+        """There is a slot: wake whoever waits for the answers that were given."""
+        given, self._given = self._given or {}, None
+        for question, answer in given.items():
+            question.answer = answer
+        for asking in self.run.open:
+            asking.answered()
+        self.run.holds.start_clock(self.run.scope)
+        self.attended.set()
+        self._flush_soon()  # what is still open goes out again
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self.run.hall.nursery.start_soon(self._flush)
+
+    async def _flush(self) -> None:
+        if self.run.has_several_tasks:  # the others may be about to ask
+            await trio.sleep(SETTLE_SECONDS)
+        exchange = self.run.exchange
+        if exchange is not None and not exchange.has_room():
+            try:
+                await exchange.room()
+            except ConnectionLost:
+                exchange.lose()
+        self._flushing = False
+        exchange = self.run.exchange
+        if exchange is None or self._given is not None:  # parked, over, or not yet awake
+            return
+        for asking in self.run.open:
+            lacking = asking.lacking(exchange.context)
+            if lacking is not None:
+                asking.fail(lacking)
+        requests = {question.key: question.request for asking in self.run.open for question in asking.unanswered}
+        if requests:
+            try:
+                self._conclude(self, requests)
+            except Exception as exc:  # noqa: BLE001 # what cannot be written, say: this handler's, and nobody else's
+                self.run.fail_all(exc)
+
+
+@define(eq=False)
+class Parking:
+    """The parked runs of one hall.
+
+    Args:
+        max_parked: runs that may be parked; one more cannot ask.
+        expire_after: seconds that a question stays open.
+    """
+
+    max_parked: int
+    expire_after: float
+    closing: bool = field(default=False, init=False)
+    """Whether nothing may be asked any more."""
+    _parked: dict[str, Waiting] = field(factory=dict[str, Waiting], init=False)
+    direct: set[Asking] = field(factory=set[Asking], init=False)
+    """Waits for answers that do not need parking."""
+    _emptied: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+
+    @property
+    def parked(self) -> int:
+        """How many runs are parked."""
+        return len(self._parked)
+
+    def check_open(self) -> None:
+        """Raise `AskExpired` where the server stops."""
+        if self.closing:
+            raise AskExpired("the server stops")
+
+    def waiting(self, run: Run, interim: Interim) -> Waiting:
+        """Return what *run* asks by."""
+
+        def park(waiting: Waiting, requests: Mapping[str, JsonObject]) -> None:
+            self._park(waiting, requests, interim)
+
+        return Waiting(run, park)
+
+    def _park(self, waiting: Waiting, requests: Mapping[str, JsonObject], interim: Interim) -> None:
+        run = waiting.run
+        assert run.exchange is not None
+        if self.closing:
+            run.fail_all(AskExpired("the server stops"))
+            return
+        if len(self._parked) >= self.max_parked:
+            limit = f"{self.max_parked} handlers wait for answers already (Limits.max_parked)"
+            run.fail_all(TooManyParked(f"the question cannot be asked: {limit}"))
+            return
+        exchange, token = run.exchange, secrets.token_hex(16)
+        answer = interim(token, requests)
+        waiting.token, waiting.attended = token, trio.Event()
+        self._parked[token] = waiting
+        run.release_slot()
+        run.holds.give_back(run.scope)
+        waiting.expire_at(trio.current_time() + self.expire_after)
+        exchange.respond(answer)
+
+    def resume(self, token: str, exchange: Exchange, answers: Mapping[str, Any]) -> bool:
+        """Give a parked run another exchange; False where there is none of this token that could go on.
+
+        Raises:
+            McpError: an answer is none, or the connection has too much to do. The token stays good (rule 4).
+        """
+        waiting = self._parked.get(token)
+        if waiting is None or waiting.expires <= trio.current_time():
+            return False
+        given = waiting.read(answers)
+        if exchange.peer.slots.full:
+            raise McpError(BUSY, "too busy to go on; try again later")
+        self.forget(waiting)
+        waiting.resume(exchange, given)
+        return True
+
+    def forget(self, waiting: Waiting) -> None:
+        """Take a run out: it goes on, or has ended."""
+        if waiting.token is not None:
+            del self._parked[waiting.token]
+            waiting.token = None
+            if not self._parked:
+                self._emptied.unpark_all()
+
+    def close(self) -> None:
+        """Let all open questions expire now: parked handlers may clean up (rule 5)."""
+        self.closing = True
+        for waiting in list(self._parked.values()):
+            waiting.expire_at(min(waiting.expires, trio.current_time()))  # once expired, its clean-up gets no more time
+            waiting.run.fail_all(AskExpired("the server stops"))  # one each: an exception that is raised is one task's
+        for asking in self.direct:
+            asking.fail(AskExpired("the server stops"))
+
+    async def emptied(self) -> None:
+        """Wait until no run is parked."""
+        while self._parked:
+            await self._emptied.park()
+
+
+# Where handlers live: one hall per serving, one run per handler.
+
+
+@define(eq=False)
+class Hall:
+    """The nursery of every handler of one serving, their number, and those that wait for answers."""
+
+    nursery: trio.Nursery
+    limits: Limits = field(factory=Limits)
+    running: int = field(default=0, init=False)
+    """Handlers that have started and not ended, cleaning up and waiting for answers included."""
+    parking: Parking = field(init=False)
+    """Those of them that wait for answers while nobody waits for them."""
+    turns: Turns = field(init=False)
+    """What the connections share: handlers that work at once."""
+
+    def __attrs_post_init__(self) -> None:
+        self.turns = Turns(self.limits.max_running)
+        self.parking = Parking(self.limits.max_parked, self.limits.ask_seconds)
+
+    def begin(
+        self,
+        exchange: Exchange,
+        handler: Handler,
+        explain: Explain,
+        slots: Slots | None = None,
+        *,
+        waits: bool = True,
+    ) -> None:
+        """Answer *exchange* with what *handler* returns, as soon as a slot is free: in a task of the hall, or here.
+
+        Args:
+            explain: turns an exception of the handler into the answer. `OutOfTimeError` is the one for a handler that
+                used up what `Run.allow` gave it.
+            slots: where the handler takes its slot; by default where all requests of the connection do.
+            waits: whether the handler may ever wait for something. One that never does may be done, and its exchange
+                answered, when this returns.
+        """
+        peer = exchange.peer
+        slots = slots or peer.slots
+        exchange.run = run = Run(
+            self, exchange, exchange.context, peer, exchange.method, handler, explain, slots, waits
+        )
+        slots.take(run)

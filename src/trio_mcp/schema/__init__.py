@@ -1,0 +1,29 @@
+"""JSON Schema: validation of values against a schema, and the bounds on its cost.
+
+Names only, each imported from its module when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._facade import lazy_names
+
+if TYPE_CHECKING:
+    from ._validate import TYPE_NAMES as TYPE_NAMES
+    from ._validate import LazyValidator as LazyValidator
+    from ._validate import SchemaError as SchemaError
+    from ._validate import Validator as Validator
+    from ._validate import compile_schema as compile_schema
+    from ._validate import dialect_of as dialect_of
+    from ._validate import render_path as render_path
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "_validate": (
+                "LazyValidator", "SchemaError", "TYPE_NAMES", "Validator",
+                "compile_schema", "dialect_of", "render_path",
+            ),
+        },
+    )  # fmt: skip

@@ -1,0 +1,483 @@
+"""Checks of JSON values against JSON Schema, for both roles: every fault with its path, nothing ever fetched.
+
+Servers check arguments and results with it, clients check structured content. The checking itself is
+jsonschema-rs, imported when the first schema is compiled. Rules of this file:
+
+1. A schema is read by the dialect its ``$schema`` names, 2020-12 when it names none; an unknown one is refused.
+2. A reference is resolved inside the schema or not at all: no network, no files.
+3. Values and schemas nested deeper than `MAX_DEPTH` are refused before jsonschema-rs sees them, because it recurses
+   on the native stack and would take the process down.
+4. A check that could take too long is refused before it begins (`_schema_cost`), because nothing can stop it. Patterns
+   are matched in linear time; those that need more than that (look-around, back-references) may not look back often.
+
+See https://modelcontextprotocol.io/specification/2026-07-28/basic#json-schema-usage.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from attrs import define, field
+
+from .._errors import TrioMcpError
+from ._cost import MAX_UNFOLDED, Cost
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+
+
+# Puts what jsonschema-rs found wrong into lines a model can act on: the path, what was expected, what came.
+#
+# Called by `_schema`. jsonschema-rs's own text is used for the keywords that are rare.
+
+_SHOWN_CHARACTERS: Final = 80
+_OUTLINE_CHARACTERS: Final = 300
+_NUMERAL: Final = re.compile(r"\+?[0-9]{1,19}")
+
+TYPE_NAMES: Final[Mapping[type, str]] = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    type(None): "null",
+}
+"""JSON Schema's name for the class of a JSON value."""
+
+
+def render_path(parts: Iterable[str | int]) -> str:
+    """Write a place inside a JSON value the way all errors of this package do: ``$.rows[2].name``."""
+    return "$" + "".join(_step(part) for part in parts)
+
+
+def _step(part: str | int) -> str:
+    if isinstance(part, int):
+        return f"[{part}]"
+    return f".{part}" if part.replace("-", "_").isidentifier() else f"[{json.dumps(part)}]"
+
+
+def describe_errors(errors: Iterable[jsonschema_rs.ValidationError], root: Any) -> Iterator[str]:
+    """Name errors found in the value `root`, one line each."""
+    for error in errors:
+        yield from _describe(error, root)
+
+
+def outline_errors(errors: Iterable[jsonschema_rs.EvaluationErrorEntry], root: Any) -> Iterator[str]:
+    """Name errors an evaluation found in the value `root`; they cost little and tell little."""
+    for error in errors:
+        path = render_path(_pointed_at(error["instanceLocation"], root))
+        yield f"{path}: {shortened(error['error'], _OUTLINE_CHARACTERS)}"
+
+
+def _pointed_at(pointer: str, root: Any) -> Iterator[str | int]:
+    here: Any = root
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        key = name if here.__class__ is dict else int(name)
+        yield key
+        here = here[key]
+
+
+def _describe(error: jsonschema_rs.ValidationError, root: Any) -> Iterator[str]:
+    path = _exact(error, root)
+    kind: Any = error.kind
+    match kind.name:
+        case "required":
+            yield f"{render_path([*path, kind.property])}: required, but missing"
+        case "additionalProperties" | "unevaluatedProperties":
+            yield from _unknown(path, kind.unexpected)
+        case "falseSchema" if error.schema_path[-1:] == ["additionalProperties"]:
+            # Where no member is allowed at all, jsonschema-rs complains about the first one only, from outside.
+            yield from _unknown(path, _at(path, root))
+        case "propertyNames":
+            inner = kind.error
+            reasons = "; ".join(line.removeprefix("$: ") for line in _describe(inner, inner.instance))
+            yield f"{render_path(path)}: the name {_shown(inner.instance)} is not allowed: {reasons}"
+        # An arm without faults would mean that the value fits several arms of a oneOf.
+        case "anyOf" | "oneOf" if all(kind.context):
+            yield from _describe_choice(kind.context, error, root)
+        case _:
+            yield f"{render_path(path)}: {_complaint(error, _at(path, root))}"
+
+
+def _unknown(path: Sequence[str | int], names: Iterable[str]) -> Iterator[str]:
+    return (f"{render_path([*path, name])}: unknown, not allowed here" for name in names)
+
+
+def _complaint(error: jsonschema_rs.ValidationError, value: Any) -> str:
+    kind: Any = error.kind
+    match kind.name:
+        case "type":
+            return f"expected {_either(kind.types)}, got {_got(value)}"
+        case "enum":
+            return f"expected {_either(map(_shown, kind.options))}, got {_shown(value)}"
+        case "const":
+            return f"expected {_shown(kind.expected_value)}, got {_shown(value)}"
+        case "pattern" if not hasattr(kind, "pattern"):  # it was given up
+            return f"{_shown(value)} could not be matched against the pattern in reasonable time"
+        case "pattern":
+            return f"{_shown(value)} does not match the pattern {kind.pattern}"
+        case "format":
+            return f"{_shown(value)} is not a {kind.format}{_HINTS.get(kind.format, '')}"
+        case "oneOf":
+            return "fits several of the alternatives, may fit only one"
+        case _:
+            return shortened(error.message)
+
+
+_HINTS: Final = {
+    "date-time": " (RFC 3339 with an offset, as in 2026-01-31T09:30:00Z)",
+    "date": " (as in 2026-01-31)",
+    "uuid": " (as in 123e4567-e89b-12d3-a456-426614174000)",
+}
+
+
+def _describe_choice(arms: Any, choice: jsonschema_rs.ValidationError, root: Any) -> Iterator[str]:
+    """Report the arm the value was meant for: the only one whose type fits, else what each would take."""
+    path = choice.instance_path
+    exact = _exact(choice, root)
+    meant = [arm for arm in arms if not any(_is_type_fault(error, path) for error in arm)]
+    if len(meant) == 1:
+        yield from describe_errors(meant[0], root)
+    elif meant:
+        tried = "; or ".join(", ".join(describe_errors(arm, root)) for arm in meant)
+        yield f"{render_path(exact)}: fits none of the alternatives ({tried})"
+    else:
+        types = [error.kind.types for arm in arms for error in arm if _is_type_fault(error, path)]
+        yield f"{render_path(exact)}: expected {_either(chain.from_iterable(types))}, got {_got(_at(exact, root))}"
+
+
+def _is_type_fault(error: jsonschema_rs.ValidationError, path: list[str | int]) -> bool:
+    return error.kind.name == "type" and error.instance_path == path
+
+
+def _got(value: Any) -> str:
+    return TYPE_NAMES.get(value.__class__, "something else")
+
+
+def _at(path: Iterable[str | int], root: Any) -> Any:
+    for part in path:
+        root = root[part]
+    return root
+
+
+def _exact(error: jsonschema_rs.ValidationError, root: Any) -> list[str | int]:
+    """Return the path of an error as it is in the value.
+
+    jsonschema-rs writes member names such as ``"7"`` like positions and leaves empty ones out; the value it complains
+    about tells which of the places that look alike is meant.
+    """
+    path = error.instance_path
+    found = _search(path, root, lambda value: value == error.instance)
+    return found or _search(path, root, lambda _: True) or []
+
+
+def _search(path: Sequence[str | int], root: Any, is_it: Callable[[Any], bool]) -> list[str | int] | None:
+    if not path and is_it(root):
+        return []
+    candidates = [(step, path[1:]) for step in _steps_like(path[0], root)] if path else []
+    if isinstance(root, dict) and "" in root:
+        candidates.append(("", path))
+    for step, rest in candidates:
+        deeper = _search(rest, root[step], is_it)
+        if deeper is not None:
+            return [step, *deeper]
+    return None
+
+
+def _steps_like(part: str | int, root: Any) -> list[str | int]:
+    if isinstance(root, dict):
+        return [name for name in cast("dict[str, Any]", root) if name == part or _is_numeral_of(name, part)]
+    is_position = isinstance(root, (list, tuple)) and isinstance(part, int) and part < len(cast("list[Any]", root))
+    return [part] if is_position else []
+
+
+def _is_numeral_of(name: str, part: str | int) -> bool:
+    return _NUMERAL.fullmatch(name) is not None and int(name) == part
+
+
+def _either(names: Iterable[str]) -> str:
+    *most, last = dict.fromkeys(names)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _shown(value: Any) -> str:
+    return shortened(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def shortened(text: str, limit: int = _SHOWN_CHARACTERS) -> str:
+    """Cut a text to what fits in an error; what is wrong tends to stand at its end."""
+    half = (limit - 3) // 2
+    return text if len(text) <= limit else f"{text[:half]}...{text[-half:]}"
+
+
+MAX_DEPTH: Final = 200
+"""Levels of nesting allowed in a checked value and in a schema; a bare number has one level."""
+
+MAX_PARTS: Final = 100_000
+"""Values in a schema, all its members and theirs counted."""
+
+MAX_CHARACTERS: Final = 4_000_000
+"""Characters of all the texts in a schema."""
+
+MAX_FAULTS: Final = 100
+"""Faults named for one value; a last line says when there were more."""
+
+DEFAULT_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+"""The dialect of a schema that names none."""
+
+_DIALECTS: Final = {
+    DEFAULT_DIALECT: "Draft202012Validator",
+    "https://json-schema.org/draft/2019-09/schema": "Draft201909Validator",
+    "http://json-schema.org/draft-07/schema": "Draft7Validator",
+    "http://json-schema.org/draft-06/schema": "Draft6Validator",
+    "http://json-schema.org/draft-04/schema": "Draft4Validator",
+}
+
+_DETAILED_VALUES: Final = 5_000
+_DETAILED_CHARACTERS: Final = 200_000
+_OUTLINED_VALUES: Final = 100_000
+_OUTLINED_CHARACTERS: Final = 10_000_000
+_DETAILED_STEPS: Final = 20_000
+_OUTLINED_STEPS: Final = 200_000
+"""Each step may be a fault, and each fault takes kilobytes."""
+
+_UNMEASURED_PARTS: Final = 100
+"""A schema this small is checked against any value that fits into a message."""
+_MOST_STEPS: Final = 200_000_000
+"""What a check takes in about a second, of a value whose size is all that is known."""
+_MOST_COUNTED_STEPS: Final = 200_000
+"""The same where every step is counted, which takes longer than the check."""
+_MOST_BACKTRACKING: Final = 5_000
+"""How often a match of one pattern may go back and try otherwise."""
+_PATTERN_STEPS: Final = 5
+"""What such a match counts for, of `_MOST_COUNTED_STEPS`."""
+_UNEVALUATED: Final = {"unevaluatedProperties", "unevaluatedItems"}
+_PATTERNS: Final = {"pattern", "patternProperties"}
+_OBJECT: Final[type[Any]] = dict
+_CONTAINERS: Final = (dict, list, tuple)
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+
+FormatCheck = Callable[[str], bool]
+"""Says whether a string has a format; must not raise."""
+
+
+class SchemaError(TrioMcpError, ValueError):
+    """A JSON Schema cannot be used: malformed, of an unknown dialect, too deep, or referring outside itself.
+
+    Whoever wrote the schema is at fault: for a tool's input schema that is the server.
+    """
+
+
+@define(eq=False, slots=True)
+class Validator:
+    """A compiled JSON Schema. Made by `compile_schema`; safe to use from several threads."""
+
+    _compiled: jsonschema_rs.Validator
+    _cost: Cost
+
+    def faults(self, value: Any) -> list[str]:
+        """Name what is wrong with `value`.
+
+        Args:
+            value: a JSON value made of dict, list, str, int, float, bool and None. Integers of any size are exact and
+                a float without a fraction counts as an integer, as JSON Schema has it. NaN and infinity are not JSON:
+                whoever makes the value refuses them.
+
+        Returns:
+            One line per fault, such as ``$.rows[2].name: expected string, got integer``, in the order of the schema;
+            empty when the value fits. At most `MAX_FAULTS` lines and one that says there are more. About a value of
+            thousands of parts the lines say less: one line for each failed keyword.
+        """
+        # An object of scalars, which is what most tools take and give, is no deeper: that is found out without a loop.
+        is_flat = value.__class__ is dict and _SCALARS.issuperset(map(type, value.values()))
+        if not is_flat and is_deeper_than(value, MAX_DEPTH):
+            return [f"$: nested deeper than {MAX_DEPTH} levels"]
+        if self._cost.unfolded > _UNMEASURED_PARTS and not self._is_affordable(value):
+            return ["$: too much work to check: alternatives and references of the schema multiply, or it is large"]
+        try:
+            if self._compiled.is_valid(value):
+                return []
+            found = list(islice(self._lines(value), MAX_FAULTS + 1))
+        except UnicodeEncodeError:
+            return ["$: a string holds half of a surrogate pair, which is not text"]
+        except ValueError as error:
+            return [f"$: not a JSON value: {error}"]
+        if len(found) > MAX_FAULTS:
+            found[MAX_FAULTS:] = ["(there are more faults)"]
+        return found
+
+    def _lines(self, value: Any) -> Iterator[str]:
+        # Each error of iter_errors carries a copy of the value it is about, and all are made before the first is
+        # given out: a list of a hundred thousand wrong numbers would hold up the process for a second.
+        steps = self._cost.steps(value, _OUTLINED_STEPS, to_the_end=True)
+        if steps <= _DETAILED_STEPS and not _is_larger(value, _DETAILED_VALUES, _DETAILED_CHARACTERS):
+            return describe_errors(self._compiled.iter_errors(value), value)
+        if steps <= _OUTLINED_STEPS and not _is_larger(value, _OUTLINED_VALUES, _OUTLINED_CHARACTERS):
+            return outline_errors(self._compiled.evaluate(value).errors(), value)
+        if self._cost.has_choices:  # whose first fault holds those of all alternatives
+            return iter(["$: does not fit; where and why could be found out only with too much work"])
+        return self._first_line(value)
+
+    def _is_affordable(self, value: Any) -> bool:
+        if self._cost.unfolded <= MAX_UNFOLDED:
+            room = _MOST_STEPS // self._cost.unfolded
+            if not _is_larger(value, room, room):
+                return True
+        return self._cost.steps(value, _MOST_COUNTED_STEPS, to_the_end=False) <= _MOST_COUNTED_STEPS
+
+    def _first_line(self, value: Any) -> Iterator[str]:
+        # Even an outline costs a kilobyte a fault; what a peer may send has room for millions of them.
+        import jsonschema_rs  # noqa: PLC0415  # loaded already, by whoever compiled the schema
+
+        try:
+            self._compiled.validate(value)
+        except jsonschema_rs.ValidationError as error:
+            yield from describe_errors([error], value)
+            yield "(the value or its schema is large: only the first fault is named)"
+
+    def accepts(self, value: Any) -> bool:
+        """Say whether `value` fits, for callers that need no names; `value` is no deeper than `MAX_DEPTH`.
+
+        For schemas of this program's own making: nothing bounds what it costs.
+        """
+        return self._compiled.is_valid(value)
+
+
+@define(eq=False, slots=True)
+class LazyValidator:
+    """A schema that is compiled once, when the first value is checked, so that publishing one costs no import.
+
+    A schema that cannot be compiled raises `SchemaError` from each check.
+    """
+
+    schema: Mapping[str, Any]
+    formats: Mapping[str, FormatCheck] = field(factory=dict[str, FormatCheck])
+    _validator: Validator | None = field(default=None, init=False)
+    _refusal: tuple[Any, ...] | None = field(default=None, init=False)
+
+    def faults(self, value: Any) -> list[str]:
+        """Name what is wrong with `value`; see `Validator.faults`."""
+        return (self._validator or self._ready()).faults(value)
+
+    def accepts(self, value: Any) -> bool:
+        """Say whether `value` fits; see `Validator.accepts`."""
+        return (self._validator or self._ready()).accepts(value)
+
+    def _ready(self) -> Validator:
+        if self._refusal is None:
+            try:
+                self._validator = compile_schema(self.schema, formats=self.formats)
+            except SchemaError as error:
+                self._refusal = error.args  # not the error, which holds this object by its traceback
+            else:
+                return self._validator
+        raise SchemaError(*self._refusal)
+
+
+def compile_schema(schema: Mapping[str, Any], *, formats: Mapping[str, FormatCheck] | None = None) -> Validator:
+    """Compile a JSON Schema. Takes tens of microseconds and more: keep the result.
+
+    Args:
+        schema: the schema, as JSON values; formats it names are asserted, unknown ones ignored.
+        formats: checks that replace or extend the standard formats, by name.
+
+    Raises:
+        SchemaError: the schema cannot be used, with the reason.
+    """
+    dialect = dialect_of(schema)
+    if is_deeper_than(schema, MAX_DEPTH):
+        raise SchemaError(f"the schema is nested deeper than {MAX_DEPTH} levels")
+    if _is_larger(schema, MAX_PARTS, MAX_CHARACTERS):
+        raise SchemaError(f"the schema has more than {MAX_PARTS:,} parts or {MAX_CHARACTERS:,} characters of text")
+    plain = dict(schema)
+    cost = Cost(plain)
+    if cost.unfolded > MAX_UNFOLDED and not cost.names.isdisjoint(_UNEVALUATED):  # compiling it unfolds it, too
+        raise SchemaError("references of the schema multiply, and it has unevaluatedProperties or unevaluatedItems")
+    try:
+        return Validator(_compiled(dialect, plain, formats, linear=True), cost)
+    except SchemaError:
+        if cost.names.isdisjoint(_PATTERNS):
+            raise
+    return Validator(_compiled(dialect, plain, formats, linear=False), Cost(plain, pattern=_PATTERN_STEPS))
+
+
+def _compiled(
+    dialect: str, schema: dict[str, Any], formats: Mapping[str, FormatCheck] | None, *, linear: bool
+) -> jsonschema_rs.Validator:
+    import jsonschema_rs  # noqa: PLC0415  # heavy: a server that is only listed never needs it
+
+    refused: list[str] = []
+
+    def refuse(uri: str) -> Any:
+        refused.append(uri)
+        raise LookupError(uri)
+
+    make = getattr(jsonschema_rs, _DIALECTS[dialect])
+    engine = (
+        jsonschema_rs.RegexOptions() if linear else jsonschema_rs.FancyRegexOptions(backtrack_limit=_MOST_BACKTRACKING)
+    )
+    try:
+        compiled: jsonschema_rs.Validator = make(
+            schema, formats=dict(formats or {}), validate_formats=True, retriever=refuse, pattern_options=engine
+        )
+    except ValueError as error:
+        if refused:
+            raise SchemaError(f"the schema refers to {refused[0]!r}, outside itself; nothing is fetched") from None
+        reason = getattr(error, "message", str(error))
+        if getattr(getattr(error, "kind", None), "name", "") == "$ref":
+            raise SchemaError(
+                f"a reference leads nowhere inside the schema, and nothing is fetched: {shortened(reason, 300)}"
+            ) from None
+        place = render_path(getattr(error, "instance_path", ()))
+        raise SchemaError(f"not a usable JSON Schema: {place}: {shortened(reason)}") from None
+    return compiled
+
+
+def dialect_of(schema: Mapping[str, Any]) -> str:
+    """Return the URI of the dialect a schema is written in.
+
+    Raises:
+        SchemaError: it names a dialect this package cannot check by.
+    """
+    named = schema.get("$schema", DEFAULT_DIALECT)
+    dialect = named.removesuffix("#") if isinstance(named, str) else named
+    if not isinstance(dialect, str) or dialect not in _DIALECTS:
+        raise SchemaError(f"unknown JSON Schema dialect {named!r}; known are: {', '.join(_DIALECTS)}")
+    return dialect
+
+
+def is_deeper_than(value: Any, levels: int) -> bool:
+    """Say whether a JSON value nests more than `levels` levels, without recursing."""
+    here: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
+    for _ in range(levels):
+        if not here:
+            return False
+        # What the exact class tells comes first: most members are scalars.
+        here = [
+            inner
+            for outer in here
+            for inner in (outer.values() if isinstance(outer, _OBJECT) else outer)
+            if type(inner) not in _SCALARS and isinstance(inner, _CONTAINERS)
+        ]
+    return bool(here)
+
+
+def _is_larger(value: Any, most_values: int, most_characters: int) -> bool:
+    values, characters = 0, 0
+    waiting: list[Any] = [value]
+    while waiting and values <= most_values and characters <= most_characters:
+        part = waiting.pop()
+        values += 1
+        if isinstance(part, str):
+            characters += len(part)
+        elif isinstance(part, dict):
+            waiting += cast("dict[str, Any]", part).values()
+        elif isinstance(part, (list, tuple)):
+            waiting += cast("list[Any]", part)
+    return bool(waiting) or characters > most_characters

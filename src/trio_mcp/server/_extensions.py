@@ -1,0 +1,186 @@
+"""What a server answers beyond the specification: methods, notifications and results of applications and extensions.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#extension-negotiation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, evolve, field, frozen
+
+from .. import types
+from .._errors import LocalProtocolError, McpError, MissingCapability, StructureError
+from .._extensions import (
+    CORE_RESULT_TYPES,
+    check_extension_id,
+    check_own,
+    extensions_in,
+    is_specified,
+    missing_extension,
+)
+from .._user_types import TypedFunction, look_at, to_object
+from ..peer import ExchangeContext, Run
+from ..wire import INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject
+from ._context import Context
+from ._error_responses import refusal_of
+from .features import NO_SCOPES, check_scopes
+from .signature import may_wait
+
+if TYPE_CHECKING:
+    from ._server import Server
+    from ._serving import Serving
+
+__all__ = ["ExtensionResult", "OwnMethod", "OwnMethods", "settled"]
+
+
+@frozen
+class ExtensionResult:
+    """A result of a type that an extension has added, for tools and methods of one's own to return.
+
+    Only a request of 2026-07-28 that declares the extension is answered with it; any other is refused as one that
+    lacks the capability. See `Context.extension`.
+
+    Args:
+        extension: the extension's id, which `Server(extensions=...)` has to declare.
+        result_type: what the result says it is (``resultType``), such as ``"task"``.
+        members: its members: a mapping, or an instance of a class whose JSON is an object.
+        meta: its `_meta`.
+
+    Raises:
+        ValueError: the id is none, or the type is one of the protocol's own.
+    """
+
+    extension: str
+    result_type: str
+    members: Any
+    meta: Mapping[str, Any] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        check_extension_id(self.extension)
+        if self.result_type in CORE_RESULT_TYPES:
+            raise ValueError(f"{self.result_type!r} is a type of the protocol's own, not one of {self.extension!r}")
+
+    def for_request(self, method: str, context: ExchangeContext, declared: Mapping[str, Any]) -> types.Result:
+        """Return it as a result of the request that *context* belongs to.
+
+        Args:
+            declared: the extensions of this server.
+
+        Raises:
+            MissingCapability: the request may not be answered with it.
+            LocalProtocolError: the server declares no such extension, or the method has no such results.
+        """
+        if is_specified(method) and method != "tools/call":
+            raise LocalProtocolError(f"{method!r} cannot be answered with a result of type {self.result_type!r}")
+        if self.extension not in declared:
+            raise LocalProtocolError(f"this server does not declare the extension {self.extension!r}")
+        if self.extension not in extensions_in(context.capabilities):
+            raise missing_extension(self.extension)
+        if not context.modern:
+            raise MissingCapability(
+                f"revision {context.revision} has no results of type {self.result_type!r}",
+                {"extensions": {self.extension: {}}},
+            )
+        meta = None if self.meta is None else dict(self.meta)
+        return types.Result(result_type=self.result_type, meta=meta, extra=to_object(self.members))
+
+
+def settled(server: Server, run: Run, outcome: Any) -> Any:
+    """Return as a result what a method of one's own has returned, or any handler that answers for an extension.
+
+    Raises:
+        TypeError: a method of one's own returned no object.
+        MissingCapability: the request may not be answered with a result of an extension.
+        LocalProtocolError: likewise, and whoever asks could not change that.
+    """
+    if isinstance(outcome, ExtensionResult):
+        return outcome.for_request(run.method, run.context, server.extensions)
+    json = to_object(outcome, run.context.revision)
+    members = {name: each for name, each in json.items() if name not in {"_meta", "resultType"}}
+    return types.Result(meta=json.get("_meta"), extra=members)
+
+
+@frozen(eq=False)
+class OwnMethod:
+    """One method or notification of the application's."""
+
+    name: str
+    function: TypedFunction
+    extension: str | None
+    """The extension it belongs to, which each message has to declare; None where it belongs to none."""
+    waits: bool
+    """Whether a call of it may take a thread, or suspend its task."""
+    scopes: frozenset[str] = NO_SCOPES
+    """What must have been granted to whoever asks it."""
+
+    def read(self, params: JsonObject, context: ExchangeContext) -> Any:
+        """Return the typed params; raises the `McpError` to refuse the message with."""
+        if self.extension is not None and self.extension not in extensions_in(context.capabilities):
+            missing = refusal_of(missing_extension(self.extension), context)
+            raise missing or McpError(
+                METHOD_NOT_FOUND, f"{self.name!r} is a method of the extension {self.extension!r}"
+            )
+        try:
+            return self.function.read(params)
+        except StructureError as error:
+            fault = f"the params of {self.name!r} do not fit: {'; '.join(error.faults)}"
+            raise McpError(INVALID_PARAMS, fault) from None
+
+    async def call(self, serving: Serving, run: Run, context: Context, params: Any) -> Any:
+        """Call its handler: in this task if it is async, in a worker thread otherwise."""
+        work = partial(self.function.call, params, context)
+        return await work() if self.function.is_async else await serving.threads.run(work, run)
+
+
+@define(eq=False)
+class OwnMethods:
+    """The methods and notifications that a server's application has registered."""
+
+    methods: dict[str, OwnMethod] = field(factory=dict[str, OwnMethod], init=False)
+    notifications: dict[str, OwnMethod] = field(factory=dict[str, OwnMethod], init=False)
+
+    def method(self, name: str, revision: str) -> OwnMethod | None:
+        """Return who answers *name*; None where nobody does, or where the revision has a meaning of its own for it."""
+        return None if name in types.METHODS[revision] else self.methods.get(name)
+
+    def scopes_of(self, method: str) -> frozenset[str]:
+        """Return what must have been granted to whoever asks a method; nothing where there is no such method here."""
+        own = self.methods.get(method)
+        return NO_SCOPES if own is None else own.scopes
+
+    def add_method(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        extension: str | None,
+        namespace: Mapping[str, Any],
+        scopes: Sequence[str],
+    ) -> None:
+        """Register what answers a method; see `Server.method`."""
+        check_own(name, "method")
+        if name in self.methods:
+            raise ValueError(f"a method {name!r} is registered already")
+        label = f"method {name!r}"
+        needed = check_scopes(label, scopes)
+        self.methods[name] = evolve(_own(function, name, label, extension, namespace), scopes=needed)
+
+    def add_notification(
+        self, function: Callable[..., Any], name: str, extension: str | None, namespace: Mapping[str, Any]
+    ) -> None:
+        """Register what takes a notification; see `Server.notification`."""
+        check_own(name, "notification")
+        if name in self.notifications:
+            raise ValueError(f"a notification {name!r} is registered already")
+        self.notifications[name] = _own(function, name, f"notification {name!r}", extension, namespace)
+
+
+def _own(
+    function: Callable[..., Any], name: str, label: str, extension: str | None, namespace: Mapping[str, Any]
+) -> OwnMethod:
+    if extension is not None:
+        check_extension_id(extension)
+    looked_at = look_at(function, label, context=Context, namespace=namespace)
+    return OwnMethod(name, looked_at, extension, not looked_at.is_async or may_wait(function))

@@ -1,0 +1,317 @@
+"""What all questions of a handler have in common: a method, its params, what they need, and how to read the answer."""
+
+from __future__ import annotations
+
+import abc
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypeVar
+from urllib.parse import urlsplit
+
+from attrs import evolve, field, frozen
+
+from ... import types
+from ..._errors import McpError, MissingCapability, StructureError
+from ...peer import ExchangeContext
+from ...wire import INVALID_PARAMS, JsonObject, is_object, sampling_content, sampling_faults
+from ..signature import ArgumentFaults
+from ._forms import form_of
+
+__all__ = [
+    "WITH_ELICITATION",
+    "WITH_MODES",
+    "Accepted",
+    "Ask",
+    "Declined",
+    "Dismissed",
+    "Elicit",
+    "ListRoots",
+    "Sample",
+    "Visit",
+    "missing",
+    "structured",
+    "url_elicitation_required",
+]
+
+WITH_ELICITATION = "2025-06-18"
+"""The first revision in which users are asked."""
+WITH_MODES = "2025-11-25"
+"""Since then there are questions by URL, and models that use tools."""
+
+T = TypeVar("T")
+A_co = TypeVar("A_co", covariant=True)
+
+
+class Ask(abc.ABC, Generic[A_co]):
+    """One question to the client; its type says what the answer is."""
+
+    method: str
+    key: str | None
+    """Names the question where its text does not do so alone; see `Context.elicit`."""
+
+    @abc.abstractmethod
+    def params(self, revision: str) -> JsonObject:
+        """Return the params of the request; raises `MissingCapability` where the revision cannot say it."""
+
+    @abc.abstractmethod
+    def lacking(self, context: ExchangeContext) -> MissingCapability | None:
+        """Say what the client would have to declare for this to be asked; None if it has."""
+
+    @abc.abstractmethod
+    def read(self, answer: Any, revision: str) -> A_co:
+        """Return what the handler gets for the client's answer; raises `McpError` where it is none."""
+
+
+def structured(answer: Any, cls: type[T], revision: str) -> T:
+    """Return an answer as an instance of *cls*; raises `McpError` with every fault where it does not fit."""
+    try:
+        return types.structure(answer, cls, revision=revision)
+    except StructureError as exc:
+        raise McpError(INVALID_PARAMS, f"the answer does not fit: {'; '.join(exc.faults)}") from None
+
+
+def missing(
+    context: ExchangeContext,
+    name: str,
+    member: str | None = None,
+    *,
+    since: str = types.REVISIONS[0],
+    bare_means: bool = False,
+) -> MissingCapability | None:
+    """Say that a capability of the client is missing; None if it is there.
+
+    Args:
+        name: the capability.
+        member: what of it is needed.
+        since: the first revision that has it.
+        bare_means: whether a capability without any member means this one.
+    """
+    needed = name if member is None else f"{name}.{member}"
+    required: JsonObject = {name: {} if member is None else {member: {}}}
+    if context.revision < since:
+        return MissingCapability(f"the client cannot be asked: revision {context.revision} has no {needed!r}", required)
+    declared = context.capabilities.get(name)
+    if is_object(declared) and (member is None or member in declared or (bare_means and not _modes(declared))):
+        return None
+    return MissingCapability(f"the client cannot be asked: it has not declared {needed!r}", required)
+
+
+def _modes(declared: JsonObject) -> bool:
+    return "form" in declared or "url" in declared
+
+
+# Questions to the user of the client: a form to fill in, or a page to visit. `Context.elicit` asks one of them.
+#
+# Specification: https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
+
+URL_ELICITATION_REQUIRED = -32042
+"""Only 2025-11-25 has this error."""
+
+_WITH_IDS = "2025-11-25"
+"""Only there a question by URL has an id of its own."""
+
+
+@frozen
+class Accepted(Generic[T]):
+    """The user answered."""
+
+    value: T
+    """What the form holds, as an instance of the class that was asked for; None for a visit to a page."""
+
+
+@frozen
+class Declined:
+    """The user said no."""
+
+
+@frozen
+class Dismissed:
+    """The user closed the question without an answer."""
+
+
+@frozen
+class Elicit(Ask["Accepted[T] | Declined | Dismissed"]):
+    """A question to the user, in the form of fields to fill in; see `Context.elicit`."""
+
+    message: str
+    form: type[T] | Mapping[str, Any]
+    key: str | None = field(default=None, kw_only=True)
+    method: str = field(default="elicitation/create", init=False)
+
+    def params(self, revision: str) -> JsonObject:
+        """Return the message and the form, in the terms of the revision."""
+        mode = {} if revision < WITH_MODES else {"mode": "form"}
+        return {**mode, "message": self.message, "requestedSchema": form_of(self.form).requested_schema(revision)}
+
+    def lacking(self, context: ExchangeContext) -> MissingCapability | None:
+        """It must be able to show forms."""
+        return missing(context, "elicitation", "form", since=WITH_ELICITATION, bare_means=True)
+
+    def read(self, answer: Any, revision: str) -> Accepted[T] | Declined | Dismissed:
+        """Return what the user did, and said."""
+        declined = _not_accepted(answer, revision)
+        if declined is not None:
+            return declined
+        content: Any = answer.get("content")
+        try:
+            value: Any = form_of(self.form).load({} if content is None else content)
+        except ArgumentFaults as exc:
+            faults = "; ".join(fault.replace("$", "$.content", 1) for fault in exc.faults)
+            raise McpError(INVALID_PARAMS, f"the answer does not fit the form: {faults}") from None
+        return Accepted(value)
+
+
+@frozen
+class Visit(Ask["Accepted[None] | Declined | Dismissed"]):
+    """A request that the user visit a page, for what must not pass through the client; see `Context.elicit`."""
+
+    message: str
+    url: str
+    elicitation_id: str = field(factory=lambda: secrets.token_urlsafe(16), kw_only=True)
+    key: str | None = field(default=None, kw_only=True)
+    method: str = field(default="elicitation/create", init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not is_web_address(self.url):
+            raise ValueError(f"url={self.url!r} is no address of a page: it begins with 'https://' and names a host")
+
+    def params(self, revision: str) -> JsonObject:
+        """Return the message, the address and, where the revision has it, the id."""
+        id = {"elicitationId": self.elicitation_id} if revision == _WITH_IDS else {}
+        return {"mode": "url", "message": self.message, "url": self.url, **id}
+
+    def lacking(self, context: ExchangeContext) -> MissingCapability | None:
+        """It must be able to open pages."""
+        return missing(context, "elicitation", "url", since=WITH_MODES)
+
+    def read(self, answer: Any, revision: str) -> Accepted[None] | Declined | Dismissed:
+        """Return what the user did."""
+        return _not_accepted(answer, revision) or Accepted(None)
+
+
+def is_web_address(text: str) -> bool:
+    """Tell whether *text* is the address of a page that a browser can open."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in {"https", "http"} and bool(parts.hostname) and text.isprintable() and " " not in text
+
+
+def url_elicitation_required(visits: Sequence[Visit], revision: str) -> Exception:
+    """Return the error that lists the pages to visit before the request can be made again."""
+    if revision != _WITH_IDS:
+        return MissingCapability(
+            f"the pages to visit cannot be listed in an error of revision {revision}", {"elicitation": {"url": {}}}
+        )
+    listed = [visit.params(revision) for visit in visits]
+    text = "; ".join(f"{visit.message} ({visit.url})" for visit in visits)
+    return McpError(URL_ELICITATION_REQUIRED, f"visit these pages first: {text}", {"elicitations": listed})
+
+
+def _not_accepted(answer: Any, revision: str) -> Declined | Dismissed | None:
+    action = structured(answer, types.ElicitResult, revision).action
+    if action == "accept":
+        return None
+    return Declined() if action == "decline" else Dismissed()
+
+
+# Questions to the client itself: its model, and its roots.
+#
+# Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/sampling
+
+
+def _conversation(
+    messages: str | types.SamplingMessage | Sequence[types.SamplingMessage],
+) -> Sequence[types.SamplingMessage]:
+    if isinstance(messages, str):
+        messages = types.SamplingMessage(role="user", content=types.TextContent(text=messages))
+    return [messages] if isinstance(messages, types.SamplingMessage) else list(messages)
+
+
+@frozen
+class Sample(Ask["types.CreateMessageResult"]):
+    """A question to the client's model; see `Context.sample`."""
+
+    messages: Sequence[types.SamplingMessage] = field(converter=_conversation)
+    max_tokens: int = field(kw_only=True)
+    system_prompt: str | None = field(default=None, kw_only=True)
+    temperature: float | None = field(default=None, kw_only=True)
+    stop_sequences: Sequence[str] | None = field(default=None, kw_only=True)
+    model_preferences: types.ModelPreferences | None = field(default=None, kw_only=True)
+    metadata: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    tools: Sequence[types.Tool] | None = field(default=None, kw_only=True)
+    tool_choice: types.ToolChoice | None = field(default=None, kw_only=True)
+    key: str | None = field(default=None, kw_only=True)
+    method: str = field(default="sampling/createMessage", init=False)
+
+    def params(self, revision: str) -> JsonObject:
+        """Return the conversation, in the terms of the revision."""
+        return _params(self, revision)
+
+    def lacking(self, context: ExchangeContext) -> MissingCapability | None:
+        """It must have a model, and one that can use tools where there are any."""
+        if self.tools is not None or self.tool_choice is not None:
+            return missing(context, "sampling", "tools", since=WITH_MODES)
+        return missing(context, "sampling")
+
+    def read(self, answer: Any, revision: str) -> types.CreateMessageResult:
+        """Return what the model said."""
+        return structured(answer, types.CreateMessageResult, revision)
+
+
+@frozen
+class ListRoots(Ask["Sequence[types.Root]"]):
+    """The question which folders and files the client is about; see `Context.list_roots`."""
+
+    key: str | None = field(default=None, kw_only=True)
+    method: str = field(default="roots/list", init=False)
+
+    def params(self, revision: str) -> JsonObject:  # noqa: ARG002 # the same in every revision
+        """There are none."""
+        return {}
+
+    def lacking(self, context: ExchangeContext) -> MissingCapability | None:
+        """It must have roots."""
+        return missing(context, "roots")
+
+    def read(self, answer: Any, revision: str) -> Sequence[types.Root]:
+        """Return the roots."""
+        return structured(answer, types.ListRootsResult, revision).roots
+
+
+def _params(sample: Sample, revision: str) -> JsonObject:
+    """Return the params of a question to the client's model.
+
+    Raises:
+        ValueError: the messages use tools in a way that no client accepts.
+        StructureError: the revision cannot carry a message.
+    """
+    params = types.CreateMessageRequestParams(
+        messages=_in_revision(sample.messages, revision),
+        max_tokens=sample.max_tokens,
+        system_prompt=sample.system_prompt,
+        temperature=sample.temperature,
+        stop_sequences=sample.stop_sequences,
+        model_preferences=sample.model_preferences,
+        metadata=None if sample.metadata is None else dict(sample.metadata),
+        tools=sample.tools,
+        tool_choice=sample.tool_choice,
+    )
+    json: JsonObject = types.unstructure(params, revision=revision)
+    if faults := list(sampling_faults(json["messages"])):
+        raise ValueError(f"the messages cannot be sent: {'; '.join(faults)}")
+    return json
+
+
+def _in_revision(messages: Sequence[types.SamplingMessage], revision: str) -> list[types.SamplingMessage]:
+    carried: list[types.SamplingMessage] = []
+    faults: list[str] = []
+    for index, message in enumerate(messages):
+        try:
+            carried.append(evolve(message, content=sampling_content(message.content, revision)))
+        except ValueError as fault:
+            faults.append(f"$.messages[{index}].content: {fault}")
+    if faults:
+        raise StructureError("conversation that the client can be sent", faults)
+    return carried

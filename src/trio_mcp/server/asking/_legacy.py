@@ -1,0 +1,94 @@
+"""Questions of a handler that go straight to the client: the legacy way, a request inside of the request.
+
+Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import trio
+
+from ..._errors import AskExpired, McpError, MissingCapability, RemoteProtocolError
+from ..._tracing import client_span
+from ..._util import run_all
+from ...peer import GRACE_SECONDS, Asked, Exchange, Question, Run
+from ...wire import JsonObject
+
+__all__ = ["ask_directly"]
+
+_log = logging.getLogger("trio_mcp.server")
+
+
+async def ask_directly(run: Run, questions: Sequence[Question]) -> list[Any]:
+    """Ask the client at once, all questions at the same time, and return the answers.
+
+    Raises:
+        MissingCapability: one of them cannot be asked; then none was.
+        AskExpired: an answer did not come in time, or the server stops. The handler then has `GRACE_SECONDS`.
+        ErrorResponse: the client refused one.
+        RemoteProtocolError: an answer is none.
+        ConnectionLost: the client is gone.
+    """
+    exchange = run.exchange
+    if exchange is None:  # answered or cancelled: only a thread or a task that was left can come here
+        raise AskExpired("the call is over")
+    if not exchange.peer.gate.operating:
+        raise MissingCapability("the client cannot be asked before it has said that it is initialized", {})
+    for question in questions:
+        lacking = question.lacking(run.context)
+        if lacking is not None:
+            raise lacking
+    run.holds.give_back(run.scope)
+    try:
+        return await _all_answers(run, exchange, questions)
+    except AskExpired:
+        run.holds.shorten(run.scope, GRACE_SECONDS)
+        raise
+    finally:
+        run.holds.start_clock(run.scope)
+
+
+async def _all_answers(run: Run, exchange: Exchange, questions: Sequence[Question]) -> list[Any]:
+    if len(questions) == 1:
+        return [await _answer(run, exchange, questions[0])]
+    answers: list[Any] = [None] * len(questions)
+
+    async def ask(index: int) -> None:
+        answers[index] = await _answer(run, exchange, questions[index])
+
+    await run_all([partial(ask, index) for index in range(len(questions))], log=_log)
+    return answers
+
+
+async def _answer(run: Run, exchange: Exchange, question: Question) -> Any:
+    parking = run.hall.parking
+    with run.asking([question]) as asking:
+        asking.scope.deadline = trio.current_time() + parking.expire_after
+        parking.direct.add(asking)
+        try:
+            with asking.scope:
+                async with _asked(exchange, question.request) as asked:
+                    question.answer = _read(question, await asked.result())
+                asking.answered()
+        finally:
+            parking.direct.discard(asking)
+        return asking.outcome()[0]
+
+
+def _asked(exchange: Exchange, request: JsonObject) -> Asked:
+    method, params = request["method"], request["params"]
+    span = client_span(method, params, exchange.context.revision)
+    asked = exchange.ask(method, params if span is None else span.inject(params))
+    asked.span = span
+    return asked
+
+
+def _read(question: Question, answer: Any) -> Any:
+    try:
+        return question.read(answer)
+    except McpError as exc:
+        raise RemoteProtocolError(f"the client's answer to {question.request['method']!r}: {exc.message}") from None

@@ -1,0 +1,51 @@
+"""The features of a server: tools, resources, prompts, completion and subscriptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..._facade import lazy_names
+
+if TYPE_CHECKING:
+    from ._catalog import NO_SCOPES as NO_SCOPES
+    from ._catalog import NOT_KEPT as NOT_KEPT
+    from ._catalog import CacheableMethod as CacheableMethod
+    from ._catalog import CacheHint as CacheHint
+    from ._catalog import Catalog as Catalog
+    from ._catalog import Cursors as Cursors
+    from ._catalog import check_hints as check_hints
+    from ._catalog import check_keys as check_keys
+    from ._catalog import check_scopes as check_scopes
+    from ._catalog import keys_by_default as keys_by_default
+    from ._catalog import needed_scopes as needed_scopes
+    from ._completion import Completions as Completions
+    from ._content import Audio as Audio
+    from ._content import Image as Image
+    from ._content import older_messages as older_messages
+    from ._content import older_result as older_result
+    from ._legacy_subscriptions import SessionListeners as SessionListeners
+    from ._prompts import Prompts as Prompts
+    from ._resources import Resources as Resources
+    from ._subscriptions import ChangeHub as ChangeHub
+    from ._subscriptions import ChangeSource as ChangeSource
+    from ._subscriptions import listen as listen
+    from ._subscriptions import listen_in as listen_in
+    from ._tools import RawSchema as RawSchema
+    from ._tools import Tools as Tools
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "_catalog": (
+                "CacheHint", "CacheableMethod", "Catalog", "Cursors", "NOT_KEPT", "NO_SCOPES", "check_hints",
+                "check_keys", "check_scopes", "keys_by_default", "needed_scopes",
+            ),
+            "_completion": ("Completions",),
+            "_content": ("Audio", "Image", "older_messages", "older_result"),
+            "_legacy_subscriptions": ("SessionListeners",),
+            "_prompts": ("Prompts",),
+            "_resources": ("Resources",),
+            "_subscriptions": ("ChangeHub", "ChangeSource", "listen", "listen_in"),
+            "_tools": ("RawSchema", "Tools"),
+        },
+    )  # fmt: skip

@@ -1,0 +1,194 @@
+"""Completion: suggestions for the arguments of prompts and the variables of resource templates.
+
+Arguments that have a fixed set of values (`Literal`, an enum, `bool`) are completed without being asked to.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
+
+from attrs import define, evolve, field, frozen
+
+from ... import types
+from ..._errors import McpError
+from ...peer import Run
+from ...wire import INVALID_PARAMS, encode
+from .._context import Context, run_of
+from ..signature import Callee, inspect_callable
+from ._prompts import Prompts, TextFunction, name_of
+from ._resources import Resources
+
+if TYPE_CHECKING:
+    from .._serving import Serving
+
+__all__ = ["Completions"]
+
+MAX_VALUES = 100
+"""Values that one answer may carry."""
+MAX_COUNTED = 10_000
+"""How many of the others are counted: suggestions may be made when they are asked for, and have no end."""
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+@frozen
+class _Completer:
+    """A function that suggests values for one argument."""
+
+    function: Callable[..., Any]
+    callee: Callee
+    typed: str
+    """The parameter that takes the text typed so far."""
+    settled: tuple[str, ...]
+    """Parameters that take what other arguments are settled to."""
+
+    async def suggest(
+        self, serving: Serving, context: Context, value: str, settled: Mapping[str, str]
+    ) -> types.Completion:
+        """Return what the function suggests for an argument that begins with *value*."""
+        keywords: dict[str, Any] = {name: settled.get(name) for name in self.settled}
+        keywords |= dict.fromkeys(self.callee.injected, context)
+        work = partial(self.function, **{self.typed: value}, **keywords)
+        if self.callee.is_async:
+            return _completion(await work())
+        # what it suggests may be made when it is asked for: there, too
+        return await serving.threads.run(lambda: _completion(work()), run_of(context))
+
+
+@define(eq=False)
+class Completions:
+    """The completers of one server."""
+
+    _prompts: Prompts
+    _resources: Resources
+    _completers: WeakKeyDictionary[TextFunction, dict[str, _Completer]] = field(
+        factory=WeakKeyDictionary[TextFunction, "dict[str, _Completer]"], init=False
+    )
+    """By whose argument, and the argument. A prompt or template that is removed takes its own along."""
+    _declared: bool = field(default=False, init=False)
+    waits: bool = field(default=True, init=False)
+    """Whether answering a request may wait for something."""
+
+    @property
+    def offered(self) -> bool:
+        """Whether there is anything to suggest, or was when this was asked before: a declaration holds."""
+        self._declared = self._declared or self._can_suggest()
+        return self._declared
+
+    def _can_suggest(self) -> bool:
+        return bool(self._completers) or any(
+            _choices(function, argument)
+            for function in (
+                entry.function for each in (self._prompts.catalog, self._resources.templates) for entry in each
+            )
+            for argument in function.parameters
+        )
+
+    def add(
+        self,
+        function: Callable[..., Any],
+        *,
+        prompt: str | None = None,
+        template: str | None = None,
+        argument: str,
+        namespace: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Register a function; see `Server.completion`.
+
+        Args:
+            namespace: names that annotations may use beside those of the function's module.
+        """
+        if (prompt is None) == (template is None):
+            raise ValueError("a completion is for an argument of either prompt= or template=")
+        owner = template if prompt is None else prompt
+        assert owner is not None
+        entry = self._prompts.catalog.get(owner) if template is None else self._resources.templates.get(owner)
+        if entry is None:
+            kind = "prompt" if template is None else "resource template"
+            raise ValueError(f"there is no {kind} {owner!r}: register it before its completions")
+        others = set(entry.function.parameters) - {argument}
+        if len(others) == len(entry.function.parameters):
+            raise ValueError(f"{owner!r} has no argument {argument!r}; it has {', '.join(sorted(others)) or 'none'}")
+        completers = self._completers.get(entry.function, {})
+        if argument in completers:
+            raise ValueError(f"a completion for argument {argument!r} of {owner!r} is registered already")
+        completer = _completer(function, others, namespace or {})
+        self._completers[entry.function] = {**completers, argument: completer}
+
+    async def call(
+        self, serving: Serving, _: Run, context: Context, params: types.CompleteRequestParams
+    ) -> types.CompleteResult:
+        """Answer `completion/complete`.
+
+        Raises:
+            McpError: there is no such prompt, template or argument.
+        """
+        argument, ref = params.argument, params.ref
+        if isinstance(ref, types.PromptReference):
+            owner, prompt = ref.name, self._prompts.catalog.get(ref.name)
+            function = None if prompt is None else prompt.function
+        else:
+            owner, template = ref.uri, self._resources.templates.get(ref.uri)
+            function = None if template is None else template.function
+        if function is None:
+            raise McpError(INVALID_PARAMS, f"$.ref: there is nothing to complete for {owner!r}")
+        if argument.name not in function.parameters:
+            raise McpError(INVALID_PARAMS, f"$.argument.name: {owner!r} has no argument {argument.name!r}")
+        completer = self._completers.get(function, {}).get(argument.name)
+        if completer is None:
+            typed = argument.value.casefold()
+            known = [each for each in _choices(function, argument.name) if each.casefold().startswith(typed)]
+            return types.CompleteResult(completion=_completion(known))
+        settled = (params.context.arguments if params.context else None) or {}
+        return types.CompleteResult(completion=await completer.suggest(serving, context, argument.value, settled))
+
+
+def _completer(function: Callable[..., Any], others: set[str], namespace: Mapping[str, Any]) -> _Completer:
+    """Look at a completion function: its first parameter takes the text, the rest are named after *others*."""
+    name = name_of(function)
+    callee = inspect_callable(function, name, (Context,), namespace)
+    parameters = list(callee.arguments())
+    if not parameters or parameters[0].kind not in _NAMED:
+        raise TypeError(f"{name}: the first parameter of a completion takes the text typed so far")
+    for parameter in parameters[1:]:
+        if parameter.kind not in _NAMED or parameter.name not in others:
+            known = ", ".join(sorted(others)) or "none"
+            raise TypeError(f"{name}: parameter {str(parameter)!r} is none of the other arguments ({known})")
+    return _Completer(function, callee, parameters[0].name, tuple(parameter.name for parameter in parameters[1:]))
+
+
+def _completion(values: Iterable[str] | types.Completion) -> types.Completion:
+    """Return the first hundred of *values*, and how many there are, if that does not take too long."""
+    if isinstance(values, str) or not isinstance(values, Iterable | types.Completion):  # pyright: ignore[reportUnnecessaryIsInstance] # a user's value
+        raise TypeError(f"a completion suggested {values!r:.200}; it suggests a list of texts")
+    every = iter(values.values if isinstance(values, types.Completion) else values)
+    shown = list(islice(every, MAX_VALUES))
+    for value in shown:
+        if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] # a user's value
+            raise TypeError(f"a completion suggested {value!r:.200}; suggestions are texts")
+    left = sum(1 for _ in islice(every, MAX_COUNTED))
+    if isinstance(values, types.Completion):
+        return values if not left else evolve(values, values=shown, has_more=True)
+    return types.Completion(values=shown, total=len(shown) + left if left < MAX_COUNTED else None, has_more=left > 0)
+
+
+def _choices(function: TextFunction, argument: str) -> list[str]:
+    """Return the values that an argument can have, if its schema lists them, as texts."""
+    values = _enumerated(function.parameters[argument])
+    return [value if isinstance(value, str) else encode(value).decode() for value in values]
+
+
+def _enumerated(schema: Mapping[str, Any]) -> list[Any]:
+    if "enum" in schema:
+        return cast("list[Any]", schema["enum"])
+    if schema.get("type") == "boolean":
+        return [True, False]
+    arms = [_enumerated(arm) for arm in schema.get("anyOf", ()) if arm != {"type": "null"}]
+    return [value for arm in arms for value in arm] if all(arms) else []

@@ -1,0 +1,233 @@
+"""Prompts: registering them, and getting one.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field, frozen
+
+from ... import types
+from ..._errors import McpError
+from ..._user_types import kinds_of, value_from_text
+from ...peer import Run
+from ...wire import INVALID_PARAMS
+from .._context import Context, pin_request, run_of
+from ..signature import ArgumentFaults, Signature, describe
+from ._catalog import NO_SCOPES, Catalog, Listable, check_scopes
+from ._content import content_blocks, older_messages
+
+if TYPE_CHECKING:
+    from .._serving import Serving
+
+__all__ = ["Prompts", "TextFunction", "look_at", "name_of"]
+
+
+# Functions whose arguments come as texts, by name: what resource templates, prompts and completions are made of.
+#
+# The wire carries the arguments of prompts and the variables of URIs as strings. A parameter may have any type all the
+# same: a text becomes the value it stands for, and is checked as an argument of a tool would be.
+
+
+@frozen(eq=False)
+class TextFunction:
+    """A function whose arguments come as texts, and perhaps a `Context`. One for each registration."""
+
+    _signature: Signature = field(alias="signature")
+    _texts: frozenset[str] = field(alias="texts")
+    """Parameters that take a text as it is."""
+
+    @property
+    def description(self) -> str | None:
+        """What its docstring says, None without one."""
+        return self._signature.description or None
+
+    @property
+    def waits(self) -> bool:
+        """Whether calling it may take a thread, or suspend its task."""
+        return self._signature.waits
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The schema of each parameter that takes an argument."""
+        parameters: dict[str, Any] = self._signature.input_schema.get("properties", {})
+        return parameters
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The schema of all arguments together, which those of the parameters may refer to."""
+        return self._signature.input_schema
+
+    def requires(self, parameter: str) -> bool:
+        """Tell whether an argument for this parameter must be given."""
+        return parameter in self._signature.input_schema.get("required", ())
+
+    def takes_list(self, parameter: str) -> bool:
+        """Tell whether this parameter may be given a list."""
+        return "array" in kinds_of(self.parameters[parameter], self.schema)
+
+    def bind(self, texts: Mapping[str, str | Sequence[str]]) -> dict[str, Any]:
+        """Return the values that *texts* stand for.
+
+        Raises:
+            ArgumentFaults: with every fault.
+        """
+        values: dict[str, Any] = {}
+        faults: list[str] = []
+        for name, text in texts.items():
+            if name in self._texts and isinstance(text, str):
+                values[name] = text
+                continue
+            try:
+                values[name] = self._value(name, text)
+            except ValueError as error:
+                faults.append(f"$.{name}: {error}")
+        if faults:
+            raise ArgumentFaults(self._signature.name, faults)
+        return self._signature.bind(values)
+
+    def _value(self, name: str, text: str | Sequence[str]) -> Any:
+        schema: Any = self.parameters.get(name, {})
+        if isinstance(text, str):
+            return text if "string" in kinds_of(schema, self.schema) else value_from_text(text, schema, self.schema)
+        items: Any = schema.get("items", {})
+        plain = "string" in kinds_of(items, self.schema)
+        return [each if plain else value_from_text(each, items, self.schema) for each in text]
+
+    async def call(self, serving: Serving, bound: Mapping[str, Any], context: Context) -> Any:
+        """Call it with what `bind` returned: in this task if it is async, in a worker thread otherwise."""
+        signature = self._signature
+        if signature.injected:
+            pin_request(context)
+        if signature.is_async:
+            return await signature.call(bound, {Context: context})
+        return await serving.threads.run(partial(signature.call, bound, {Context: context}), run_of(context))
+
+
+def look_at(function: Callable[..., Any], name: str, namespace: Mapping[str, Any] | None = None) -> TextFunction:
+    """Return what can be known of *function*.
+
+    Args:
+        name: what errors call it.
+        namespace: names that annotations may use beside those of the function's module.
+
+    Raises:
+        TypeError: a parameter cannot be described by a JSON Schema; the error says which.
+    """
+    signature = describe(function, name=name, inject=(Context,), namespace=namespace, publish_output=False)
+    schema = signature.input_schema
+    parameters: Mapping[str, Any] = schema.get("properties", {})
+    texts = frozenset(name for name, each in parameters.items() if "string" in kinds_of(each, schema))
+    return TextFunction(signature=signature, texts=texts)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the name *function* was defined with; of a partial, the inner function's; of an object, its class's."""
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+@frozen
+class _Prompt(Listable):
+    """One prompt, and the function behind it."""
+
+    definition: types.Prompt
+    function: TextFunction
+    scopes: frozenset[str]
+    """What must have been granted to whoever gets it."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether getting it may wait for something."""
+        return self.function.waits
+
+    async def call(
+        self, serving: Serving, _: Run, context: Context, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        """Answer `prompts/get`.
+
+        Raises:
+            McpError: the arguments do not fit.
+        """
+        try:
+            bound = self.function.bind(params.arguments or {})
+        except ArgumentFaults as error:
+            faults = "; ".join(error.faults)
+            raise McpError(INVALID_PARAMS, f"the arguments of prompt {params.name!r} do not fit: {faults}") from None
+        value = await self.function.call(serving, bound, context)
+        if isinstance(value, types.GetPromptResult):
+            result = value
+        else:
+            result = types.GetPromptResult(description=self.definition.description, messages=_messages(value))
+        return older_messages(result, context.revision, params.name)
+
+
+@define(eq=False)
+class Prompts:
+    """The prompts of one server. They may come and go while it is being served."""
+
+    catalog: Catalog[_Prompt] = field(factory=lambda: Catalog[_Prompt]("prompt", "prompts/list", "prompts"), init=False)
+
+    def add(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: Sequence[types.Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        scopes: Sequence[str] = (),
+        namespace: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Register a function; see `Server.prompt`.
+
+        Args:
+            namespace: names that annotations may use beside those of the function's module.
+        """
+        name = name or name_of(function)
+        looked_at = look_at(function, name, namespace)
+        arguments = [
+            types.PromptArgument(
+                name=each,
+                title=schema.get("title"),
+                description=schema.get("description"),
+                required=looked_at.requires(each),
+            )
+            for each, schema in looked_at.parameters.items()
+        ]
+        definition = types.Prompt(
+            name=name,
+            title=title,
+            description=description or looked_at.description,
+            arguments=arguments or None,
+            icons=icons,
+            meta=None if meta is None else dict(meta),
+        )
+        self.catalog.add(name, _Prompt(definition, looked_at, check_scopes(f"prompt {name!r}", scopes)))
+
+    def scopes_of(self, name: object) -> frozenset[str]:
+        """Return what must have been granted to whoever gets this prompt; nothing where there is no such prompt."""
+        prompt = self.catalog.get(name) if isinstance(name, str) else None
+        return NO_SCOPES if prompt is None else prompt.scopes
+
+    def remove(self, name: str) -> None:
+        """Take a prompt out; raises KeyError where there is none of this name."""
+        self.catalog.remove(name)
+
+
+def _messages(value: Any) -> list[types.PromptMessage]:
+    """Return what a prompt function returned as messages: a message as it is, everything else as the user's words."""
+    values: list[Any] = list(value) if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownArgumentType] # a user's value
+    messages: list[types.PromptMessage] = []
+    for each in values:
+        if isinstance(each, types.PromptMessage):
+            messages.append(each)
+        else:
+            messages += [types.PromptMessage(role="user", content=block) for block in content_blocks(each)]
+    return messages

@@ -1,0 +1,346 @@
+"""Tools: their registry, and calling one.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from weakref import WeakKeyDictionary
+
+import trio
+from attrs import define, field
+
+from ... import types
+from ..._errors import ToolError
+from ...peer import OutOfTimeError, Run, Turns
+from ...schema import SchemaError, compile_schema
+from ...wire import JsonObject, JsonText, Undecodable, decode, is_modern, is_object, json_text, mirrored_params
+from .._context import Context, pin_request
+from .._extensions import ExtensionResult
+from .._processes import Isolated, isolated
+from .._threads import take_turn
+from ..signature import ArgumentFaults, ResultFaults, Signature, describe
+from ._catalog import NO_SCOPES, Catalog, Listable, check_scopes, with_texts
+from ._content import RESULT_CLASSES, SCALARS, content_blocks, data_result, holds_content, older_result, text_result
+from ._prompts import name_of
+
+if TYPE_CHECKING:
+    from .._serving import Serving
+
+__all__ = ["RawSchema", "Tools", "older_schema", "read_raw_schema", "written_schemas"]
+
+
+# JSON Schemas that an author has written by hand: as an object, or as a text that is published byte for byte.
+#
+# A proxy that shows another server's tools must not change a digit of their schemas: ``1.0`` stays ``1.0``, keywords
+# keep
+# their order, and those that nobody here knows are kept.
+
+_OF_BOOLEANS: Mapping[bool, JsonObject] = {True: {}, False: {"not": {}}}
+
+RawSchema: TypeAlias = "Mapping[str, Any] | str | bytes"
+"""A JSON Schema: an object, or its JSON text."""
+
+
+def read_raw_schema(schema: RawSchema | None, what: str) -> dict[str, Any] | None:
+    """Return the object that *schema* is, None for None.
+
+    Args:
+        what: what errors call it.
+
+    Raises:
+        ValueError: it is not the JSON of an object, or no JSON Schema that can be used.
+    """
+    if schema is None:
+        return None
+    value = dict(schema) if isinstance(schema, Mapping) else _decoded(schema, what)
+    try:
+        compile_schema(value)  # now, although it loads a library: every client will take it for valid
+    except SchemaError as error:
+        raise ValueError(f"{what} cannot be used: {error}") from error
+    return value
+
+
+def _decoded(text: str | bytes, what: str) -> dict[str, Any]:
+    try:
+        value = decode(_bytes(text))
+    except Undecodable as error:
+        raise ValueError(f"{what} is not JSON: {error}") from None
+    if not is_object(value):
+        raise ValueError(f"{what} is not a JSON object")
+    return value
+
+
+def written_schemas(schemas: Mapping[str, RawSchema | None]) -> dict[str, JsonText]:
+    """Return those that were given as text, as they are put into messages."""
+    return {name: json_text(_bytes(text)) for name, text in schemas.items() if isinstance(text, str | bytes)}
+
+
+def older_schema(schema: JsonObject) -> JsonObject:
+    """Return *schema* as legacy revisions have it: a property's schema is an object there, never true or false."""
+    properties = schema.get("properties")
+    if not is_object(properties) or not any(isinstance(each, bool) for each in properties.values()):
+        return schema
+    spelled_out = {name: _OF_BOOLEANS[each] if isinstance(each, bool) else each for name, each in properties.items()}
+    return {**schema, "properties": spelled_out}
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+
+
+_log = logging.getLogger("trio_mcp.server")
+
+_MOST_CHARACTERS = 10_000
+"""How much of what is wrong with arguments is told."""
+_SCHEMAS: Sequence[str] = ("inputSchema", "outputSchema")
+_CONTENT_FOR_DATA = (
+    "$: content, where the return annotation promises data: annotate what it returns as Image, types.TextContent and "
+    "so on (list[Image | str], say), or as types.CallToolResult"
+)
+
+_NOTHING: Mapping[type, Any] = {}
+_COMMON_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+def _is_object_schema(schema: Mapping[str, Any] | None) -> bool:
+    return schema is not None and schema.get("type") == "object"
+
+
+@define(eq=False)
+class _Tool(Listable):
+    """One tool, and the function behind it."""
+
+    definition: types.Tool
+    signature: Signature
+    texts: Mapping[str, JsonText]
+    """Schemas that were given as JSON text, by the member of the definition."""
+    timeout: float
+    """Seconds the handler may work; infinite without a limit."""
+    max_concurrency: int | None
+    """How many calls work at once; None without a bound."""
+    isolated: Isolated | None
+    """Set where the function runs in a worker process."""
+    scopes: frozenset[str]
+    """What must have been granted to whoever calls it."""
+    _turns: WeakKeyDictionary[trio.lowlevel.TrioToken, Turns] = field(
+        factory=WeakKeyDictionary[trio.lowlevel.TrioToken, Turns], init=False
+    )
+    """Bounds that, by Trio run: a server may be served in several, and none can wake the tasks of another."""
+    _runs_freely: bool = field(init=False)
+    """Whether nothing but its function is to be waited for: no turn, no worker; and nothing bounds its time."""
+    waits: bool = field(init=False)
+    """Whether a call of it may wait for something."""
+
+    def __attrs_post_init__(self) -> None:
+        limited = self.max_concurrency is not None or not math.isinf(self.timeout)
+        self._runs_freely = not limited and self.isolated is None and self.signature.is_async
+        self.waits = not self._runs_freely or self.signature.waits
+
+    def published(self, revision: str) -> JsonObject:
+        """Return the definition in the form of *revision*."""
+        json = Listable.published(self, revision)
+        if is_modern(revision):
+            return with_texts(json, self.texts)
+        if not _is_object_schema(self.definition.output_schema):
+            json.pop("outputSchema", None)  # older peers take structured content to be an object
+        older = {member: older_schema(json[member]) for member in _SCHEMAS if member in json}
+        as_written = {member: text for member, text in self.texts.items() if older.get(member) is json.get(member)}
+        return with_texts(json | older, as_written)
+
+    def turns(self) -> Turns | None:
+        """Return what calls in this Trio run take turns by."""
+        if self.max_concurrency is None:
+            return None
+        token = trio.lowlevel.current_trio_token()
+        if token not in self._turns:
+            self._turns[token] = Turns(self.max_concurrency)
+        return self._turns[token]
+
+    async def call(
+        self, serving: Serving, run: Run, context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | ExtensionResult | JsonObject:
+        """Answer `tools/call`; what is nothing but data comes in the JSON form of the request's revision.
+
+        Raises:
+            Exception: whatever the function raised; `explain` makes a result of it.
+        """
+        signature = self.signature
+        bound, injected = signature.bind(params.arguments or {}), _NOTHING
+        if signature.injected:
+            pin_request(context)
+            injected = {Context: context}
+        if self._runs_freely:
+            value = await signature.call(bound, injected)
+        else:
+            value = await self._work(serving, run, bound, injected)
+        return self._result(value, run.context.revision)
+
+    async def _work(self, serving: Serving, run: Run, bound: Mapping[str, Any], injected: Mapping[type, Any]) -> Any:
+        """Call the function where more than itself is to be waited for."""
+        work, turns = partial(self.signature.call, bound, injected), self.turns()
+
+        def begin() -> None:
+            if not math.isinf(self.timeout):
+                run.allow(self.timeout)
+
+        try:
+            if self.isolated is not None:
+                return await serving.processes.run(self.isolated, bound, run, turns=turns, on_begin=begin)
+            if not self.signature.is_async:
+                return await serving.threads.run(work, run, turns=turns, on_begin=begin)
+            if turns is None:
+                begin()
+                return await work()
+            hold = await take_turn(run, turns)
+            try:
+                begin()
+                return await work()
+            finally:
+                run.holds.drop(hold)
+        finally:
+            if not math.isinf(self.timeout):
+                run.end_limit()  # it is the tool's, not that of the middleware around it
+
+    def _result(self, value: Any, revision: str) -> types.CallToolResult | ExtensionResult | JsonObject:
+        signature = self.signature
+        promised = signature.output_schema is not None
+        if value.__class__ not in SCALARS:
+            if isinstance(value, ExtensionResult):
+                return value
+            if isinstance(value, types.CallToolResult):
+                if promised and not value.is_error:
+                    self._check(value.structured_content)
+                return self._readable(value, revision)
+            if promised and holds_content(value):
+                raise ResultFaults(self.definition.name, [_CONTENT_FOR_DATA])
+        elif not promised and value is not None:
+            return text_result(value)
+        if not promised:
+            return self._readable(types.CallToolResult(content=content_blocks(value)), revision)
+        structured = signature.dump(value)
+        return data_result(structured["result"] if signature.wraps_result else structured, structured, revision)
+
+    def _readable(self, result: types.CallToolResult, revision: str) -> types.CallToolResult:
+        """Return a typed result as a peer of *revision* can read it."""
+        return result if is_modern(revision) else older_result(result, revision, self.definition.name)
+
+    def _check(self, structured: Any) -> None:
+        """Check what a handler has put into a whole result of its own: what the list promises must be there."""
+        if structured is types.UNSET:
+            raise ResultFaults(self.definition.name, ["$: required, but missing: the tool has an output schema"])
+        self.signature.check(structured)
+
+
+@define(eq=False)
+class Tools:
+    """The tools of one server. They may come and go while it is being served."""
+
+    catalog: Catalog[_Tool] = field(factory=lambda: Catalog[_Tool]("tool", "tools/list", "tools"), init=False)
+
+    def add(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: types.ToolAnnotations | None = None,
+        icons: Sequence[types.Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        input_schema: RawSchema | None = None,
+        output_schema: RawSchema | None = None,
+        timeout: float | None = None,
+        max_concurrency: int | None = None,
+        isolate: Literal["process"] | None = None,
+        scopes: Sequence[str] = (),
+        namespace: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Register a function; see `Server.tool`.
+
+        Args:
+            namespace: names that annotations may use beside those of the function's module.
+        """
+        name = name_of(function) if name is None else name
+        self.catalog.check_free(name)
+        if not _COMMON_NAME.fullmatch(name):
+            _log.warning("tool name %r: clients may refuse all but 1 to 128 letters, digits, '_', '-' and '.'", name)
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"tool {name!r}: timeout={timeout!r} must be a number of seconds above 0")
+        if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):
+            raise ValueError(f"tool {name!r}: max_concurrency={max_concurrency!r} must be a whole number of at least 1")
+        if isolate not in {None, "process"}:
+            raise ValueError(f"tool {name!r}: isolate={isolate!r} must be 'process', or left out")
+        needed = check_scopes(f"tool {name!r}", scopes)
+        given = {"inputSchema": input_schema, "outputSchema": output_schema}
+        raw = {member: read_raw_schema(schema, f"tool {name!r}: {member}") for member, schema in given.items()}
+        signature = describe(
+            function,
+            name=name,
+            inject=(Context,),
+            content=(*RESULT_CLASSES, ExtensionResult),
+            input_schema=raw["inputSchema"],
+            output_schema=raw["outputSchema"],
+            namespace=namespace,
+        )
+        try:
+            mirrored_params(signature.input_schema)
+        except ValueError as faults:
+            raise ValueError(f"tool {name!r}: inputSchema: {faults}; clients would leave it out") from None
+        definition = types.Tool(
+            name=name,
+            title=title,
+            description=description or signature.description or None,
+            input_schema=signature.input_schema,
+            output_schema=signature.output_schema,
+            annotations=annotations,
+            icons=icons,
+            meta=None if meta is None else dict(meta),
+        )
+        limit = math.inf if timeout is None else timeout
+        apart = None if isolate is None else isolated(function, signature)
+        tool = _Tool(definition, signature, written_schemas(given), limit, max_concurrency, apart, needed)
+        self.catalog.add(name, tool)
+
+    def input_schema(self, name: str) -> JsonObject | None:
+        """Return the input schema of a tool, the same object each time; None where there is no such tool."""
+        tool = self.catalog.get(name)
+        return None if tool is None else tool.definition.input_schema
+
+    def scopes_of(self, name: object) -> frozenset[str]:
+        """Return what must have been granted to whoever calls this tool; nothing where there is no such tool."""
+        tool = self.catalog.get(name) if isinstance(name, str) else None
+        return NO_SCOPES if tool is None else tool.scopes
+
+    def remove(self, name: str) -> None:
+        """Take a tool out; calls under way go on. Raises KeyError where there is none of this name."""
+        self.catalog.remove(name)
+
+    def explain(self, name: str, failure: Exception) -> types.CallToolResult:
+        """Return the tool error that stands for what a tool raised; a bug of the tool's goes to the log as well."""
+        if isinstance(failure, OutOfTimeError):
+            tool = self.catalog.get(name)  # it may have been removed meanwhile
+            text = f"{name} took longer than it may" + (f" ({tool.timeout:g} s)" if tool else "")
+        elif isinstance(failure, ArgumentFaults):  # it repeats what the peer has sent, which may be megabytes
+            text = str(failure)
+            if len(text) > _MOST_CHARACTERS:
+                text = f"{text[:_MOST_CHARACTERS]} [...]"
+        elif isinstance(failure, ToolError | ResultFaults):
+            text = str(failure)
+        else:
+            _log.error("tool %r failed", name, exc_info=failure)
+            text = _words(failure)
+        return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
+
+
+def _words(failure: BaseException) -> str:
+    if isinstance(failure, BaseExceptionGroup):
+        parts: tuple[BaseException, ...] = cast("BaseExceptionGroup[BaseException]", failure).exceptions
+        return "; ".join(_words(part) for part in parts)
+    return str(failure) or type(failure).__name__

@@ -1,0 +1,35 @@
+"""JSON Schemas and conversions made from the signatures of Python functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..._facade import lazy_names
+
+if TYPE_CHECKING:
+    from ._annotations import Annotations as Annotations
+    from ._annotations import Definitions as Definitions
+    from ._conversion import FORMATS as FORMATS
+    from ._conversion import MISSING as MISSING
+    from ._conversion import Inexpressible as Inexpressible
+    from ._conversion import Shape as Shape
+    from ._conversion import to_json as to_json
+    from ._inspect import Callee as Callee
+    from ._inspect import inspect_callable as inspect_callable
+    from ._inspect import may_wait as may_wait
+    from ._signature import ArgumentFaults as ArgumentFaults
+    from ._signature import ResultFaults as ResultFaults
+    from ._signature import Signature as Signature
+    from ._signature import TypeReader as TypeReader
+    from ._signature import describe as describe
+    from ._signature import describe_type as describe_type
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "_annotations": ("Annotations", "Definitions"),
+            "_conversion": ("FORMATS", "Inexpressible", "MISSING", "Shape", "to_json"),
+            "_inspect": ("Callee", "inspect_callable", "may_wait"),
+            "_signature": ("ArgumentFaults", "ResultFaults", "Signature", "TypeReader", "describe", "describe_type"),
+        },
+    )  # fmt: skip

@@ -1,0 +1,498 @@
+"""Turns a type annotation into its JSON Schema and a loader that agrees with it.
+
+`_signature` calls it for parameters and return annotations; questions to the user use it for their answers.
+`Annotations` collects the classes met on the way in ``$defs``. The leaves are in `_annotations_scalars`, classes are
+read by `_annotations_objects`, loaders come from `_annotations_load`. Rules of this file:
+
+1. Schema and loader are made together; what the schema passes, the loader takes.
+2. What cannot be published exactly is refused where it is registered, as `Inexpressible`.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import enum
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from attrs import define, evolve, field
+
+from ...schema import TYPE_NAMES, LazyValidator
+from ._conversion import (
+    ANY_KINDS,
+    FORMATS,
+    MISSING,
+    Inexpressible,
+    Loader,
+    Member,
+    Misfit,
+    ObjectSpec,
+    Shape,
+    array_loader,
+    enum_shape,
+    is_pydantic_model,
+    literal_shape,
+    mapping_loader,
+    object_loader,
+    pydantic_loader,
+    read_object,
+    scalar_shape,
+    to_json,
+    tuple_loader,
+)
+from ._inspect import parse_docstring
+
+__all__ = ["Annotations", "Definitions", "annotated_schema", "publish_member", "reference_to", "union_loader"]
+
+
+# Publishes what stands in ``Annotated[...]`` beside the type: a description, bounds, lengths, patterns.
+#
+# Understood are plain strings, `msgspec.Meta`, and without importing them the classes of annotated-types and
+# pydantic's ``Field``; anything else is somebody else's metadata and is left alone. The schema is the only judge of a
+# constraint, so one that does not apply to its type is refused: it would be published and never hold.
+
+_NUMBERS: Final = frozenset({"integer", "number"})
+
+_BOUNDS: Final[Mapping[str, str]] = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+}
+_LENGTHS: Final[Mapping[str, Mapping[str, str]]] = {
+    "min_length": {"string": "minLength", "array": "minItems", "object": "minProperties"},
+    "max_length": {"string": "maxLength", "array": "maxItems", "object": "maxProperties"},
+}
+_TEXTS: Final[Mapping[str, str]] = {"title": "title", "description": "description", "examples": "examples"}
+_TEXT_FORMS: Final = frozenset({"pattern", "format", "contentEncoding", "enum"})
+_FOREIGN: Final = frozenset({"annotated_types", "pydantic"})
+
+
+def annotated_schema(shape: Shape, annotation: Any, metadata: Sequence[Any]) -> dict[str, Any]:
+    """Return the schema of a shape with what its metadata adds.
+
+    Raises:
+        Inexpressible: a constraint does not apply to the type, or cannot be published.
+    """
+    schema = dict(shape.schema)
+    for note in metadata:
+        if isinstance(note, str):
+            schema["description"] = note
+    for fact in _facts(metadata):
+        for name, keyword in _TEXTS.items():
+            if (value := getattr(fact, name, None)) is not None:
+                schema[keyword] = value
+        schema.update(_constraints(fact, shape, annotation))
+        schema.update(getattr(fact, "extra_json_schema", None) or {})
+    return schema
+
+
+def _facts(metadata: Sequence[Any]) -> Iterator[Any]:
+    for note in metadata:
+        if isinstance(note, msgspec.Meta) or type(note).__module__.partition(".")[0] in _FOREIGN:
+            yield note
+            # pydantic's Field keeps its bounds as annotated-types here.
+            yield from _facts(getattr(note, "metadata", ()))
+
+
+def _constraints(fact: Any, shape: Shape, annotation: Any) -> Iterator[tuple[str, Any]]:
+    if getattr(fact, "tz", None) is False:
+        raise Inexpressible("tz=False: the published format date-time always has an offset")
+    for name, keyword in _BOUNDS.items():
+        if (bound := getattr(fact, name, None)) is not None:
+            # A Decimal may come as text, which no bound would hold for.
+            _require(shape.kinds & _NUMBERS and not _writes_text(shape.schema, {"pattern"}), name, bound, annotation)
+            if not isinstance(bound, (int, float)):
+                raise Inexpressible(f"{name}={bound!r} is no JSON number")
+            yield keyword, bound
+    for name, keywords in _LENGTHS.items():
+        if (length := getattr(fact, name, None)) is not None:
+            fitting = [keyword for kind, keyword in keywords.items() if kind in shape.kinds]
+            _require(fitting and not _writes_text(shape.schema, _TEXT_FORMS), name, length, annotation)
+            yield from ((keyword, length) for keyword in fitting)
+    if (pattern := getattr(fact, "pattern", None)) is not None:
+        _require(
+            "string" in shape.kinds and not _writes_text(shape.schema, _TEXT_FORMS), "pattern", pattern, annotation
+        )
+        yield "pattern", pattern
+
+
+def _require(fits: object, name: str, value: Any, annotation: Any) -> None:
+    if not fits:
+        raise Inexpressible(f"{name}={value!r} does not apply to {getattr(annotation, '__name__', annotation)}")
+
+
+def _writes_text(schema: Mapping[str, Any], keywords: AbstractSet[str]) -> bool:
+    """Say whether a type writes itself as text of its own form, told by one of these keywords."""
+    arms: Sequence[Mapping[str, Any]] = schema.get("anyOf", ())
+    here = schema.get("type") == "string" and not keywords.isdisjoint(schema)
+    return here or any(_writes_text(arm, keywords) for arm in arms)
+
+
+# Chooses the arm of a union that a JSON value was meant for, with the published schema as the judge.
+#
+# The kind of the value decides where it can; where several arms take the kind (two classes, a date or any text) the
+# first declared arm whose schema accepts the value wins.
+
+
+def union_loader(shapes: Sequence[Shape], definitions: Mapping[str, Any]) -> Loader | None:
+    """Return a loader for a union.
+
+    Args:
+        shapes: its arms in the order of declaration.
+        definitions: what the arms refer to; may still grow until the first value is loaded.
+    """
+    if all(shape.load is None for shape in shapes):
+        return None
+    arms = {kind: [_Arm(shape, definitions) for shape in _candidates(shapes, kind)] for kind in TYPE_NAMES.values()}
+
+    def load(value: Any) -> Any:
+        *earlier, last = arms[TYPE_NAMES[type(value)]]
+        # The whole value has passed the schema: what no earlier arm accepts is the last one's.
+        chosen = next((arm for arm in earlier if arm.judge.accepts(value)), last)
+        return value if chosen.load is None else chosen.load(value)
+
+    return load
+
+
+class _Arm:
+    """One arm and the judge that says whether a value is for it."""
+
+    def __init__(self, shape: Shape, definitions: Mapping[str, Any]) -> None:
+        self.load = shape.load
+        self.judge = LazyValidator({**shape.schema, "$defs": definitions}, FORMATS)
+
+
+def _candidates(shapes: Sequence[Shape], kind: str) -> list[Shape]:
+    """Return the arms that can take a value of this kind, the most exact first."""
+    if kind == "integer":
+        return sorted(
+            (shape for shape in shapes if "integer" in shape.kinds), key=lambda shape: "number" in shape.kinds
+        )
+    if kind == "number":
+        # A float without a fraction counts as an integer too, if no arm is for numbers.
+        takers = [shape for shape in shapes if not shape.kinds.isdisjoint({"integer", "number"})]
+        return sorted(takers, key=lambda shape: "number" not in shape.kinds)
+    return [shape for shape in shapes if kind in shape.kinds]
+
+
+# Keeps what a published schema has under ``$defs``: one entry per class, each name once, nothing unused.
+
+_PREFIX = "#/$defs/"
+
+
+@define(eq=False)
+class Definitions:
+    """The definitions one signature shares."""
+
+    by_name: dict[str, dict[str, Any]] = field(factory=dict[str, dict[str, Any]], init=False)
+
+    def reserve(self, wanted: str) -> str:
+        """Reserve a name; classes of the same name in different modules get numbers."""
+        name = wanted
+        number = 1
+        while name in self.by_name:
+            number += 1
+            name = f"{wanted}{number}"
+        self.by_name[name] = {}
+        return name
+
+    def resolve(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return a schema without a reference at its root."""
+        while "$ref" in schema:
+            beside = {keyword: fact for keyword, fact in schema.items() if keyword != "$ref"}
+            schema = {**self.by_name[schema["$ref"].removeprefix(_PREFIX)], **beside}
+        return schema
+
+    def complete(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return a schema that stands by itself: its definitions inside, no reference at its root."""
+        root = self.resolve(schema)
+        needed = _reachable(root, self.by_name)
+        if not needed:
+            return root
+        return {**root, "$defs": {name: schema for name, schema in self.by_name.items() if name in needed}}
+
+
+def reference_to(name: str) -> dict[str, Any]:
+    """Return the schema that refers to a definition."""
+    return {"$ref": f"{_PREFIX}{name}"}
+
+
+def _reachable(schema: Any, definitions: Mapping[str, Any]) -> set[str]:
+    """Return the names of the definitions a schema needs, directly or through others."""
+    found: set[str] = set()
+    waiting: list[Any] = [schema]
+    while waiting:
+        part: Any = waiting.pop()
+        if part.__class__ is list:
+            waiting += part
+        elif part.__class__ is dict:
+            waiting += part.values()
+            # A property may be called $ref too; then what stands there is a schema.
+            reference: Any = part.get("$ref")
+            name = reference.removeprefix(_PREFIX) if isinstance(reference, str) else ""
+            if name in definitions and name not in found:
+                found.add(name)
+                waiting.append(definitions[name])
+    return found
+
+
+_ARRAYS: Final[Mapping[Any, Callable[..., Any]]] = {
+    list: list,
+    collections.abc.Sequence: list,
+    collections.abc.MutableSequence: list,
+    collections.abc.Collection: list,
+    collections.abc.Iterable: list,
+    tuple: tuple,
+    set: set,
+    collections.abc.MutableSet: set,
+    frozenset: frozenset,
+    collections.abc.Set: frozenset,
+}
+_UNIQUE: Final = (set, frozenset)
+_MAPPINGS: Final = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+_OBJECT: Final = frozenset({"object"})
+_ARRAY: Final = frozenset({"array"})
+
+# What a set can hold when its annotation does not say.
+_SCALAR_ITEMS: Final = Shape({"type": ["string", "number", "boolean", "null"]}, ANY_KINDS - {"array", "object"})
+_INT_KEY: Final = Shape({"pattern": "^(0|-?[1-9][0-9]{0,17})$"}, frozenset({"string"}), int)
+
+
+@define(eq=False)
+class Annotations:
+    """The annotations of one signature, turned into JSON Schema one after the other.
+
+    Their classes share one set of definitions, so that the published schema contains each once.
+    """
+
+    output: bool
+    """Whether values are written (results) rather than read (arguments)."""
+
+    namespace: Mapping[str, Any] = field(factory=dict[str, Any])
+    """Names that annotations of classes may use beside those of their modules."""
+
+    definitions: Definitions = field(factory=Definitions, init=False)
+    """What goes under ``$defs``; `Definitions.complete` puts it there."""
+
+    _classes: dict[Any, Shape] = field(factory=dict[Any, Shape], init=False)
+    _aliases: list[Any] = field(factory=list[Any], init=False)
+
+    def shape(self, annotation: Any) -> Shape:
+        """Return the JSON form of an annotation.
+
+        Raises:
+            Inexpressible: it has none.
+        """
+        if scalar := scalar_shape(annotation, output=self.output):
+            return scalar
+        origin = get_origin(annotation)
+        if origin is typing.Annotated:
+            inner, *metadata = get_args(annotation)
+            shape = self.shape(inner)
+            return Shape(annotated_schema(shape, inner, metadata), shape.kinds, shape.load, shape.hashable)
+        if origin is Literal:
+            return literal_shape(annotation)
+        if origin in {Union, types.UnionType}:
+            return self._union(get_args(annotation))
+        if origin is typing.Final:
+            return self.shape(get_args(annotation)[0])
+        if hasattr(annotation, "__value__") or hasattr(annotation, "__supertype__"):
+            return self._alias(annotation)
+        return self._class(annotation, origin or annotation)
+
+    def _class(self, annotation: Any, origin: Any) -> Shape:
+        if type(origin).__hash__ is None:
+            raise Inexpressible(f"{annotation!r} is not a type")
+        if origin in _ARRAYS:
+            return self._array(get_args(annotation), _ARRAYS[origin])
+        if origin in _MAPPINGS:
+            return self._mapping(get_args(annotation))
+        if isinstance(origin, type) and issubclass(origin, enum.Enum):
+            return enum_shape(origin)
+        if annotation in self._classes:
+            return self._classes[annotation]
+        if is_pydantic_model(origin):
+            return self._model(annotation)
+        spec = self._read(origin)
+        if spec is None:
+            raise Inexpressible(f"{_name_of(annotation)} has no JSON form")
+        return self._object(annotation, origin, spec)
+
+    def _read(self, cls: Any) -> ObjectSpec | None:
+        try:
+            return read_object(cls, self.namespace)
+        except NameError as error:
+            raise Inexpressible(f"{_name_of(cls)}: {error}; define it in the module of the class") from error
+        except TypeError as error:
+            raise Inexpressible(str(error)) from error
+
+    def _alias(self, annotation: Any) -> Shape:
+        if annotation in self._aliases:
+            raise Inexpressible(f"the alias {_name_of(annotation)} contains itself")
+        self._aliases.append(annotation)
+        inner = annotation.__value__ if hasattr(annotation, "__value__") else annotation.__supertype__
+        shape = self.shape(inner)
+        self._aliases.pop()
+        return shape
+
+    def _union(self, arms: tuple[Any, ...]) -> Shape:
+        shapes = [self.shape(arm) for arm in arms if arm is not msgspec.UnsetType]
+        if len(shapes) == 1:
+            return shapes[0]
+        kinds = frozenset[str]().union(*(shape.kinds for shape in shapes))
+        load = union_loader(shapes, self.definitions.by_name)
+        return Shape(
+            {"anyOf": [shape.schema for shape in shapes]}, kinds, load, all(shape.hashable for shape in shapes)
+        )
+
+    def _array(self, arguments: tuple[Any, ...], make: Callable[..., Any]) -> Shape:
+        if make is tuple and arguments and arguments[-1] is not Ellipsis:
+            return self._tuple(arguments)
+        if make in _UNIQUE:
+            return self._set(arguments, make)
+        schema: dict[str, Any] = {"type": "array"}
+        load: Loader | None = None if make is list else make
+        item = self.shape(arguments[0]) if arguments else None
+        if item is not None:
+            schema["items"] = item.schema
+            load = array_loader(item.load, make)
+        return Shape(schema, _ARRAY, load, hashable=make is tuple and item is not None and item.hashable)
+
+    def _set(self, arguments: tuple[Any, ...], make: Callable[..., Any]) -> Shape:
+        item = _SCALAR_ITEMS if not arguments or arguments[0] in {Any, object} else self.shape(arguments[0])
+        if not item.hashable:
+            raise Inexpressible(f"{_name_of(arguments[0])} cannot be an item of a set: it is not hashable")
+        schema = {"type": "array", "items": item.schema, "uniqueItems": True}
+        return Shape(schema, _ARRAY, array_loader(item.load, make), hashable=make is frozenset)
+
+    def _tuple(self, arguments: tuple[Any, ...]) -> Shape:
+        items = [self.shape(argument) for argument in arguments]
+        schema = {
+            "type": "array",
+            "prefixItems": [item.schema for item in items],
+            "minItems": len(items),
+            "maxItems": len(items),
+        }
+        load = tuple_loader([item.load for item in items])
+        return Shape(schema, _ARRAY, load, all(item.hashable for item in items))
+
+    def _mapping(self, arguments: tuple[Any, ...]) -> Shape:
+        if not arguments:
+            return Shape({"type": "object"}, _OBJECT, hashable=False)
+        key, value = (self.shape(argument) for argument in arguments)
+        if arguments[0] is int:
+            key = _INT_KEY
+        elif key.kinds != frozenset({"string"}) and arguments[0] is not Any:
+            raise Inexpressible(f"{_name_of(arguments[0])} cannot be a key: the names of JSON members are strings")
+        schema: dict[str, Any] = {"type": "object", "additionalProperties": value.schema or True}
+        names = {keyword: fact for keyword, fact in key.schema.items() if keyword != "type"}
+        if names:
+            schema["propertyNames"] = names
+        return Shape(schema, _OBJECT, mapping_loader(key.load, value.load), hashable=False)
+
+    def _object(self, annotation: Any, cls: Any, spec: ObjectSpec) -> Shape:
+        name = self.definitions.reserve(_name_of(cls))
+        loader: Loader | None = None
+
+        def load(value: Any) -> Any:
+            assert loader is not None
+            return loader(value)
+
+        # Entered before the members are read: a class may contain itself.
+        hashable = cls is not dict and getattr(cls, "__hash__", None) is not None
+        shape = Shape(reference_to(name), _OBJECT, load, hashable)
+        self._classes[annotation] = shape
+        documented = parse_docstring(_own_docstring(cls))
+        members = [member for member in spec.members if member.accepted or self.output]
+        shapes = {member.wire: self._member(cls, annotation, member) for member in members}
+        schema = self.definitions.by_name[name]
+        schema.update({"type": "object", "description": documented.description})
+        if not documented.description:
+            del schema["description"]
+        properties = {
+            member.wire: publish_member(
+                shapes[member.wire], documented.parameters.get(member.attribute), member.default
+            )
+            for member in members
+        }
+        required = [member.wire for member in members if member.required]
+        if spec.tag is not None:
+            properties = {spec.tag[0]: {"const": spec.tag[1]}, **properties}
+            required.insert(0, spec.tag[0])
+        schema["properties"] = properties
+        if required:
+            schema["required"] = required
+        if not self.output:
+            schema["additionalProperties"] = False
+        loader = object_loader(
+            spec.construct, {member.wire: (member.keyword, shapes[member.wire].load) for member in members}
+        )
+        hashable = hashable and all(member.hashable for member in shapes.values())
+        self._classes[annotation] = evolve(shape, hashable=hashable)
+        return self._classes[annotation]
+
+    def _member(self, cls: Any, annotation: Any, member: Member) -> Shape:
+        try:
+            return self.shape(_specialised(member.annotation, cls, annotation))
+        except Inexpressible as error:
+            raise Inexpressible(f"{_name_of(cls)}.{member.attribute}: {error}") from error
+
+    def _model(self, model: Any) -> Shape:
+        mode = "serialization" if self.output else "validation"
+        name = self.definitions.reserve(_name_of(model))
+        # Definitions of a model are its own: pydantic names them without knowing ours.
+        schema = model.model_json_schema(mode=mode, ref_template=f"#/$defs/{name}.{{model}}")
+        for inner, definition in schema.pop("$defs", {}).items():
+            self.definitions.by_name[f"{name}.{inner}"] = definition
+        self.definitions.by_name[name].update(schema)
+        kinds = _OBJECT if self.definitions.resolve(schema).get("type") == "object" else ANY_KINDS
+        shape = Shape(reference_to(name), kinds, pydantic_loader(model), hashable=False)
+        self._classes[model] = shape
+        return shape
+
+
+def publish_member(shape: Shape, documentation: str | None, default: Any) -> dict[str, Any]:
+    """Return the schema of a parameter or member, with its text and default.
+
+    Args:
+        shape: its form.
+        documentation: what a docstring says about it; text in the annotation goes first.
+        default: published where it has a JSON form of the right kind; `MISSING` is none.
+    """
+    schema = shape.schema
+    if documentation:
+        schema = {"description": documentation, **schema}
+    if default is MISSING or (default is None and "null" not in shape.kinds):
+        return schema
+    try:
+        return {**schema, "default": to_json(default)}
+    except Misfit:
+        return schema
+
+
+def _name_of(annotation: Any) -> str:
+    name = getattr(annotation, "__name__", None) or repr(annotation)
+    return str(name)
+
+
+def _own_docstring(cls: Any) -> str | None:
+    text: str | None = cls.__dict__.get("__doc__")
+    # Dataclasses and named tuples are given their signature for a docstring.
+    return None if text is None or text.startswith(f"{cls.__name__}(") else text
+
+
+def _specialised(annotation: Any, cls: Any, alias: Any) -> Any:
+    """Put the arguments of ``Box[int]`` in place of the type variables of ``Box``."""
+    chosen: dict[Any, Any] = dict(zip(getattr(cls, "__parameters__", ()), get_args(alias), strict=False))
+    if isinstance(annotation, TypeVar):
+        return chosen.get(annotation, annotation)
+    open_ = getattr(annotation, "__parameters__", ())
+    if isinstance(annotation, type) or not open_:
+        return annotation
+    return annotation[tuple(chosen.get(variable, variable) for variable in open_)]

@@ -1,0 +1,635 @@
+"""Turns JSON values into Python ones once the published schema has passed them.
+
+`_annotations` puts these loaders together, one per annotation. A loader of None means the JSON value is used as it
+is. What a loader may still refuse is what no schema can say: a class's own validator, a number beyond a float.
+"""
+
+from __future__ import annotations
+
+import base64
+import collections.abc
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import math
+import re
+import typing
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias, get_args, get_origin
+
+import attrs
+import msgspec
+from attrs import frozen
+
+__all__ = [
+    "ANY_KINDS",
+    "FORMATS",
+    "MISSING",
+    "PLAIN",
+    "Inexpressible",
+    "Loader",
+    "Member",
+    "Misfit",
+    "ObjectSpec",
+    "Shape",
+    "array_loader",
+    "enum_shape",
+    "is_named_tuple",
+    "is_pydantic_model",
+    "literal_shape",
+    "load_each",
+    "load_members",
+    "mapping_loader",
+    "object_loader",
+    "pydantic_loader",
+    "read_object",
+    "resolve_hints",
+    "scalar_shape",
+    "to_json",
+    "tuple_loader",
+]
+
+Loader: TypeAlias = Callable[[Any], Any]
+"""Makes the annotated type out of a JSON value that fits the schema."""
+
+Step: TypeAlias = "str | int"
+
+
+class Misfit(Exception):
+    """A value cannot be turned into its type, or back; holds each fault with the steps that lead to it."""
+
+    def __init__(self, *faults: tuple[tuple[Step, ...], str]) -> None:
+        super().__init__(*faults)
+        self.faults = faults
+
+    def under(self, step: Step) -> list[tuple[tuple[Step, ...], str]]:
+        """Return the faults as seen from one level further out."""
+        return [((step, *path), text) for path, text in self.faults]
+
+
+def load_each(items: Iterable[tuple[Step, Any, Loader | None]]) -> list[Any]:
+    """Load several members, collecting the faults of all of them.
+
+    Raises:
+        Misfit: with every fault, each below the step of its member.
+    """
+    loaded: list[Any] = []
+    faults: list[tuple[tuple[Step, ...], str]] = []
+    cause: Misfit | None = None
+    for step, value, load in items:
+        try:
+            loaded.append(value if load is None else load(value))
+        except Misfit as misfit:
+            cause = misfit
+            faults += misfit.under(step)
+    if faults:
+        raise Misfit(*faults) from cause
+    return loaded
+
+
+def load_members(members: Mapping[str, Any], loaders: Mapping[str, Loader | None]) -> dict[str, Any]:
+    """Load the members of an object, each by the loader of its name; see `load_each`."""
+    loaded: dict[str, Any] = {}
+    faults: list[tuple[tuple[Step, ...], str]] = []
+    cause: Misfit | None = None
+    for name, value in members.items():
+        load = loaders.get(name)
+        try:
+            loaded[name] = value if load is None else load(value)
+        except Misfit as misfit:
+            cause = misfit
+            faults += misfit.under(name)
+    if faults:
+        raise Misfit(*faults) from cause
+    return loaded
+
+
+def array_loader(load_item: Loader | None, make: Callable[[Iterable[Any]], Any]) -> Loader | None:
+    """Return a loader of arrays whose items are alike; `make` is the collection class."""
+    if load_item is None:
+        return None if make is list else make
+
+    def load(values: Sequence[Any]) -> Any:
+        return make(load_each((index, value, load_item) for index, value in enumerate(values)))
+
+    return load
+
+
+def tuple_loader(loaders: Sequence[Loader | None]) -> Loader:
+    """Return a loader of tuples of a fixed length."""
+
+    def load(values: Sequence[Any]) -> Any:
+        pairs = zip(values, loaders, strict=True)
+        return tuple(load_each((index, value, load_item) for index, (value, load_item) in enumerate(pairs)))
+
+    return load
+
+
+def mapping_loader(load_key: Loader | None, load_value: Loader | None) -> Loader | None:
+    """Return a loader of dictionaries."""
+    if load_key is None and load_value is None:
+        return None
+
+    def load(members: Mapping[str, Any]) -> dict[Any, Any]:
+        keys = load_each((name, name, load_key) for name in members)
+        return dict(zip(keys, load_each((name, value, load_value) for name, value in members.items()), strict=True))
+
+    return load
+
+
+def object_loader(construct: Callable[..., Any], members: Mapping[str, tuple[str, Loader | None]]) -> Loader:
+    """Return a loader that calls a class.
+
+    Args:
+        construct: called with keyword arguments; whatever it raises is a fault of the value.
+        members: for each name on the wire the keyword and the loader of its value. Names that are not there are
+            dropped: the schema lets through only those that mean nothing to the class, such as a tag.
+    """
+
+    def load(value: Mapping[str, Any]) -> Any:
+        known = [(name, item, *members[name]) for name, item in value.items() if name in members]
+        loaded = load_each((name, item, load_item) for name, item, _, load_item in known)
+        arguments = dict(zip((keyword for _, _, keyword, _ in known), loaded, strict=True))
+        try:
+            return construct(**arguments)
+        except Exception as error:
+            raise Misfit(((), str(error) or type(error).__name__)) from error
+
+    return load
+
+
+def pydantic_loader(model: Any) -> Loader:
+    """Return a loader for a pydantic model, which has validators of its own."""
+
+    def load(value: Any) -> Any:
+        try:
+            # Not model_validate: only from JSON text do strict models take a date or a set for what JSON has.
+            return model.model_validate_json(msgspec.json.encode(value))
+        except Exception as error:
+            raise Misfit(*_pydantic_faults(error)) from error
+
+    return load
+
+
+def _pydantic_faults(error: Any) -> list[tuple[tuple[Step, ...], str]]:
+    if not hasattr(error, "errors"):
+        return [((), str(error) or type(error).__name__)]
+    return [(tuple(fault["loc"]), fault["msg"]) for fault in error.errors(include_url=False)]
+
+
+# Reads the classes whose JSON form is an object: their members, names on the wire, defaults and constructor.
+#
+# One reader per kind of class, all returning the same `ObjectSpec`, so that `_annotations` and `_annotations_dump`
+# need not know what kind it was. Nothing here knows JSON Schema.
+
+MISSING: Final = object()
+"""Stands for a default that is absent, or computed anew each time."""
+
+_QUALIFIERS: Final = ("Required", "NotRequired", "ReadOnly")
+
+
+@attrs.frozen
+class Member:
+    """One member of an object."""
+
+    wire: str
+    """Its name in JSON."""
+
+    keyword: str
+    """Its name as an argument of the constructor."""
+
+    attribute: str
+    """Its name on the instance."""
+
+    annotation: Any
+    required: bool
+    default: Any = MISSING
+    accepted: bool = True
+    """Whether the constructor takes it; otherwise it occurs in results only."""
+
+
+@attrs.frozen
+class ObjectSpec:
+    """A class whose JSON form is an object."""
+
+    construct: Callable[..., Any]
+    members: tuple[Member, ...]
+    tag: tuple[str, str | int] | None = None
+    """Name and value of the member by which a msgspec class is told from others."""
+
+
+def is_pydantic_model(cls: Any) -> bool:
+    """Say whether `cls` is a pydantic model, without importing pydantic."""
+    return isinstance(cls, type) and hasattr(cls, "model_json_schema") and hasattr(cls, "model_validate_json")
+
+
+def is_named_tuple(cls: Any) -> bool:
+    """Say whether `cls` is a named tuple, of either making."""
+    return isinstance(cls, type) and tuple in cls.__mro__ and hasattr(cls, "_fields")
+
+
+def read_object(cls: Any, namespace: Mapping[str, Any]) -> ObjectSpec | None:
+    """Read a class; None if its JSON form is not an object.
+
+    Args:
+        cls: a dataclass, attrs class, TypedDict, NamedTuple or `msgspec.Struct`.
+        namespace: names its annotations may use beside those of its module.
+
+    Raises:
+        NameError: an annotation names what is not there.
+    """
+    for is_kind, read in _READERS:
+        if is_kind(cls):
+            return read(cls, namespace)
+    return None
+
+
+def resolve_hints(owner: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the annotations of a class or function, those written as strings evaluated.
+
+    Raises:
+        NameError: a string names what is neither in the module nor in `namespace`.
+    """
+    return typing.get_type_hints(owner, localns=dict(namespace), include_extras=True)
+
+
+def _read_dataclass(cls: Any, namespace: Mapping[str, Any]) -> ObjectSpec:
+    hints = resolve_hints(cls, namespace)
+    for name, hint in hints.items():
+        if isinstance(hint, dataclasses.InitVar):
+            raise TypeError(f"{cls.__name__}.{name} is an InitVar, which no JSON form can give back")
+    members = (
+        Member(
+            wire=field.name,
+            keyword=field.name,
+            attribute=field.name,
+            annotation=hints[field.name],
+            required=field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
+            default=MISSING if field.default is dataclasses.MISSING else field.default,
+            accepted=field.init,
+        )
+        for field in dataclasses.fields(cls)
+    )
+    return ObjectSpec(cls, tuple(members))
+
+
+def _read_attrs(cls: Any, namespace: Mapping[str, Any]) -> ObjectSpec:
+    hints = resolve_hints(cls, namespace)
+    members = (
+        Member(
+            wire=field.alias,
+            keyword=field.alias,
+            attribute=field.name,
+            annotation=hints.get(field.name, Any if field.type is None else field.type),
+            required=field.default is attrs.NOTHING,
+            default=MISSING if isinstance(field.default, attrs.Factory) else _without_nothing(field.default),  # type: ignore[arg-type]
+            accepted=field.init,
+        )
+        for field in attrs.fields(cls)
+    )
+    return ObjectSpec(cls, tuple(members))
+
+
+def _without_nothing(default: Any) -> Any:
+    return MISSING if default is attrs.NOTHING else default
+
+
+def _read_struct(cls: Any, _namespace: Mapping[str, Any]) -> ObjectSpec:
+    members = (
+        Member(
+            wire=field.encode_name,
+            keyword=field.name,
+            attribute=field.name,
+            annotation=field.type,
+            required=field.required,
+            default=MISSING if field.default in (msgspec.NODEFAULT, msgspec.UNSET) else field.default,
+        )
+        for field in msgspec.structs.fields(cls)
+    )
+    config = cls.__struct_config__
+    tag = None if config.tag is None else (config.tag_field, config.tag)
+    return ObjectSpec(cls, tuple(members), tag)
+
+
+def _read_typed_dict(cls: Any, namespace: Mapping[str, Any]) -> ObjectSpec:
+    members: list[Member] = []
+    for name, hint in resolve_hints(cls, namespace).items():
+        # Where annotations are strings, __required_keys__ has not seen the qualifiers.
+        required = name in cls.__required_keys__
+        bare = hint
+        while (qualifier := getattr(get_origin(bare), "_name", None)) in _QUALIFIERS:
+            required = {"Required": True, "NotRequired": False}.get(str(qualifier), required)
+            (bare,) = get_args(bare)
+        members.append(Member(name, name, name, bare, required))
+    return ObjectSpec(dict, tuple(members))
+
+
+def _read_named_tuple(cls: Any, namespace: Mapping[str, Any]) -> ObjectSpec:
+    hints = resolve_hints(cls, namespace)
+    defaults = cls._field_defaults
+    members = (
+        Member(name, name, name, hints.get(name, Any), name not in defaults, defaults.get(name, MISSING))
+        for name in cls._fields
+    )
+    return ObjectSpec(cls, tuple(members))
+
+
+def _is_struct(cls: Any) -> bool:
+    return isinstance(cls, type) and issubclass(cls, msgspec.Struct)
+
+
+def _is_dataclass(cls: Any) -> bool:
+    return isinstance(cls, type) and dataclasses.is_dataclass(cls)
+
+
+def _is_attrs(cls: Any) -> bool:
+    return isinstance(cls, type) and attrs.has(cls)
+
+
+def _is_typed_dict(cls: Any) -> bool:
+    # typing.is_typeddict does not know those of typing_extensions on every Python.
+    return isinstance(cls, type) and dict in cls.__mro__ and hasattr(cls, "__required_keys__")
+
+
+_READERS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, Mapping[str, Any]], ObjectSpec]], ...]] = (
+    (_is_struct, _read_struct),
+    (_is_attrs, _read_attrs),
+    (_is_dataclass, _read_dataclass),
+    (is_named_tuple, _read_named_tuple),
+    (_is_typed_dict, _read_typed_dict),
+)
+
+
+# Turns what a handler returned into JSON values, under the names the output schema published.
+#
+# `msgspec.to_builtins` does the single values. Classes are walked here, because it names their members otherwise
+# than their constructors do (private attributes of attrs classes are left out) and lets NaN through.
+
+PLAIN: Final = frozenset({str, int, bool, type(None)})
+"""Classes whose instances are JSON values as they are."""
+_FORMATTED: Final = (bytes, bytearray, memoryview, dt.date, dt.time, dt.timedelta, uuid.UUID, decimal.Decimal)
+"""Become a text with a format."""
+_ARRAYS: Final = (collections.abc.Sequence, collections.abc.Set)
+
+
+def to_json(value: Any) -> Any:
+    """Return the JSON form of a value: a new value made of dict, list, str, int, float, bool and None.
+
+    Raises:
+        Misfit: part of it has none, with the path to the part.
+        RecursionError: it is nested too deeply, or contains itself.
+    """
+    cls: Any = value.__class__
+    return value if cls in PLAIN else _MOST.get(cls, _rest_to_json)(value)
+
+
+def _rest_to_json(value: Any) -> Any:
+    cls: Any = value.__class__
+    if isinstance(value, enum.Enum):
+        return to_json(value.value)
+    if isinstance(value, (str, int, float)):
+        return _number_or_text(value)
+    if isinstance(value, _FORMATTED):
+        return msgspec.to_builtins(value)
+    if issubclass(cls, Mapping):
+        return _mapping(value)
+    if is_pydantic_model(type(value)):
+        return to_json(value.model_dump(mode="json", by_alias=True))
+    if (members := _members(value)) is not None:
+        return _object((wire, item) for wire, item in members if item is not msgspec.UNSET)
+    if issubclass(cls, _ARRAYS):
+        return _array(value)
+    raise Misfit(((), f"a value of type {type(value).__name__} has no JSON form"))
+
+
+def _number_or_text(value: str | float) -> str | float:
+    """Strip subclasses of what JSON has, and refuse the numbers it has not."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if not math.isfinite(value):
+        raise Misfit(((), f"{value!r} is not a JSON number"))
+    return float(value)
+
+
+def _mapping(members: Mapping[Any, Any]) -> dict[str, Any]:
+    return _object((key if key.__class__ is str else _key(key), item) for key, item in members.items())
+
+
+def _object(members: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    pairs = list(members)
+    values = load_each([(name, item, None if item.__class__ in PLAIN else to_json) for name, item in pairs])
+    return {name: value for (name, _), value in zip(pairs, values, strict=True)}
+
+
+def _array(items: Collection[Any]) -> list[Any]:
+    return load_each([(index, item, None if item.__class__ in PLAIN else to_json) for index, item in enumerate(items)])
+
+
+def _key(key: Any) -> str:
+    plain = to_json(key)
+    if isinstance(plain, str):
+        return plain
+    if isinstance(plain, int) and not isinstance(plain, bool):
+        return str(plain)
+    raise Misfit(((), f"{key!r} cannot be the name of a JSON member"))
+
+
+def _members(value: Any) -> Iterable[tuple[str, Any]] | None:
+    """Return the members of an instance of a class with declared ones: name on the wire and value."""
+    cls: Any = value.__class__
+    names: Iterable[tuple[str, str]]
+    if issubclass(cls, msgspec.Struct):
+        names = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
+    elif attrs.has(cls):
+        names = ((field.name, field.alias) for field in attrs.fields(cls))
+    elif dataclasses.is_dataclass(cls):
+        names = ((field.name, field.name) for field in dataclasses.fields(cls))
+    elif is_named_tuple(cls):
+        names = zip(cls._fields, cls._fields, strict=True)
+    else:
+        return None
+    # A member that was never set stays out, and is missed by the schema if it is required.
+    found = [(wire, getattr(value, attribute, msgspec.UNSET)) for attribute, wire in names]
+    config = getattr(cls, "__struct_config__", None)
+    return found if config is None or config.tag is None else [(config.tag_field, config.tag), *found]
+
+
+_MOST: Final[Mapping[type, Callable[[Any], Any]]] = {dict: _mapping, list: _array}
+"""Classes of most values that are not `PLAIN`: no search is needed to know what they are."""
+
+
+# The JSON form of annotations that are not containers: numbers, text, dates, enumerations.
+#
+# For each the schema and the loader stand side by side, because they have to agree: what the schema passes the loader
+# takes. Where the standard format is wider than the Python class (year 0 is a date in RFC 3339) `FORMATS` makes the
+# judge as narrow; where it is narrower (a time without an offset is none) a pattern is published instead.
+
+ANY_KINDS: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
+"""JSON Schema's names for the kinds of JSON value."""
+
+
+class Inexpressible(TypeError):
+    """An annotation has no JSON form; the text says which part of it and why."""
+
+
+@frozen
+class Shape:
+    """The JSON form of one annotation."""
+
+    schema: dict[str, Any]
+    """What is published. Members of classes are referred to as ``#/$defs/...``."""
+
+    kinds: frozenset[str]
+    """The kinds of JSON value it can be."""
+
+    load: Loader | None = None
+    """Makes the Python value; None when the JSON value is it."""
+
+    hashable: bool = True
+    """Whether the Python value can be in a set or be a key."""
+
+
+def scalar_shape(annotation: Any, *, output: bool) -> Shape | None:
+    """Return the shape of a class that is one JSON value, None if `annotation` is not one."""
+    if annotation is decimal.Decimal and output:
+        return _DECIMAL_OUT
+    try:
+        return _SCALARS.get(annotation)
+    except TypeError:  # an annotation may hold unhashable metadata
+        return None
+
+
+def enum_shape(cls: type[enum.Enum]) -> Shape:
+    """Return the shape of an enumeration: its values, in the order of declaration."""
+    members = list(cls)
+    for member in members:
+        if not isinstance(member.value, (str, int, float, bool, type(None))):
+            raise Inexpressible(f"{cls.__name__}.{member.name} has a value that is no JSON scalar: {member.value!r}")
+    return _choice_shape([member.value for member in members], members)
+
+
+def literal_shape(annotation: Any) -> Shape:
+    """Return the shape of a ``Literal``, in the order written."""
+    members = get_args(annotation)
+    values = [member.value if isinstance(member, enum.Enum) else member for member in members]
+    for value in values:
+        if not isinstance(value, (str, int, bool, type(None))):
+            raise Inexpressible(f"{annotation} holds {value!r}, which is no JSON scalar")
+    return _choice_shape(values, members)
+
+
+def _choice_shape(values: Sequence[Any], members: Sequence[Any]) -> Shape:
+    """Return the shape of a choice of fixed values, each standing for a member."""
+    if not values:
+        raise Inexpressible("a choice without members")
+    kinds: set[str] = {_KIND_OF[type(_plain(value))] for value in values}
+    if "number" in kinds:
+        kinds.discard("integer")
+    schema: dict[str, Any] = {"type": next(iter(kinds))} if len(kinds) == 1 else {}
+    if "number" in kinds:
+        kinds.add("integer")  # 2.0 may be written 2
+    # In Python True equals 1, in JSON it does not; 1.0 equals 1 in both.
+    table = {(isinstance(value, bool), value): member for value, member in zip(values, members, strict=True)}
+
+    def load(value: Any) -> Any:
+        return table[isinstance(value, bool), value]
+
+    return Shape({**schema, "enum": [_plain(value) for value in values]}, frozenset(kinds), load)
+
+
+_KIND_OF: Final[Mapping[type, str]] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    type(None): "null",
+}
+
+
+def _plain(value: Any) -> Any:
+    """Strip the class off a value of ``StrEnum`` and its like."""
+    for base in (bool, str, int, float):
+        if isinstance(value, base):
+            return base(value)
+    return value
+
+
+def _load_float(value: Any) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise Misfit(((), "beyond the range of a floating-point number"))
+    return number
+
+
+def _load_decimal(value: Any) -> decimal.Decimal:
+    return decimal.Decimal(repr(value) if isinstance(value, float) else value)
+
+
+def _loads(cls: type, text: str) -> bool:
+    try:
+        msgspec.convert(text, cls)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+_RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def _is_date_time(text: str) -> bool:
+    return _RFC3339.fullmatch(text) is not None and _loads(dt.datetime, text)
+
+
+def _is_date(text: str) -> bool:
+    return _loads(dt.date, text)
+
+
+FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {"date-time": _is_date_time, "date": _is_date}
+"""Formats as narrow as the Python classes behind them; for `trio_mcp.schema._validate`."""
+
+_TIME: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?$"
+_COUNT: Final = "[0-9]{1,8}"
+_SECONDS: Final = rf"{_COUNT}(\.[0-9]{{1,6}})?S"
+_CLOCK: Final = rf"T({_COUNT}H({_COUNT}M)?({_SECONDS})?|{_COUNT}M({_SECONDS})?|{_SECONDS})"
+_DURATION: Final = rf"^-?P({_COUNT}D({_CLOCK})?|{_CLOCK})$"
+_NUMERAL: Final = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,6})?$"
+_BASE64: Final = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+
+
+def _text(cls: type, **schema: Any) -> Shape:
+    return Shape({"type": "string", **schema}, frozenset({"string"}), partial(msgspec.convert, type=cls))
+
+
+_DECIMAL_OUT: Final = Shape({"type": "string", "pattern": _NUMERAL}, frozenset({"string"}))
+
+_SCALARS: Final[Mapping[Any, Shape]] = {
+    Any: Shape({}, ANY_KINDS, hashable=False),
+    object: Shape({}, ANY_KINDS, hashable=False),
+    None: Shape({"type": "null"}, frozenset({"null"})),
+    type(None): Shape({"type": "null"}, frozenset({"null"})),
+    bool: Shape({"type": "boolean"}, frozenset({"boolean"})),
+    int: Shape({"type": "integer"}, frozenset({"integer"}), int),
+    float: Shape({"type": "number"}, frozenset({"integer", "number"}), _load_float),
+    str: Shape({"type": "string"}, frozenset({"string"})),
+    bytes: Shape(
+        {"type": "string", "contentEncoding": "base64", "pattern": _BASE64}, frozenset({"string"}), base64.b64decode
+    ),
+    dt.datetime: _text(dt.datetime, format="date-time"),
+    dt.date: _text(dt.date, format="date"),
+    dt.time: _text(dt.time, pattern=_TIME, examples=["09:30:00"]),
+    dt.timedelta: _text(dt.timedelta, pattern=_DURATION, examples=["P1DT2H30M"]),
+    uuid.UUID: _text(uuid.UUID, format="uuid"),
+    decimal.Decimal: Shape(
+        {"anyOf": [{"type": "number"}, {"type": "string", "pattern": _NUMERAL}]},
+        frozenset({"integer", "number", "string"}),
+        _load_decimal,
+    ),
+}

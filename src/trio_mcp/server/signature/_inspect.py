@@ -1,0 +1,289 @@
+"""Looks at a callable the way Python would call it: parameters, resolved annotations, docstring, sync or async.
+
+Called by `_signature`, which knows what the findings mean on the wire. Functions, bound methods,
+`functools.partial`, callable objects and decorated functions are all seen through.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+import re
+import sys
+import types
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, Union, cast, get_args, get_origin
+
+from attrs import field, frozen
+
+from ._conversion import resolve_hints
+
+__all__ = ["Callee", "inspect_callable", "may_wait", "mentions"]
+
+_SUSPENDING: Final = frozenset({"SEND", "YIELD_VALUE"})
+"""What every `await`, `async for`, `async with` and asynchronous comprehension is compiled to, in CPython."""
+_READABLE: Final = sys.implementation.name == "cpython" and dis.opmap.keys() >= _SUSPENDING
+"""Whether this interpreter is one whose instructions mean what is said above."""
+
+
+@frozen
+class Callee:
+    """What is known about a callable."""
+
+    parameters: tuple[inspect.Parameter, ...]
+    """Its parameters, annotations resolved."""
+
+    injected: Mapping[str, type]
+    """Parameters that are not arguments: name and the class whose instance they get."""
+
+    returns: Any
+    """Its return annotation, resolved; `inspect.Signature.empty` if there is none."""
+
+    docstring: str | None
+    is_async: bool
+    namespace: Mapping[str, Any]
+    """Names its annotations may use beside those of its module."""
+
+    def arguments(self) -> Iterator[inspect.Parameter]:
+        """Yield the parameters that are given by the caller on the wire."""
+        return (parameter for parameter in self.parameters if parameter.name not in self.injected)
+
+
+def inspect_callable(
+    function: Callable[..., Any], name: str, inject: Collection[type], namespace: Mapping[str, Any]
+) -> Callee:
+    """Look at a callable.
+
+    Args:
+        function: any callable but a generator function.
+        name: what errors call it.
+        inject: parameters annotated with one of these classes, a subclass, or one of them or None are injected.
+        namespace: names annotations may use beside those of the function's module and closure.
+
+    Raises:
+        TypeError: it cannot be called by a server, or an annotation cannot be resolved; names the parameter.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError, NameError) as error:
+        raise TypeError(f"{name}: its signature cannot be read: {error}") from error
+    outer = _underlying(function)
+    core = inspect.unwrap(outer)
+    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in (outer, core)):
+        raise TypeError(f"{name}: a generator function cannot be a handler: return the values together")
+    names = {**_closure(core), **namespace}
+    parameters = tuple(
+        parameter.replace(annotation=_resolved(core, parameter.annotation, names, f"{name}: parameter {label!r}"))
+        for label, parameter in signature.parameters.items()
+    )
+    classes = ((parameter.name, _injected_class(parameter.annotation, inject)) for parameter in parameters)
+    return Callee(
+        parameters=parameters,
+        injected={label: cls for label, cls in classes if cls is not None},
+        returns=_resolved(core, signature.return_annotation, names, f"{name}: the return annotation"),
+        docstring=getattr(core, "__doc__", None) or _class_docstring(function),
+        # A plain wrapper around an async function hands on its coroutine.
+        is_async=inspect.iscoroutinefunction(outer) or inspect.iscoroutinefunction(core),
+        namespace=names,
+    )
+
+
+def may_wait(function: Callable[..., Any]) -> bool:
+    """Tell whether calling *function* may suspend the task that calls it, or need a thread; True in any doubt.
+
+    False means that it is an ``async def`` without any `await`: its coroutine runs from start to end in one go. What
+    is looked at is what runs: of a decorated function, the decorator's wrapper.
+    """
+    inner: Any = function
+    while type(inner) in {functools.partial, types.MethodType}:  # a subclass may call something else
+        inner = inner.func if type(inner) is functools.partial else inner.__func__
+    if type(inner) is not types.FunctionType:
+        inner = inspect.getattr_static(cast("type[object]", type(inner)), "__call__")
+    if not _READABLE or type(inner) is not types.FunctionType or not inner.__code__.co_flags & inspect.CO_COROUTINE:
+        return True
+    return any(instruction.opname in _SUSPENDING for instruction in dis.get_instructions(inner.__code__))
+
+
+def mentions(annotation: Any, classes: Collection[type]) -> type | None:
+    """Return the first of `classes` that occurs in an annotation, by itself or inside unions and collections."""
+    candidates = (annotation, get_origin(annotation))
+    for candidate in candidates:
+        if isinstance(candidate, type):
+            for cls in classes:
+                if issubclass(candidate, cls):
+                    return cls
+    inner = (mentions(argument, classes) for argument in get_args(annotation))
+    return next((found for found in inner if found is not None), None)
+
+
+def _underlying(function: Callable[..., Any]) -> Any:
+    """Return the function that does the work, behind partials, bound methods and callable objects."""
+    inner: Any = function
+    while True:
+        if isinstance(inner, functools.partial):
+            inner = inner.func
+        elif inspect.ismethod(inner):
+            inner = inner.__func__
+        elif inspect.isroutine(inner) or isinstance(inner, type):
+            return inner
+        else:
+            inner = type(inner).__call__
+
+
+def _class_docstring(function: Callable[..., Any]) -> str | None:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return None if inspect.isroutine(function) else type(function).__doc__
+
+
+def _closure(core: Any) -> dict[str, Any]:
+    code = getattr(core, "__code__", None)
+    cells = getattr(core, "__closure__", None) or ()
+    names = () if code is None else code.co_freevars
+    found: dict[str, Any] = {}
+    for name, cell in zip(names, cells, strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    return found
+
+
+def _resolved(core: Any, annotation: Any, names: Mapping[str, Any], where: str) -> Any:
+    if annotation is inspect.Parameter.empty:
+        return annotation
+
+    def holder() -> None: ...
+
+    holder.__annotations__ = {"it": annotation}
+    try:
+        return resolve_hints(holder, {**getattr(core, "__globals__", {}), **names})["it"]
+    except NameError as error:
+        raise TypeError(
+            f"{where}: {annotation!r} cannot be resolved: {error}; define it at the top level of the module"
+        ) from error
+    except Exception as error:
+        raise TypeError(f"{where}: {annotation!r} cannot be resolved: {error}") from error
+
+
+def _injected_class(annotation: Any, inject: Collection[type]) -> type | None:
+    if get_origin(annotation) in {Union, types.UnionType}:
+        arms = [arm for arm in get_args(annotation) if arm is not type(None)]
+        return mentions(arms[0], inject) if len(arms) == 1 else None
+    if isinstance(annotation, type) or isinstance(get_origin(annotation), type):
+        return mentions(get_origin(annotation) or annotation, inject)
+    return None
+
+
+# Takes a docstring apart: what a model reads as the description, and the text for each parameter.
+#
+# Called by `_signature` for functions and `_annotations_objects` for classes. Google style, NumPy style and
+# Sphinx fields are understood; whatever is none of them is description.
+
+_TITLES: Final = frozenset({"args", "arguments", "parameters", "params", "attributes", "other parameters"})
+
+_GOOGLE_ENTRY: Final = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?:\(.*?\))?\s*:(?:\s+(?P<text>.*))?$")
+_NUMPY_ENTRY: Final = re.compile(r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+_SPHINX_FIELD: Final = re.compile(
+    r":(?P<kind>param|parameter|arg|argument|type)\s+(?:[^:]*\s)?\*{0,2}(?P<name>\w+)\s*:\s*(?P<text>.*)$"
+)
+_UNDERLINE: Final = re.compile(r"\s*-{3,}\s*$")
+
+
+@frozen
+class Docstring:
+    """What a docstring says."""
+
+    description: str = ""
+    """Summary and body, without the sections about parameters; empty when there is no docstring."""
+
+    parameters: dict[str, str] = field(factory=dict[str, str])
+    """The text for each described parameter, each on one line."""
+
+
+def parse_docstring(text: str | None) -> Docstring:
+    """Take a docstring apart; None is a missing one."""
+    lines = inspect.cleandoc(text or "").splitlines()
+    kept: list[str] = []
+    parameters: dict[str, list[str]] = {}
+    at = 0
+    while at < len(lines):
+        end = _read_section(lines, at, parameters) or _read_field(lines, at, parameters)
+        if end:
+            at = end
+        else:
+            kept.append(lines[at])
+            at += 1
+    described = {name: joined for name, parts in parameters.items() if (joined := _joined(parts))}
+    return Docstring(re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip(), described)
+
+
+def _read_section(lines: Sequence[str], at: int, into: dict[str, list[str]]) -> int | None:
+    """Read a section about parameters that starts at this line; return where it ends, None if there is none."""
+    title = lines[at].strip().lower()
+    if title.removesuffix(":") not in _TITLES:
+        return None
+    if at + 1 < len(lines) and _UNDERLINE.match(lines[at + 1]):
+        return _read_numpy(lines, at + 2, into)
+    return _read_google(lines, at, into) if title.endswith(":") else None
+
+
+def _read_google(lines: Sequence[str], at: int, into: dict[str, list[str]]) -> int | None:
+    end = _end_of_block(lines, at)
+    body = [line for line in lines[at + 1 : end] if line.strip()]
+    if not body:
+        return None
+    entry_indent = _indent(body[0])
+    current: list[str] = []
+    for line in body:
+        entry = _GOOGLE_ENTRY.match(line.strip()) if _indent(line) <= entry_indent else None
+        if entry:
+            current = into.setdefault(entry["name"], [])
+            current.append(entry["text"] or "")
+        else:
+            current.append(line)
+    return end
+
+
+def _read_numpy(lines: Sequence[str], at: int, into: dict[str, list[str]]) -> int:
+    indent = _indent(lines[at - 2])
+    current: list[list[str]] = []
+    while at < len(lines) and not (at + 1 < len(lines) and _UNDERLINE.match(lines[at + 1])):
+        line = lines[at]
+        entry = _NUMPY_ENTRY.match(line.strip()) if line.strip() and _indent(line) <= indent else None
+        if entry:
+            names = (name.strip().lstrip("*") for name in entry["names"].split(","))
+            current = [into.setdefault(name, []) for name in names]
+        else:
+            for parts in current:
+                parts.append(line)
+        at += 1
+    return at
+
+
+def _read_field(lines: Sequence[str], at: int, into: dict[str, list[str]]) -> int | None:
+    found = _SPHINX_FIELD.match(lines[at].strip())
+    if not found:
+        return None
+    end = _end_of_block(lines, at)
+    if found["kind"] != "type":
+        into.setdefault(found["name"], []).extend([found["text"], *lines[at + 1 : end]])
+    return end
+
+
+def _end_of_block(lines: Sequence[str], at: int) -> int:
+    """Return the first line after `at` that is neither blank nor indented deeper than it."""
+    indent = _indent(lines[at])
+    end = at + 1
+    while end < len(lines) and (not lines[end].strip() or _indent(lines[end]) > indent):
+        end += 1
+    return end
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return " ".join(part.strip() for part in parts if part.strip())

@@ -1,0 +1,194 @@
+"""The authorization endpoint of the development authorization server: a browser comes, a user decides, and it goes.
+
+Rules of this file:
+
+1. Until client and redirect URI are known to belong together, nobody is sent anywhere: the browser gets a page.
+2. What a form decides about is held here, under a ticket that is of use only to the browser that was given the page.
+3. Each answer that goes back to a client says whose it is (`iss`), errors too.
+
+Specification: https://www.rfc-editor.org/rfc/rfc6749#section-4.1 and https://www.rfc-editor.org/rfc/rfc9207
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from attrs import define, evolve, field, frozen
+
+from ._clients import ClientRegistry, is_registered, keep
+from ._grants import Family, GrantBook, asked_resource, asked_scopes, granted_scopes, require_grant
+from ._http import Answer, Asked, OAuthError, consent_page, error_page, redirect, with_query
+from ._options import AccessAsk, KnownClient, Settings
+
+__all__ = ["Visits"]
+
+_COOKIE = "trio-mcp-development"
+_TICKET_SECONDS = 600.0
+_MAX_TICKETS = 1000
+_MAX_TRIES = 10
+"""How often a password may be wrong on one page."""
+_RANDOM = re.compile(r"[A-Za-z0-9_-]{43}")
+"""Of 32 bytes: a challenge of PKCE, or a cookie of ours."""
+
+
+@frozen
+class _Return:
+    """Where the browser goes in the end, and what it takes along."""
+
+    uri: str
+    state: str | None
+
+
+@define(eq=False)
+class _Ticket:
+    """What a page asks the user to decide."""
+
+    client: KnownClient
+    back: _Return
+    ask: AccessAsk
+    challenge: str
+    key_thumbprint: str | None
+    browser: str
+    """The cookie of the browser that was given the page."""
+    ends: float
+    tries: int = 0
+
+
+@define(eq=False)
+class Visits:
+    """All browsers that are here."""
+
+    _settings: Settings
+    _registry: ClientRegistry
+    _book: GrantBook
+    _tickets: dict[str, Any] = field(factory=dict[str, Any], init=False)
+
+    async def authorize(self, asked: Asked) -> Answer:
+        """Take a browser that a client has sent."""
+        try:
+            client, back = await self._known(asked.query)
+        except OAuthError as error:
+            return error_page(error.description, error=error.error, status=400)
+        try:
+            ticket = self._ticket(asked, client, back)
+            if self._settings.auto_consent:
+                return self._allow(ticket, next(iter(self._settings.users), "user"))
+        except OAuthError as error:
+            return self._back(back, error.members)
+        name = secrets.token_urlsafe(32)
+        keep(self._tickets, name, ticket, _MAX_TICKETS)
+        return self._show(name, ticket, None)
+
+    async def decide(self, asked: Asked) -> Answer:
+        """Take what a user has decided."""
+        name = asked.form.get("ticket", "")
+        ticket: _Ticket | None = self._tickets.get(name)
+        if ticket is None or ticket.ends <= self._settings.clock() or not _is_of(asked, ticket):
+            return error_page("This page has ended. Go back to where you came from.", error="access_denied", status=403)
+        if asked.form.get("decision") != "allow":
+            del self._tickets[name]
+            return self._back(ticket.back, OAuthError("access_denied", "the user said no").members, status=303)
+        user, password = asked.form.get("username", ""), asked.form.get("password", "")
+        if not hmac.compare_digest(self._settings.users.get(user, "").encode(), password.encode()) or not password:
+            ticket.tries += 1
+            if ticket.tries >= _MAX_TRIES:
+                del self._tickets[name]
+            return self._show(name, ticket, "This user is not known, or the password is wrong.")
+        del self._tickets[name]
+        try:
+            return self._allow(ticket, user, status=303)
+        except OAuthError as error:
+            return self._back(ticket.back, error.members, status=303)
+
+    async def _known(self, query: Mapping[str, str]) -> tuple[KnownClient, _Return]:
+        """Return who asks and where the browser goes (rule 1).
+
+        Raises:
+            OAuthError: that is not certain.
+        """
+        client = await self._registry.find(query.get("client_id", ""))
+        uri = query.get("redirect_uri", client.redirect_uris[0] if len(client.redirect_uris) == 1 else "")
+        if not is_registered(uri, client.redirect_uris):
+            raise OAuthError("invalid_request", "the client has not registered this redirect_uri")
+        return client, _Return(uri, query.get("state"))
+
+    def _ticket(self, asked: Asked, client: KnownClient, back: _Return) -> _Ticket:
+        query = asked.query
+        require_grant(client, "authorization_code")
+        if query.get("response_type") != "code":
+            raise OAuthError("unsupported_response_type", "response_type has to be code")
+        challenge = query.get("code_challenge", "")
+        if query.get("code_challenge_method") != "S256" or not _RANDOM.fullmatch(challenge):
+            raise OAuthError("invalid_request", "PKCE is needed, and code_challenge_method has to be S256")
+        ask = AccessAsk(
+            grant_type="authorization_code",
+            client_id=client.client_id,
+            subject="",
+            scopes=asked_scopes(self._settings, query),
+            resource=asked_resource(self._settings, query),
+        )
+        return _Ticket(
+            client=client,
+            back=back,
+            ask=ask,
+            challenge=challenge,
+            key_thumbprint=query.get("dpop_jkt"),
+            browser=_cookie_of(asked) or secrets.token_urlsafe(32),
+            ends=self._settings.clock() + _TICKET_SECONDS,
+        )
+
+    def _allow(self, ticket: _Ticket, user: str, *, status: int = 302) -> Answer:
+        """Send a browser back with a code.
+
+        Raises:
+            OAuthError: the policy denies access.
+        """
+        ask = evolve(ticket.ask, subject=user)
+        family = Family(
+            client_id=ask.client_id,
+            subject=user,
+            scopes=granted_scopes(self._settings, ask, refusal="access_denied"),
+            resource=ask.resource,
+            key_thumbprint=ticket.key_thumbprint,
+        )
+        code = self._book.give_code(family, redirect_uri=ticket.back.uri, challenge=ticket.challenge)
+        return self._back(ticket.back, {"code": code}, status=status)
+
+    def _back(self, back: _Return, members: Mapping[str, str], *, status: int = 302) -> Answer:
+        state = {} if back.state is None else {"state": back.state}
+        parameters = self._settings.changed("authorize", {**members, **state, "iss": self._settings.issuer})
+        return redirect(with_query(back.uri, parameters), status=status, error=parameters.get("error"))
+
+    def _show(self, name: str, ticket: _Ticket, trouble: str | None) -> Answer:
+        place = urlsplit(self._settings.issuer)
+        page = consent_page(
+            action=self._settings.place("/decide"),
+            ticket=name,
+            client=ticket.client.name,
+            client_id=ticket.client.client_id,
+            redirect_uri=ticket.back.uri,
+            scopes=ticket.ask.scopes,
+            resource=ticket.ask.resource,
+            trouble=trouble,
+        )
+        secure = "; Secure" if place.scheme == "https" else ""
+        cookie = f"{_COOKIE}={ticket.browser}; Path={place.path or '/'}; HttpOnly; SameSite=Lax{secure}"
+        return evolve(page, headers={**page.headers, "set-cookie": cookie}, error="access_denied" if trouble else None)
+
+
+def _cookie_of(asked: Asked) -> str | None:
+    """Return what tells a browser from others; None where it is here for the first time."""
+    for pair in re.split(r"[;,] *", asked.headers.get("cookie", "")):
+        name, _, value = pair.partition("=")
+        if name == _COOKIE and _RANDOM.fullmatch(value):
+            return value
+    return None
+
+
+def _is_of(asked: Asked, ticket: _Ticket) -> bool:
+    return hmac.compare_digest((_cookie_of(asked) or "").encode(), ticket.browser.encode())

@@ -1,0 +1,234 @@
+"""What the endpoints of the development authorization server are asked, what they answer, and how they say no.
+
+Specification: https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from attrs import evolve, field, frozen
+
+from ...transports import HttpRequest
+from ...wire import Undecodable, decode, encode, is_object
+
+__all__ = [
+    "Answer",
+    "Asked",
+    "OAuthError",
+    "consent_page",
+    "error_page",
+    "json_answer",
+    "redirect",
+    "refusal",
+    "with_query",
+]
+
+MAX_BODY_BYTES = 64 * 1024
+BODY_SECONDS = 15.0
+_MAX_PARAMETERS = 100
+_FORM_TYPE = "application/x-www-form-urlencoded"
+
+
+class OAuthError(Exception):
+    """What the development authorization server says in place of an answer.
+
+    Its hooks may raise it as well, to have a request fail as they like.
+
+    Args:
+        error: the code, such as ``"invalid_grant"``.
+        description: a sentence for people.
+        status: of HTTP.
+        headers: further header fields.
+    """
+
+    def __init__(
+        self, error: str, description: str = "", *, status: int = 400, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(error, description)
+        self.error = error
+        self.description = description
+        self.status = status
+        self.headers = dict(headers or {})
+
+    @property
+    def members(self) -> dict[str, str]:
+        """What stands in a JSON body, or in the query of a redirect."""
+        described = {"error_description": self.description} if self.description else {}
+        return {"error": self.error, **described}
+
+
+@frozen(kw_only=True)
+class Asked:
+    """One request to an endpoint. All of it may be secret."""
+
+    method: str
+    headers: Mapping[str, str] = field(repr=False)
+    query: Mapping[str, str] = field(repr=False)
+    """Parameters without a value are left out, as if they had not been sent."""
+    form: Mapping[str, str] = field(repr=False)
+    """Likewise; empty where the body is no form."""
+    body: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> Asked:
+        """Read the parameters of a request.
+
+        Raises:
+            OAuthError: they cannot be read, or one is there twice.
+        """
+        form = request.body if _media_type(request.headers) == _FORM_TYPE else b""
+        return cls(
+            method=request.method,
+            headers=request.headers,
+            query=_parameters(request.query),
+            form=_parameters(form.decode("latin-1")),
+            body=request.body,
+        )
+
+    def json(self) -> dict[str, Any]:
+        """Return the body, a JSON object.
+
+        Raises:
+            OAuthError: it is none.
+        """
+        if _media_type(self.headers) != "application/json":
+            raise OAuthError("invalid_request", "the body has to be application/json")
+        try:
+            value = decode(self.body)
+        except Undecodable:
+            value = None
+        if not is_object(value):
+            raise OAuthError("invalid_request", "the body is not a JSON object")
+        return value
+
+
+def _media_type(headers: Mapping[str, str]) -> str:
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _parameters(text: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(text, max_num_fields=_MAX_PARAMETERS, errors="strict")
+    except ValueError:
+        raise OAuthError("invalid_request", "the parameters cannot be read") from None
+    parameters: dict[str, str] = {}
+    for name, value in pairs:
+        if name in parameters:
+            error = "invalid_target" if name == "resource" else "invalid_request"
+            raise OAuthError(error, f"the parameter {name[:40]!r} may be there once")
+        parameters[name] = value
+    return parameters
+
+
+@frozen(kw_only=True)
+class Answer:
+    """The response to an `Asked`."""
+
+    status: int = 200
+    headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
+    body: bytes = field(default=b"", repr=False)
+    error: str | None = None
+    """The code, where it says no."""
+
+
+def json_answer(members: Mapping[str, Any], *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    """Answer with a JSON object, which nobody may keep."""
+    fields = {"content-type": "application/json", "cache-control": "no-store", **(headers or {})}
+    return Answer(status=status, headers=fields, body=encode(members))
+
+
+def refusal(error: OAuthError) -> Answer:
+    """Answer with an error, as JSON."""
+    answer = json_answer(error.members, status=error.status, headers=error.headers)
+    return evolve(answer, error=error.error)
+
+
+def with_query(url: str, parameters: Mapping[str, str]) -> str:
+    """Add parameters to a URL, and keep those that it has."""
+    separator = "&" if urlsplit(url).query else "?"
+    return f"{url}{separator}{urlencode(parameters)}" if parameters else url
+
+
+def redirect(url: str, *, status: int = 302, error: str | None = None) -> Answer:
+    """Lead the browser somewhere else."""
+    headers = {"location": url, "cache-control": "no-store", "referrer-policy": "no-referrer"}
+    return Answer(status=status, headers=headers, error=error)
+
+
+# The pages that the development authorization server shows to people: sign in and consent, or what is wrong.
+#
+# Specification: https://www.rfc-editor.org/rfc/rfc9700#section-4.16
+
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:32rem;margin:3rem auto;padding:0 1rem}"
+    ".warning{background:#fff3cd;border:1px solid #b58900;padding:.5rem 1rem}"
+    ".error{color:#a00}label{display:block;margin:.5rem 0}button{margin-right:1rem;padding:.4rem 1.2rem}"
+)
+_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_WARNING = "Development authorization server: for tests, and not for production."
+
+
+def consent_page(
+    *,
+    action: str,
+    ticket: str,
+    client: str,
+    client_id: str,
+    redirect_uri: str,
+    scopes: tuple[str, ...],
+    resource: str | None,
+    trouble: str | None,
+) -> Answer:
+    """Return the page on which a user signs in, and allows what a client asks for, or does not.
+
+    Args:
+        action: where the form goes.
+        ticket: stands for what is asked for, in the form.
+        trouble: what was wrong with the form before; None at first.
+    """
+    wanted = "".join(f"<li><code>{escape(scope)}</code></li>" for scope in scopes) or "<li>nothing in particular</li>"
+    warned = f'<p class="error" role="alert">{escape(trouble)}</p>' if trouble else ""
+    body = (
+        f"<h1>Allow {escape(client)}?</h1>{warned}"
+        f"<p><strong>{escape(client)}</strong> (<code>{escape(client_id)}</code>) wants to use "
+        f"<code>{escape(resource or 'an unnamed server')}</code> for you:</p><ul>{wanted}</ul>"
+        f"<p>Then you are sent to <code>{escape(redirect_uri)}</code>.</p>"
+        f'<form method="post" action="{escape(action)}">'
+        f'<input type="hidden" name="ticket" value="{escape(ticket)}">'
+        '<label>User <input name="username" autocomplete="username"></label>'
+        '<label>Password <input name="password" type="password" autocomplete="current-password"></label>'
+        '<button name="decision" value="allow">Allow</button>'
+        '<button name="decision" value="deny">Deny</button></form>'
+    )
+    # browsers hold a redirect that follows a form against this rule, too
+    targets = f"form-action 'self' {urlsplit(redirect_uri).scheme}:"
+    return _page("Sign in and consent", body, targets, status=403 if trouble else 200)
+
+
+def error_page(message: str, *, error: str, status: int = 400) -> Answer:
+    """Return a page for a user who cannot be sent back, because it is not certain whose address that would be."""
+    body = f'<h1>This does not work</h1><p class="error">{escape(message)}</p>'
+    return _page("Error", body, "form-action 'none'", status=status, error=error)
+
+
+def _page(title: str, body: str, targets: str, *, status: int, error: str | None = None) -> Answer:
+    text = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<style>{_STYLE}</style></head><body><p class="warning">{_WARNING}</p>{body}</body></html>'
+    )
+    rules = f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; frame-ancestors 'none'; {targets}"
+    headers: Mapping[str, str] = {
+        "content-type": "text/html; charset=utf-8",
+        "content-security-policy": rules,
+        "cache-control": "no-store",
+        "referrer-policy": "no-referrer",
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
+    }
+    return Answer(status=status, headers=headers, body=text.encode(), error=error)

@@ -1,0 +1,386 @@
+"""An authorization server for development: all that MCP asks of one, in one ASGI application without a database.
+
+Behind it: `_authorization_visits` (browsers), `_authorization_token_endpoint` (clients), `_authorization_grants` (what
+was granted), `_authorization_clients` (who is known).
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, TypeAlias, Unpack
+from urllib.parse import unquote, urlsplit
+
+import trio
+from attrs import evolve, frozen
+
+from ..._util import owned_nursery
+from ...transports import (
+    HttpListening,
+    HttpRequest,
+    HttpSockets,
+    Receive,
+    Scope,
+    Send,
+    bind_sockets,
+    open_fetch,
+    read_body,
+    serve_asgi,
+)
+from ...wire import Undecodable, decode, is_object
+from ._authorize import Visits
+from ._clients import THIS_MACHINE, ClientCheck, ClientRegistry
+from ._grants import Family, GrantBook, ProofCheck
+from ._http import BODY_SECONDS, MAX_BODY_BYTES, Answer, Asked, OAuthError, json_answer, refusal
+from ._options import (
+    AuthorizationRequest,
+    AuthorizationServerOptions,
+    Endpoint,
+    Settings,
+    SigningKeys,
+    metadata_paths,
+    server_metadata,
+)
+from ._token import Exchanges, TokenEndpoint
+
+__all__ = ["AuthorizationServer", "open_authorization_server"]
+
+_Handler: TypeAlias = Callable[[Asked], Awaitable[Answer]]
+_MAX_REQUESTS = 10_000
+"""How many requests are remembered."""
+_SECRETS = frozenset(
+    (
+        "access_token",
+        "assertion",
+        "client_assertion",
+        "client_secret",
+        "code",
+        "code_verifier",
+        "id_token",
+        "password",
+        "refresh_token",
+        "state",
+        "subject_token",
+        "ticket",
+        "token",
+    )
+)
+_ANY_ORIGIN = {"access-control-allow-origin": "*", "access-control-expose-headers": "DPoP-Nonce, WWW-Authenticate"}
+_PREFLIGHT = {
+    **_ANY_ORIGIN,
+    "access-control-allow-methods": "GET, POST",
+    "access-control-allow-headers": "Authorization, Content-Type, DPoP, MCP-Protocol-Version",
+}
+
+
+@frozen
+class _Route:
+    endpoint: Endpoint
+    method: str
+    handler: _Handler
+
+
+class AuthorizationServer:
+    """An OAuth 2.1 authorization server for tests and for trying things out.
+
+    **Not for production**: it forgets everything when it ends, knows its users' passwords, and can be told to lie.
+
+    It is an ASGI 3 application on Trio. In one process with a client and an MCP server::
+
+        auth = AuthorizationServer("https://auth.example", auto_consent=True)
+        network = AsgiNetwork({"https://auth.example": auth, "https://mcp.example": app})
+
+    On a socket there is `open_authorization_server`. It gives access tokens that are JWTs (RFC 9068, ES256), for the
+    grants authorization_code (PKCE with S256), refresh_token (rotating; an old one ends all of its family),
+    client_credentials and jwt-bearer (ID-JAGs, workloads), and ID-JAGs by token-exchange. Clients are known beforehand,
+    register by themselves (RFC 7591), or have a document. Tokens may be bound to a key (DPoP).
+
+    Args:
+        issuer: its URL, by which it is known; with a path, all of its endpoints are below that.
+        options: see `AuthorizationServerOptions`.
+
+    Raises:
+        ValueError: *issuer* cannot be one.
+        TypeError: there is no such option.
+    """
+
+    def __init__(self, issuer: str, **options: Unpack[AuthorizationServerOptions]) -> None:
+        self.settings = Settings(issuer=issuer, **options)
+        """The options, by their names; they may be changed while it serves."""
+        self.requests: list[AuthorizationRequest] = []
+        """What it was asked so far, the newest last; the oldest are forgotten after 10,000."""
+        self._keys = SigningKeys()
+        self._registry = ClientRegistry(self.settings)
+        self._book = GrantBook(self.settings, self._keys)
+        self._proofs = ProofCheck(self.settings)
+        self._check = ClientCheck(self.settings, self._registry)
+        self._routes = self._make_routes()
+
+    def _make_routes(self) -> Mapping[str, _Route]:
+        exchanges = Exchanges(self.settings, self._keys, self._check, self._book)
+        token = TokenEndpoint(self.settings, self._check, self._proofs, self._book, exchanges)
+        visits = Visits(self.settings, self._registry, self._book)
+        base = unquote(urlsplit(self.issuer).path).rstrip("/")
+        below = {
+            "/authorize": _Route("authorize", "GET", visits.authorize),
+            "/decide": _Route("decide", "POST", visits.decide),
+            "/token": _Route("token", "POST", token.answer),
+            "/register": _Route("register", "POST", self._register),
+            "/jwks": _Route("jwks", "GET", self._show_keys),
+            "/introspect": _Route("introspect", "POST", self._introspect),
+            "/revoke": _Route("revoke", "POST", self._revoke),
+        }
+        metadata = dict.fromkeys(metadata_paths(self.issuer), _Route("metadata", "GET", self._show_metadata))
+        return {**metadata, **{base + path: route for path, route in below.items()}}
+
+    @property
+    def issuer(self) -> str:
+        """Its URL, by which it is known."""
+        return self.settings.issuer
+
+    @property
+    def jwks(self) -> dict[str, Any]:
+        """The public halves of the keys that its tokens are signed with, a JWK set."""
+        return self._keys.public()
+
+    @property
+    def refreshes(self) -> int:
+        """How often tokens were given for a refresh token."""
+        return self._book.refreshes
+
+    @property
+    def reuses(self) -> int:
+        """How often a refresh token was shown that had been used before."""
+        return self._book.reuses
+
+    def asked(self, endpoint: Endpoint) -> list[AuthorizationRequest]:
+        """Return what an endpoint was asked so far."""
+        return [request for request in self.requests if request.endpoint == endpoint]
+
+    async def visit(self, url: str) -> str:
+        """Visit a URL of this server as a user's browser would, and return the URL that it is sent back to.
+
+        With *auto_consent* it is all that a client in a test needs of a browser::
+
+            OAuth(visit=auth.visit, redirect_uri="http://127.0.0.1/callback")
+
+        Raises:
+            ValueError: it is sent nowhere, but shown a page. The text is that page's.
+        """
+        parts = urlsplit(url)
+        request = HttpRequest(method="GET", path=unquote(parts.path), query=parts.query, headers={})
+        answer = await self._answer(request)
+        if "location" not in answer.headers:
+            raise ValueError(f"the browser is shown a page, and sent nowhere: {answer.body.decode()}")
+        return answer.headers["location"]
+
+    def issue_token(
+        self,
+        *,
+        resource: str,
+        scopes: Sequence[str] = (),
+        subject: str = "user",
+        client_id: str = "client",
+        seconds: float | None = None,
+        **claims: Any,
+    ) -> str:
+        """Return an access token, without any of the flows.
+
+        Args:
+            resource: the server that it is for.
+            seconds: how long it holds; by default as long as others.
+            claims: what it says in place of the usual, or beside that.
+        """
+        family = Family(client_id=client_id, subject=subject, scopes=tuple(scopes), resource=resource)
+        held = self.settings.token_seconds if seconds is None else seconds
+        return self._book.access_token(family, family.scopes, held, claims)
+
+    def issue_id_token(self, *, subject: str, client_id: str, seconds: float = 300.0) -> str:
+        """Return an ID token, as a client has one that a user has signed in with: to be exchanged for an ID-JAG."""
+        now = int(self.settings.clock())
+        claims = {"iss": self.issuer, "sub": subject, "aud": client_id, "iat": now, "exp": now + int(seconds)}
+        return self.sign(claims)
+
+    def sign(self, claims: Mapping[str, Any], *, typ: str = "JWT") -> str:
+        """Return a JWT with these claims and no others, signed with the newest key."""
+        return self._keys.sign(claims, typ=typ)
+
+    def rotate_key(self, *, keep: bool = True) -> None:
+        """Sign with another key from now on; *keep* shows the public half of the earlier ones still."""
+        self._keys.rotate(keep=keep)
+
+    def renew_nonce(self) -> None:
+        """Want proofs of possession to carry another nonce from now on; see the option *dpop_nonces*."""
+        self._proofs.renew_nonce()
+
+    def forget_clients(self) -> None:
+        """Forget all clients that have registered by themselves."""
+        self._registry.forget_registered()
+
+    def expire_tokens(self) -> None:
+        """Let all access tokens end, as far as introspection tells; a JWT says by itself how long it holds."""
+        self._book.expire()
+
+    def revoke_all(self) -> None:
+        """Let nothing hold any more that was granted so far, refresh tokens and codes included."""
+        self._book.revoke_all()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take what an ASGI server, or a host application, passes on.
+
+        Raises:
+            ValueError: neither HTTP nor a lifespan was passed on.
+        """
+        match scope["type"]:
+            case "http":
+                await self._take(HttpRequest.of(scope), receive, send)
+            case "lifespan":
+                for moment in ("startup", "shutdown"):
+                    await receive()
+                    await send({"type": f"lifespan.{moment}.complete"})
+            case unknown:
+                raise ValueError(f"ASGI scope of the type {unknown!r}: this application takes HTTP")
+
+    async def _take(self, request: HttpRequest, receive: Receive, send: Send) -> None:
+        body = await read_body(receive, MAX_BODY_BYTES, BODY_SECONDS)
+        if body is None:
+            return
+        if isinstance(body, bytes):
+            answer = await self._answer(evolve(request, body=body))
+        else:
+            answer = Answer(status=body.status)
+        fields = {**answer.headers, "content-length": str(len(answer.body))}
+        lines = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
+        await send({"type": "http.response.start", "status": answer.status, "headers": lines})
+        await send({"type": "http.response.body", "body": answer.body, "more_body": False})
+
+    async def _answer(self, request: HttpRequest) -> Answer:
+        route = self._routes.get(request.path)
+        if route is None:
+            return Answer(status=404)
+        if request.method == "OPTIONS":
+            return Answer(status=204, headers=_PREFLIGHT)
+        if request.method != route.method:
+            return Answer(status=405, headers={"allow": route.method})
+        parameters: Mapping[str, Any] = {}
+        try:
+            asked = Asked.of(request)
+            parameters = _shown(asked)
+            if self.settings.before is not None:
+                await self.settings.before(route.endpoint)
+            answer = await route.handler(asked)
+        except OAuthError as error:
+            answer = refusal(error)
+        self.requests.append(
+            AuthorizationRequest(
+                endpoint=route.endpoint, parameters=parameters, status=answer.status, error=answer.error
+            )
+        )
+        del self.requests[:-_MAX_REQUESTS]
+        return (
+            answer
+            if route.endpoint in {"authorize", "decide"}
+            else evolve(answer, headers={**answer.headers, **_ANY_ORIGIN})
+        )
+
+    async def _show_metadata(self, _: Asked) -> Answer:
+        return json_answer(self.settings.changed("metadata", server_metadata(self.settings)))
+
+    async def _show_keys(self, _: Asked) -> Answer:
+        return json_answer(self.settings.changed("jwks", self.jwks))
+
+    async def _register(self, asked: Asked) -> Answer:
+        if not self.settings.registration:
+            raise OAuthError("access_denied", "clients do not register by themselves here", status=403)
+        told = self._registry.register(asked.json())
+        return json_answer(self.settings.changed("register", told), status=201)
+
+    async def _introspect(self, asked: Asked) -> Answer:
+        client = await self._check.check(asked)
+        if client.is_public:
+            raise OAuthError("invalid_client", "the client has to authenticate", status=401)
+        return json_answer(self.settings.changed("introspect", self._book.introspect(asked.form.get("token", ""))))
+
+    async def _revoke(self, asked: Asked) -> Answer:
+        client = await self._check.check(asked)
+        self._book.revoke(asked.form.get("token", ""), client.client_id)
+        return json_answer(self.settings.changed("revoke", {}))
+
+
+def _shown(asked: Asked) -> Mapping[str, Any]:
+    """Return the parameters of a request, without what is secret."""
+    try:
+        body: Any = decode(asked.body)
+    except Undecodable:
+        body = None
+    everything: dict[str, Any] = {**asked.query, **asked.form, **(body if is_object(body) else {})}
+    return {name: "(secret)" if name in _SECRETS else value for name, value in everything.items()}
+
+
+# The development authorization server on a socket of this machine: for browsers, and for other processes.
+
+
+@asynccontextmanager
+async def open_authorization_server(
+    *, host: str = "127.0.0.1", port: int = 0, path: str = "", **options: Unpack[AuthorizationServerOptions]
+) -> AsyncGenerator[AuthorizationServer]:
+    """Serve an `AuthorizationServer` over HTTP for as long as the block lasts.
+
+    Not for production. With it, and a server of your own::
+
+        async with open_authorization_server(auto_consent=True) as auth:
+            protection = ResourceServer("http://127.0.0.1:8000/mcp", issuers=[auth.issuer])
+
+    It reads client ID metadata documents, those that are on this machine too, unless *fetch* is given as None.
+
+    Args:
+        host: ``"127.0.0.1"``, ``"localhost"`` (at each of its addresses) or ``"::1"``.
+        port: 0 takes any that is free.
+        path: of the issuer, as with several authorization servers on one host: ``"/tenant1"``.
+        options: see `AuthorizationServerOptions`.
+
+    Raises:
+        OSError: the address cannot be taken.
+        ValueError: others than this machine could reach *host*.
+    """
+    if host not in THIS_MACHINE:
+        raise ValueError(f"open_authorization_server(host={host!r}): it is for development, on this machine alone")
+    listening = HttpListening(host=host, port=port)
+    async with AsyncExitStack() as stack:
+        sockets = stack.enter_context(await bind_sockets(listening))
+        if "fetch" not in options:
+            options["fetch"] = await stack.enter_async_context(open_fetch(trusted_hosts=[*THIS_MACHINE]))
+        auth = AuthorizationServer(f"http://{_in_brackets(host)}:{sockets.bound.port}{path}", **options)
+        await stack.enter_async_context(_served(auth, listening, sockets))
+        yield auth
+
+
+@asynccontextmanager
+async def _served(auth: AuthorizationServer, listening: HttpListening, sockets: HttpSockets) -> AsyncGenerator[None]:
+    stop, ended = trio.Event(), trio.Event()
+
+    async def serve(task_status: trio.TaskStatus[object]) -> None:
+        await serve_asgi(
+            auth,
+            listening,
+            stopping=stop.wait,
+            drain=trio.lowlevel.checkpoint,
+            drain_seconds=1.0,
+            sockets=sockets,
+            task_status=task_status,
+        )
+        ended.set()
+
+    async def wind_down() -> None:
+        stop.set()
+        await ended.wait()
+
+    async with owned_nursery(wind_down) as nursery:
+        await nursery.start(serve)
+        yield
+
+
+def _in_brackets(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,54 @@
+"""The HTTP transports: the HTTP engine and the fetcher that both roles share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..._facade import lazy_names
+
+if TYPE_CHECKING:
+    from ._engine import EngineError as EngineError
+    from ._engine import HttpEngine as HttpEngine
+    from ._engine import HttpResponse as HttpResponse
+    from ._engine import HttpxClient as HttpxClient
+    from ._fetch import engine_fetch as engine_fetch
+    from ._fetch import open_fetch as open_fetch
+    from .client import http_transport as http_transport
+    from .hypercorn import Bound as Bound
+    from .hypercorn import HttpListening as HttpListening
+    from .hypercorn import HttpSockets as HttpSockets
+    from .hypercorn import Inheritance as Inheritance
+    from .hypercorn import bind_sockets as bind_sockets
+    from .hypercorn import serve_asgi as serve_asgi
+    from .hypercorn import serve_workers as serve_workers
+    from .hypercorn import take_inheritance as take_inheritance
+    from .hypercorn import tls_context as tls_context
+    from .server import AsgiApp as AsgiApp
+    from .server import AsgiMessage as AsgiMessage
+    from .server import HttpApp as HttpApp
+    from .server import HttpRequest as HttpRequest
+    from .server import HttpSettings as HttpSettings
+    from .server import MemoryEventStore as MemoryEventStore
+    from .server import Receive as Receive
+    from .server import Scope as Scope
+    from .server import Send as Send
+    from .server import SessionSettings as SessionSettings
+    from .server import SqliteEventStore as SqliteEventStore
+    from .server import read_body as read_body
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "_engine": ("EngineError", "HttpEngine", "HttpResponse", "HttpxClient"),
+            "_fetch": ("engine_fetch", "open_fetch"),
+            "client": ("http_transport",),
+            "hypercorn": (
+                "Bound", "HttpListening", "HttpSockets", "Inheritance", "bind_sockets", "serve_asgi", "serve_workers",
+                "take_inheritance", "tls_context",
+            ),
+            "server": (
+                "AsgiApp", "AsgiMessage", "HttpApp", "HttpRequest", "HttpSettings", "MemoryEventStore", "Receive",
+                "Scope", "Send", "SessionSettings", "SqliteEventStore", "read_body",
+            ),
+        },
+    )  # fmt: skip

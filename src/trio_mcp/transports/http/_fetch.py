@@ -1,0 +1,365 @@
+"""HTTP requests beside those of the protocol, which authorization needs: each has one short answer, within bounds.
+
+Rules of this file:
+
+1. All that belongs to one request, redirects included, has some seconds; its answer has some bytes, not compressed.
+2. A GET follows redirects that stay at the origin; a POST follows none, and gets the redirect as its answer.
+3. An address with a user name or a password in it is not requested: nobody may have us send what they have written.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any, Literal, TypeAlias
+from urllib.parse import urljoin, urlsplit
+from urllib.request import getproxies
+
+import httpx2
+import trio
+from attrs import define, evolve, frozen
+
+from ..._errors import RemoteProtocolError
+from ...abc import Fetch
+from ...auth import CallFailed, HttpCall, HttpReply, Unreadable
+from ._engine import (
+    EngineError,
+    HttpEngine,
+    HttpResponse,
+    HttpxClient,
+    HttpxEngine,
+    Sending,
+    new_httpx_client,
+    origin_of,
+    read_at_most,
+    split_url,
+    user_agent,
+)
+
+__all__ = [
+    "FETCH_SECONDS",
+    "AddressGuard",
+    "HttpFetch",
+    "Network",
+    "Sender",
+    "engine_fetch",
+    "network_of",
+    "open_client_fetch",
+    "open_fetch",
+    "shown",
+]
+
+Sender: TypeAlias = "Callable[[HttpCall], AbstractAsyncContextManager[HttpResponse]]"
+"""Sends one request, and follows no redirect; raises `EngineError`, or `CallFailed` for where it may not lead."""
+
+FETCH_SECONDS = 15.0
+"""How long one request may take in all."""
+_MOST_BYTES = 256 * 1024
+"""Of a body."""
+_MOST_REDIRECTS = 3
+_REDIRECTS = (301, 302, 303, 307, 308)
+_SHOWN = 200
+"""Characters of an address that an error shows."""
+
+
+def engine_fetch(engine: HttpEngine) -> Fetch:
+    """Return an `abc.Fetch` over *engine*, whose hosts are not looked up: they may be applications in this process."""
+    return HttpFetch(lambda call: engine.request(call.method, call.url, call.headers, call.body))
+
+
+def shown(url: str) -> str:
+    """Return an address as errors name it, without a password and without its query: there may be secrets in both."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:_SHOWN]
+
+
+@define(eq=False)
+class HttpFetch:
+    """An `abc.Fetch`; any number of tasks may call it."""
+
+    _send: Sender
+
+    async def __call__(self, call: HttpCall) -> HttpReply:
+        """Make one request; see `abc.Fetch`."""
+        with trio.move_on_after(FETCH_SECONDS):
+            return await self._follow(call)
+        raise CallFailed(f"{shown(call.url)} has not answered within {FETCH_SECONDS:g} s")
+
+    async def _follow(self, call: HttpCall) -> HttpReply:
+        first = call.url
+        for _ in range(_MOST_REDIRECTS + 1):
+            reply = await self._request(call)
+            if call.method != "GET" or reply.status not in _REDIRECTS or "location" not in reply.headers:
+                return reply
+            call = evolve(call, url=_redirected(call.url, reply.headers["location"]))
+        raise Unreadable(f"{shown(first)} redirects more than {_MOST_REDIRECTS} times")
+
+    async def _request(self, call: HttpCall) -> HttpReply:
+        _check(call.url)
+        place = shown(call.url)
+        try:
+            async with self._send(evolve(call, headers={**call.headers, "accept-encoding": "identity"})) as response:
+                body = await read_at_most(response, _MOST_BYTES)
+                if body is None:
+                    raise Unreadable(f"{place} answers with more than {_MOST_BYTES} bytes")
+                return HttpReply(status=response.status, headers=dict(response.headers), body=body)
+        except (EngineError, RemoteProtocolError) as exc:
+            raise CallFailed(f"{exc}" if place in f"{exc}" else f"{place}: {exc}") from exc
+
+
+def _check(url: str) -> None:
+    try:
+        parts = split_url(url)
+    except ValueError as exc:
+        raise CallFailed(f"{url.partition('?')[0].rpartition('@')[2][:_SHOWN]!r} is no address: {exc}") from None
+    if parts.username is not None or parts.password is not None:
+        raise CallFailed(f"{shown(url)} is an address with a user name or a password, which is not requested")
+
+
+def _redirected(url: str, location: str) -> str:
+    """Return where a redirect leads; raises `Unreadable` where that is another origin, or nowhere."""
+    try:
+        target = urljoin(url, location)
+        is_there = origin_of(split_url(target)) == origin_of(urlsplit(url))
+    except ValueError:
+        raise Unreadable(f"{shown(url)} redirects to what is no address") from None
+    if not is_there:
+        raise Unreadable(f"{shown(url)} redirects to another origin ({shown(target)}), which is not followed")
+    return target
+
+
+# Into which networks a server may lead its clients: none that it could not reach itself.
+#
+# Rules of this file:
+#
+# 1. A host that a server has named is looked up before anything is sent, and all its addresses have to be public.
+# 2. Whoever speaks to a server on this machine may be led to this machine, and to private networks; whoever speaks to
+# one
+#    in a private network, to private networks. Where a server is, its address says, to which a connection was made:
+#    what
+#    its name resolves to at another time is the server's to choose.
+# 3. Hosts that the user has named, the server's own among them, may be anywhere.
+#
+# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations
+
+Network: TypeAlias = Literal["public", "private", "loopback", "other"]
+"""What an address belongs to; *other* are those that no service should have: link-local, multicast, reserved."""
+
+_PRIVATE = [*map(ip_network, ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"))]
+"""Among them the addresses that carriers and overlay networks share."""
+_ODD = [*map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20"))]
+"""Addresses for protocols and examples, which not every version of Python tells apart; services of clouds are there."""
+_TRANSLATED = ip_network("64:ff9b::/96")
+"""IPv6 addresses that stand for IPv4 ones, by RFC 6052."""
+_REACHABLE: dict[Network, tuple[Network, ...]] = {
+    "public": ("public",),
+    "private": ("public", "private"),
+    "loopback": ("public", "private", "loopback"),
+    "other": ("public",),
+}
+"""Where a server may lead to, by where it is itself."""
+
+
+def network_of(address: str) -> Network:
+    """Return what an address belongs to; raises `ValueError` for what is none."""
+    found = _plain(ip_address(address))
+    if found.is_loopback:
+        return "loopback"
+    if any(found in network for network in _PRIVATE):
+        return "private"
+    is_odd = found.is_link_local or found.is_multicast or found.is_reserved or found.is_unspecified
+    is_odd = is_odd or (isinstance(found, IPv6Address) and found.is_site_local)
+    is_odd = is_odd or any(found in network for network in _ODD)
+    return "public" if found.is_global and not is_odd else "other"
+
+
+def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """Return the IPv4 address that an IPv6 one stands for, if it stands for one."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address in _TRANSLATED:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address
+
+
+@frozen
+class AddressGuard:
+    """Tells where a server may lead to.
+
+    Args:
+        named: hosts that the user has named, in lower case.
+        host: of the server, in lower case; None where there is none.
+        reached_at: returns the address at which it was reached; None where that is not known.
+    """
+
+    _named: Collection[str]
+    _host: str | None
+    _reached_at: Callable[[], str | None]
+
+    async def addresses(self, host: str, port: int) -> list[str] | None:
+        """Return at which addresses to reach a host that the server has named; None: wherever it is.
+
+        The list is empty where the host is not found.
+
+        Raises:
+            CallFailed: it may not be reached.
+        """
+        if host.lower() in self._named:
+            await trio.lowlevel.checkpoint()
+            return None
+        try:
+            found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            return []
+        addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+        reachable = _REACHABLE[self._own_network()]
+        for address in addresses:
+            if network_of(address) not in reachable:
+                raise CallFailed(
+                    f"{host!r} is at {address}, where a server on the internet may not lead to; "
+                    "if it may, name the host in trusted_hosts"
+                )
+        return addresses
+
+    def _own_network(self) -> Network:
+        if self._host == "localhost":
+            return "loopback"
+        for address in (self._host, self._reached_at()):
+            if address is not None:
+                with suppress(ValueError):  # the host is a name: see rule 2
+                    return network_of(address)
+        return "public"
+
+
+# Requests beside those of the protocol, over httpx2: each goes to the address that was checked, and nowhere else.
+#
+# Rules of this file:
+#
+# 1. What a client of the user's adds to its requests (fields, cookies, credentials) is meant for the MCP server, and
+# goes
+#    to nobody else.
+# 2. With a client of our own, the address that was found to be good is the one that is connected to: a name that
+# stands
+#    for another a moment later leads nowhere else. TLS still verifies the name. Through a proxy, or a client of the
+#    user's, the name is looked up once more by others: there it is checked, and that is all that can be done.
+# 3. No connection is kept: it belongs to a name, but would be kept under an address, which may have many.
+#
+# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations
+
+_MOST_ADDRESSES = 3
+"""How many addresses of a host are tried, one after the other."""
+_TIMEOUT = httpx2.Timeout(FETCH_SECONDS, connect=FETCH_SECONDS / _MOST_ADDRESSES)
+_PROXIED = ("http", "https", "all")
+
+
+@asynccontextmanager
+async def open_fetch(*, trusted_hosts: Sequence[str] | None = None) -> AsyncGenerator[Fetch]:
+    """Open what makes requests beside those of the protocol, for as long as the block lasts.
+
+    Args:
+        trusted_hosts: names of the hosts that may be in private networks, and on this machine, though a server has
+            named them; None: all may be, because whoever names them is trusted.
+    """
+    trusted = None if trusted_hosts is None else [each.lower() for each in trusted_hosts]
+    guard = None if trusted is None else AddressGuard(trusted, None, lambda: None)
+    async with _own(guard) as fetch:
+        yield fetch
+
+
+@asynccontextmanager
+async def open_client_fetch(url: str, engine: HttpxEngine, http_client: HttpxClient | None) -> AsyncGenerator[Fetch]:
+    """Open what makes the requests of a client beside those to its server.
+
+    Args:
+        url: of the server.
+        engine: carries the requests to the server.
+        http_client: the user's, if there is one; not closed.
+    """
+    host = httpx2.URL(url).raw_host.decode("ascii").lower()
+    if http_client is not None:
+        yield HttpFetch(_Sender(http_client, AddressGuard([host], host, lambda: None), pins=False))
+        return
+    pins = not _has_proxies()
+    guard = AddressGuard([host], host, lambda: engine.reached_at if pins else None)  # else it is that of a proxy
+    async with _own(guard) as fetch:
+        yield fetch
+
+
+@asynccontextmanager
+async def _own(guard: AddressGuard | None) -> AsyncGenerator[Fetch]:
+    client = new_httpx_client(most_idle=0)
+    try:
+        yield HttpFetch(_Sender(client, guard, pins=not _has_proxies()))
+    finally:
+        with trio.CancelScope(shield=True):  # there is nothing left in it that could wait
+            await client.aclose()
+
+
+def _has_proxies() -> bool:
+    proxies = getproxies()
+    return any(proxies.get(scheme) for scheme in _PROXIED)
+
+
+@frozen
+class _Sender:
+    """Sends single requests; see `Sender`."""
+
+    _client: httpx2.AsyncClient
+    _guard: AddressGuard | None
+    """None: hosts may be anywhere."""
+    pins: bool
+    """Whether the address that was checked is the one to connect to."""
+
+    @asynccontextmanager
+    async def __call__(self, call: HttpCall) -> AsyncGenerator[HttpResponse]:
+        addresses = await self._addresses(call)
+        async with AsyncExitStack() as stack:
+            yield await self._send(call, addresses, stack)
+
+    async def _addresses(self, call: HttpCall) -> Sequence[str | None]:
+        """Return what to connect to, in this order; None: to what the name stands for."""
+        if call.named_by == "user" or self._guard is None:
+            return [None]
+        try:
+            url = httpx2.URL(call.url)
+        except httpx2.InvalidURL as exc:  # such as 0177.0.0.1
+            raise CallFailed(f"{shown(call.url)} is no address: {exc}") from None
+        addresses = await self._guard.addresses(url.raw_host.decode("ascii"), _port(url))
+        if addresses is None or not self.pins:
+            return [None]
+        if not addresses:
+            raise CallFailed(f"{shown(call.url)}: the host is not found")
+        return addresses[:_MOST_ADDRESSES]
+
+    async def _send(self, call: HttpCall, addresses: Sequence[str | None], stack: AsyncExitStack) -> HttpResponse:
+        *others, last = addresses
+        for address in others:
+            try:
+                return await self._enter(call, address, stack)
+            except EngineError as exc:
+                if exc.sent:
+                    raise
+        return await self._enter(call, last, stack)
+
+    async def _enter(self, call: HttpCall, address: str | None, stack: AsyncExitStack) -> HttpResponse:
+        build = partial(_request, call, address)
+        return await stack.enter_async_context(Sending(self._client, call.url, build, auth=None))
+
+
+def _port(url: httpx2.URL) -> int:
+    return url.port or {"http": 80, "https": 443}[url.scheme]
+
+
+def _request(call: HttpCall, address: str | None) -> httpx2.Request:
+    """Return the request, made by hand and not by the client: see rule 1."""
+    url = httpx2.URL(call.url)
+    extensions: dict[str, Any] = {"timeout": _TIMEOUT.as_dict()}
+    fields = {"host": url.netloc.decode("ascii"), "user-agent": user_agent(), **call.headers}
+    if address is not None:
+        extensions["sni_hostname"] = url.raw_host.decode("ascii")
+        url = url.copy_with(host=address)
+    return httpx2.Request(call.method, url, headers=fields, content=call.body, extensions=extensions)

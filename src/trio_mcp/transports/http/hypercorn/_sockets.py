@@ -1,0 +1,324 @@
+"""The sockets an HTTP server listens on: bound before anything else happens, and gone when it ends.
+
+They listen from the start. So it is certain from the start whose address it is, and clients that come while the
+application starts wait for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import socket
+import ssl
+import stat
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import trio
+from attrs import Attribute, define, field, frozen
+
+__all__ = ["Bound", "HttpListening", "HttpSockets", "bind_sockets", "tls_context"]
+
+
+# What an HTTP server is told: where it listens, and what one connection may cost.
+
+
+def _positive(_: object, attribute: Attribute[Any], value: float) -> None:
+    if isinstance(value, bool) or math.isnan(value) or value <= 0:
+        raise ValueError(f"HttpListening({attribute.name}={value!r}): must be a number above 0")
+
+
+def _port(_: object, attribute: Attribute[Any], value: int) -> None:
+    if isinstance(value, bool) or not 0 <= value <= 65_535:
+        raise ValueError(f"HttpListening({attribute.name}={value!r}): must be from 0 to 65535")
+
+
+@frozen(kw_only=True)
+class HttpListening:
+    """Where an HTTP server listens, and what one connection may cost.
+
+    Sizes are bytes, times are seconds; `math.inf` lifts a time limit. The defaults serve this machine alone.
+
+    Raises:
+        ValueError: a number is out of its range, or there is a key without a certificate.
+    """
+
+    host: str = "127.0.0.1"
+    """A name or an address. A name with several addresses, such as `localhost`, is listened to at each of them;
+    `0.0.0.0` is every IPv4 address of this machine, and `::` every IPv6 one."""
+    port: int = field(default=8000, validator=_port)
+    """0 takes any that is free; `Bound.port` tells which."""
+    unix_socket: str | os.PathLike[str] | None = None
+    """The path of a Unix socket, in place of host and port. One that nobody listens to any more is replaced."""
+    certfile: str | os.PathLike[str] | None = None
+    """The certificate of this server, and those that lead to its authority, as PEM. With it TLS is spoken, and
+    nothing else."""
+    keyfile: str | os.PathLike[str] | None = None
+    """The private key of the certificate, as PEM; by default in the file of the certificate."""
+    keyfile_password: str | None = field(default=None, repr=False)
+    """What the key is encrypted with."""
+    http2: bool = True
+    """Speak HTTP/2 as well: where TLS settles on it, and without TLS to clients that begin with it."""
+    backlog: int = field(default=1024, validator=_positive)
+    """Connections that may wait to be accepted; the system may have a lower limit."""
+    head_seconds: float = field(default=15.0, validator=_positive)
+    """How long a client may take for the head of a request: for the first one from the connection on, TLS included;
+    for the next ones from their first byte on."""
+    keep_alive_seconds: float = field(default=75.0, validator=_positive)
+    """How long a connection may lie idle between two requests."""
+    write_seconds: float = field(default=30.0, validator=_positive)
+    """A client that takes less than 64 KiB of what waits for it in that time loses its connection; over HTTP/2, one
+    that grants a stream no room for that long loses that stream."""
+    max_head_bytes: int = field(default=16 * 2**10, validator=_positive)
+    """The longest head of a request; a longer one is refused with 431, and over HTTP/2 costs the connection."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.keyfile is not None and self.certfile is None:
+            raise ValueError(f"HttpListening(keyfile={os.fspath(self.keyfile)!r}): there is no certfile to go with it")
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether TLS is spoken."""
+        return self.certfile is not None
+
+
+_NOT_HERE = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+"""A name may have an address in a family that this machine does not use."""
+_TRIES = 10
+"""How often a free port is looked for that is free at every address."""
+
+
+@frozen
+class Bound:
+    """Where a server can be reached."""
+
+    urls: tuple[str, ...]
+    """One for each address, without a path, such as `http://127.0.0.1:8000`; `unix:` and the path of a Unix socket."""
+    port: int | None
+    """None for a Unix socket."""
+
+
+@define(eq=False)
+class HttpSockets:
+    """Listening sockets, to be closed once. Use it as a context manager."""
+
+    sockets: Sequence[socket.socket]
+    bound: Bound
+    _file: Path | None = field(default=None, init=False)
+    _identity: tuple[int, ...] | None = field(default=None, init=False)
+
+    @classmethod
+    def of(cls, sockets: Sequence[socket.socket], listening: HttpListening) -> HttpSockets:
+        """Take over sockets that are bound."""
+        scheme = "https" if listening.is_encrypted else "http"
+        ports = [int(each.getsockname()[1]) for each in sockets if not _is_unix(each)]
+        bound = Bound(tuple(_url(each, scheme) for each in sockets), ports[0] if ports else None)
+        return cls(sockets, bound)
+
+    def owns_file(self, path: Path) -> None:
+        """Remove the file of a Unix socket at the end, unless somebody has put another one there."""
+        self._file = path
+        self._identity = _identity(path)
+
+    def close(self) -> None:
+        """Close the sockets and remove the file that is theirs."""
+        for each in self.sockets:
+            each.close()
+        if self._file is not None:
+            with suppress(OSError):
+                if _identity(self._file) == self._identity:
+                    self._file.unlink()
+            self._file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+async def bind_sockets(listening: HttpListening) -> HttpSockets:
+    """Bind what *listening* names, and listen there.
+
+    Raises:
+        OSError: that is impossible; the text names the address and says why. Its `errno` is the system's.
+    """
+    if listening.unix_socket is not None:
+        path = Path(listening.unix_socket)
+        sockets = HttpSockets.of([_bind_unix(path, listening.backlog)], listening)
+        sockets.owns_file(path)
+        return sockets
+    place = f"{_in_brackets(listening.host)}:{listening.port}"
+    try:
+        addresses = await _addresses(listening)
+        tries = _TRIES if listening.port == 0 and len(addresses) > 1 else 1
+        return HttpSockets.of(_bind_all(addresses, listening.backlog, tries), listening)
+    except OSError as error:
+        raise _cannot_listen(place, error) from None
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    """Return what tells a file from others, also from one that has got the number of a file that is gone."""
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+def _cannot_listen(place: object, error: OSError) -> OSError:
+    return type(error)(error.errno, f"cannot listen on {place}: {error.strerror or error}")
+
+
+def _is_unix(bound: socket.socket) -> bool:
+    return isinstance(bound.getsockname(), (str, bytes))
+
+
+def _url(bound: socket.socket, scheme: str) -> str:
+    name = bound.getsockname()
+    return f"unix:{os.fsdecode(name)}" if _is_unix(bound) else f"{scheme}://{_in_brackets(name[0])}:{name[1]}"
+
+
+def _in_brackets(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+_Address = tuple[socket.AddressFamily, tuple[str, int]]
+
+
+async def _addresses(listening: HttpListening) -> list[_Address]:
+    found = await trio.socket.getaddrinfo(
+        listening.host, listening.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    addresses = [(family, (str(address[0]), int(address[1]))) for family, _, _, _, address in found]
+    return [*dict.fromkeys(addresses)]
+
+
+def _bind_all(addresses: Sequence[_Address], backlog: int, tries: int) -> list[socket.socket]:
+    """Bind each address with the same port, leaving out those that this machine does not have."""
+    bound: list[socket.socket] = []
+    missing: OSError | None = None
+    try:
+        for family, (host, asked) in addresses:
+            port = asked or (int(bound[0].getsockname()[1]) if bound else 0)
+            try:
+                bound.append(_bind_tcp(family, (host, port), backlog))
+            except OSError as error:
+                if error.errno not in _NOT_HERE:
+                    raise
+                missing = error
+    except OSError as error:
+        for each in bound:
+            each.close()
+        if tries > 1 and error.errno == errno.EADDRINUSE:
+            return _bind_all(addresses, backlog, tries - 1)
+        raise
+    if not bound and missing is not None:
+        raise missing
+    return bound
+
+
+def _bind_tcp(family: socket.AddressFamily, address: tuple[str, int], backlog: int) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if sys.platform == "win32":  # pragma: no cover # there, SO_REUSEADDR would take the port from its owner
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        else:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(address)
+        listener.listen(backlog)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _bind_unix(path: Path, backlog: int) -> socket.socket:
+    if not hasattr(socket, "AF_UNIX"):  # pragma: no cover # Windows
+        raise OSError(errno.EAFNOSUPPORT, f"cannot listen on {path}: Python has no Unix sockets on this system")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _remove_stale(path)
+        listener.bind(str(path))
+        listener.listen(backlog)
+    except OSError as error:
+        listener.close()
+        raise _cannot_listen(path, error) from None
+    return listener
+
+
+def _remove_stale(path: Path) -> None:
+    """Make room at *path* if what is there is a socket that nobody listens to."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise FileExistsError(errno.EEXIST, "there is a file already, and it is no socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+        except BlockingIOError:
+            pass  # somebody listens, and has much to do
+    raise OSError(errno.EADDRINUSE, "another process listens there")
+
+
+# TLS for an HTTP server: which versions and ciphers, which protocols on top of it, and what is wrong with a file.
+
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""For TLS 1.2: those that HTTP/2 may use (RFC 9113, 9.2.2). TLS 1.3 has no others."""
+
+
+def tls_context(listening: HttpListening) -> ssl.SSLContext | None:
+    """Return the context of the server's connections; None where TLS is not spoken.
+
+    Raises:
+        OSError: a file cannot be read; the text names it.
+        ValueError: the certificate or the key cannot be used; the text names the files.
+    """
+    if listening.certfile is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(_CIPHERS)
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION  # RFC 9113, 9.2.1
+    context.set_alpn_protocols(["h2", "http/1.1"] if listening.http2 else ["http/1.1"])
+    _load(context, os.fspath(listening.certfile), os.fspath(listening.keyfile or listening.certfile), listening)
+    return context
+
+
+def _load(context: ssl.SSLContext, certificate: str, key: str, listening: HttpListening) -> None:
+    files = " and ".join(dict.fromkeys([certificate, key]))
+    is_encrypted = False
+
+    def password() -> str:
+        """Called for an encrypted key alone; without a password OpenSSL would ask at the terminal."""
+        nonlocal is_encrypted
+        is_encrypted = True
+        if listening.keyfile_password is None:
+            raise ValueError(f"cannot use {files} for TLS: the key is encrypted; give keyfile_password")
+        return listening.keyfile_password
+
+    for path in (certificate, key):
+        with Path(path).open("rb"):
+            pass  # its error names the file; that of `load_cert_chain` does not
+    try:
+        context.load_cert_chain(certificate, key, password)
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            reason = "the key is not that of the certificate"
+        elif is_encrypted:
+            reason = "keyfile_password is wrong"
+        else:
+            reason = "a certificate and a private key are expected, both as PEM"
+        raise ValueError(f"cannot use {files} for TLS: {reason}") from error

@@ -1,0 +1,480 @@
+"""MCP over HTTP as an ASGI 3 application: every revision at one path, under any server that runs applications on Trio.
+
+Rules of this file:
+
+1. An application may be run by the lifespan events of its server, by the application that it is mounted in, or by its
+   owner, but only once at a time. Once a run has ended, or failed, nothing is served any more until the next one.
+2. Where it is mounted is the host's to say: `root_path` is what to take off, whether the host has left it in the path
+   or not.
+3. To a WebSocket nothing is sent: on Hypercorn 0.18 a reply, or an early return, lets one request end the server.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Literal
+
+import trio
+from attrs import define, field, frozen
+
+from ...._errors import McpError
+from ....abc import HttpAnswerer, HttpServing
+from ....wire import (
+    INTERNAL_ERROR,
+    HttpPolicy,
+    ModernPost,
+    Notification,
+    Refusal,
+    Request,
+    RequestId,
+    check_head,
+    needs_null_id,
+    parse_message,
+    read_post,
+)
+from ._asgi import (
+    AsgiApp,
+    AsgiMessage,
+    HttpRequest,
+    Receive,
+    Responding,
+    Scope,
+    Send,
+    path_below,
+    path_of,
+    read_body,
+    refuse_without_trio,
+)
+from ._auth import Admission
+from ._legacy_session_manager import Sessions, SessionSettings, open_sessions
+from ._modern import Posts
+
+if TYPE_CHECKING:
+    from ....auth import ResourceServer
+
+__all__ = ["Door", "HttpApp", "HttpSettings", "Running", "no_host", "serve_lifespan"]
+
+
+# What an HTTP application makes of one request: refused by the rules, a modern exchange, or something for a session.
+#
+# Rules of this file:
+#
+# 1. Era is a property of each POST. A modern one needs nothing that outlives it, so it is served even where nobody
+# runs
+#    the application: by a serving of its own.
+# 2. The application never starts itself in hiding. What needs a run is refused with a sentence that says how to have
+# one.
+# 3. Whatever fails costs nothing but the one request.
+#
+# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
+
+_log = logging.getLogger("trio_mcp.transports")
+
+_HOW_TO_RUN = "let the host of the HTTP application pass on lifespan events, or enter `app.run()`"
+
+
+@frozen(kw_only=True)
+class HttpSettings:
+    """How an HTTP application serves."""
+
+    path: str | None
+    """Where, below what it is mounted under; None: wherever it is asked."""
+    policy: HttpPolicy
+    """What it takes."""
+    body_seconds: float
+    """How long a body may take to arrive."""
+    keep_alive: float
+    """Seconds of silence after which a stream says that it is alive."""
+    asking: Literal["parked", "replayed"] | None
+    """Where handlers are while modern clients find answers; None: as the server says."""
+    sessions: SessionSettings
+    """What older clients may cost."""
+    auth: ResourceServer | None
+    """How it is protected; None where it is not."""
+
+
+@frozen
+class Running:
+    """What there is while the application is run."""
+
+    serving: HttpServing
+    posts: Posts
+    sessions: Sessions
+
+    def stop(self) -> None:
+        """Let end what does not end by itself; synchronous."""
+        self.serving.stop()
+        self.posts.stop()
+        self.sessions.stop()
+
+    async def drained(self) -> None:
+        """Wait until all responses have ended, for a bounded time."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.posts.drained)
+            nursery.start_soon(self.sessions.emptied)
+
+
+@define(eq=False)
+class Door:
+    """Takes the requests of one application."""
+
+    _answerer: HttpAnswerer
+    _settings: HttpSettings
+    admission: Admission = field(init=False)
+    """Judges who asks."""
+    running: Running | None = field(default=None, init=False)
+    """None where nobody runs the application."""
+    closed: str | None = field(default=None, init=False)
+    """Why nothing is served now; None while something is."""
+    _alone: int = field(default=0, init=False)
+    """Requests that are served by themselves now."""
+
+    def __attrs_post_init__(self) -> None:
+        self.admission = Admission(self._settings.auth)
+
+    async def take(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:
+        """Answer one HTTP request (rule 3)."""
+        responding.null_ids = needs_null_id(request.headers, request.query)
+        try:
+            await self._answer(request, receive, responding)
+        except Exception:  # noqa: BLE001 # a bug, or a serving of its own whose lifespan fails
+            _log.exception("an HTTP request failed")
+            if not responding.begun:
+                error = McpError(INTERNAL_ERROR, "the request failed; the server's log says why")
+                await responding.refuse(Refusal(500, error))
+
+    async def _answer(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:
+        policy = self._settings.policy
+        refusal = check_head(request.method, request.headers, policy)
+        admitted = await self.admission.admit(request) if refusal is None else refusal
+        if isinstance(admitted, Refusal):
+            await responding.refuse(admitted)
+            return
+        request = admitted
+        if request.method == "POST":
+            body = await read_body(receive, policy.max_body_bytes, self._settings.body_seconds)
+            if isinstance(body, Refusal):
+                await self._refuse(body, request, responding)
+            elif body is not None:
+                request.body = body
+                await self._answer_post(request, responding)
+        else:
+            sessions = await self._sessions(None, responding)
+            if sessions is not None:
+                await (sessions.get if request.method == "GET" else sessions.delete)(request, responding)
+
+    async def _answer_post(self, request: HttpRequest, responding: Responding) -> None:
+        if self.closed is None and self.running is not None:
+            stream = self.running.sessions.stream_of(request)
+            if stream is not None:  # of HTTP+SSE, whose address says it all
+                await stream.post(request, responding)
+                return
+        posted = read_post(request.headers, request.body, self._settings.policy, self._answerer.revisions)
+        if isinstance(posted, Refusal):
+            await self._refuse(posted, request, responding)
+        elif isinstance(posted, ModernPost):
+            await self._answer_modern(posted, request, responding)
+        else:
+            message = parse_message(posted.value)
+            sessions = await self._sessions(message.id if isinstance(message, Request) else None, responding)
+            if sessions is not None:
+                await sessions.post(posted, request, responding)
+
+    async def _refuse(self, refusal: Refusal, request: HttpRequest, responding: Responding) -> None:
+        """Refuse what was admitted: the session that it names knows which revision its client speaks."""
+        if self.running is not None:
+            self.running.sessions.speak_in(responding, request)
+        await responding.refuse(refusal)
+
+    async def _sessions(self, id: RequestId | None, responding: Responding) -> Sessions | None:
+        """Return the sessions; where there are none, say why to whoever asked by request *id*."""
+        if self.closed is None and self.running is not None:
+            return self.running.sessions
+        why = self.closed or f"sessions need an HTTP application that is run, and nobody runs this one: {_HOW_TO_RUN}"
+        await _turn_away(why, id, responding)
+        return None
+
+    async def _answer_modern(self, posted: ModernPost, request: HttpRequest, responding: Responding) -> None:
+        if self.closed is not None:
+            await _turn_away(self.closed, _id_of(posted), responding)
+        elif self.running is not None:
+            await self.running.posts.post(posted, request, responding)
+        else:
+            await self._answer_alone(posted, request, responding)
+
+    async def _answer_alone(self, posted: ModernPost, request: HttpRequest, responding: Responding) -> None:
+        """Serve one request by itself (rule 1)."""
+        id, most = _id_of(posted), self._answerer.limits.max_running
+        if isinstance(posted.message, Notification):  # who would work on it once this has been answered?
+            why = f"notifications need an HTTP application that is run, and nobody runs this one: {_HOW_TO_RUN}"
+            await _turn_away(why, id, responding)
+            return
+        if self._alone >= most:
+            await _turn_away(f"too busy: {most} requests run (Limits.max_running); try again later", id, responding)
+            return
+        try:
+            opening = self._answerer.serving_one()
+        except McpError as error:
+            await _turn_away(error.message, id, responding)
+            return
+        self._alone += 1
+        try:
+            async with opening as serving:
+                await Posts(serving, self.admission).post(posted, request, responding)
+        finally:
+            self._alone -= 1
+
+
+def _id_of(posted: ModernPost) -> RequestId | None:
+    return posted.message.id if isinstance(posted.message, Request) else None
+
+
+async def _turn_away(why: str, id: RequestId | None, responding: Responding) -> None:
+    """Refuse what could be served at another time, or in another way."""
+    await responding.refuse(Refusal(503, McpError(INTERNAL_ERROR, why), id))
+
+
+# The lifespan events of ASGI, for an application that is run meanwhile, and perhaps for another one beside it.
+#
+# Rules of this file:
+#
+# 1. A start that fails is reported as failed: an exception would be taken for an application without lifespan, and be
+#    served all the same.
+# 2. What is run is entered before the other application starts, and left after that has shut down; the server hears of
+#    the end of both.
+# 3. An application may ignore lifespan events, raise at them, or return at any time. It is served all the same.
+#
+# Specification: https://asgi.readthedocs.io/en/stable/specs/lifespan.html
+
+
+async def no_host(scope: Scope, receive: Receive, send: Send) -> None:
+    """Stand for the other application where there is none."""
+
+
+async def serve_lifespan(
+    run: Callable[[], AbstractAsyncContextManager[object]], host: AsgiApp, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Keep *run* entered from the startup event to the shutdown event, and pass these events to *host*."""
+    events = _Events(receive, send)
+    failure: Exception | None = None
+    try:
+        async with run():
+            await events.pass_to(host, scope)
+    except _HostFailedError as exc:
+        failure = exc
+    except Exception as exc:  # noqa: BLE001 # the one boundary between the application and the server
+        failure = exc
+        _log.exception("the HTTP application %s", "failed" if events.started else "could not start")
+    await events.finish(failure)
+
+
+class _HostFailedError(Exception):
+    """The other application has said that it could not start, and why."""
+
+
+@define(eq=False)
+class _Events:
+    """What was said between the server and its applications."""
+
+    _receive: Receive
+    _send: Send
+    _heard: set[str] = field(factory=set[str], init=False)
+    """Events of the server."""
+    started: bool = field(default=False, init=False)
+    """Whether the server knows that the start has succeeded."""
+    _last: AsgiMessage = field(factory=lambda: {"type": "lifespan.shutdown.complete"}, init=False)
+    """What the server will be told at the end."""
+
+    async def pass_to(self, host: AsgiApp, scope: Scope) -> None:
+        """Let *host* take part; return when the server wants to shut down, and *host* has done so."""
+        refused: list[str] = []
+
+        async def send(message: AsgiMessage) -> None:
+            match message["type"]:
+                case "lifespan.startup.complete":
+                    await self._start()
+                case "lifespan.startup.failed":
+                    refused.append(message.get("message", ""))
+                case _:
+                    self._last = message
+
+        try:
+            await host(scope, self._hear, send)
+        except Exception:  # noqa: BLE001 # rule 3
+            if self.started:
+                _log.exception("the lifespan of the other application failed")
+            else:
+                _log.debug("the other application takes no lifespan events", exc_info=True)
+        if refused:
+            raise _HostFailedError(refused[0])
+        await self._hear_of("lifespan.startup")
+        if not self.started:
+            await self._start()
+        await self._hear_of("lifespan.shutdown")
+
+    async def finish(self, failure: Exception | None) -> None:
+        """Tell the server how it ended."""
+        if failure is None:
+            await self._send(self._last)
+            return
+        message = str(failure) if isinstance(failure, _HostFailedError) else f"{type(failure).__name__}: {failure}"
+        step = "shutdown" if self.started else "startup"
+        await self._hear_of(f"lifespan.{step}")
+        await self._send({"type": f"lifespan.{step}.failed", "message": message})
+
+    async def _start(self) -> None:
+        self.started = True
+        await self._send({"type": "lifespan.startup.complete"})
+
+    async def _hear(self) -> AsgiMessage:
+        message = await self._receive()
+        self._heard.add(message["type"])
+        return message
+
+    async def _hear_of(self, event: str) -> None:
+        while event not in self._heard:
+            await self._hear()
+
+
+@define(eq=False)
+class HttpApp:
+    """A server as an ASGI 3 application. Made by `http_app`; call it as ASGI servers do, or mount it.
+
+    Under a server that passes on lifespan events (`hypercorn -k trio module:app`) it runs itself. Mounted in another
+    application, it is run by that one: in Starlette by ``lifespan=app.lifespan``, in any other by serving `wrap` of
+    it, or by ``async with app.run()``. What nobody runs still answers clients of the current revision, each request by
+    itself: without the server's lifespan, background tasks, and sessions of older clients.
+    """
+
+    _answerer: HttpAnswerer
+    _settings: HttpSettings
+    _door: Door = field(init=False)
+    _runs: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._door = Door(self._answerer, self._settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take one request, one WebSocket, or the lifespan, as ASGI wants it."""
+        if not trio.lowlevel.in_trio_task():
+            await refuse_without_trio(scope, receive, send)
+            return
+        match scope["type"]:
+            case "http":
+                stall_seconds = self._answerer.limits.stall_seconds
+                responding = Responding(send, receive, self._settings.keep_alive, stall_seconds)
+                if self._is_about_protection(scope):
+                    await self._door.admission.describe(HttpRequest.of(scope), responding)
+                elif self._is_asked(scope):
+                    await self._door.take(HttpRequest.of(scope), receive, responding)
+                else:
+                    await responding.refuse(Refusal(404))
+            case "lifespan":
+                await serve_lifespan(self._run_unless_running, no_host, scope, receive, send)
+            case "websocket":
+                while (await receive())["type"] != "websocket.disconnect":
+                    pass  # rule 3
+            case unknown:
+                raise ValueError(f"ASGI scope of the type {unknown!r}: this application takes HTTP")
+
+    @asynccontextmanager
+    async def run(self) -> AsyncGenerator[None]:
+        """Run the application for as long as the block lasts: the server's lifespan, its hall, its sessions.
+
+        At the end nothing more is accepted, streams end, requests under way are answered for `Limits.drain_seconds` at
+        most, and the rest is told that the server stops. A block that is cancelled does not wait for that.
+
+        Raises:
+            RuntimeError: it is being run already.
+        """
+        if self._runs:
+            raise RuntimeError("this HTTP application is being run already")
+        self._runs, self._door.closed = True, "the server is starting; try again"
+        try:
+            admission = self._door.admission
+            async with (
+                admission.running(),
+                self._answerer.serving(asking=self._settings.asking) as serving,
+                open_sessions(serving, self._answerer.revisions, self._settings.sessions, admission) as sessions,
+            ):
+                self._door.running = running = Running(serving, Posts(serving, admission), sessions)
+                self._door.closed = None
+                try:
+                    yield
+                    self.stop()
+                    await running.drained()
+                finally:
+                    self.stop()
+                    running.posts.close()
+                    self._door.running = None
+        finally:
+            self._runs, self._door.closed = False, "the server has stopped"
+
+    @asynccontextmanager
+    async def _run_unless_running(self) -> AsyncGenerator[None]:
+        """Run the application, unless its owner does so already."""
+        if self._runs:
+            yield
+            return
+        async with self.run():
+            yield
+
+    @asynccontextmanager
+    async def lifespan(self, host: object) -> AsyncGenerator[None]:
+        """Run the application for as long as *host* lives, as in ``Starlette(..., lifespan=app.lifespan)``."""
+        del host
+        async with self.run():
+            yield
+
+    def wrap(self, host: AsgiApp) -> AsgiApp:
+        """Return an application that is this one at its path, and where its protection is described, else *host*.
+
+        Lifespan events go to both. *host* is any ASGI application on Trio, with lifespan or without.
+
+        Raises:
+            ValueError: this application has no path of its own.
+        """
+        if self._settings.path is None:
+            raise ValueError("with path=None the HTTP application answers everywhere: nothing is left for another one")
+
+        async def both(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "lifespan" and trio.lowlevel.in_trio_task():
+                await serve_lifespan(self._run_unless_running, host, scope, receive, send)
+            elif scope["type"] == "lifespan" or self._is_asked(scope) or self._is_about_protection(scope):
+                await self(scope, receive, send)
+            else:
+                await host(scope, receive, send)
+
+        return both
+
+    def stop(self) -> None:
+        """Accept no more, and end what does not end by itself; synchronous, and harmless when repeated.
+
+        New requests are told that the server stops, questions that are open expire, streams that listen end. Wait for
+        the rest with `drained`, then leave `run`.
+        """
+        if self._door.running is not None and self._door.closed is None:
+            self._door.closed = "the server stops"
+            self._door.running.stop()
+
+    async def drained(self) -> None:
+        """Wait, after `stop`, until all responses have ended; bounded as the end of `run` is."""
+        if self._door.running is None:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self._door.running.drained()
+
+    def _is_about_protection(self, scope: Scope) -> bool:
+        """Tell whether a request is for what clients read of a protected server, before they know anything of it."""
+        places = self._door.admission.metadata_paths
+        return bool(places) and scope["type"] == "http" and not {path_of(scope), path_below(scope)}.isdisjoint(places)
+
+    def _is_asked(self, scope: Scope) -> bool:
+        """Tell whether a request is for this application, be it with a slash at the end."""
+        settings, path = self._settings, path_below(scope)  # rule 2
+        places = (settings.path, settings.sessions.sse_path)
+        return settings.path is None or path.rstrip("/") in [place.rstrip("/") for place in places if place]

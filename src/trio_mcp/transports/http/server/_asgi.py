@@ -1,0 +1,343 @@
+"""ASGI 3, as far as this package speaks it: its shapes, what the scope of a request says, and a body within bounds.
+
+Specification: https://asgi.readthedocs.io/en/stable/specs/www.html
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any, Self, TypeAlias
+
+import trio
+from attrs import define, field
+
+from ...._errors import McpError
+from ...._util import owned_nursery
+from ....peer import Access, Envelope
+from ....wire import EVENT_STREAM_TYPE, INVALID_REQUEST, JSON_TYPE, Headers, Refusal, sse_comment
+
+__all__ = [
+    "QUICK_PASSES",
+    "AsgiApp",
+    "AsgiMessage",
+    "EventStream",
+    "HttpRequest",
+    "Receive",
+    "Responding",
+    "Scope",
+    "Send",
+    "path_below",
+    "path_of",
+    "read_body",
+    "refuse_without_trio",
+]
+
+_log = logging.getLogger("trio_mcp.transports")
+
+Scope: TypeAlias = MutableMapping[str, Any]
+AsgiMessage: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[AsgiMessage]]
+Send: TypeAlias = Callable[[AsgiMessage], Awaitable[None]]
+AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_SECRET_FIELDS = frozenset({"authorization", "cookie", "dpop", "proxy-authorization"})
+
+
+@define(kw_only=True, eq=False)
+class HttpRequest:
+    """One HTTP request, and who makes it. Whoever judges it adds what is known later: the access, the body."""
+
+    method: str
+    """In capitals."""
+    path: str
+    """As the client asked for it, percent-decoded, with what the application is mounted under."""
+    query: str = field(default="", repr=False)
+    """What stands behind the question mark, still encoded."""
+    headers: Headers = field(repr=False)
+    """By lower-case name; the values of repeated fields are joined with ``", "``."""
+    client: str | None = None
+    """The address that it comes from; None where there is none, as over a Unix socket."""
+    access: Access | None = None
+    """Who was authenticated, and what they may do; None where nobody was."""
+    access_until: float = math.inf
+    """Until when the access lasts, on Trio's clock: no stream that it has opened goes on for longer."""
+    body: bytes = field(default=b"", repr=False)
+
+    @property
+    def principal(self) -> str | None:
+        """Who was authenticated; None where nobody was."""
+        return None if self.access is None else self.access.principal
+
+    @property
+    def envelope(self) -> Envelope:
+        """What handlers may know of it."""
+        shown = {name: value for name, value in self.headers.items() if name not in _SECRET_FIELDS}
+        return Envelope(shown, self.access)
+
+    @classmethod
+    def of(cls, scope: Scope) -> Self:
+        """Return the request that a scope of the type ``http`` describes, without its body."""
+        client = scope.get("client")
+        return cls(
+            method=scope["method"],
+            path=path_of(scope),
+            query=scope.get("query_string", b"").decode("latin-1"),
+            headers=_headers(scope["headers"]),
+            client=client[0] if client else None,
+        )
+
+
+def path_of(scope: Scope) -> str:
+    """Return the path as the client asked for it, percent-decoded, with what the application is mounted under."""
+    return _mount_of(scope) + path_below(scope)
+
+
+def path_below(scope: Scope) -> str:
+    """Return the path without what the application is mounted under, whether the host has left that in it or not."""
+    path: str = scope["path"]
+    mount = _mount_of(scope)
+    return path[len(mount) :] if path == mount or path.startswith(f"{mount}/") else path
+
+
+def _mount_of(scope: Scope) -> str:
+    mount: str = scope.get("root_path", "")
+    return mount.rstrip("/")
+
+
+def _headers(lines: Iterable[tuple[bytes, bytes]]) -> Headers:
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in lines:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip(" \t")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+async def read_body(receive: Receive, max_bytes: int, seconds: float) -> bytes | Refusal | None:
+    """Read the body of a request.
+
+    Args:
+        max_bytes: of a longer one the rest is not read.
+        seconds: how long all of it may take.
+
+    Returns:
+        The body; or why it is refused (413, 408); or None, because the client has left.
+    """
+    chunks: list[bytes] = []
+    size = 0
+    with trio.move_on_after(seconds):
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            chunk = message.get("body", b"")
+            size += len(chunk)
+            if size > max_bytes:
+                return Refusal(413, McpError(INVALID_REQUEST, f"the body may have at most {max_bytes} bytes"))
+            chunks.append(chunk)
+            if not message.get("more_body", False):
+                return b"".join(chunks)
+    return Refusal(408, McpError(INVALID_REQUEST, f"the body did not arrive within {seconds:g} s"))
+
+
+_WITHOUT_TRIO = (
+    "this application runs on Trio, and the server that runs it does not: use Hypercorn's Trio worker, as in "
+    "`hypercorn -k trio module:app`, or `trio_mcp.serve_http`"
+)
+
+
+async def refuse_without_trio(scope: Scope, receive: Receive, send: Send) -> None:
+    """Say so where another event loop runs the application: asyncio's, usually. Uses nothing of Trio's."""
+    match scope["type"]:
+        case "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.failed", "message": _WITHOUT_TRIO})
+        case "http":
+            _log.error("%s", _WITHOUT_TRIO)
+            headers = [(b"content-type", b"text/plain; charset=utf-8")]
+            await send({"type": "http.response.start", "status": 500, "headers": headers})
+            await send({"type": "http.response.body", "body": _WITHOUT_TRIO.encode(), "more_body": False})
+        case _:
+            raise RuntimeError(_WITHOUT_TRIO)
+
+
+# One HTTP response, written to ASGI: a refusal, JSON, nothing, or an event stream; and whether somebody is there.
+#
+# Rules of this file:
+#
+# 1. A client that has left is known by `receive` alone: what is sent to it afterwards goes nowhere, without an error.
+# So
+#    whoever works for a response works inside `Responding.attending`, which cancels that work when the client leaves.
+# 2. A stream that says nothing for a while says so, in a comment: proxies keep it open, and it is how the server finds
+#    out about clients that it cannot hear.
+# 3. A stream ends properly when its block does. When the block fails or is cancelled, the client sees that it was cut.
+# 4. One that takes nothing for the stall limit has left.
+#
+# How it is used, by whoever answers a request:
+#
+# Inside ``async with responding.attending():`` it works out the first event, and then sends it and the following ones
+# inside ``async with responding.stream() as stream:``. Afterwards `responding.left` tells whether the
+# client left first.
+#
+# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
+
+QUICK_PASSES = 2
+"""After so many passes of the scheduler a handler that waits for nothing has ended; for the quick ones it is not worth
+while to watch for a client that leaves."""
+_NO_HEADERS: Mapping[str, str] = {}
+_KEEP_ALIVE = sse_comment()
+_PIECE_BYTES = 64 * 1024
+"""What is larger is handed over in pieces of this size, each within the stall limit."""
+
+
+@define(eq=False)
+class Responding:
+    """The response to one request. One of `refuse`, `json`, `empty` and `stream` is called, once.
+
+    Args:
+        send: of ASGI.
+        receive: likewise; the body of the request has been read, or is of no interest.
+        keep_alive: seconds of silence after which a stream says that it is alive.
+        stall_seconds: how long a client may take nothing.
+    """
+
+    _send: Send
+    _receive: Receive
+    keep_alive: float
+    stall_seconds: float
+    null_ids: bool = field(default=False, init=False)
+    """Whether the client's revision wants an error to have the id null where it is none of a request's."""
+    begun: bool = field(default=False, init=False)
+    """Whether the head of the response has been sent."""
+    left: bool = field(default=False, init=False)
+    """Whether the client left before the response was complete."""
+    _nursery: trio.Nursery | None = field(default=None, init=False)
+
+    async def refuse(self, refusal: Refusal) -> None:
+        """Answer that there is no answer."""
+        body = refusal.body(null_id=self.null_ids)
+        if body:
+            await self.json(body, status=refusal.status, headers=refusal.headers)
+        else:
+            await self.empty(refusal.status, refusal.headers)
+
+    async def json(self, body: bytes, *, status: int = 200, headers: Mapping[str, str] = _NO_HEADERS) -> None:
+        """Answer with one JSON text."""
+        fields = {"content-type": JSON_TYPE, "content-length": str(len(body)), "cache-control": "no-store", **headers}
+        await self._transmit(self._head(status, fields), *_parts(body, more=False))
+
+    async def empty(self, status: int = 202, headers: Mapping[str, str] = _NO_HEADERS) -> None:
+        """Answer with a status alone."""
+        sized = {} if status == HTTPStatus.NO_CONTENT else {"content-length": "0"}
+        await self._transmit(self._head(status, {**sized, **headers}), *_parts(b"", more=False))
+
+    @asynccontextmanager
+    async def attending(self) -> AsyncGenerator[None]:
+        """Cancel the block when the client leaves; `left` tells whether it has. Not to be entered twice."""
+        async with owned_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self._watch)
+            yield
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._leave()
+
+    def _leave(self) -> None:
+        self.left = True
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel(reason="the client has left")
+
+    @asynccontextmanager
+    async def stream(self, headers: Mapping[str, str] = _NO_HEADERS) -> AsyncGenerator[EventStream]:
+        """Answer with an event stream, inside of `attending`; it ends when the block does (rule 3)."""
+        assert self._nursery is not None
+        fields = {
+            "content-type": EVENT_STREAM_TYPE,
+            "cache-control": "no-store",
+            "x-accel-buffering": "no",
+            **headers,
+        }
+        await self._transmit(self._head(HTTPStatus.OK, fields))
+        stream = EventStream(self)
+        self._nursery.start_soon(stream.keep_alive)
+        yield stream
+        await stream.end()
+
+    def _head(self, status: int, headers: Mapping[str, str]) -> AsgiMessage:
+        self.begun = True
+        lines = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        return {"type": "http.response.start", "status": int(status), "headers": lines}
+
+    async def put(self, body: bytes, *, more: bool) -> None:
+        """Send a part of the body, or its end; for streams there is `EventStream.send`."""
+        await self._transmit(*_parts(body, more=more))
+
+    async def _transmit(self, *messages: AsgiMessage) -> None:
+        """Hand messages over, one after the other; whoever does not take one of them has left (rule 4)."""
+        with trio.CancelScope() as stall:
+            for message in messages:
+                stall.deadline = trio.current_time() + self.stall_seconds
+                try:
+                    await self._send(message)
+                except OSError:  # how some servers say what Hypercorn does not (rule 1)
+                    stall.cancel()
+                    await trio.lowlevel.checkpoint()
+        if stall.cancelled_caught:
+            self._leave()
+            await trio.lowlevel.checkpoint_if_cancelled()
+
+
+def _parts(body: bytes, *, more: bool) -> Sequence[AsgiMessage]:
+    """Return the messages that carry *body*: one, unless it is large."""
+    ends = range(_PIECE_BYTES, len(body), _PIECE_BYTES)
+    parts: list[AsgiMessage] = [
+        {"type": "http.response.body", "body": body[end - _PIECE_BYTES : end], "more_body": True} for end in ends
+    ]
+    rest = body[ends[-1] :] if ends else body
+    return [*parts, {"type": "http.response.body", "body": rest, "more_body": more}]
+
+
+@define(eq=False)
+class EventStream:
+    """An event stream, while it is open. Made by `Responding.stream`."""
+
+    _responding: Responding
+    _last: float = field(factory=trio.current_time, init=False)
+    """When something was sent last."""
+    _sending: trio.Lock = field(factory=trio.Lock, init=False)
+    _has_ended: bool = field(default=False, init=False)
+
+    async def send(self, chunk: bytes) -> None:
+        """Send whole events. Cancelled, it may have sent a part of them, and the stream is of no use any more."""
+        await self._put(chunk, more=True)
+
+    async def end(self) -> None:
+        """Say that nothing follows. A comment that is being sent goes out first: half of one would break the stream."""
+        self._has_ended = True
+        await self._put(b"", more=False)
+
+    async def keep_alive(self) -> None:
+        """Send a comment whenever nothing was sent for a while; to be run beside the rest."""
+        pause = self._responding.keep_alive
+        while not self._has_ended:
+            await trio.sleep_until(self._last + pause)
+            if self._sending.locked():
+                await trio.sleep(pause)  # somebody waits for the client as it is
+            elif trio.current_time() >= self._last + pause and not self._has_ended:
+                await self._put(_KEEP_ALIVE, more=True)
+
+    async def _put(self, chunk: bytes, *, more: bool) -> None:
+        try:
+            self._sending.acquire_nowait()
+        except trio.WouldBlock:
+            await self._sending.acquire()
+        try:
+            await self._responding.put(chunk, more=more)
+        finally:
+            self._sending.release()
+        self._last = trio.current_time()

@@ -1,0 +1,378 @@
+"""The modern half of an HTTP server: each POST is one exchange, and nothing is remembered from one to the next.
+
+Rules of this file:
+
+1. What a request says first decides about its response. The answer alone is JSON, with the status of its error; an
+   update, or silence for as long as a keep-alive lasts, begins an event stream.
+2. A client that closes the response has cancelled the request: its handler is stopped, and nothing more is sent.
+3. At the end, streams without an end of their own are ended at once; other requests may go on for
+   `Limits.drain_seconds`, and are then told that the server stops.
+4. A stream without an end of its own ends with the access of who opened it. What has an end may go on to it.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any
+from weakref import WeakValueDictionary
+
+import trio
+from attrs import define, evolve, field
+
+from ...._errors import ConnectionBroken, ConnectionClosed, ConnectionLost, LocalProtocolError, McpError
+from ....abc import HttpServing, Serving
+from ....peer import Asked, Exchange, ExchangeContext, Gate, Peer, Slots
+from ....wire import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    Headers,
+    JsonObject,
+    MirroredParam,
+    ModernPost,
+    Notification,
+    Refusal,
+    Request,
+    encode_notification,
+    is_object,
+    mirrored_params,
+    param_fault,
+    sse_event,
+    status_of,
+)
+from ._asgi import QUICK_PASSES, HttpRequest, Responding
+from ._auth import Admission
+
+__all__ = ["Guest", "Guests", "Mirrors", "PostedExchange", "Posts"]
+
+
+# A request that came in a POST of its own, whose answer, and all that belongs to it, leaves in the response to it.
+#
+# Rules of this file:
+#
+# 1. Everything is queued; one task, that of the POST, takes it from there. What is being written still counts as
+# queued:
+#    a handler waits for a client that does not read.
+# 2. Once the exchange is over without an answer, nothing is handed out any more.
+#
+# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
+
+
+@define(eq=False)
+class PostedExchange(Exchange):
+    """One request in a POST of its own.
+
+    Args:
+        bound: bytes that may wait to be written before handlers wait.
+    """
+
+    _bound: int
+    status: int = field(default=200, init=False)
+    """The status of a response that is nothing but the answer."""
+    _lines: deque[bytes] = field(factory=deque[bytes], init=False)
+    """What waits to be written, each without its newline."""
+    _size: int = field(default=0, init=False)
+    """Bytes of it, those being written included."""
+    _taken: int = field(default=0, init=False)
+    """Bytes being written."""
+    _gone: bool = field(default=False, init=False)
+    """Whether nobody waits for the answer any more."""
+    _work: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _space: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+
+    async def said(self) -> None:
+        """Wait until there is something to write, or never will be."""
+        while not self._lines and self.open:
+            await self._work.park()
+
+    def only_answer(self) -> bytes | None:
+        """Take the answer, if it is there and nothing comes before it."""
+        return None if self.open or len(self._lines) != 1 else self._lines.popleft()
+
+    async def take(self) -> list[bytes]:
+        """Return what is to be written next, in order; empty when all has been. What was taken before is written."""
+        self._size -= self._taken
+        self._taken = 0
+        if self._size < self._bound:
+            self._space.unpark_all()
+        await self.said()
+        lines = list(self._lines)
+        self._lines.clear()
+        self._taken = self._size
+        return lines
+
+    def ask(self, method: str, params: JsonObject | None) -> Asked:
+        """Refuse: in this revision the answer itself says what is asked."""
+        del params
+        raise LocalProtocolError(f"{method!r} cannot be asked of a client of revision {self.context.revision}")
+
+    def has_room(self) -> bool:
+        """Whether a handler need not wait."""
+        return self._size < self._bound and self.open
+
+    async def room(self) -> None:
+        """Wait for a client that is slow; raises `ConnectionBroken` where it has left."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while self._size >= self._bound and self.open:
+            await self._space.park()
+        if self._gone:
+            await trio.lowlevel.checkpoint_if_cancelled()  # which it is, if it is the handler that waits
+            raise ConnectionBroken("the client has left")
+
+    def _send(self, outcome: JsonObject | McpError) -> None:
+        line, outcome = self._encoded(outcome)
+        if isinstance(outcome, McpError):
+            self.status = status_of(outcome.code)
+        self._put(line)
+        if self._space:
+            self._space.unpark_all()
+
+    def _tell(self, method: str, params: JsonObject) -> None:
+        self._put(encode_notification(method, params))
+
+    def _put(self, line: bytes) -> None:
+        self._lines.append(line.removesuffix(b"\n"))
+        self._size += len(line)
+        if self._work:
+            self._work.unpark_all()
+
+    def _end(self) -> None:
+        self._gone = True
+        self._lines.clear()
+        self._work.unpark_all()
+        self._space.unpark_all()
+
+
+# Who sends modern requests over HTTP: there are no connections to bound, so those of one sender share their bounds.
+#
+# A sender is whoever was authenticated, or else the address that the requests come from. Clients behind one proxy have
+# one address: then the limits of a connection (`Limits`) hold for all of them together.
+
+_KEPT = 256
+
+
+@define(eq=False)
+class Guest:
+    """One sender, as a `peer.Peer`: nothing reaches it but the answers to its requests."""
+
+    gate: Gate
+    slots: Slots
+    listens: Slots
+    _lost: ConnectionLost | None = field(default=None, init=False)
+    _when_lost: list[Callable[[ConnectionLost], None]] = field(
+        factory=list["Callable[[ConnectionLost], None]"], init=False
+    )
+
+    def has_room(self) -> bool:
+        """Nothing is ever queued."""
+        return True
+
+    async def room(self) -> None:
+        """Likewise."""
+        await trio.lowlevel.checkpoint()
+
+    def tell(self, method: str, params: JsonObject) -> None:
+        """Drop it: in this revision nothing goes to a client that belongs to no request of its own."""
+
+    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
+        """Call *tell* when the serving stops; a sender by itself may always come back."""
+        if self._lost is None:
+            self._when_lost.append(tell)
+        else:
+            tell(copy(self._lost))
+
+    def lose(self, reason: ConnectionLost) -> None:
+        """The serving stops."""
+        self._lost = reason
+        for tell in self._when_lost:
+            tell(copy(reason))
+
+
+@define(eq=False)
+class Guests:
+    """The senders of one serving, each for as long as something of it is worked on, and the latest ones."""
+
+    _serving: Serving
+    _guests: WeakValueDictionary[tuple[str, str | None], Guest] = field(
+        factory=WeakValueDictionary[tuple[str, str | None], Guest], init=False
+    )
+    _latest: deque[Guest] = field(factory=lambda: deque[Guest](maxlen=_KEPT), init=False)
+    """Keeps those that come again and again from being made anew each time."""
+
+    def of(self, request: HttpRequest) -> Guest:
+        """Return who makes a request."""
+        who = ("principal", request.principal) if request.principal is not None else ("host", request.client)
+        guest = self._guests.get(who)
+        if guest is None:
+            limits = self._serving.limits
+            slots = Slots(limits.max_in_flight, limits.max_queued)
+            self._guests[who] = guest = Guest(self._serving.gate(), slots, Slots.for_listens(limits.max_listens))
+        self._latest.append(guest)
+        return guest
+
+    def lose(self, reason: ConnectionLost) -> None:
+        """The serving stops; it takes no more requests."""
+        for guest in list(self._guests.values()):
+            guest.lose(reason)
+
+
+# Whether the header fields of a tool call repeat the arguments that the tool's schema wants to have repeated.
+
+_MAX_KNOWN = 4096
+"""Tools whose annotations are remembered; with more of them all are read anew."""
+
+
+@define(eq=False)
+class Mirrors:
+    """Checks calls, and remembers what each tool's schema asks for."""
+
+    _serving: HttpServing
+    _known: dict[str, tuple[JsonObject, Sequence[MirroredParam]]] = field(
+        factory=dict[str, "tuple[JsonObject, Sequence[MirroredParam]]"], init=False
+    )
+    """By tool: its schema, and what that asks for. Another schema is another object."""
+
+    def fault(self, request: Request, headers: Headers) -> McpError | None:
+        """Return what is wrong with the header fields of a request, None where nothing is."""
+        params: Any = request.params or {}
+        name, arguments = params.get("name"), params.get("arguments", {})
+        if request.method != "tools/call" or type(name) is not str or not is_object(arguments):
+            return None  # what is wrong with a call without these is said elsewhere
+        mirrored = self._mirrored(name)
+        fault = param_fault(mirrored, arguments, headers) if mirrored else None
+        return None if fault is None else McpError(HEADER_MISMATCH, fault)
+
+    def _mirrored(self, tool: str) -> Sequence[MirroredParam]:
+        schema = self._serving.input_schema(tool)
+        if schema is None:
+            return ()
+        known = self._known.get(tool)
+        if known is not None and known[0] is schema:
+            return known[1]
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        mirrored = mirrored_params(schema)
+        self._known[tool] = schema, mirrored
+        return mirrored
+
+
+_FLUSH_SECONDS = 2.0
+"""How long last words may take to be written."""
+
+
+@define(eq=False)
+class Posts:
+    """Answers the modern requests of one serving."""
+
+    _serving: HttpServing
+    _admission: Admission
+    _guests: Guests = field(init=False)
+    _mirrors: Mirrors = field(init=False)
+    _open: set[PostedExchange] = field(factory=set[PostedExchange], init=False)
+    """Requests whose response is not written yet."""
+    _fewer: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._guests = Guests(self._serving)
+        self._mirrors = Mirrors(self._serving)
+
+    async def post(self, posted: ModernPost, request: HttpRequest, responding: Responding) -> None:
+        """Answer a POST."""
+        message, guest = posted.message, self._guests.of(request)
+        if isinstance(message, Notification):
+            self._serving.notified(message.method, message.params or {}, guest, request.envelope)
+            await responding.empty()
+            return
+        refusal = self._admission.refusal([message], request, self._serving)
+        if refusal is not None:
+            await responding.refuse(refusal)
+            return
+        try:
+            context = self._admit(message, request, guest)
+        except McpError as error:
+            status = 400 if error.code == INVALID_PARAMS else status_of(error.code)
+            await responding.refuse(Refusal(status, error, message.id))
+            return
+        limits = self._serving.limits
+        exchange = PostedExchange(message.method, message.params, context, message.id, guest, limits.outbox_bytes)
+        self._open.add(exchange)
+        try:
+            self._serving.answer(exchange)
+            await _respond(exchange, responding, request.access_until)
+        finally:
+            if responding.left:
+                exchange.cancel("the client closed the response")
+            else:
+                exchange.lose()  # harmless where it was answered
+            self._open.discard(exchange)
+            if self._fewer:
+                self._fewer.unpark_all()
+
+    def _admit(self, message: Request, request: HttpRequest, guest: Peer) -> ExchangeContext:
+        """Return the terms of a request; raises `McpError` where it is refused."""
+        context = guest.gate.admit(message.method, message.params)
+        fault = self._mirrors.fault(message, request.headers)
+        if fault is not None:
+            raise fault
+        envelope = request.envelope
+        return evolve(context, access=envelope.access, headers=envelope.headers)
+
+    def stop(self) -> None:
+        """End what does not end by itself; synchronous."""
+        self._abandon(endless_only=True)
+
+    async def drained(self) -> None:
+        """Wait until every request is answered, and the answer written, for a bounded time (rule 3)."""
+        with trio.move_on_after(self._serving.limits.drain_seconds):
+            await self._emptied()
+        self.close()
+        with trio.move_on_after(_FLUSH_SECONDS):
+            await self._emptied()
+
+    async def _emptied(self) -> None:
+        while self._open:
+            await self._fewer.park()
+
+    def close(self) -> None:
+        """Tell those that still wait for an answer that there is none; synchronous."""
+        self._abandon(endless_only=False)
+        self._guests.lose(ConnectionClosed("the server stops"))
+
+    def _abandon(self, *, endless_only: bool) -> None:
+        for exchange in list(self._open):
+            if exchange.open and (exchange.endless or not endless_only):
+                exchange.abandon()
+
+
+async def _respond(exchange: PostedExchange, responding: Responding, access_until: float) -> None:
+    """Write what belongs to an exchange until all of it has been written, or its client has left (rules 1 and 4)."""
+    answer = exchange.only_answer()
+    for _ in range(QUICK_PASSES):
+        if answer is None:
+            await trio.lowlevel.checkpoint()
+            answer = exchange.only_answer()
+    if answer is not None:
+        await responding.json(answer, status=exchange.status)
+        return
+    async with responding.attending():
+        with trio.move_on_after(responding.keep_alive):
+            await exchange.said()
+        answer = exchange.only_answer()
+        if answer is not None:
+            await responding.json(answer, status=exchange.status)
+            return
+        async with responding.stream() as stream:
+            while lines := await _take(exchange, access_until):
+                await stream.send(b"".join(map(sse_event, lines)))
+
+
+async def _take(exchange: PostedExchange, access_until: float) -> list[bytes]:
+    """Return what is to be written next."""
+    with trio.CancelScope(deadline=access_until):
+        return await exchange.take()
+    if exchange.endless:
+        exchange.abandon()
+    return await exchange.take()

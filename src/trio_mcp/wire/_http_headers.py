@@ -1,0 +1,325 @@
+"""The header fields of Streamable HTTP that mirror a message, and how a value gets into a field and out again.
+
+Rules of this file:
+
+1. A value that is visible ASCII with inner spaces stands for itself. Any other, and one that looks like the encoded
+   form, is Base64 of its UTF-8 between `=?base64?` and `?=`. So nothing that could end a field ever gets into one.
+2. The markers are exact: what has only one of them, or an upper-case one, stands for itself. What has both and is not
+   Base64 of UTF-8 is a fault.
+3. The revision and the method are never encoded, because nobody decodes them.
+
+Names are lower-case here, as ASGI has them; in HTTP their case means nothing.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#request-metadata
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from attrs import frozen
+
+from ._jsonrpc import JsonObject, is_array, is_object
+from ._revisions import REVISION_KEY
+
+__all__ = [
+    "METHOD_FIELD",
+    "NAME_FIELD",
+    "PARAM_PREFIX",
+    "VERSION_FIELD",
+    "MirroredParam",
+    "decode_field",
+    "encode_field",
+    "is_plain_field",
+    "mirrored_params",
+    "name_of",
+    "param_fault",
+    "param_fields",
+    "request_fields",
+]
+
+VERSION_FIELD = "mcp-protocol-version"
+METHOD_FIELD = "mcp-method"
+NAME_FIELD = "mcp-name"
+PARAM_PREFIX = "mcp-param-"
+
+_NAMED_BY: Mapping[str, str] = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
+"""Which member of its params a method's `Mcp-Name` repeats."""
+
+_PREFIX, _SUFFIX = "=?base64?", "?="
+_PLAIN = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")
+_ALLOWED = re.compile(r"[\t -~]*")
+
+
+def is_plain_field(text: str) -> bool:
+    """Tell whether *text* can be the value of a field as it is: visible ASCII, with spaces between."""
+    return _PLAIN.fullmatch(text) is not None
+
+
+def encode_field(value: str | int | bool) -> str:
+    """Return *value* as that of an `Mcp-Name` or `Mcp-Param-` field (rule 1): visible ASCII and spaces, or nothing.
+
+    Raises:
+        ValueError: the text holds a lone surrogate, which UTF-8 cannot say.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = str(value)
+    if is_plain_field(text) and not (text.startswith(_PREFIX) and text.endswith(_SUFFIX)):
+        return text
+    return _PREFIX + binascii.b2a_base64(text.encode(), newline=False).decode() + _SUFFIX
+
+
+def decode_field(text: str) -> str:
+    """Return what the value of an `Mcp-Name` or `Mcp-Param-` field stands for (rules 1 and 2).
+
+    Raises:
+        ValueError: it holds characters that no field may have, or broken Base64; the text says what.
+    """
+    text = text.strip(" \t")
+    if not _ALLOWED.fullmatch(text):
+        raise ValueError("it holds characters other than visible ASCII, space and tab")
+    if not (text.startswith(_PREFIX) and text.endswith(_SUFFIX) and len(text) >= len(_PREFIX + _SUFFIX)):
+        return text
+    try:
+        return binascii.a2b_base64(text[len(_PREFIX) : -len(_SUFFIX)], strict_mode=True).decode()
+    except binascii.Error as exc:
+        raise ValueError(f"it is not Base64: {exc}") from None
+    except UnicodeDecodeError:
+        raise ValueError("its Base64 is not UTF-8") from None
+
+
+def name_of(method: str, params: JsonObject | None) -> str | None:
+    """Return what the `Mcp-Name` of a message repeats; None where its method has no name, or its params lack it."""
+    name = (params or {}).get(_NAMED_BY.get(method, ""))
+    return name if type(name) is str else None
+
+
+def request_fields(method: str, params: JsonObject | None) -> dict[str, str]:
+    """Return the fields that repeat what the body of a modern message says: its revision, its method, its name.
+
+    The revision is left out where `params._meta` names none.
+
+    Raises:
+        ValueError: the revision or the method cannot stand in a field; such a message cannot go over HTTP.
+    """
+    meta = (params or {}).get("_meta")
+    revision = meta.get(REVISION_KEY) if is_object(meta) else None
+    fields = {METHOD_FIELD: _plain("method", method)}
+    if type(revision) is str:
+        fields[VERSION_FIELD] = _plain("protocol version", revision)
+    name = name_of(method, params)
+    if name is not None:
+        fields[NAME_FIELD] = encode_field(name)
+    return fields
+
+
+def _plain(what: str, text: str) -> str:
+    if not is_plain_field(text):
+        raise ValueError(f"the {what} {text[:100]!r} cannot go into a header field: it is not plain ASCII")
+    return text
+
+
+# Arguments of tools repeated in header fields, where the tool's schema asks for it by `x-mcp-header`.
+#
+# Rules of this file:
+#
+# 1. The annotation is an HTTP token, in its tool's schema only once whatever the case. It stands on a property of type
+#    string, integer or boolean, which is reached from the root by `properties` alone. Anything else is a fault of the
+#    schema, and a client does not show the tool.
+# 2. What is mirrored is the value at exactly that path. For one that is absent or null there is no field.
+# 3. Integers are compared as numbers, and lie within +-(2**53 - 1), because who reads the field may have only floats.
+#
+# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-
+# headers-from-tool-parameters
+
+_ANNOTATION = "x-mcp-header"
+_MIRRORED_TYPES = ("string", "integer", "boolean")
+_LARGEST_INTEGER = 2**53 - 1
+_TOO_LARGE = "an integer that is mirrored in a header lies within +-(2**53 - 1)"
+
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_INTEGER = re.compile(r"(-?[0-9]{1,20})(?:\.0+)?")
+
+_ONE_SCHEMA = (
+    "additionalItems",
+    "additionalProperties",
+    "contains",
+    "contentSchema",
+    "else",
+    "if",
+    "items",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+_LISTED_SCHEMAS = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
+_NAMED_SCHEMAS = ("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties")
+
+
+@frozen
+class MirroredParam:
+    """An argument that is repeated in a header field."""
+
+    path: tuple[str, ...]
+    """Where its value is found in the arguments: the names of the properties from the root on."""
+    field: str
+    """The field, lower-case: `mcp-param-region`."""
+
+
+@frozen
+class _Position:
+    """A schema inside the input schema, and how it was reached."""
+
+    place: str
+    path: tuple[str, ...] | None
+    """The names of the properties on the way, None where there was anything else on it."""
+    schema: JsonObject
+
+
+def mirrored_params(input_schema: JsonObject) -> tuple[MirroredParam, ...]:
+    """Return what the annotations of a tool's input schema ask for, in the schema's order.
+
+    Raises:
+        ValueError: annotations break the constraints (rule 1); the text names every one and its place.
+    """
+    params: dict[str, MirroredParam] = {}
+    faults: list[str] = []
+    for position in _positions(input_schema):
+        if _ANNOTATION not in position.schema:
+            continue
+        name, path = position.schema[_ANNOTATION], position.path
+        fault = _fault_of(position, name)
+        if fault is None and name.lower() in params:
+            fault = f"{name!r} is used twice"
+        if fault is not None or not path:
+            faults.append(f"{position.place}.{_ANNOTATION}: {fault}")
+        else:
+            params[name.lower()] = MirroredParam(path, PARAM_PREFIX + name.lower())
+    if faults:
+        raise ValueError("; ".join(faults))
+    return tuple(params.values())
+
+
+def _fault_of(position: _Position, name: Any) -> str | None:
+    if not position.path:
+        return "only a property that is reached by 'properties' alone can be mirrored"
+    if type(name) is not str:
+        return "expected string"
+    if not _TOKEN.fullmatch(name):
+        return f"{name[:100]!r} is not an HTTP token"
+    if position.schema.get("type") not in _MIRRORED_TYPES:
+        return "only a property of type string, integer or boolean can be mirrored"
+    return None
+
+
+def _positions(root: JsonObject) -> Iterator[_Position]:
+    """Yield every schema inside *root*, itself first, outer ones before inner ones."""
+    waiting = [_Position("$", (), root)]  # a stack, because a call for each level could go too deep
+    while waiting:
+        position = waiting.pop()
+        yield position
+        waiting += reversed([*_properties(position), *_others(position)])
+
+
+def _properties(outer: _Position) -> Iterator[_Position]:
+    properties = outer.schema.get("properties")
+    for name, schema in properties.items() if is_object(properties) else ():
+        if is_object(schema):
+            path = None if outer.path is None else (*outer.path, name)
+            yield _Position(f"{outer.place}.properties.{name}", path, schema)
+
+
+def _others(outer: _Position) -> Iterator[_Position]:
+    """Yield the schemas that stand for something other than one property by its name."""
+    for key, value in outer.schema.items():
+        members: list[tuple[str, Any]] = []
+        if key in _ONE_SCHEMA and is_object(value):
+            members = [(f".{key}", value)]
+        elif key in _LISTED_SCHEMAS and is_array(value):
+            members = [(f".{key}[{index}]", member) for index, member in enumerate(value)]
+        elif key in _NAMED_SCHEMAS and is_object(value):
+            members = [(f".{key}.{name}", member) for name, member in value.items()]
+        for place, member in members:
+            if is_object(member):
+                yield _Position(outer.place + place, None, member)
+
+
+def param_fields(params: Sequence[MirroredParam], arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields of a call with these arguments, by name. For an argument of another type there is none.
+
+    Raises:
+        ValueError: an argument cannot be mirrored (rule 3, or a lone surrogate); the text names it.
+    """
+    fields: dict[str, str] = {}
+    for param in params:
+        value = _value_at(param.path, arguments)
+        if value is None:
+            continue
+        if type(value) is int and abs(value) > _LARGEST_INTEGER:
+            raise ValueError(f"{_shown(param)}: {_TOO_LARGE}")
+        fields[param.field] = encode_field(value)
+    return fields
+
+
+def param_fault(
+    params: Sequence[MirroredParam], arguments: Mapping[str, Any], headers: Mapping[str, str]
+) -> str | None:
+    """Return where the header fields of a call do not repeat its arguments, None where they all do.
+
+    Args:
+        params: what the schema of the called tool asks for.
+        arguments: those of the call.
+        headers: by lower-case name.
+    """
+    faults = (_disagreement(param, _value_at(param.path, arguments), headers.get(param.field)) for param in params)
+    return next((fault for fault in faults if fault is not None), None)
+
+
+def _disagreement(param: MirroredParam, value: str | int | bool | None, text: str | None) -> str | None:
+    if value is None:
+        return None if text is None else f"{param.field} repeats {_shown(param)}, which the call does not have"
+    if text is None:
+        return f"{param.field} is missing, which repeats {_shown(param)}"
+    if type(value) is int and abs(value) > _LARGEST_INTEGER:
+        return f"{_shown(param)}: {_TOO_LARGE}"
+    try:
+        decoded = decode_field(text)
+    except ValueError as exc:
+        return f"{param.field}: {exc}"
+    return None if _says(decoded, value) else f"{param.field} differs from {_shown(param)}"
+
+
+def _says(text: str, value: str | int | bool) -> bool:
+    if type(value) is int:
+        number = _INTEGER.fullmatch(text)
+        return number is not None and int(number[1]) == value
+    return text == (str(value).lower() if type(value) is bool else value)
+
+
+def _value_at(path: Sequence[str], arguments: Mapping[str, Any]) -> str | int | bool | None:
+    """Return the value that is mirrored, None where there is none of a type that can be."""
+    value: Any = arguments
+    for name in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = cast("Mapping[str, Any]", value).get(name)
+    if type(value) is float and value.is_integer():
+        return int(value)  # 42.0 is an integer in JSON
+    return value if type(value) is str or type(value) is int or type(value) is bool else None
+
+
+def _shown(param: MirroredParam) -> str:
+    return f"the argument {'.'.join(param.path)!r}"

@@ -1,0 +1,302 @@
+"""A POST of Streamable HTTP after its body is there: what it says about itself, and the rules of the modern revision.
+
+The rules are a table, because their order is part of the protocol: what an envelope lacks is said before what differs
+between header and body, and that before a revision that is not spoken.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#server-validation
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from attrs import field, frozen
+
+from .._errors import McpError
+from ._http_headers import METHOD_FIELD, NAME_FIELD, VERSION_FIELD, decode_field, name_of
+from ._jsonrpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    JsonObject,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    RequestId,
+    encode_error,
+    is_object,
+)
+from ._revisions import (
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    LEGACY_REVISIONS,
+    LOG_LEVEL_KEY,
+    MISSING_CAPABILITY,
+    REVISION_KEY,
+    UNSUPPORTED_REVISION,
+    envelope_faults,
+    is_modern,
+    unsupported_revision,
+)
+
+__all__ = [
+    "EVENT_STREAM_TYPE",
+    "HEADER_MISMATCH",
+    "JSON_TYPE",
+    "Headers",
+    "ModernPost",
+    "Post",
+    "Refusal",
+    "Rule",
+    "accepts",
+    "first_fault",
+    "is_json",
+    "read_modern",
+    "refusal_of",
+    "status_of",
+]
+
+
+# What an HTTP request gets in place of what it asked for: a status, and mostly a JSON-RPC error that says why.
+#
+# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#server-
+# validation
+
+HEADER_MISMATCH = -32020
+
+_STATUS_OF = {METHOD_NOT_FOUND: 404, HEADER_MISMATCH: 400, MISSING_CAPABILITY: 400, UNSUPPORTED_REVISION: 400}
+
+
+@frozen
+class Refusal:
+    """An HTTP response to a request that is not served."""
+
+    status: int
+    error: McpError | None = None
+    """What is wrong; None where the status says it all."""
+    id: RequestId | None = None
+    """The id of the message that is refused, None where it has none or it could not be read."""
+    headers: Mapping[str, str] = field(factory=dict[str, str])
+    """Header fields that belong to the status, by lower-case name."""
+
+    def body(self, *, null_id: bool = False) -> bytes:
+        """Return the JSON-RPC error, which is `application/json`; empty where there is none.
+
+        Args:
+            null_id: whether the revision of the client writes an unknown id as null, instead of leaving it out; see
+                `needs_null_id`.
+        """
+        if self.error is None:
+            return b""
+        error = self.error
+        line = encode_error(self.id, error.code, error.message, error.data, omit_id=not null_id)
+        return line.removesuffix(b"\n")
+
+
+def status_of(error_code: int) -> int:
+    """Return the status of a modern response that is an error and nothing else."""
+    return _STATUS_OF.get(error_code, 200)
+
+
+Headers: TypeAlias = Mapping[str, str]
+"""Header fields by lower-case name, values without outer whitespace, repeated ones joined by a comma and a space."""
+
+
+@frozen
+class ModernPost:
+    """A message that says itself which revision it speaks, and whose header fields agree with it."""
+
+    message: Request | Notification
+    revision: str
+
+
+@frozen
+class Post:
+    """What the rules look at."""
+
+    headers: Headers
+    value: Any
+    """The decoded body."""
+    message: Message | None
+    """What the body is, None for an array of messages."""
+    spoken: Sequence[str]
+    """The revisions that can be offered, of the eras that are served here."""
+
+    @property
+    def version(self) -> str | None:
+        """The revision that the header names, None where it names none."""
+        return self.headers.get(VERSION_FIELD) or None
+
+    @property
+    def params(self) -> JsonObject:
+        """The params of the message, empty where it has none."""
+        return (self.message.params or {}) if isinstance(self.message, Request | Notification) else {}
+
+    @property
+    def meta(self) -> JsonObject:
+        """The `_meta` of the message, empty where it has none."""
+        meta = self.params.get("_meta")
+        return meta if is_object(meta) else {}
+
+    @property
+    def names_its_revision(self) -> bool:
+        """Whether the envelope names a revision, be it an unknown one: a message that does so is modern, always."""
+        return REVISION_KEY in self.meta
+
+    @property
+    def looks_modern(self) -> bool:
+        """Whether anything but a revision in the envelope says that the message is modern."""
+        unknown = self.version is not None and self.version not in LEGACY_REVISIONS
+        return unknown or not self.meta.keys().isdisjoint((CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY))
+
+
+Rule: TypeAlias = Callable[[Post], "McpError | None"]
+
+
+def first_fault(rules: Sequence[Rule], post: Post) -> McpError | None:
+    """Return what the first of the rules that is broken says."""
+    for rule in rules:
+        fault = rule(post)
+        if fault is not None:
+            return fault
+    return None
+
+
+def refusal_of(message: Message | None, error: McpError) -> Refusal:
+    """Return the refusal of a message: 400, with the id of the request if it is one."""
+    return Refusal(400, error, message.id if isinstance(message, Request | Malformed) else None)
+
+
+def read_modern(post: Post) -> ModernPost | Refusal:
+    """Return the message if it keeps the rules of the modern revision."""
+    fault = first_fault(_RULES, post)
+    if fault is not None:
+        return refusal_of(post.message, fault)
+    assert isinstance(post.message, Request | Notification)
+    assert post.version is not None
+    return ModernPost(post.message, post.version)
+
+
+def _is_one_call(post: Post) -> McpError | None:
+    match post.message:
+        case Request() | Notification():
+            return None
+        case Malformed(code=code, fault=fault):
+            return McpError(code, fault)
+        case None:
+            return McpError(INVALID_REQUEST, "an array of messages: in this revision, each is a POST of its own")
+        case _:
+            return McpError(INVALID_REQUEST, "a response: in this revision, clients post none")
+
+
+def _declares_its_revision(post: Post) -> McpError | None:
+    """Only a server without the older revisions gets to see a message that does not."""
+    if post.names_its_revision or post.looks_modern:
+        return None
+    requested = post.version or post.params.get("protocolVersion")  # `initialize` has it there
+    return _missing(VERSION_FIELD) if type(requested) is not str else unsupported_revision(requested, post.spoken)
+
+
+def _envelope_is_complete(post: Post) -> McpError | None:
+    if isinstance(post.message, Notification):  # has no envelope, but may name its revision
+        wrong = type(post.meta.get(REVISION_KEY, "")) is not str
+        return McpError(INVALID_PARAMS, f"$._meta.{REVISION_KEY}: expected string") if wrong else None
+    if not is_object(post.params.get("_meta")):
+        what = "expected object" if "_meta" in post.params else "required member is missing"
+        return McpError(INVALID_PARAMS, f"$._meta: {what}")
+    faults = envelope_faults(post.meta)
+    return McpError(INVALID_PARAMS, "; ".join(faults)) if faults else None
+
+
+def _version_is_repeated(post: Post) -> McpError | None:
+    if post.version is None:
+        return _missing(VERSION_FIELD)
+    named = post.meta.get(REVISION_KEY, post.version)
+    return None if named == post.version else _different(VERSION_FIELD, post.version, named)
+
+
+def _method_is_repeated(post: Post) -> McpError | None:
+    assert isinstance(post.message, Request | Notification)
+    repeated, method = post.headers.get(METHOD_FIELD), post.message.method
+    if repeated is None:  # which fields a notification has is not said
+        return _missing(METHOD_FIELD) if isinstance(post.message, Request) else None
+    return None if repeated == method else _different(METHOD_FIELD, repeated, method)
+
+
+def _name_is_repeated(post: Post) -> McpError | None:
+    assert isinstance(post.message, Request | Notification)
+    repeated, name = post.headers.get(NAME_FIELD), name_of(post.message.method, post.message.params)
+    if name is None:
+        return None  # nothing to repeat; where there should be, the check of the params says so
+    if repeated is None:
+        return _missing(NAME_FIELD)
+    try:
+        decoded = decode_field(repeated)
+    except ValueError as exc:
+        return McpError(HEADER_MISMATCH, f"the header field {NAME_FIELD} is broken: {exc}")
+    return None if decoded == name else _different(NAME_FIELD, decoded, name)
+
+
+def _revision_is_spoken(post: Post) -> McpError | None:
+    assert post.version is not None
+    if post.version not in post.spoken:
+        return unsupported_revision(post.version, post.spoken)
+    if is_modern(post.version):
+        return None
+    return unsupported_revision(post.version, [each for each in post.spoken if is_modern(each)])
+
+
+_RULES: Sequence[Rule] = (
+    _is_one_call,
+    _declares_its_revision,
+    _envelope_is_complete,
+    _version_is_repeated,
+    _method_is_repeated,
+    _name_is_repeated,
+    _revision_is_spoken,
+)
+
+
+def _missing(field: str) -> McpError:
+    return McpError(HEADER_MISMATCH, f"the header field {field} is missing")
+
+
+def _different(field: str, repeated: str, said: str) -> McpError:
+    return McpError(HEADER_MISMATCH, f"the header field {field} says {repeated[:100]!r}, the body {said[:100]!r}")
+
+
+# What media types a request sends and takes: the `Content-Type` and `Accept` fields, as far as MCP needs them.
+#
+# Specification: https://www.rfc-editor.org/rfc/rfc9110#name-accept
+
+JSON_TYPE = "application/json"
+EVENT_STREAM_TYPE = "text/event-stream"
+
+_ZERO_QUALITY = re.compile(r"q\s*=\s*0(?:\.0*)?")
+
+
+def is_json(content_type: str | None) -> bool:
+    """Tell whether a body is declared as JSON. One that is not declared at all is not: browsers send such unasked."""
+    return content_type is not None and content_type.partition(";")[0].strip().lower() == JSON_TYPE
+
+
+@lru_cache(maxsize=64)  # a client sends the same with each request
+def accepts(accept: str | None, media_type: str) -> bool:
+    """Tell whether a client takes *media_type*. One that does not say what it takes (None, or blank) takes everything.
+
+    Of several ranges that fit, the most specific one decides; a quality of 0 refuses.
+    """
+    if accept is None or not accept.strip():
+        return True
+    verdicts: dict[str, bool] = {}
+    for media_range in accept.lower().split(","):
+        range_type, *parameters = (part.strip() for part in media_range.split(";"))
+        refused = any(_ZERO_QUALITY.fullmatch(parameter) for parameter in parameters)
+        verdicts[range_type] = verdicts.get(range_type, False) or not refused
+    kind, _, _ = media_type.partition("/")
+    ranges = (media_type, f"{kind}/*", "*/*")
+    return next((verdicts[each] for each in ranges if each in verdicts), False)
