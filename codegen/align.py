@@ -127,14 +127,14 @@ def _folded(revision: Revision, places: Places) -> Revision:
     for name, place in sorted(revision.hoisted.items()):
         if place.member == META_MEMBER and "progressToken" in revision.definitions[name]["properties"]:
             revision = _rename(revision, {name: REQUEST_META})
-    settled: set[str] = set()
-    while waiting := [name for name in revision.hoisted if name not in settled]:
+    resolved: set[str] = set()
+    while waiting := [name for name in revision.hoisted if name not in resolved]:
         name = next(name for name in waiting if revision.hoisted[name].owner not in waiting)
         place = revision.hoisted[name]
         new = places.get((place.owner, place.member), name)
         if name not in {new, REQUEST_META}:
             revision = _rename(revision, {name: new})
-        settled.add(new if name != REQUEST_META else name)
+        resolved.add(new if name != REQUEST_META else name)
     return revision
 
 

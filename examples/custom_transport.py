@@ -13,7 +13,7 @@ from functools import partial
 import trio
 
 from trio_mcp import Server, open_client, serve_stream
-from trio_mcp.abc import Answerer, Client, Transport, TransportOpener
+from trio_mcp.abc import Answerer, Transport, TransportClient, TransportOpener
 from trio_mcp.lowlevel import stream_transport
 
 HEADER_BYTES = 4
@@ -63,7 +63,7 @@ def framed_transport(host: str, port: int) -> TransportOpener:
     """Return what connects a client to `serve_framed`, anew each time."""
 
     @asynccontextmanager
-    async def connect(client: Client) -> AsyncGenerator[Transport]:
+    async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
         stream = FramedStream(await trio.open_tcp_stream(host, port))
         async with stream_transport(stream)(client) as transport:
             yield transport

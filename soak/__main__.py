@@ -30,13 +30,15 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="chooses what is done")
     parser.add_argument("--idle-seconds", type=float, default=_USUAL.idle, help="of rest after each fault; 0 for none")
     parser.add_argument("--busy-seconds", type=float, default=_USUAL.busy, help="of load in each round")
-    parser.add_argument("--settle-seconds", type=float, default=_USUAL.settle, help="between load and rest")
+    parser.add_argument("--settle-seconds", type=float, default=_USUAL.resolve, help="between load and rest")
     parser.add_argument("--json", type=Path, help="a file for everything that was measured")
     return parser.parse_args(given)
 
 
 async def _run_all(given: argparse.Namespace) -> list[Report]:
-    pace = Pace(total=given.minutes * 60, busy=given.busy_seconds, settle=given.settle_seconds, idle=given.idle_seconds)
+    pace = Pace(
+        total=given.minutes * 60, busy=given.busy_seconds, resolve=given.settle_seconds, idle=given.idle_seconds
+    )
     chosen: list[Over] = [*get_args(Over)] if given.over == "both" else [given.over]
     reports: list[Report] = []
     for over in chosen:

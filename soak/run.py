@@ -58,7 +58,7 @@ class Pace:
     """The run: the round under way then is the last one."""
     busy: float = 8.0
     """The mixed load of one round."""
-    settle: float = 6.0
+    resolve: float = 6.0
     """After a fault, and after it is tidied up: longer than what the server waits for."""
     idle: float = 3.0
     """For so long CPU time at rest is measured; 0 leaves that out."""
@@ -147,9 +147,9 @@ class Rounds:
     async def _round(self, fault: str, clients: Sequence[Client]) -> None:
         await self._load(clients)
         async with self._place.faults[fault](self._place) as watched:
-            await trio.sleep(self._pace.settle)
+            await trio.sleep(self._pace.resolve)
             self.rests.append(Rest(fault, self._pace.idle, await self._cpu_at_rest(watched)))
-        await trio.sleep(self._pace.settle)
+        await trio.sleep(self._pace.resolve)
         await self._sample(clients)
 
     async def _load(self, clients: Sequence[Client]) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from trio_mcp import types
 from trio_mcp._extensions import (
+    check_custom,
     check_extension_id,
-    check_own,
     checked_settings,
     extensions_in,
     is_specified,
@@ -66,19 +66,19 @@ def test_extensions_of_the_other_side_that_do_not_fit_are_passed_over() -> None:
 def test_methods_of_the_specification_are_nobodys_own(method: str) -> None:
     assert is_specified(method)
     with pytest.raises(ValueError, match=f"method '{method}' is the specification's own"):
-        check_own(method, "method")
+        check_custom(method, "method")
 
 
 @pytest.mark.parametrize("method", ["", "rpc.discover"])
 def test_some_names_are_no_names_of_methods(method: str) -> None:
     with pytest.raises(ValueError, match="cannot name a method"):
-        check_own(method, "method")
+        check_custom(method, "method")
 
 
 @pytest.mark.parametrize("method", ["acme/search", "tasks/get", "tasks/cancel"])
 def test_all_others_may_be_defined(method: str) -> None:
     """Those of tasks were an experiment of one revision, and are an extension's now."""
-    check_own(method, "method")
+    check_custom(method, "method")
 
 
 @pytest.mark.requirement("D.1-P1")

@@ -26,8 +26,8 @@ from tests.wire_validity.plugin import hear_child
 from tests.wire_validity.stand_in import ROOT, judge
 from tests.wire_validity.tap import RECORDS, TEST, Role, install, watched
 from trio_mcp import Client, ErrorResponse, Limits, http_app, open_client, serve_stream, types
-from trio_mcp.lowlevel import Exchange, Gate, Peer, ServerSession
-from trio_mcp.peer import NO_ENVELOPE, Envelope
+from trio_mcp.lowlevel import Admission, IncomingRequest, Peer, ServerSession
+from trio_mcp.peer import NO_ORIGIN, MessageOrigin
 from trio_mcp.testing import AsgiEngine, open_memory_client
 
 PROGRAM = ROOT / "tests" / "interaction" / "conversation_server.py"
@@ -158,13 +158,13 @@ class Wrong:
 
     limits = Limits()
 
-    def gate(self) -> Gate:
+    def admission(self) -> Admission:
         return ServerSession(types.REVISIONS)
 
-    def answer(self, exchange: Exchange) -> None:
+    def answer(self, exchange: IncomingRequest) -> None:
         exchange.respond({"tools": [7]})
 
-    def notified(self, method: str, params: Json, peer: Peer, envelope: Envelope = NO_ENVELOPE) -> None:
+    def notified(self, method: str, params: Json, peer: Peer, envelope: MessageOrigin = NO_ORIGIN) -> None:
         """Take no notice."""
 
     def stop(self) -> None:

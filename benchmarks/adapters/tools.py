@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-__all__ = ["BLOB", "BLOB_URI", "Cancellations", "blob_text", "dummy_description", "dummy_name", "settled", "usage"]
+__all__ = ["BLOB", "BLOB_URI", "Cancellations", "blob_text", "dummy_description", "dummy_name", "resolved", "usage"]
 
 BLOB_URI: Final = "blob://ten"
 BLOB: Final = bytes(range(256)) * (10 * 4096)
@@ -33,15 +33,15 @@ class Cancellations:
         self.times.append(time.perf_counter())
 
 
-def usage(settle: bool) -> list[float]:
+def usage(resolve: bool) -> list[float]:
     """The CPU seconds this process has used, and its resident memory in bytes; *settle* collects garbage first.
 
     That takes CPU, so it is not asked for where CPU is measured.
     """
-    return [time.process_time(), float(settled() if settle else resident())]
+    return [time.process_time(), float(resolved() if resolve else resident())]
 
 
-def settled() -> int:
+def resolved() -> int:
     """The resident memory without garbage."""
     gc.collect()
     return resident()

@@ -12,11 +12,11 @@ from trio_mcp.wire import (
     PARSE_ERROR,
     BrokenResponse,
     ErrorReply,
+    JsonRpcRequest,
     Malformed,
     Message,
     Notification,
     Reply,
-    Request,
     encode,
     encode_error,
     encode_notification,
@@ -117,7 +117,7 @@ def _kind(value: Any) -> type[Message]:
         good = versioned and type(value["method"]) is str and is_object(value.get("params", {}))
         if not good or not (identified or id is _ABSENT):
             return Malformed
-        return Request if identified else Notification
+        return JsonRpcRequest if identified else Notification
     if "result" not in value and "error" not in value:
         return Malformed
     if not versioned or ("result" in value and "error" in value):
@@ -131,7 +131,7 @@ def _kind(value: Any) -> type[Message]:
 
 def _written(message: Message) -> bytes | None:
     match message:
-        case Request(id=id, method=method, params=params):
+        case JsonRpcRequest(id=id, method=method, params=params):
             return encode_request(id, method, params)
         case Notification(method=method, params=params):
             return encode_notification(method, params)

@@ -17,8 +17,8 @@ from .wire import JsonObject, is_object
 
 __all__ = [
     "CORE_RESULT_TYPES",
+    "check_custom",
     "check_extension_id",
-    "check_own",
     "checked_settings",
     "extensions_in",
     "is_specified",
@@ -71,7 +71,7 @@ def is_specified(method: str) -> bool:
     return method in _SPECIFIED
 
 
-def check_own(method: str, kind: Literal["method", "notification"]) -> None:
+def check_custom(method: str, kind: Literal["method", "notification"]) -> None:
     """Raise ValueError where *method* is no name that an application may define."""
     if is_specified(method):
         raise ValueError(f"{kind} {method!r} is the specification's own; middleware sees it, and nobody replaces it")

@@ -99,7 +99,7 @@ async def run_all(
         async with owned_nursery() as nursery:
             for _ in range(running.workers):
                 nursery.start_soon(running.work)
-            await running.settled.wait()  # here, and not at the nursery's end, because of interrupts
+            await running.resolved.wait()  # here, and not at the nursery's end, because of interrupts
     finally:
         for lost in running.failures[1:]:
             log.error("something else failed as well", exc_info=lost)
@@ -114,7 +114,7 @@ class _Jobs:
         self.waiting = iter(jobs)
         self.workers = workers
         self.failures: list[BaseException] = []
-        self.settled = trio.Event()
+        self.resolved = trio.Event()
 
     async def work(self) -> None:
         """Do one job after the other; say when all are done, or one has failed."""
@@ -125,9 +125,9 @@ class _Jobs:
             cancelled, failure = _split(exc)
             if failure is not None:
                 self.failures.append(failure)
-                self.settled.set()
+                self.resolved.set()
             if cancelled is not None:
                 raise cancelled from None  # the scope it belongs to is outside
         self.workers -= 1
         if self.workers == 0:
-            self.settled.set()
+            self.resolved.set()

@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 
     from ._errors import ConnectionLost
     from .auth import HttpCall, HttpReply, VerifiedToken
-    from .peer import Asked, ConnectionStatistics, Envelope, Exchange, Gate, Limits, Peer
+    from .peer import Admission, ConnectionStatistics, IncomingRequest, Limits, MessageOrigin, OutgoingRequest, Peer
     from .wire import JsonObject
 
 __all__ = [
     "Answerer",
     "AuthAttempt",
-    "Client",
     "ClientAuth",
     "Direction",
     "EventLog",
@@ -35,6 +34,7 @@ __all__ = [
     "TokenStorage",
     "TokenVerifier",
     "Transport",
+    "TransportClient",
     "TransportOpener",
 ]
 
@@ -98,15 +98,15 @@ class Serving(Protocol):
         """What each connection may cost."""
         ...
 
-    def gate(self) -> Gate:
+    def admission(self) -> Admission:
         """Return the gate of a new connection."""
         ...
 
-    def answer(self, exchange: Exchange) -> None:
+    def answer(self, exchange: IncomingRequest) -> None:
         """Begin to answer; synchronous, and never raises."""
         ...
 
-    def notified(self, method: str, params: JsonObject, peer: Peer, envelope: Envelope = ...) -> None:
+    def notified(self, method: str, params: JsonObject, peer: Peer, envelope: MessageOrigin = ...) -> None:
         """Take a notification of *peer* that belongs to no exchange; synchronous, and never raises.
 
         Args:
@@ -236,13 +236,13 @@ class AuthAttempt(Protocol):
         ...
 
     def heard(self, status: int, headers: Mapping[str, str]) -> bool:
-        """Take the head of the response; return whether to `settle`, and to send the request once more.
+        """Take the head of the response; return whether to `resolve`, and to send the request once more.
 
         Synchronous. True only a bounded number of times for one attempt.
         """
         ...
 
-    async def settle(self) -> None:
+    async def resolve(self) -> None:
         """Do what the response wants to be done before the request is sent again.
 
         Raises:
@@ -284,11 +284,11 @@ class TokenVerifier(Protocol):
         ...
 
 
-class Client(Protocol):
+class TransportClient(Protocol):
     """The part of a client that a transport needs: it answers what a legacy server asks."""
 
     @property
-    def gate(self) -> Gate:
+    def admission(self) -> Admission:
         """On which terms the server's requests are admitted."""
         ...
 
@@ -302,7 +302,7 @@ class Client(Protocol):
         """What wants to see each message that passes; synchronous, and never raises. None: nobody does."""
         ...
 
-    def answer(self, exchange: Exchange) -> None:
+    def answer(self, exchange: IncomingRequest) -> None:
         """Begin to answer a request of the server; synchronous, and never raises."""
         ...
 
@@ -331,7 +331,7 @@ class Transport(Protocol):
         """Whether requests carry header fields, into which the arguments that a tool names are mirrored."""
         ...
 
-    def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> Asked:
+    def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> OutgoingRequest:
         """Return an exchange to enter with `async with`: entering sends the request, leaving ends it.
 
         Whatever ends the block before the outcome has arrived cancels the request on the other side.
@@ -356,8 +356,8 @@ class Transport(Protocol):
         """
         ...
 
-    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
-        """Call *tell* with the reason when nothing can be asked any more; now, if that is so already.
+    def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
+        """Call *callback* with the reason when nothing can be asked any more; now, if that is so already.
 
         It is called once, synchronously, and does not raise. Those who wait for a response are told by that.
         """
@@ -368,5 +368,5 @@ class Transport(Protocol):
         ...
 
 
-TransportOpener: TypeAlias = "Callable[[Client], AbstractAsyncContextManager[Transport]]"
+TransportOpener: TypeAlias = "Callable[[TransportClient], AbstractAsyncContextManager[Transport]]"
 """Connects a client; leaving the block takes the connection down. Opening the same one twice connects twice."""

@@ -167,7 +167,7 @@ MAX_CHARACTERS = 50_000
 
 
 @frozen
-class _Offer:
+class _OfferedTool:
     """A tool, and under which name it is called."""
 
     name: str
@@ -203,7 +203,7 @@ class Toolkit:
     """
 
     _source: HasTools
-    _offers: Mapping[str, _Offer]
+    _offers: Mapping[str, _OfferedTool]
     """By the name of the function."""
 
     @property
@@ -281,10 +281,10 @@ async def load_toolkit(source: HasTools) -> Toolkit:
 
     Raises what listing the tools of *source* raises.
     """
-    offers: dict[str, _Offer] = {}
+    offers: dict[str, _OfferedTool] = {}
     async for each in source.tools():
         server, tool = (None, each) if isinstance(each, types.Tool) else (each.server, each.tool)
-        offers.setdefault(each.name, _Offer(each.name, server, tool))
+        offers.setdefault(each.name, _OfferedTool(each.name, server, tool))
     names = function_names(offers)
     return Toolkit(source, {names[name]: offer for name, offer in offers.items()})
 

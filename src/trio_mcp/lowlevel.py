@@ -4,38 +4,38 @@ from __future__ import annotations
 
 from .abc import Answerer, Transport, TransportOpener
 from .peer import (
-    Asked,
+    Admission,
     ClientSession,
     ConnectionStatistics,
-    Exchange,
     ExchangeContext,
-    Gate,
-    Hall,
+    HandlerPool,
+    HandlerRun,
+    IncomingRequest,
     Limits,
     Link,
+    OutgoingRequest,
     Peer,
-    Run,
     ServerSession,
 )
-from .server import ServerStatistics, Serving
+from .server import ActiveServer, ServerStatistics
 from .transports import stream_transport
 
 __all__ = [
+    "ActiveServer",
+    "Admission",
     "Answerer",
-    "Asked",
     "ClientSession",
     "ConnectionStatistics",
-    "Exchange",
     "ExchangeContext",
-    "Gate",
-    "Hall",
+    "HandlerPool",
+    "HandlerRun",
+    "IncomingRequest",
     "Limits",
     "Link",
+    "OutgoingRequest",
     "Peer",
-    "Run",
     "ServerSession",
     "ServerStatistics",
-    "Serving",
     "Transport",
     "TransportOpener",
     "stream_transport",

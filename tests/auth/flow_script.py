@@ -13,10 +13,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from attrs import define, evolve, field
 
 from trio_mcp.auth import HttpCall, HttpReply
-from trio_mcp.auth._dpop import Proofs
+from trio_mcp.auth._dpop import DpopProver
 from trio_mcp.auth.client import ServerMetadata
-from trio_mcp.auth.client._discovery import Place, ResourceMetadata
-from trio_mcp.auth.client._flow import Await, Flow, Load, Now, Pause, PickRedirect, Step, Swap, Visit
+from trio_mcp.auth.client._discovery import ResourceMetadata, TokenIssuer
+from trio_mcp.auth.client._flow import Await, BrowserStep, Flow, Load, Pause, PickRedirect, ReadClock, Step, Swap
 from trio_mcp.auth.client._grant import TokenAsk
 
 T = TypeVar("T")
@@ -44,10 +44,10 @@ def query_of(url: str) -> dict[str, str]:
     return once(parse_qsl(urlsplit(url).query, keep_blank_values=True))
 
 
-def comes_back(*, state: str | None = None, **parameters: str) -> Callable[[Visit], str]:
+def comes_back(*, state: str | None = None, **parameters: str) -> Callable[[BrowserStep], str]:
     """Make a person whose browser comes back with these parameters, by default with a code; the state is right."""
 
-    def person(visit: Visit) -> str:
+    def person(visit: BrowserStep) -> str:
         said = {"state": query_of(visit.url)["state"] if state is None else state, **(parameters or {"code": "kc0de"})}
         return f"{visit.redirect_uri}?{urlencode(said)}"
 
@@ -64,7 +64,7 @@ class FlowScript:
     """Of the storage."""
     picks: str | Exception | None = REDIRECT_URI
     """The redirect URI that there is; None: the one that is preferred."""
-    person: Callable[[Visit], str] = field(factory=comes_back)
+    person: Callable[[BrowserStep], str] = field(factory=comes_back)
     """Where the browser comes back to."""
     time: float = NOW
     steps: list[Step] = field(factory=list[Step], init=False)
@@ -94,13 +94,13 @@ class FlowScript:
                 return outcome_of(reply(step) if callable(reply) else reply)
             case PickRedirect(preferred):
                 return outcome_of(preferred if self.picks is None else self.picks)
-            case Visit():
+            case BrowserStep():
                 return self.person(step)
             case Load(key):
                 return self.values.get(key)
             case Swap(key, old, new):
                 return self._swap(key, old, new)
-            case Now():
+            case ReadClock():
                 return self.time
             case Pause(seconds):
                 self.time += seconds
@@ -129,7 +129,7 @@ class FlowScript:
     @property
     def visits(self) -> list[dict[str, str]]:
         """The parameters of the pages that it has shown to people."""
-        return [query_of(step.url) for step in self.steps if isinstance(step, Visit)]
+        return [query_of(step.url) for step in self.steps if isinstance(step, BrowserStep)]
 
 
 def outcome_of(outcome: T | Exception) -> T:
@@ -173,16 +173,16 @@ SERVER = ServerMetadata(
     registration_endpoint=f"{ISSUER}/register",
     code_challenge_methods_supported=("S256",),
 )
-PLACE = Place(
+PLACE = TokenIssuer(
     url=RESOURCE, resource=ResourceMetadata(resource=RESOURCE, authorization_servers=(ISSUER,)), server=SERVER
 )
 
 
-def place_with(**server: Any) -> Place:
+def place_with(**server: Any) -> TokenIssuer:
     """Make a place whose authorization server says something else of itself."""
     return evolve(PLACE, server=evolve(SERVER, **server))
 
 
-def ask_for(*scopes: str, place: Place = PLACE, proofs: Proofs | None = None) -> TokenAsk:
+def ask_for(*scopes: str, place: TokenIssuer = PLACE, proofs: DpopProver | None = None) -> TokenAsk:
     """Make the wish for a token, by default for whatever scopes there are."""
     return TokenAsk(place=place, scopes=scopes or None, proofs=proofs)

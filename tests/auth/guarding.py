@@ -8,7 +8,7 @@ from typing import Any
 from attrs import define, field
 
 from tests.auth.issuing import ISSUER, RESOURCE, Issuer
-from trio_mcp.auth import Guard, ResourceServer
+from trio_mcp.auth import ResourceServer, TokenGuard
 from trio_mcp.auth._challenges import Challenge, read_challenges
 from trio_mcp.peer import Access
 from trio_mcp.wire import Refusal
@@ -20,7 +20,7 @@ __all__ = ["Post", "access_of", "challenges_of", "posting", "refusal_of"]
 class Post:
     """A guard, and requests to it."""
 
-    guard: Guard
+    guard: TokenGuard
     issuer: Issuer = field(factory=Issuer)
 
     async def __call__(

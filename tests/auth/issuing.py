@@ -99,7 +99,7 @@ class Issuer:
     answers: dict[str, Answer] = field(factory=dict[str, Answer])
     """By URL, in place of those that it has of its own."""
     calls: list[HttpCall] = field(factory=list[HttpCall])
-    gate: trio.Event | None = None
+    admission: trio.Event | None = None
     """While it is there and not set, no request is answered."""
 
     @property
@@ -149,8 +149,8 @@ class Issuer:
 
     async def __call__(self, call: HttpCall) -> HttpReply:
         self.calls.append(call)
-        if self.gate is not None:
-            await self.gate.wait()
+        if self.admission is not None:
+            await self.admission.wait()
         answer = self.answers.get(call.url)
         match answer:
             case HttpReply():

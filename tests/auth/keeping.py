@@ -17,12 +17,12 @@ from attrs import define, field
 from trio_mcp import AuthorizationFailed
 from trio_mcp.auth import CallFailed, Grant, HttpCall, HttpReply
 from trio_mcp.auth._dpop import NONCE_FIELD
-from trio_mcp.auth.client._browser import Visitor
-from trio_mcp.auth.client._flow import Flow, PickRedirect, Visit, post_form
+from trio_mcp.auth.client._browser import BrowserAgent
+from trio_mcp.auth.client._flow import BrowserStep, Flow, PickRedirect, post_form
 from trio_mcp.auth.client._grant import TokenAsk
-from trio_mcp.auth.client._renewal import Connected
+from trio_mcp.auth.client._renewal import ConnectionServices
 from trio_mcp.auth.client._source import GrantSource
-from trio_mcp.auth.client._token_cache import Keeper
+from trio_mcp.auth.client._token_cache import TokenCache
 from trio_mcp.auth.client._tokens import Tokens
 
 URL = "https://mcp.example.com/mcp"
@@ -209,16 +209,16 @@ class PersonGrant(MachineGrant):
     def obtain(self, ask: TokenAsk) -> Flow[Tokens]:
         redirect_uri: str = yield PickRedirect(None)
         query = urlencode({"issuer": ask.place.server.issuer, "scope": " ".join(ask.scopes or ())})
-        yield Visit(f"{ask.place.server.issuer}/authorize?{query}", redirect_uri)
+        yield BrowserStep(f"{ask.place.server.issuer}/authorize?{query}", redirect_uri)
         return (yield from self.ask(ask, {"grant_type": "authorization_code"}))
 
-    def visitor(self) -> AbstractAsyncContextManager[Visitor]:
+    def agent(self) -> AbstractAsyncContextManager[BrowserAgent]:
         return self.person.accompanied()
 
 
 @define(eq=False)
 class Person:
-    """Visits authorization servers; a `Visitor` of any number of flows."""
+    """Visits authorization servers; a `BrowserAgent` of any number of flows."""
 
     thinking: trio.Event | None = None
     """What the person waits for; None: they agree at once."""
@@ -228,7 +228,7 @@ class Person:
     most_at_once: int = field(default=0, init=False)
 
     @asynccontextmanager
-    async def accompanied(self) -> AsyncGenerator[Visitor]:
+    async def accompanied(self) -> AsyncGenerator[BrowserAgent]:
         """Go along for one flow."""
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -291,15 +291,15 @@ async def request(source: GrantSource, judge: Judge) -> int:
         status, headers = judge(fields)
         if not attempt.heard(status, headers):
             return status
-        await attempt.settle()
+        await attempt.resolve()
     raise AssertionError("a request is repeated without end")
 
 
-def keeper_of(source: GrantSource) -> Keeper:
+def keeper_of(source: GrantSource) -> TokenCache:
     """Return who keeps the tokens."""
     return source.keeper
 
 
-def connected_of(source: GrantSource) -> Connected:
+def connected_of(source: GrantSource) -> ConnectionServices:
     """Return what the connection lends."""
     return source.connected

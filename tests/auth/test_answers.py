@@ -8,7 +8,7 @@ from attrs import define, field
 from tests.auth.issuing import Clock
 from trio_mcp.auth import VerifiedToken, VerifierUnavailable
 from trio_mcp.auth.server import _token_verifiers as answers_module
-from trio_mcp.auth.server._token_verifiers import Answers
+from trio_mcp.auth.server._token_verifiers import VerdictCache
 
 GOOD = VerifiedToken(issuer="i", subject="ann", client_id=None, audiences=(), scopes=frozenset(), expires_at=None)
 
@@ -19,11 +19,11 @@ class Oracle:
 
     answer: VerifiedToken | VerifierUnavailable | None = GOOD
     asked: int = 0
-    gate: trio.Event = field(factory=trio.Event)
+    admission: trio.Event = field(factory=trio.Event)
 
     async def ask(self) -> VerifiedToken | None:
         self.asked += 1
-        await self.gate.wait()
+        await self.admission.wait()
         if isinstance(self.answer, VerifierUnavailable):
             raise self.answer
         return self.answer
@@ -31,14 +31,14 @@ class Oracle:
 
 def open_oracle(answer: VerifiedToken | VerifierUnavailable | None = GOOD) -> Oracle:
     oracle = Oracle(answer)
-    oracle.gate.set()
+    oracle.admission.set()
     return oracle
 
 
 @pytest.mark.parametrize("answer", [GOOD, None])
 async def test_an_answer_is_used_for_a_while_whatever_it_is(answer: VerifiedToken | None) -> None:
     clock, oracle = Clock(), open_oracle(answer)
-    answers = Answers(10, clock)
+    answers = VerdictCache(10, clock)
 
     for passed in (0, 9):
         clock.now += passed
@@ -51,7 +51,7 @@ async def test_an_answer_is_used_for_a_while_whatever_it_is(answer: VerifiedToke
 
 
 async def test_each_token_has_its_own_answer() -> None:
-    answers, good, bad = Answers(10, Clock()), open_oracle(), open_oracle(None)
+    answers, good, bad = VerdictCache(10, Clock()), open_oracle(), open_oracle(None)
 
     assert await answers.find("one", good.ask) is GOOD
     assert await answers.find("two", bad.ask) is None
@@ -59,7 +59,7 @@ async def test_each_token_has_its_own_answer() -> None:
 
 
 async def test_nothing_is_kept_for_no_time() -> None:
-    answers, oracle = Answers(0, Clock()), open_oracle()
+    answers, oracle = VerdictCache(0, Clock()), open_oracle()
 
     await answers.find("token", oracle.ask)
     await answers.find("token", oracle.ask)
@@ -68,19 +68,19 @@ async def test_nothing_is_kept_for_no_time() -> None:
 
 
 async def test_where_nothing_is_kept_nobody_waits_for_the_question_of_another() -> None:
-    answers, oracle = Answers(0, Clock()), Oracle()
+    answers, oracle = VerdictCache(0, Clock()), Oracle()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(answers.find, "token", oracle.ask)
         nursery.start_soon(answers.find, "token", oracle.ask)
         await trio.testing.wait_all_tasks_blocked()
         assert oracle.asked == 2
-        oracle.gate.set()
+        oracle.admission.set()
 
 
 async def test_a_clock_that_was_set_back_ends_all_answers() -> None:
     clock, oracle = Clock(), open_oracle()
-    answers = Answers(10, clock)
+    answers = VerdictCache(10, clock)
     await answers.find("token", oracle.ask)
 
     clock.now -= 5
@@ -90,7 +90,7 @@ async def test_a_clock_that_was_set_back_ends_all_answers() -> None:
 
 
 async def test_all_who_want_an_answer_at_a_time_share_one_question() -> None:
-    answers, oracle = Answers(10, Clock()), Oracle()
+    answers, oracle = VerdictCache(10, Clock()), Oracle()
     found: list[VerifiedToken | None] = []
 
     async def want() -> None:
@@ -100,13 +100,13 @@ async def test_all_who_want_an_answer_at_a_time_share_one_question() -> None:
         for _ in range(100):
             nursery.start_soon(want)
         await trio.testing.wait_all_tasks_blocked()
-        oracle.gate.set()
+        oracle.admission.set()
 
     assert (oracle.asked, found) == (1, [GOOD] * 100)
 
 
 async def test_a_failure_is_one_for_all_who_wait_and_is_not_kept() -> None:
-    answers, oracle = Answers(10, Clock()), Oracle(VerifierUnavailable("nobody is there"))
+    answers, oracle = VerdictCache(10, Clock()), Oracle(VerifierUnavailable("nobody is there"))
     failed: list[str] = []
 
     async def want() -> None:
@@ -118,7 +118,7 @@ async def test_a_failure_is_one_for_all_who_wait_and_is_not_kept() -> None:
         for _ in range(5):
             nursery.start_soon(want)
         await trio.testing.wait_all_tasks_blocked()
-        oracle.gate.set()
+        oracle.admission.set()
     assert (oracle.asked, failed) == (1, ["nobody is there"] * 5)
 
     oracle.answer = GOOD
@@ -126,7 +126,7 @@ async def test_a_failure_is_one_for_all_who_wait_and_is_not_kept() -> None:
 
 
 async def test_when_the_one_who_asks_leaves_another_asks() -> None:
-    answers, oracle = Answers(10, Clock()), Oracle()
+    answers, oracle = VerdictCache(10, Clock()), Oracle()
     leaving = trio.CancelScope()
     found: list[VerifiedToken | None] = []
 
@@ -145,14 +145,14 @@ async def test_when_the_one_who_asks_leaves_another_asks() -> None:
         await trio.testing.wait_all_tasks_blocked()
         leaving.cancel()
         await trio.testing.wait_all_tasks_blocked()
-        oracle.gate.set()
+        oracle.admission.set()
 
     assert (oracle.asked, found) == (2, [GOOD, GOOD])
 
 
 async def test_only_so_many_answers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers_module, "_MAX_KEPT", 3)
-    answers, oracle = Answers(10, Clock()), open_oracle()
+    answers, oracle = VerdictCache(10, Clock()), open_oracle()
 
     for number in range(4):
         await answers.find(str(number), oracle.ask)
@@ -165,7 +165,7 @@ async def test_only_so_many_answers_are_kept(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_no_token_is_kept() -> None:
-    answers, oracle = Answers(10, Clock()), open_oracle()
+    answers, oracle = VerdictCache(10, Clock()), open_oracle()
 
     await answers.find("very secret", oracle.ask)
 

@@ -80,7 +80,7 @@ async def test_a_function_is_called_once_more_for_all_who_were_refused(nursery: 
 
     async with trio.open_nursery() as requests:
         for attempt in attempts:
-            requests.start_soon(attempt.settle)
+            requests.start_soon(attempt.resolve)
 
     assert [await attempt.fields() for attempt in attempts] == [{"authorization": "Bearer t2"}] * 10
     assert not any(attempt.heard(401, {}) for attempt in attempts)

@@ -16,7 +16,7 @@ from joserfc.jwk import import_key
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import PrivateKey, Registration
 from trio_mcp.auth.client import ServerMetadata, authenticate
-from trio_mcp.auth.client._token_endpoint import ASSERTION_TYPE, Authenticated
+from trio_mcp.auth.client._token_endpoint import ASSERTION_TYPE, ClientAuthentication
 
 ISSUER = "https://as.example/tenant/"
 NOW = 1_700_000_000.5
@@ -50,17 +50,17 @@ RSA = rsa.generate_private_key(65537, 2048)
 KEY = PrivateKey(pem_of(P256))
 
 
-def basic(pair: str, client_id: str) -> Authenticated:
+def basic(pair: str, client_id: str) -> ClientAuthentication:
     shown = {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
-    return Authenticated(headers=shown, form={"client_id": client_id})
+    return ClientAuthentication(headers=shown, form={"client_id": client_id})
 
 
-NONE = Authenticated(form={"client_id": "me"})
+NONE = ClientAuthentication(form={"client_id": "me"})
 BASIC = basic("me:secret", "me")
-POST = Authenticated(form={"client_id": "me", "client_secret": "secret"})
+POST = ClientAuthentication(form={"client_id": "me", "client_secret": "secret"})
 
 
-def way_of(authenticated: Authenticated) -> str:
+def way_of(authenticated: ClientAuthentication) -> str:
     """Name the way in which a client called "me" with the secret "secret", or with a key, is authenticated."""
     if "client_assertion" in authenticated.form:
         return "private_key_jwt"
@@ -151,7 +151,9 @@ def test_a_key_signs_that_the_client_is_itself_for_the_issuer(
     authenticated = authenticate(registration, SILENT, NOW)
 
     assertion = authenticated.form["client_assertion"]
-    assert authenticated == Authenticated(form={"client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion})
+    assert authenticated == ClientAuthentication(
+        form={"client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion}
+    )
     public = import_key(public_pem_of(private), kind)
     token = jwt.decode(assertion, public, algorithms=[algorithm])
     assert token.header == {"alg": algorithm, "typ": "JWT", "kid": "key-1"}

@@ -25,9 +25,9 @@ from tests.auth.flow_script import (
 )
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import Registration
-from trio_mcp.auth._dpop import DpopKey, Proofs
+from trio_mcp.auth._dpop import DpopKey, DpopProver
 from trio_mcp.auth.client._authorization_code import Pkce, authorize, refresh
-from trio_mcp.auth.client._flow import Visit
+from trio_mcp.auth.client._flow import BrowserStep
 from trio_mcp.auth.client._grant import TokenAsk
 from trio_mcp.auth.client._registration import ClientProfile
 from trio_mcp.auth.client._tokens import Tokens
@@ -123,7 +123,7 @@ def test_what_the_endpoint_has_in_its_query_stays_unless_it_is_ours() -> None:
 
     run(script, ask_for(place=place_with(authorization_endpoint=endpoint)))
 
-    (visit,) = (step for step in script.steps if isinstance(step, Visit))
+    (visit,) = (step for step in script.steps if isinstance(step, BrowserStep))
     assert visit.url.startswith(f"{ISSUER}/authorize?tenant=a%2Fb&flag&response_type=code&client_id=me&")
 
 
@@ -136,7 +136,7 @@ def test_access_without_the_person_needs_consent_in_so_many_words() -> None:
 
 
 def test_a_code_is_bound_to_the_key_of_the_tokens() -> None:
-    proofs = Proofs(DpopKey.generate())
+    proofs = DpopProver(DpopKey.generate())
     script = FlowScript([token_reply(token_type="DPoP")])
 
     run(script, ask_for(proofs=proofs))
@@ -166,7 +166,7 @@ def assert_refused(script: FlowScript, fault: str, ask: TokenAsk | None = None) 
     return caught.value
 
 
-def lead_to(url: str) -> Callable[[Visit], str]:
+def lead_to(url: str) -> Callable[[BrowserStep], str]:
     """Make a person whose browser comes back to *url*, in which ``STATE`` is the right state."""
     return lambda visit: url.replace("STATE", query_of(visit.url)["state"])
 
@@ -187,7 +187,7 @@ def lead_to(url: str) -> Callable[[Visit], str]:
         lead_to(""),
     ],
 )
-def test_a_response_to_no_request_of_ours_is_refused(person: Callable[[Visit], str]) -> None:
+def test_a_response_to_no_request_of_ours_is_refused(person: Callable[[BrowserStep], str]) -> None:
     failure = assert_refused(FlowScript(person=person), r"\(state\)")
 
     assert failure.error is None
@@ -278,7 +278,7 @@ def test_a_code_that_is_refused_is_not_tried_again() -> None:
     assert len(script.calls) == 1
 
 
-def never_comes_back(_: Visit) -> str:
+def never_comes_back(_: BrowserStep) -> str:
     raise AuthorizationFailed("nobody came back")
 
 
@@ -326,7 +326,7 @@ def test_a_registration_that_the_token_endpoint_does_not_know_is_made_anew_the_n
 
 
 @pytest.mark.parametrize("person", [comes_back(error="access_denied"), comes_back(state="x"), comes_back(iss="x")])
-def test_a_registration_outlives_a_person_who_says_no_and_an_attack(person: Callable[[Visit], str]) -> None:
+def test_a_registration_outlives_a_person_who_says_no_and_an_attack(person: Callable[[BrowserStep], str]) -> None:
     script = FlowScript([REGISTRATION, token_reply()])
     run(script, profile=REGISTERED)
     script.person = person

@@ -14,7 +14,7 @@ from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import CallFailed, HttpCall, HttpReply, Unreadable
 from trio_mcp.auth._challenges import Challenge
 from trio_mcp.auth.client import ServerMetadata
-from trio_mcp.auth.client._discovery import Place, ResourceMetadata, discover
+from trio_mcp.auth.client._discovery import ResourceMetadata, TokenIssuer, discover
 from trio_mcp.auth.client._flow import Step
 from trio_mcp.wire import JsonObject, encode
 
@@ -67,7 +67,7 @@ def found_in(
     url: str = URL,
     trusted_hosts: tuple[str, ...] = (),
     prefer: str | None = None,
-) -> Place:
+) -> TokenIssuer:
     """Drive a discovery over *web*, whose errors are thrown into it."""
     flow = discover(url, challenged, trusted_hosts=trusted_hosts, prefer=prefer)
     resume: Callable[[], Step] = partial(next, flow)
@@ -75,7 +75,7 @@ def found_in(
         try:
             call = resume()
         except StopIteration as stop:
-            place: Place = stop.value
+            place: TokenIssuer = stop.value
             return place
         assert isinstance(call, HttpCall)
         try:
@@ -96,7 +96,7 @@ def test_a_url_in_the_challenge_is_the_only_one_that_counts() -> None:
     place = found_in(web, named_at(custom))
 
     assert web.asked == [custom, AT_ISSUER]
-    assert place == Place(
+    assert place == TokenIssuer(
         url=URL,
         resource=ResourceMetadata(resource=URL, authorization_servers=(ISSUER,)),
         server=ServerMetadata(issuer=ISSUER, token_endpoint=f"{ISSUER}/token"),
@@ -343,7 +343,7 @@ def test_where_a_server_has_no_metadata_its_origin_is_the_authorization_server(i
 
     assert web.asked == [AT_PATH, AT_ROOT, OWN_ISSUER]
     server = ServerMetadata(issuer=issuer, token_endpoint="https://x.example/oauth/token")
-    assert place == Place(url=URL, resource=None, server=server)
+    assert place == TokenIssuer(url=URL, resource=None, server=server)
     assert place.identifier is None
 
 

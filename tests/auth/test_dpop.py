@@ -12,7 +12,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey
 
-from trio_mcp.auth._dpop import DpopKey, Proofs
+from trio_mcp.auth._dpop import DpopKey, DpopProver
 
 NOW = 1_700_000_000.9
 URL = "https://as.example/token"
@@ -87,7 +87,7 @@ def test_the_thumbprint_is_that_of_rfc_7638(key: DpopKey) -> None:
 
 
 def test_neither_key_nor_proofs_show_a_secret(key: DpopKey) -> None:
-    proofs = Proofs(key)
+    proofs = DpopProver(key)
     proofs.note(URL, {"dpop-nonce": "n-secret"})
 
     for shown in (repr(key), repr(proofs), str(key)):
@@ -122,7 +122,7 @@ def test_what_is_no_private_key_of_the_curve_is_refused_without_a_word_of_it(tex
 
 
 def test_proofs_carry_the_newest_nonce_of_the_origin_that_they_go_to(key: DpopKey) -> None:
-    proofs = Proofs(key)
+    proofs = DpopProver(key)
 
     assert "nonce" not in read(proofs.proof("POST", URL, now=NOW))[1]
     assert proofs.note(URL, {"dpop-nonce": "n-1"})
@@ -136,7 +136,7 @@ def test_proofs_carry_the_newest_nonce_of_the_origin_that_they_go_to(key: DpopKe
 
 
 def test_a_nonce_that_is_known_is_not_new(key: DpopKey) -> None:
-    proofs = Proofs(key)
+    proofs = DpopProver(key)
 
     noted = [proofs.note(URL, {"dpop-nonce": nonce}) for nonce in ("a", "a", "b", "a")]
 
@@ -145,7 +145,7 @@ def test_a_nonce_that_is_known_is_not_new(key: DpopKey) -> None:
 
 @pytest.mark.parametrize("headers", [{}, *({"dpop-nonce": nonce} for nonce in ("", "a, b", 'a"', "é", "a" * 1025))])
 def test_what_is_no_nonce_leaves_the_one_before(key: DpopKey, headers: dict[str, str]) -> None:
-    proofs = Proofs(key)
+    proofs = DpopProver(key)
     proofs.note(URL, {"dpop-nonce": "good"})
 
     assert not proofs.note(URL, headers)
@@ -153,7 +153,7 @@ def test_what_is_no_nonce_leaves_the_one_before(key: DpopKey, headers: dict[str,
 
 
 def test_the_nonces_of_a_bounded_number_of_origins_are_kept_those_heard_of_last(key: DpopKey) -> None:
-    proofs = Proofs(key)
+    proofs = DpopProver(key)
     for number in (*range(8), 0, 8):
         proofs.note(f"https://x{number}.example/", {"dpop-nonce": "n"})
 

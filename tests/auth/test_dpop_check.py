@@ -9,7 +9,7 @@ from joserfc.jwk import Key
 
 from tests.auth.issuing import NOW, b64, ec_key, okp_key, raw_jws, rsa_key, signed
 from trio_mcp.auth import InvalidToken, VerifierUnavailable
-from trio_mcp.auth._dpop import DpopKey, Proof, Replays, read_proof
+from trio_mcp.auth._dpop import CheckedProof, DpopKey, SeenProofs, read_proof
 
 URL = "https://api.example/mcp"
 TOKEN = "the-token"
@@ -28,7 +28,7 @@ def proof(*, key: Key | None = None, header: dict[str, Any] | None = None, **cha
     return signed({name: value for name, value in fields.items() if value is not None}, claims(**changed), key)
 
 
-def read(text: str, **changed: Any) -> Proof:
+def read(text: str, **changed: Any) -> CheckedProof:
     options: dict[str, Any] = {"method": "POST", "urls": {URL}, "token": TOKEN, "now": NOW, **changed}
     return read_proof(text, **options)
 
@@ -152,19 +152,19 @@ def test_two_proofs_at_once_are_none() -> None:
         read(f"{proof()}, {proof(jti='two')}")
 
 
-def a_proof(id: str = "one", thumbprint: str = "key", until: float = NOW + 300) -> Proof:
-    return Proof(thumbprint=thumbprint, id=id, until=until)
+def a_proof(id: str = "one", thumbprint: str = "key", until: float = NOW + 300) -> CheckedProof:
+    return CheckedProof(thumbprint=thumbprint, id=id, until=until)
 
 
 def test_a_proof_is_taken_once() -> None:
-    replays = Replays()
+    replays = SeenProofs()
 
     assert replays.note(a_proof(), NOW)
     assert not replays.note(a_proof(), NOW + 300)
 
 
 def test_the_same_identifier_of_another_key_is_another_proof() -> None:
-    replays = Replays()
+    replays = SeenProofs()
     replays.note(a_proof(), NOW)
 
     assert replays.note(a_proof(thumbprint="other"), NOW)
@@ -172,7 +172,7 @@ def test_the_same_identifier_of_another_key_is_another_proof() -> None:
 
 
 def test_nothing_more_is_taken_when_no_more_can_be_remembered_until_old_ones_have_ended() -> None:
-    replays = Replays(max_kept=2)
+    replays = SeenProofs(max_kept=2)
     replays.note(a_proof("one", until=NOW + 10), NOW)
     replays.note(a_proof("two", until=NOW + 20), NOW)
 
@@ -183,7 +183,7 @@ def test_nothing_more_is_taken_when_no_more_can_be_remembered_until_old_ones_hav
 
 
 def test_proofs_do_not_need_to_end_in_the_order_of_their_coming() -> None:
-    replays = Replays(max_kept=2)
+    replays = SeenProofs(max_kept=2)
     replays.note(a_proof("late", until=NOW + 600), NOW)
     replays.note(a_proof("early", until=NOW + 10), NOW)
 

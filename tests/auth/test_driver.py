@@ -15,8 +15,20 @@ from trio.testing import MockClock
 from tests.auth.keeping import REDIRECT_URI, Asking, Person
 from trio_mcp import AuthorizationFailed
 from trio_mcp.auth import CallFailed, HttpCall, HttpReply, MemoryTokenStorage
-from trio_mcp.auth.client._browser import Visitor
-from trio_mcp.auth.client._flow import Await, Flow, Load, Now, Pause, PickRedirect, Swap, Visit, World, drive, outlast
+from trio_mcp.auth.client._browser import BrowserAgent
+from trio_mcp.auth.client._flow import (
+    Await,
+    BrowserStep,
+    Flow,
+    FlowServices,
+    Load,
+    Pause,
+    PickRedirect,
+    ReadClock,
+    Swap,
+    drive,
+    outlast,
+)
 
 CALL = HttpCall(method="GET", url="https://auth.example.com/x", named_by="user")
 
@@ -29,10 +41,10 @@ class Attended(Person):
     opened: int = field(default=0, init=False)
 
     @asynccontextmanager
-    async def accompanied(self) -> AsyncGenerator[Visitor]:
+    async def accompanied(self) -> AsyncGenerator[BrowserAgent]:
         self.opened += 1
-        async with super().accompanied() as visitor:
-            yield visitor
+        async with super().accompanied() as agent:
+            yield agent
 
     async def pick_redirect(self, preferred: str | None) -> str:
         assert self.asking.now == 0
@@ -48,12 +60,12 @@ async def fetch(call: HttpCall) -> HttpReply:
     return HttpReply(status=204, headers={"x-url": call.url})
 
 
-def world_with(person: Attended) -> World:
-    return World(
+def world_with(person: Attended) -> FlowServices:
+    return FlowServices(
         fetch=fetch,
         storage=MemoryTokenStorage(),
         clock=lambda: 7.0,
-        visitor=person.accompanied,
+        agent=person.accompanied,
         asking_person=person.asking.person,
     )
 
@@ -64,11 +76,11 @@ def person() -> Attended:
 
 
 @pytest.fixture
-def world(person: Attended) -> World:
+def world(person: Attended) -> FlowServices:
     return world_with(person)
 
 
-async def test_each_step_has_its_outcome(world: World, autojump_clock: MockClock) -> None:
+async def test_each_step_has_its_outcome(world: FlowServices, autojump_clock: MockClock) -> None:
     async def answer() -> int:
         await trio.lowlevel.checkpoint()
         return 42
@@ -79,11 +91,11 @@ async def test_each_step_has_its_outcome(world: World, autojump_clock: MockClock
             CALL,
             Swap("key", None, "value"),
             Load("key"),
-            Now(),
+            ReadClock(),
             Pause(3),
             Await(answer),
             PickRedirect(None),
-            Visit("https://auth.example.com/authorize", REDIRECT_URI),
+            BrowserStep("https://auth.example.com/authorize", REDIRECT_URI),
         )
         for step in steps:
             outcomes.append((yield step))  # noqa: PERF401 # a comprehension cannot yield
@@ -96,15 +108,15 @@ async def test_each_step_has_its_outcome(world: World, autojump_clock: MockClock
     assert trio.current_time() == pytest.approx(3)
 
 
-async def test_a_flow_may_have_no_step(world: World) -> None:
+async def test_a_flow_may_have_no_step(world: FlowServices) -> None:
     def flow() -> Flow[int]:
         return 1
-        yield Now()
+        yield ReadClock()
 
     assert await drive(flow(), world) == 1
 
 
-async def test_the_error_of_a_step_is_raised_in_the_flow_which_may_go_on(world: World) -> None:
+async def test_the_error_of_a_step_is_raised_in_the_flow_which_may_go_on(world: FlowServices) -> None:
     async def fail(call: HttpCall) -> HttpReply:
         await trio.lowlevel.checkpoint()
         raise CallFailed("nobody is there")
@@ -113,14 +125,14 @@ async def test_the_error_of_a_step_is_raised_in_the_flow_which_may_go_on(world: 
         try:
             yield CALL
         except CallFailed as failure:
-            yield Now()
+            yield ReadClock()
             return str(failure)
         raise AssertionError
 
     assert await drive(flow(), evolve(world, fetch=fail)) == "nobody is there"
 
 
-async def test_what_a_flow_does_not_handle_comes_out_as_it_is(world: World) -> None:
+async def test_what_a_flow_does_not_handle_comes_out_as_it_is(world: FlowServices) -> None:
     async def fail(call: HttpCall) -> HttpReply:
         await trio.lowlevel.checkpoint()
         raise CallFailed("nobody is there")
@@ -132,12 +144,12 @@ async def test_what_a_flow_does_not_handle_comes_out_as_it_is(world: World) -> N
         await drive(flow(), evolve(world, fetch=fail))
 
 
-async def test_who_leads_the_person_is_opened_once_and_closed_at_the_end(world: World, person: Attended) -> None:
+async def test_who_leads_the_person_is_opened_once_and_closed_at_the_end(world: FlowServices, person: Attended) -> None:
     def flow() -> Flow[None]:
         assert person.opened == 0
         for _ in range(2):
             redirect_uri: str = yield PickRedirect(None)
-            yield Visit("https://auth.example.com/authorize", redirect_uri)
+            yield BrowserStep("https://auth.example.com/authorize", redirect_uri)
         assert person.at_once == 1
         raise AuthorizationFailed("that was it")
 
@@ -147,13 +159,13 @@ async def test_who_leads_the_person_is_opened_once_and_closed_at_the_end(world: 
     assert (person.opened, person.at_once, person.asking.now) == (1, 0, 0)
 
 
-async def test_a_cancelled_flow_is_closed_and_not_told(world: World, person: Attended) -> None:
+async def test_a_cancelled_flow_is_closed_and_not_told(world: FlowServices, person: Attended) -> None:
     closed: list[str] = []
     person.thinking = trio.Event()
 
     def flow() -> Flow[None]:
         try:
-            yield Visit("https://auth.example.com/authorize", REDIRECT_URI)
+            yield BrowserStep("https://auth.example.com/authorize", REDIRECT_URI)
         except BaseException as exc:
             closed.append(type(exc).__name__)
             raise

@@ -21,7 +21,7 @@ from tests.auth.flow_script import (
 )
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import CallFailed, EnterpriseManaged, HttpReply, Registration
-from trio_mcp.auth._dpop import DpopKey, Proofs
+from trio_mcp.auth._dpop import DpopKey, DpopProver
 
 ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 GRANTED = json_reply({"access_token": "the.id.jag", "issued_token_type": ID_JAG, "token_type": "N_A"})
@@ -164,7 +164,7 @@ def test_a_client_of_no_server_in_particular_stays_with_the_first() -> None:
 def test_only_the_token_of_the_server_is_bound_to_a_key() -> None:
     script = FlowScript([GRANTED, token_reply(token_type="DPoP")])
 
-    script.run(grant(dpop=True).obtain(ask_for(proofs=Proofs(DpopKey.generate()))))
+    script.run(grant(dpop=True).obtain(ask_for(proofs=DpopProver(DpopKey.generate()))))
 
     assert ["dpop" in call.headers for call in script.calls] == [False, True]
 

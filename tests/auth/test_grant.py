@@ -10,7 +10,7 @@ from tests.auth.keeping import URL, Clock, MachineGrant, Network, connect
 
 def test_a_grant_without_a_person_leads_nobody_anywhere() -> None:
     with pytest.raises(RuntimeError, match="MachineGrant leads nobody anywhere"):
-        MachineGrant().visitor()
+        MachineGrant().agent()
 
 
 async def test_a_grant_is_for_servers_that_have_a_url(nursery: trio.Nursery) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.auth.guarding import Post, access_of, challenges_of, posting, refusal_of
 from tests.auth.issuing import NOW, RESOURCE
-from trio_mcp.auth._dpop import DpopKey, Replays
+from trio_mcp.auth._dpop import DpopKey, SeenProofs
 
 KEY, FOREIGN = DpopKey.generate(), DpopKey.generate()
 
@@ -117,7 +117,7 @@ async def test_where_bound_tokens_are_not_taken_they_are_no_bearer_tokens_either
 
 async def test_proofs_of_bad_tokens_are_not_remembered() -> None:
     post = posting()
-    post.guard._replays = Replays(max_kept=1)
+    post.guard._replays = SeenProofs(max_kept=1)
     bad = bound(post, aud="https://other.example")
     for _ in range(3):
         refusal_of(await post(bad, scheme="DPoP", proof=proof(bad)), 401, "invalid_token")
@@ -128,7 +128,7 @@ async def test_proofs_of_bad_tokens_are_not_remembered() -> None:
 
 async def test_when_no_more_proofs_can_be_remembered_nobody_is_let_in_who_needs_one() -> None:
     post = posting()
-    post.guard._replays = Replays(max_kept=1)
+    post.guard._replays = SeenProofs(max_kept=1)
     token = bound(post)
     access_of(await post(token, scheme="DPoP", proof=proof(token)))
 

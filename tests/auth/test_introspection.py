@@ -146,15 +146,15 @@ async def test_a_client_that_cannot_authenticate_is_told_to_the_log_alone() -> N
 
 
 async def test_many_requests_with_one_token_ask_once() -> None:
-    server = Issuer(answers={ENDPOINT: GOOD}, gate=trio.Event())
+    server = Issuer(answers={ENDPOINT: GOOD}, admission=trio.Event())
     checking = verifier(server)
 
     async with trio.open_nursery() as nursery:
         for _ in range(100):
             nursery.start_soon(checking.verify, "token", server)
         await trio.testing.wait_all_tasks_blocked()
-        assert server.gate is not None
-        server.gate.set()
+        assert server.admission is not None
+        server.admission.set()
 
     assert server.asked.count(ENDPOINT) == 1
 

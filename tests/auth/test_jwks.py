@@ -99,7 +99,7 @@ async def test_tokens_with_unknown_keys_share_one_fetch_and_keep_nobody_else_wai
     await keys.has_signed(signed_by(server, ec_key()), server)
     server.clock.now += 60
     server.keys.append(ec_key("second"))
-    server.gate = trio.Event()
+    server.admission = trio.Event()
     found: list[bool] = []
 
     async def ask() -> None:
@@ -111,7 +111,7 @@ async def test_tokens_with_unknown_keys_share_one_fetch_and_keep_nobody_else_wai
         await trio.testing.wait_all_tasks_blocked()
         assert await keys.has_signed(signed_by(server, ec_key()), server)
         assert not found
-        server.gate.set()
+        server.admission.set()
 
     assert found == [True] * 20
     assert server.asked.count(JWKS) == 2

@@ -26,7 +26,7 @@ from trio_mcp.auth import MemoryTokenStorage, Registration
 from trio_mcp.auth.client._flow import Flow
 from trio_mcp.auth.client._grant import TokenAsk
 from trio_mcp.auth.client._source import GrantSource
-from trio_mcp.auth.client._tokens import Need, Record, Tokens, read_record, write_record
+from trio_mcp.auth.client._tokens import TokenRecord, TokenRequirement, Tokens, read_record, write_record
 
 OTHER_URL = "https://mcp.example.com/mcp/other"
 
@@ -51,7 +51,7 @@ def grant(clock: Clock) -> MachineGrant:
     return MachineGrant(clock=clock)
 
 
-async def stored(source: GrantSource) -> Record | None:
+async def stored(source: GrantSource) -> TokenRecord | None:
     """What the storage holds."""
     return read_record(await source.keeper.grant.storage.load(source.keeper.key))
 
@@ -189,7 +189,9 @@ async def test_what_went_wrong_for_others_does_not_concern_a_request_with_anothe
 
     async def fail() -> None:
         with pytest.raises(AuthorizationFailed):
-            await source.keeper.renewed(source.connected, Need(shown=held.token, was_refused=True, scopes=("admin",)))
+            await source.keeper.renewed(
+                source.connected, TokenRequirement(shown=held.token, was_refused=True, scopes=("admin",))
+            )
 
     nursery.start_soon(fail)
     await wait_all_tasks_blocked()
@@ -398,7 +400,7 @@ async def test_a_request_that_comes_while_a_person_is_given_up_asks_anew(
             await wait_all_tasks_blocked()
             leader.cancel_scope.cancel()
         person.thinking.set()
-        both.start_soon(late.settle)
+        both.start_soon(late.resolve)
 
     assert network.judge(await late.fields())[0] == 200
     assert len(person.visits) == 2
@@ -945,7 +947,7 @@ async def test_what_a_storage_raises_fails_the_request_that_needed_it_and_shows_
     assert attempt.heard(*network.judge(await attempt.fields()))
     storage.fails = True
     with pytest.raises(AuthorizationFailed, match="KeyError"):
-        await attempt.settle()
+        await attempt.resolve()
 
     assert "not-to-be-shown" not in str(caught.value)
 

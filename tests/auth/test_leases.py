@@ -11,29 +11,29 @@ from tests.auth.flow_script import NOW, FlowScript
 from trio_mcp import AuthorizationFailed
 from trio_mcp.auth import Grant, Registration
 from trio_mcp.auth.client import ServerMetadata
-from trio_mcp.auth.client._discovery import Place
+from trio_mcp.auth.client._discovery import TokenIssuer
 from trio_mcp.auth.client._flow import Await, Flow, Pause
 from trio_mcp.auth.client._grant import TokenAsk
 from trio_mcp.auth.client._renewal import (
     REFRESH_SECONDS,
-    Leased,
+    LeasedRecord,
     load_record,
     refresh_leased,
     release_lease,
     store_record,
     take_lease,
 )
-from trio_mcp.auth.client._tokens import Lease, Record, Tokens, read_record, write_record
+from trio_mcp.auth.client._tokens import Lease, TokenRecord, Tokens, read_record, write_record
 
 KEY = "key"
 ISSUER = "https://auth.example.com"
-PLACE = Place(
+PLACE = TokenIssuer(
     url="https://mcp.example.com/mcp",
     resource=None,
     server=ServerMetadata(issuer=ISSUER, token_endpoint=f"{ISSUER}/token"),
 )
 ASK = TokenAsk(place=PLACE, scopes=("a",), proofs=None)
-OLD = Record(
+OLD = TokenRecord(
     issuer=ISSUER,
     resource=None,
     tokens=Tokens(access_token="old", token_type="Bearer", expires_at=NOW, refresh_token="r-old", scopes=("a", "b")),
@@ -49,20 +49,20 @@ THEIRS = evolve(OLD, tokens=evolve(OLD.tokens, access_token="theirs", refresh_to
 class Storing(FlowScript):
     """Others change the value, or take it away, just before each of these swaps."""
 
-    others: list[Record | None] = field(factory=list[Record | None], kw_only=True)
+    others: list[TokenRecord | None] = field(factory=list[TokenRecord | None], kw_only=True)
 
     def _swap(self, key: str, old: str | None, new: str | None) -> bool:
         if self.others:
             self.put(self.others.pop(0))
         return super()._swap(key, old, new)
 
-    def put(self, record: Record | None) -> None:
+    def put(self, record: TokenRecord | None) -> None:
         self.values.pop(KEY, None)
         if record is not None:
             self.values[KEY] = write_record(record)
 
     @property
-    def stored(self) -> Record | None:
+    def stored(self) -> TokenRecord | None:
         return read_record(self.values.get(KEY))
 
     @property
@@ -92,17 +92,17 @@ class Refreshing(Grant):
         return tokens
 
 
-def storing(record: Record | None, *others: Record | None) -> Storing:
+def storing(record: TokenRecord | None, *others: TokenRecord | None) -> Storing:
     script = Storing(others=list(others))
     script.put(record)
     return script
 
 
-def leased_in(script: Storing, record: Record = OLD) -> Leased:
+def leased_in(script: Storing, record: TokenRecord = OLD) -> LeasedRecord:
     """Take the lease."""
     script.put(record)
     leased = script.run(take_lease(KEY, "old", PLACE))
-    assert isinstance(leased, Leased)
+    assert isinstance(leased, LeasedRecord)
     return leased
 
 
@@ -134,7 +134,7 @@ def test_a_lease_is_in_the_storage_and_lasts_longer_than_a_refresh_may_take() ->
 
     leased = script.run(take_lease(KEY, "old", PLACE))
 
-    assert isinstance(leased, Leased)
+    assert isinstance(leased, LeasedRecord)
     assert leased.record == script.stored
     assert leased.record.lease is not None
     assert leased.record.lease.until > NOW + REFRESH_SECONDS
@@ -146,7 +146,7 @@ def test_a_lease_is_in_the_storage_and_lasts_longer_than_a_refresh_may_take() ->
     "record",
     [None, evolve(OLD, issuer="https://other.example.com"), evolve(OLD, resource="https://mcp.example.com")],
 )
-def test_there_is_no_lease_on_what_is_not_there_or_from_elsewhere(record: Record | None) -> None:
+def test_there_is_no_lease_on_what_is_not_there_or_from_elsewhere(record: TokenRecord | None) -> None:
     script = storing(record)
 
     assert script.run(take_lease(KEY, "old", PLACE)) is None
@@ -154,7 +154,7 @@ def test_there_is_no_lease_on_what_is_not_there_or_from_elsewhere(record: Record
 
 
 @pytest.mark.parametrize("record", [THEIRS, evolve(OLD, tokens=evolve(OLD.tokens, refresh_token=None))])
-def test_there_is_no_lease_on_what_was_replaced_or_cannot_be(record: Record) -> None:
+def test_there_is_no_lease_on_what_was_replaced_or_cannot_be(record: TokenRecord) -> None:
     assert storing(record).run(take_lease(KEY, "old", PLACE)) == record
 
 
@@ -182,7 +182,7 @@ def test_who_is_second_waits_and_takes_what_the_first_one_has_brought() -> None:
 def test_a_lease_that_is_not_given_back_ends_by_itself() -> None:
     script = storing(evolve(OLD, lease=Lease("gone", NOW + 10)))
 
-    assert isinstance(script.run(take_lease(KEY, "old", PLACE)), Leased)
+    assert isinstance(script.run(take_lease(KEY, "old", PLACE)), LeasedRecord)
 
     assert NOW + 10 <= script.time < NOW + 11
     assert script.pauses[:3] == [0.05, 0.1, 0.2]
@@ -193,7 +193,7 @@ def test_a_lease_that_is_not_given_back_ends_by_itself() -> None:
 def test_a_lease_that_has_ended_or_that_nobody_can_have_taken_holds_nobody_up(until: float) -> None:
     script = storing(evolve(OLD, lease=Lease("gone", until)))
 
-    assert isinstance(script.run(take_lease(KEY, "old", PLACE)), Leased)
+    assert isinstance(script.run(take_lease(KEY, "old", PLACE)), LeasedRecord)
 
     assert script.pauses == []
 
@@ -284,7 +284,7 @@ def test_what_was_refreshed_replaces_a_lease_that_somebody_else_has_taken_meanwh
 
 
 @pytest.mark.parametrize("other", [THEIRS, None])
-def test_what_was_refreshed_does_not_replace_what_others_have_brought_or_taken_away(other: Record | None) -> None:
+def test_what_was_refreshed_does_not_replace_what_others_have_brought_or_taken_away(other: TokenRecord | None) -> None:
     script = storing(OLD)
     leased = leased_in(script)
     script.others = [other]
@@ -326,7 +326,7 @@ def test_what_was_refreshed_is_not_lost_where_the_storage_does_not_take_it(caplo
 
 
 @pytest.mark.parametrize("before", [None, OLD, THEIRS])
-def test_a_record_is_stored_in_place_of_whatever_is_there(before: Record | None) -> None:
+def test_a_record_is_stored_in_place_of_whatever_is_there(before: TokenRecord | None) -> None:
     script = storing(before, THEIRS, None, OLD)
     new = evolve(OLD, tokens=NEW_TOKENS)
 

@@ -13,7 +13,7 @@ from attrs import define, field
 
 from tests.auth.keeping import ISSUER, URL, MachineGrant
 from trio_mcp.auth import FileTokenStorage
-from trio_mcp.auth.client._tokens import Record, Tokens, key_of, write_record
+from trio_mcp.auth.client._tokens import TokenRecord, Tokens, key_of, write_record
 
 if sys.platform == "win32":
     pytest.skip("the file's locks are those of POSIX", allow_module_level=True)
@@ -62,7 +62,7 @@ async def test_processes_that_share_a_file_never_present_a_refresh_token_twice(
     tokens = Tokens(
         access_token="access-0", token_type="Bearer", expires_at=None, refresh_token="refresh-0", scopes=None
     )
-    record = Record(issuer=ISSUER, resource=URL, tokens=tokens, obtained_at=0.0, requested=None, dpop_key=None)
+    record = TokenRecord(issuer=ISSUER, resource=URL, tokens=tokens, obtained_at=0.0, requested=None, dpop_key=None)
     key = json.loads(key_of(MachineGrant(), URL))
     key[2] = "refreshing"
     assert await FileTokenStorage(path).swap(json.dumps(key, separators=(",", ":")), None, write_record(record))

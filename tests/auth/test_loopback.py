@@ -16,7 +16,7 @@ from attrs import define, field
 
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth.client import _browser as _loopback
-from trio_mcp.auth.client._browser import Callback, Visitor, open_loopback_visitor
+from trio_mcp.auth.client._browser import BrowserAgent, Callback, open_loopback_browser
 
 PAGE = "https://auth.example.org/authorize?client_id=c&state=s%2B1"
 ANSWER = "code=abc&state=s%2B1&iss=https%3A%2F%2Fauth.example.org"
@@ -62,11 +62,11 @@ async def visiting(
 ) -> AsyncGenerator[tuple[str, list[str]]]:
     """Have a visit under way; yield the redirect URI, and a list that gets what comes of the visit."""
     person, outcome = Person(), list[str]()
-    async with open_loopback_visitor(show=person.show, seconds=60, redirect_uri=redirect_uri) as visitor:
-        redirect = await visitor.pick_redirect(None)
+    async with open_loopback_browser(show=person.show, seconds=60, redirect_uri=redirect_uri) as agent:
+        redirect = await agent.pick_redirect(None)
 
         async def visit() -> None:
-            outcome.append(await visitor.visit(page, redirect))
+            outcome.append(await agent.visit(page, redirect))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(visit)
@@ -79,9 +79,9 @@ async def visiting(
 
 
 @asynccontextmanager
-async def visitor_for(redirect_uri: str | None = None, seconds: float = 60) -> AsyncGenerator[Visitor]:
-    async with open_loopback_visitor(show=Person().show, seconds=seconds, redirect_uri=redirect_uri) as visitor:
-        yield visitor
+async def visitor_for(redirect_uri: str | None = None, seconds: float = 60) -> AsyncGenerator[BrowserAgent]:
+    async with open_loopback_browser(show=Person().show, seconds=seconds, redirect_uri=redirect_uri) as agent:
+        yield agent
 
 
 @asynccontextmanager
@@ -277,7 +277,7 @@ async def test_the_answer_counts_though_nobody_reads_the_page(monkeypatch: pytes
 
 
 async def test_of_two_answers_the_first_counts() -> None:
-    visit = _loopback._Visit("auth.example.org", Person().show, Callback("u", "h", 1, "/cb"), "s")
+    visit = _loopback._BrowserVisit("auth.example.org", Person().show, Callback("u", "h", 1, "/cb"), "s")
     ours, theirs = trio.testing.memory_stream_pair()
     also_ours, also_theirs = trio.testing.memory_stream_pair()
     await theirs.send_all(b"GET /cb?code=1&state=s HTTP/1.1\r\n\r\n")
@@ -301,10 +301,10 @@ async def test_without_a_state_to_compare_whatever_has_a_code_is_an_answer() -> 
 async def test_a_person_who_does_not_come_back_is_waited_for_only_so_long(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async with visitor_for(seconds=300) as visitor:
-        redirect = await visitor.pick_redirect(None)
+    async with visitor_for(seconds=300) as agent:
+        redirect = await agent.pick_redirect(None)
         with pytest.raises(AuthorizationFailed, match=r"^nobody has come back .* auth\.example\.org within 300 s$"):
-            await visitor.visit(PAGE, redirect)
+            await agent.visit(PAGE, redirect)
 
     assert trio.current_time() == pytest.approx(300, abs=0.1)
 
@@ -315,10 +315,10 @@ async def test_when_the_page_cannot_be_shown_the_sign_in_fails_and_says_why() ->
     async def show(url: str) -> None:
         raise cause
 
-    async with open_loopback_visitor(show=show, seconds=60, redirect_uri=None) as visitor:
-        redirect = await visitor.pick_redirect(None)
+    async with open_loopback_browser(show=show, seconds=60, redirect_uri=None) as agent:
+        redirect = await agent.pick_redirect(None)
         with pytest.raises(AuthorizationFailed) as caught:
-            await visitor.visit(PAGE, redirect)
+            await agent.visit(PAGE, redirect)
 
     assert str(caught.value) == "the sign-in page of auth.example.org could not be shown: ValueError"
     assert caught.value.__cause__ is cause
@@ -330,10 +330,10 @@ async def test_what_shows_the_page_may_say_itself_why_it_cannot() -> None:
     async def show(url: str) -> None:
         raise refusal
 
-    async with open_loopback_visitor(show=show, seconds=60, redirect_uri=None) as visitor:
-        redirect = await visitor.pick_redirect(None)
+    async with open_loopback_browser(show=show, seconds=60, redirect_uri=None) as agent:
+        redirect = await agent.pick_redirect(None)
         with pytest.raises(AuthorizationFailed) as caught:
-            await visitor.visit(PAGE, redirect)
+            await agent.visit(PAGE, redirect)
 
     assert caught.value is refusal
 
@@ -343,9 +343,9 @@ async def test_an_answer_that_has_come_counts_though_what_shows_the_page_fails()
         await browse(f"{redirect}?{ANSWER}")
         raise RuntimeError("the window is gone")
 
-    async with open_loopback_visitor(show=show, seconds=60, redirect_uri=None) as visitor:
-        redirect = await visitor.pick_redirect(None)
-        assert await visitor.visit(PAGE, redirect) == f"{redirect}?{ANSWER}"
+    async with open_loopback_browser(show=show, seconds=60, redirect_uri=None) as agent:
+        redirect = await agent.pick_redirect(None)
+        assert await agent.visit(PAGE, redirect) == f"{redirect}?{ANSWER}"
 
 
 async def test_what_shows_the_page_may_be_done_at_once() -> None:
@@ -353,33 +353,33 @@ async def test_what_shows_the_page_may_be_done_at_once() -> None:
         nursery.start_soon(browse, f"{redirect}?{ANSWER}")
 
     async with (
-        open_loopback_visitor(show=show, seconds=60, redirect_uri=None) as visitor,
+        open_loopback_browser(show=show, seconds=60, redirect_uri=None) as agent,
         trio.open_nursery() as nursery,
     ):
-        redirect = await visitor.pick_redirect(None)
-        assert await visitor.visit(PAGE, redirect) == f"{redirect}?{ANSWER}"
+        redirect = await agent.pick_redirect(None)
+        assert await agent.visit(PAGE, redirect) == f"{redirect}?{ANSWER}"
 
 
 async def test_a_page_that_no_browser_may_be_given_is_not_shown() -> None:
-    async with visitor_for() as visitor:
-        redirect = await visitor.pick_redirect(None)
+    async with visitor_for() as agent:
+        redirect = await agent.pick_redirect(None)
         with pytest.raises(AuthorizationFailed, match="no http or https URL"):
-            await visitor.visit("file:///etc/passwd", redirect)
+            await agent.visit("file:///etc/passwd", redirect)
 
 
 async def test_nobody_is_led_anywhere_before_there_is_a_way_back() -> None:
-    async with visitor_for() as visitor:
+    async with visitor_for() as agent:
         with pytest.raises(RuntimeError):
-            await visitor.visit(PAGE, "http://127.0.0.1:1/callback")
-        await visitor.pick_redirect(None)
+            await agent.visit(PAGE, "http://127.0.0.1:1/callback")
+        await agent.pick_redirect(None)
         with pytest.raises(RuntimeError):
-            await visitor.visit(PAGE, "http://127.0.0.1:1/callback")
+            await agent.visit(PAGE, "http://127.0.0.1:1/callback")
 
 
 async def test_nobody_listens_any_more_when_it_is_over() -> None:
-    async with visitor_for() as visitor:
-        first = await visitor.pick_redirect(None)
-        assert await visitor.pick_redirect(first) == first
+    async with visitor_for() as agent:
+        first = await agent.pick_redirect(None)
+        assert await agent.pick_redirect(first) == first
         port = urlsplit(first).port
         assert port is not None
 
@@ -400,15 +400,15 @@ async def test_nobody_listens_any_more_when_it_is_over() -> None:
 async def test_a_preferred_redirect_is_kept_to_the_letter_where_its_port_is_free(uri: str) -> None:
     preferred = uri.format(await free_port())
 
-    async with visitor_for() as visitor:
-        assert await visitor.pick_redirect(preferred) == preferred
-    async with visitor_for(preferred) as visitor:
-        assert await visitor.pick_redirect("http://127.0.0.1:1/other") == preferred
+    async with visitor_for() as agent:
+        assert await agent.pick_redirect(preferred) == preferred
+    async with visitor_for(preferred) as agent:
+        assert await agent.pick_redirect("http://127.0.0.1:1/other") == preferred
 
 
 async def test_where_the_preferred_port_is_taken_the_rest_is_kept() -> None:
-    async with taken() as port, visitor_for() as visitor:
-        found = urlsplit(await visitor.pick_redirect(f"http://127.0.0.1:{port}/cb?tenant=1"))
+    async with taken() as port, visitor_for() as agent:
+        found = urlsplit(await agent.pick_redirect(f"http://127.0.0.1:{port}/cb?tenant=1"))
 
     assert found.port != port
     assert (found.hostname, found.path, found.query) == ("127.0.0.1", "/cb", "tenant=1")
@@ -416,23 +416,23 @@ async def test_where_the_preferred_port_is_taken_the_rest_is_kept() -> None:
 
 @pytest.mark.parametrize("uri", ["http://127.0.0.1/cb", "http://[::1]/cb", "http://localhost:0/cb"])
 async def test_a_redirect_without_a_port_takes_any(uri: str) -> None:
-    async with visitor_for(uri) as visitor:
-        found = urlsplit(await visitor.pick_redirect(None))
+    async with visitor_for(uri) as agent:
+        found = urlsplit(await agent.pick_redirect(None))
 
     assert found.port not in {None, 0, 80}
     assert (found.hostname, found.path) == (urlsplit(uri).hostname, "/cb")
 
 
 async def test_a_port_that_the_application_insists_on_and_is_taken_is_a_failure() -> None:
-    async with taken() as port, visitor_for(f"http://127.0.0.1:{port}/cb") as visitor:
+    async with taken() as port, visitor_for(f"http://127.0.0.1:{port}/cb") as agent:
         with pytest.raises(AuthorizationFailed, match=rf"cannot come back to http://127.0.0.1:{port}/cb: .*in use"):
-            await visitor.pick_redirect(None)
+            await agent.pick_redirect(None)
 
 
 async def test_localhost_is_not_shared_with_whoever_sits_at_its_other_address() -> None:
-    async with taken("::1") as port, visitor_for(f"http://localhost:{port}/cb") as visitor:
+    async with taken("::1") as port, visitor_for(f"http://localhost:{port}/cb") as agent:
         with pytest.raises(AuthorizationFailed, match="in use"):
-            await visitor.pick_redirect(None)
+            await agent.pick_redirect(None)
         (free,) = await trio.open_tcp_listeners(port, host="127.0.0.1")  # given up again
         await free.aclose()
 
@@ -476,9 +476,9 @@ async def test_without_the_newer_addresses_localhost_has_one(monkeypatch: pytest
     ],
 )
 async def test_a_redirect_that_leads_elsewhere_cannot_be_served(uri: str) -> None:
-    async with visitor_for(uri) as visitor:
+    async with visitor_for(uri) as agent:
         with pytest.raises(AuthorizationFailed, match="is no http URL of this machine"):
-            await visitor.pick_redirect(None)
-    async with visitor_for() as visitor:  # what an authorization server knows may be of another program's
-        found = urlsplit(await visitor.pick_redirect(uri))
+            await agent.pick_redirect(None)
+    async with visitor_for() as agent:  # what an authorization server knows may be of another program's
+        found = urlsplit(await agent.pick_redirect(uri))
     assert (found.hostname, found.path) == ("127.0.0.1", "/callback")

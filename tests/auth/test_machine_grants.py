@@ -22,7 +22,7 @@ from tests.auth.flow_script import (
 )
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import ClientCredentials, Grant, PrivateKey, WorkloadIdentity
-from trio_mcp.auth._dpop import DpopKey, Proofs
+from trio_mcp.auth._dpop import DpopKey, DpopProver
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
@@ -203,7 +203,7 @@ def test_a_refusal_is_final_and_nothing_else_is_tried(grant: Grant, code: str) -
 
 def test_a_token_of_a_machine_may_be_bound_to_a_key() -> None:
     script = FlowScript([token_reply(token_type="DPoP")])
-    proofs = Proofs(DpopKey.generate())
+    proofs = DpopProver(DpopKey.generate())
 
     tokens = script.run(ClientCredentials("me", secret="s3cret", dpop=True).obtain(ask_for(proofs=proofs)))
 
@@ -223,7 +223,7 @@ def test_machines_are_told_apart_ask_nobody_and_show_no_secret() -> None:
     assert "s3cret" not in repr(grants) + "".join(grant.identity for grant in grants)
     assert not any(grant.interactive for grant in grants)
     with pytest.raises(RuntimeError, match="ClientCredentials leads nobody anywhere"):
-        grants[0].visitor()
+        grants[0].agent()
 
 
 def test_a_server_that_people_cannot_visit_will_do_for_machines() -> None:

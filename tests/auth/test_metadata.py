@@ -9,7 +9,7 @@ import pytest
 
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth.client import ServerMetadata
-from trio_mcp.auth.client._discovery import Place, ResourceMetadata, read_resource_metadata, read_server_metadata
+from trio_mcp.auth.client._discovery import ResourceMetadata, TokenIssuer, read_resource_metadata, read_server_metadata
 from trio_mcp.wire import JsonObject, encode
 
 URL = "https://x.example/.well-known/thing?key=secret"
@@ -145,5 +145,5 @@ def test_the_identifier_of_a_server_is_byte_for_byte_that_of_its_metadata() -> N
     resource = read_resource_metadata(encode({**RESOURCE, "resource": "HTTPS://X.example:443/mcp/"}), URL)
     server = ServerMetadata(**SERVER)
 
-    assert Place(url=URL, resource=resource, server=server).identifier == "HTTPS://X.example:443/mcp/"
-    assert Place(url=URL, resource=None, server=server).identifier is None
+    assert TokenIssuer(url=URL, resource=resource, server=server).identifier == "HTTPS://X.example:443/mcp/"
+    assert TokenIssuer(url=URL, resource=None, server=server).identifier is None

@@ -19,7 +19,7 @@ from tests.auth.flow_script import (
 )
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import OAuth, Registration
-from trio_mcp.auth.client._browser import HandlerVisitor, open_loopback_visitor
+from trio_mcp.auth.client._browser import CustomBrowserAgent, open_loopback_browser
 
 REGISTRATION = json_reply({"client_id": "new"}, status=201)
 
@@ -192,17 +192,17 @@ def test_scopes_are_any_sequence_of_texts() -> None:
 
 
 async def test_an_application_leads_the_person_itself() -> None:
-    async with OAuth(visit=go_there, redirect_uri="https://app.example/cb").visitor() as visitor:
-        redirect_uri = await visitor.pick_redirect("http://127.0.0.1/another")
-        came_back_to = await visitor.visit(f"{ISSUER}/authorize", redirect_uri)
+    async with OAuth(visit=go_there, redirect_uri="https://app.example/cb").agent() as agent:
+        redirect_uri = await agent.pick_redirect("http://127.0.0.1/another")
+        came_back_to = await agent.visit(f"{ISSUER}/authorize", redirect_uri)
 
     assert redirect_uri == "https://app.example/cb"
     assert came_back_to == f"{REDIRECT_URI}?state=s&for={ISSUER}/authorize"
 
 
 async def test_by_default_the_browser_comes_back_to_this_machine() -> None:
-    async with OAuth(show=look).visitor() as visitor:
-        redirect_uri = await visitor.pick_redirect(None)
+    async with OAuth(show=look).agent() as agent:
+        redirect_uri = await agent.pick_redirect(None)
 
     assert redirect_uri.startswith("http://127.0.0.1:")
 
@@ -210,8 +210,8 @@ async def test_by_default_the_browser_comes_back_to_this_machine() -> None:
 async def test_the_browser_comes_back_to_the_path_that_was_registered() -> None:
     oauth = OAuth(client=Registration("mine", redirect_uri="http://127.0.0.1/registered"), show=look)
 
-    async with oauth.visitor() as visitor:
-        redirect_uri = await visitor.pick_redirect("http://127.0.0.1/registered")
+    async with oauth.agent() as agent:
+        redirect_uri = await agent.pick_redirect("http://127.0.0.1/registered")
 
     assert redirect_uri.endswith("/registered")
 
@@ -221,14 +221,14 @@ def test_a_visitor_of_the_systems_browser_is_opened_by_default(monkeypatch: pyte
     from trio_mcp.auth.client import _browser as _loopback
 
     opened: list[dict[str, Any]] = []
-    real = open_loopback_visitor
+    real = open_loopback_browser
 
     def note(**options: Any) -> Any:
         opened.append(options)
         return real(**options)
 
     monkeypatch.setattr(_loopback, "open_loopback_visitor", note)
-    OAuth(visit_seconds=7).visitor()
+    OAuth(visit_seconds=7).agent()
 
     assert opened == [{"show": open_browser, "seconds": 7, "redirect_uri": None}]
 
@@ -238,10 +238,10 @@ async def test_an_application_that_fails_fails_one_authorization() -> None:
         await trio.lowlevel.checkpoint()
         raise RuntimeError("the window is gone")
 
-    visitor = HandlerVisitor(fail, REDIRECT_URI, 10)
+    agent = CustomBrowserAgent(fail, REDIRECT_URI, 10)
 
     with pytest.raises(AuthorizationFailed, match=r"https://auth\.example\.com/authorize: RuntimeError") as caught:
-        await visitor.visit(f"{ISSUER}/authorize?state=s3cret", REDIRECT_URI)
+        await agent.visit(f"{ISSUER}/authorize?state=s3cret", REDIRECT_URI)
 
     assert isinstance(caught.value.__cause__, RuntimeError)
     assert "s3cret" not in str(caught.value)
@@ -253,7 +253,7 @@ async def test_an_application_says_itself_why_nobody_comes_back() -> None:
         raise AuthorizationFailed("the user has closed the window")
 
     with pytest.raises(AuthorizationFailed, match=r"^the user has closed the window$"):
-        await HandlerVisitor(refuse, REDIRECT_URI, 10).visit(f"{ISSUER}/authorize", REDIRECT_URI)
+        await CustomBrowserAgent(refuse, REDIRECT_URI, 10).visit(f"{ISSUER}/authorize", REDIRECT_URI)
 
 
 async def test_a_person_who_does_not_come_back_is_not_waited_for_for_ever(
@@ -264,7 +264,7 @@ async def test_a_person_who_does_not_come_back_is_not_waited_for_for_ever(
         return url
 
     with pytest.raises(AuthorizationFailed, match="within 300 s"):
-        await HandlerVisitor(wait, REDIRECT_URI, 300).visit(f"{ISSUER}/authorize", REDIRECT_URI)
+        await CustomBrowserAgent(wait, REDIRECT_URI, 300).visit(f"{ISSUER}/authorize", REDIRECT_URI)
 
     assert trio.current_time() == pytest.approx(300, abs=1)
 
@@ -276,7 +276,7 @@ async def test_an_application_that_returns_no_url_is_told(returned: Any) -> None
         return returned
 
     with pytest.raises(AuthorizationFailed, match=f"returned {type(returned).__name__}, and no URL"):
-        await HandlerVisitor(err, REDIRECT_URI, 10).visit(f"{ISSUER}/authorize", REDIRECT_URI)
+        await CustomBrowserAgent(err, REDIRECT_URI, 10).visit(f"{ISSUER}/authorize", REDIRECT_URI)
 
 
 async def test_a_sign_in_that_nobody_waits_for_is_cancelled() -> None:
@@ -286,7 +286,7 @@ async def test_a_sign_in_that_nobody_waits_for_is_cancelled() -> None:
 
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(HandlerVisitor(wait, REDIRECT_URI, 10).visit, f"{ISSUER}/authorize", REDIRECT_URI)
+            nursery.start_soon(CustomBrowserAgent(wait, REDIRECT_URI, 10).visit, f"{ISSUER}/authorize", REDIRECT_URI)
             await trio.testing.wait_all_tasks_blocked()
             scope.cancel()
 

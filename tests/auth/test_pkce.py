@@ -10,7 +10,7 @@ from attrs import evolve
 from tests.auth.flow_script import PLACE, place_with
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth.client._authorization_code import Pkce, check_pkce
-from trio_mcp.auth.client._discovery import Place
+from trio_mcp.auth.client._discovery import TokenIssuer
 
 
 def test_the_challenge_is_that_of_the_specification() -> None:
@@ -46,7 +46,7 @@ OLD = evolve(PLACE, resource=None)
         evolve(OLD, server=evolve(PLACE.server, code_challenge_methods_supported=None, is_assumed=True)),
     ],
 )
-def test_a_server_that_says_so_or_is_too_old_to_say_it_is_used(place: Place) -> None:
+def test_a_server_that_says_so_or_is_too_old_to_say_it_is_used(place: TokenIssuer) -> None:
     check_pkce(place)
 
 

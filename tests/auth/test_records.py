@@ -11,8 +11,8 @@ from tests.auth.keeping import ISSUER, URL, MachineGrant
 from trio_mcp.auth import Registration
 from trio_mcp.auth._dpop import DpopKey
 from trio_mcp.auth.client import ServerMetadata
-from trio_mcp.auth.client._discovery import Place, ResourceMetadata
-from trio_mcp.auth.client._tokens import Lease, Record, Tokens, is_showable, key_of, read_record, write_record
+from trio_mcp.auth.client._discovery import ResourceMetadata, TokenIssuer
+from trio_mcp.auth.client._tokens import Lease, TokenRecord, Tokens, is_showable, key_of, read_record, write_record
 
 TOKENS = Tokens(
     access_token="s3cret-access",
@@ -21,7 +21,7 @@ TOKENS = Tokens(
     refresh_token="s3cret-refresh",
     scopes=("a", "b"),
 )
-RECORD = Record(
+RECORD = TokenRecord(
     issuer=ISSUER, resource=URL, tokens=TOKENS, obtained_at=1000.0, requested=("a",), dpop_key=None, lease=None
 )
 BOUND = evolve(RECORD, tokens=evolve(TOKENS, token_type="DPoP"), dpop_key=DpopKey.generate().to_jwk())
@@ -50,7 +50,7 @@ BOUND = evolve(RECORD, tokens=evolve(TOKENS, token_type="DPoP"), dpop_key=DpopKe
         ),
     ],
 )
-def test_a_record_is_read_as_it_was_written(record: Record) -> None:
+def test_a_record_is_read_as_it_was_written(record: TokenRecord) -> None:
     assert read_record(write_record(record)) == record
 
 
@@ -99,7 +99,7 @@ def test_nothing_secret_is_in_the_repr_of_a_record() -> None:
 def test_a_record_is_for_one_issuer_and_one_server() -> None:
     server = ServerMetadata(issuer=ISSUER, token_endpoint=f"{ISSUER}/token")
     resource = ResourceMetadata(resource=URL, authorization_servers=(ISSUER,))
-    place = Place(url=URL, resource=resource, server=server)
+    place = TokenIssuer(url=URL, resource=resource, server=server)
 
     assert RECORD.is_for(place)
     assert not RECORD.is_for(evolve(place, server=evolve(server, issuer=f"{ISSUER}/")))

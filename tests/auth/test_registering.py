@@ -21,9 +21,16 @@ from tests.auth.flow_script import (
 )
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import CallFailed, HttpReply, Registration
-from trio_mcp.auth.client._discovery import Place, ResourceMetadata
+from trio_mcp.auth.client._discovery import ResourceMetadata, TokenIssuer
 from trio_mcp.auth.client._flow import PickRedirect, Swap
-from trio_mcp.auth.client._registration import ClientProfile, Known, check_issuer, forget, known_client, make_known
+from trio_mcp.auth.client._registration import (
+    ClientProfile,
+    KnownRegistration,
+    check_issuer,
+    forget,
+    known_client,
+    make_known,
+)
 
 DOCUMENT = "https://me.example/client.json"
 PROFILE = ClientProfile(
@@ -39,11 +46,11 @@ def registered(client_id: str = "new", **members: Any) -> HttpReply:
 def known_in(
     script: FlowScript,
     profile: ClientProfile = PROFILE,
-    place: Place = PLACE,
+    place: TokenIssuer = PLACE,
     scopes: tuple[str, ...] | None = ("read",),
     *,
     dpop: bool = False,
-) -> Known:
+) -> KnownRegistration:
     return script.run(make_known(place, profile, scopes, dpop=dpop))
 
 
@@ -58,7 +65,7 @@ def test_a_client_registered_by_hand_is_never_registered_again() -> None:
 
     known = known_in(script, evolve(PROFILE, registration=client, metadata_url=DOCUMENT), READS_DOCUMENTS)
 
-    assert known == Known(registration=evolve(client, redirect_uri=REDIRECT_URI))
+    assert known == KnownRegistration(registration=evolve(client, redirect_uri=REDIRECT_URI))
     assert known.redirect_uri == REDIRECT_URI
     assert picked(script) == ["http://127.0.0.1/callback"]
     assert script.calls == []
@@ -146,7 +153,7 @@ def test_a_client_that_was_registered_earlier_is_known() -> None:
         (evolve(PROFILE, account="work"), PLACE),
     ],
 )
-def test_a_registration_is_for_one_issuer_server_client_and_account(profile: ClientProfile, place: Place) -> None:
+def test_a_registration_is_for_one_issuer_server_client_and_account(profile: ClientProfile, place: TokenIssuer) -> None:
     script = FlowScript([registered("first"), registered("second")])
     known_in(script)
 
@@ -223,7 +230,7 @@ SCOPED = evolve(
     ],
 )
 def test_a_client_is_registered_with_what_it_may_need_one_day(
-    place: Place, asked: tuple[str, ...] | None, scope: str | None
+    place: TokenIssuer, asked: tuple[str, ...] | None, scope: str | None
 ) -> None:
     script = FlowScript([registered()])
 
@@ -387,7 +394,7 @@ def test_a_registration_that_somebody_has_replaced_is_not_forgotten() -> None:
 def test_what_nobody_stored_is_not_forgotten() -> None:
     script = FlowScript(values={"k": "v"})
 
-    script.run(forget(Known(registration=Registration("mine"))))
+    script.run(forget(KnownRegistration(registration=Registration("mine"))))
 
     assert (script.values, script.steps) == ({"k": "v"}, [])
 

@@ -10,7 +10,7 @@ from attrs import define, field
 from tests.auth.issuing import Clock, Issuer
 from trio_mcp.abc import Fetch
 from trio_mcp.auth import VerifierUnavailable
-from trio_mcp.auth.server._token_verifiers import PAUSE_SECONDS, Renewal
+from trio_mcp.auth.server._token_verifiers import PAUSE_SECONDS, RefreshSchedule
 
 
 @define(eq=False)
@@ -20,16 +20,16 @@ class Publisher:
     clock: Clock = field(factory=Clock)
     reads: int = 0
     failure: Exception | None = None
-    gate: trio.Event | None = None
-    renewal: Renewal = field(init=False)
+    admission: trio.Event | None = None
+    renewal: RefreshSchedule = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.renewal = Renewal("the news", self.read, self.clock)
+        self.renewal = RefreshSchedule("the news", self.read, self.clock)
 
     async def read(self, fetch: Fetch) -> None:
         self.reads += 1
-        if self.gate is not None:
-            await self.gate.wait()
+        if self.admission is not None:
+            await self.admission.wait()
         if self.failure is not None:
             raise self.failure
 
@@ -79,14 +79,14 @@ async def test_a_clock_that_was_set_back_does_not_keep_it_from_being_fetched() -
 
 
 async def test_all_who_have_nothing_wait_for_one_fetch() -> None:
-    publisher = Publisher(gate=trio.Event())
+    publisher = Publisher(admission=trio.Event())
 
     async with trio.open_nursery() as nursery:
         for _ in range(50):
             nursery.start_soon(publisher.renewal.keep_fresh, FETCH)
         await trio.testing.wait_all_tasks_blocked()
-        assert publisher.gate is not None
-        publisher.gate.set()
+        assert publisher.admission is not None
+        publisher.admission.set()
 
     assert publisher.reads == 1
 
@@ -95,7 +95,7 @@ async def test_who_has_something_to_go_on_with_does_not_wait(autojump_clock: tri
     publisher = Publisher()
     await publisher.renewal.keep_fresh(FETCH)
     publisher.clock.now += 1000
-    publisher.gate = trio.Event()
+    publisher.admission = trio.Event()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(publisher.renewal.keep_fresh, FETCH)
@@ -103,13 +103,13 @@ async def test_who_has_something_to_go_on_with_does_not_wait(autojump_clock: tri
         began = trio.current_time()
         await publisher.renewal.keep_fresh(FETCH)
         assert trio.current_time() == began
-        publisher.gate.set()
+        publisher.admission.set()
 
     assert publisher.reads == 2
 
 
 async def test_clients_that_leave_do_not_make_others_begin_anew() -> None:
-    publisher = Publisher(gate=trio.Event())
+    publisher = Publisher(admission=trio.Event())
 
     async with trio.open_nursery() as nursery:
         leaving = await nursery.start(cancellable, publisher)
@@ -117,8 +117,8 @@ async def test_clients_that_leave_do_not_make_others_begin_anew() -> None:
         await trio.testing.wait_all_tasks_blocked()
         leaving.cancel()
         await trio.testing.wait_all_tasks_blocked()
-        assert publisher.gate is not None
-        publisher.gate.set()
+        assert publisher.admission is not None
+        publisher.admission.set()
 
     assert (publisher.reads, publisher.renewal.age) == (1, 0)
 
@@ -134,7 +134,7 @@ async def cancellable(
 async def test_a_fetch_ends_in_time_even_if_it_is_cancelled(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    publisher = Publisher(gate=trio.Event())
+    publisher = Publisher(admission=trio.Event())
     began = trio.current_time()
 
     with trio.move_on_after(1):

@@ -6,15 +6,22 @@ import pytest
 
 from trio_mcp.auth._challenges import Challenge
 from trio_mcp.auth.client import ServerMetadata
-from trio_mcp.auth.client._discovery import Place, ResourceMetadata, first_scopes, is_scope, read_scopes, wider_scopes
+from trio_mcp.auth.client._discovery import (
+    ResourceMetadata,
+    TokenIssuer,
+    first_scopes,
+    is_scope,
+    read_scopes,
+    wider_scopes,
+)
 
 
-def place(listed: tuple[str, ...] | None = None, *, at_server: tuple[str, ...] | None = None) -> Place:
+def place(listed: tuple[str, ...] | None = None, *, at_server: tuple[str, ...] | None = None) -> TokenIssuer:
     """Make a place whose protected server, and whose authorization server, list scopes."""
     issuer = "https://as.example"
     resource = ResourceMetadata(resource="https://x.example", authorization_servers=(issuer,), scopes_supported=listed)
     server = ServerMetadata(issuer=issuer, token_endpoint=f"{issuer}/token", scopes_supported=at_server)
-    return Place(url="https://x.example", resource=resource, server=server)
+    return TokenIssuer(url="https://x.example", resource=resource, server=server)
 
 
 def challenge(scope: str) -> Challenge:
@@ -56,7 +63,10 @@ def test_where_nobody_names_any_none_is_asked_for(listed: tuple[str, ...] | None
 def test_where_the_server_has_no_metadata_none_is_asked_for() -> None:
     server = ServerMetadata(issuer="https://x.example", token_endpoint="https://x.example/token")
 
-    assert first_scopes(None, None, Place(url="https://x.example", resource=None, server=server), offline=True) is None
+    assert (
+        first_scopes(None, None, TokenIssuer(url="https://x.example", resource=None, server=server), offline=True)
+        is None
+    )
 
 
 def test_what_the_user_has_configured_is_asked_for_with_what_is_needed_and_in_place_of_all_that_is_listed() -> None:

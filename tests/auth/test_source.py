@@ -22,7 +22,7 @@ from tests.auth.keeping import (
 from trio_mcp import AuthorizationFailed
 from trio_mcp.auth._dpop import NONCE_FIELD
 from trio_mcp.auth.client._source import GrantSource
-from trio_mcp.auth.client._tokens import Record, Tokens, write_record
+from trio_mcp.auth.client._tokens import TokenRecord, Tokens, write_record
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ async def test_the_first_request_shows_nothing_and_a_refusal_brings_a_token(
     attempt = source.attempt("POST", URL)
     assert await attempt.fields() == {}
     assert attempt.heard(*network.judge({}))
-    await attempt.settle()
+    await attempt.resolve()
     fields = await attempt.fields()
 
     assert fields == {"authorization": "Bearer access-1"}
@@ -175,7 +175,7 @@ async def test_the_challenge_that_says_most_is_followed(network: Network, clock:
     attempt = source.attempt("POST", URL)
     await attempt.fields()
     assert attempt.heard(401, {"www-authenticate": challenges})
-    await attempt.settle()
+    await attempt.resolve()
 
     assert network.urls[0] == place
     assert network.asked == [{"grant_type": "client_credentials", "scope": "a b"}]
@@ -204,7 +204,7 @@ async def test_what_was_granted_counts_where_nothing_was_asked_for(
     network: Network, clock: Clock, nursery: trio.Nursery
 ) -> None:
     grant = MachineGrant(clock=clock)
-    given = Record(
+    given = TokenRecord(
         issuer=ISSUER,
         resource=URL,
         tokens=Tokens(
@@ -290,7 +290,7 @@ async def test_a_request_that_meets_a_token_with_the_scopes_by_then_shows_that(
 
     assert await request(source, network.judge) == 200
     assert late.heard(*refused)
-    await late.settle()
+    await late.resolve()
 
     assert network.judge(await late.fields())[0] == 200
     assert len(network.asked) == 2
@@ -449,7 +449,7 @@ async def test_many_requests_that_meet_a_new_nonce_are_each_repeated(
 
     assert [attempt.heard(*refusal) for attempt, refusal in zip(attempts, refusals, strict=True)] == [True] * 5
     for attempt in attempts:
-        await attempt.settle()
+        await attempt.resolve()
 
     assert [network.judge(await attempt.fields())[0] for attempt in attempts] == [200] * 5
 

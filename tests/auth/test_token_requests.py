@@ -24,7 +24,7 @@ from tests.auth.flow_script import (
 )
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import CallFailed, HttpReply, Registration
-from trio_mcp.auth._dpop import DpopKey, Proofs
+from trio_mcp.auth._dpop import DpopKey, DpopProver
 from trio_mcp.auth.client._grant import TokenAsk
 from trio_mcp.auth.client._token_endpoint import request_tokens, scope_member
 from trio_mcp.auth.client._tokens import Tokens
@@ -233,7 +233,7 @@ def test_a_request_that_could_not_be_made_says_why() -> None:
 
 
 def test_a_bound_token_is_asked_for_with_a_proof() -> None:
-    proofs = Proofs(DpopKey.generate())
+    proofs = DpopProver(DpopKey.generate())
     script = FlowScript([token_reply(token_type="dpop")])
 
     tokens = request(script, ask_for(proofs=proofs))
@@ -246,11 +246,11 @@ def test_a_bound_token_is_asked_for_with_a_proof() -> None:
 
 def test_a_token_for_its_bearer_is_refused_where_a_bound_one_was_asked_for() -> None:
     with pytest.raises(AuthorizationFailed, match="'Bearer', and 'DPoP' was asked for"):
-        request(FlowScript([token_reply()]), ask_for(proofs=Proofs(DpopKey.generate())))
+        request(FlowScript([token_reply()]), ask_for(proofs=DpopProver(DpopKey.generate())))
 
 
 def test_a_server_that_wants_its_nonce_gets_one_more_request_with_another_proof() -> None:
-    proofs = Proofs(DpopKey.generate())
+    proofs = DpopProver(DpopKey.generate())
     client = Registration("me", secret="s3cret", method="client_secret_basic")
     again = error_reply("use_dpop_nonce", dpop_nonce="n0nce")
     script = FlowScript([again, evolve(token_reply(token_type="DPoP"), headers={"dpop-nonce": "next"})])
@@ -269,7 +269,7 @@ def test_a_server_that_is_not_content_with_its_own_nonce_is_given_up() -> None:
     script = FlowScript([again, again])
 
     with pytest.raises(AuthorizationFailed) as caught:
-        request(script, ask_for(proofs=Proofs(DpopKey.generate())))
+        request(script, ask_for(proofs=DpopProver(DpopKey.generate())))
 
     assert caught.value.error == "use_dpop_nonce"
     assert len(script.calls) == 2
@@ -281,7 +281,7 @@ def test_a_wish_for_a_nonce_without_one_or_without_a_key_is_a_refusal(is_bound: 
     script = FlowScript([reply])
 
     with pytest.raises(AuthorizationFailed, match="use_dpop_nonce"):
-        request(script, ask_for(proofs=Proofs(DpopKey.generate()) if is_bound else None))
+        request(script, ask_for(proofs=DpopProver(DpopKey.generate()) if is_bound else None))
 
     assert len(script.calls) == 1
 

@@ -106,7 +106,7 @@ class HttpOrigin:
     def of(self, method: str) -> list[Got]:
         return [each for each in self.got if each.method == method]
 
-    async def tell(self, method: str, **params: Any) -> None:
+    async def notify_nowait(self, method: str, **params: Any) -> None:
         """Say something on the newest standing stream."""
         await self.streams[-1].send({"jsonrpc": "2.0", "method": method, "params": params})
 

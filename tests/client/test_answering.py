@@ -384,20 +384,20 @@ BLOCKS: dict[str, tuple[Any, str]] = {
 async def test_what_a_model_said_is_sent_as_the_revision_can_carry_it_or_not_at_all(name: str, revision: str) -> None:
     block, since = BLOCKS[name]
 
-    async def tell(content: Any) -> Json:
+    async def notify_nowait(content: Any) -> Json:
         answer = types.CreateMessageResult(role="assistant", model="m", content=content)
         return await told(THINK["params"], "sampling/createMessage", revision=revision, on_sample=saying(answer))
 
     if revision < since:
         message = f"on_sample returned {name}, which revision {revision} does not have"
-        assert await tell(block) == {"error": {"code": -32603, "message": message}}
-        assert await tell([block]) == {"error": {"code": -32603, "message": message}}
+        assert await notify_nowait(block) == {"error": {"code": -32603, "message": message}}
+        assert await notify_nowait([block]) == {"error": {"code": -32603, "message": message}}
     else:
         wire = types.unstructure(block)
         has_lists = revision == LEGACY
-        assert (await tell(block))["result"]["content"] == wire
-        assert (await tell([block]))["result"]["content"] == ([wire] if has_lists else wire)
-        several = await tell([block, block])
+        assert (await notify_nowait(block))["result"]["content"] == wire
+        assert (await notify_nowait([block]))["result"]["content"] == ([wire] if has_lists else wire)
+        several = await notify_nowait([block, block])
         if has_lists:
             assert several["result"]["content"] == [wire, wire]
         else:

@@ -113,8 +113,8 @@ async def test_who_listens_is_heard_from_the_beginning_of_the_block() -> None:
 
     async with listening(origin, tools=True, resources=[CONFIG]) as (client, changes):
         assert len(origin.streams) == 1
-        await origin.tell("notifications/tools/list_changed")
-        await origin.tell("notifications/resources/updated", uri=CONFIG)
+        await origin.notify_nowait("notifications/tools/list_changed")
+        await origin.notify_nowait("notifications/resources/updated", uri=CONFIG)
         assert [await changes.__anext__(), await changes.__anext__()] == [ListChanged("tools"), ResourceUpdated(CONFIG)]
         async with client.listen(prompts=True):
             assert len(origin.streams) == 1
@@ -132,8 +132,8 @@ async def test_resources_are_subscribed_to_anew_and_listeners_look_again() -> No
         assert await waiting_in(changes) == []
         await lose_session(client, origin)
         assert await waiting_in(changes) == [ListChanged("tools"), ResourceUpdated(CONFIG), ResourceUpdated(NOTES)]
-        await origin.tell("notifications/prompts/list_changed")
-        await origin.tell("notifications/tools/list_changed")
+        await origin.notify_nowait("notifications/prompts/list_changed")
+        await origin.notify_nowait("notifications/tools/list_changed")
         assert await waiting_in(changes) == [ListChanged("tools")]
 
     assert subscribed(origin, 1) == [CONFIG, NOTES, NOTES, "by:hand"]

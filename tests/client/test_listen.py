@@ -90,14 +90,14 @@ async def listening(
                 for _ in wanted.get("resources", ()):
                     await server.answer({}, method="resources/subscribe")
 
-        async def tell(method: str, **params: Any) -> None:
+        async def notify_nowait(method: str, **params: Any) -> None:
             await server.notify(method, {**params, "_meta": {ID: ids[0]}} if ids else params)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(answer)
             block = client.listen(**wanted)
             changes = await block.__aenter__()
-        yield changes, server, tell
+        yield changes, server, notify_nowait
         await block.__aexit__(None, None, None)
 
 
@@ -330,34 +330,34 @@ async def test_news_reach_the_subscription_they_name_and_no_other() -> None:
 
 @pytest.mark.parametrize("revision", ERAS)
 async def test_what_was_not_asked_for_or_says_nothing_is_not_heard(revision: str) -> None:
-    async with listening(revision, **MANY) as (changes, _, tell):
-        await tell(PROMPTS)
-        await tell(UPDATED, uri="file:///config.jsonx")
-        await tell(UPDATED, uri="file:///")
-        await tell(UPDATED, uri=7)
-        await tell(UPDATED)
-        await tell("notifications/other")
-        await tell(ACK, notifications={})
-        await tell(TOOLS)
+    async with listening(revision, **MANY) as (changes, _, notify_nowait):
+        await notify_nowait(PROMPTS)
+        await notify_nowait(UPDATED, uri="file:///config.jsonx")
+        await notify_nowait(UPDATED, uri="file:///")
+        await notify_nowait(UPDATED, uri=7)
+        await notify_nowait(UPDATED)
+        await notify_nowait("notifications/other")
+        await notify_nowait(ACK, notifications={})
+        await notify_nowait(TOOLS)
         assert await anext(changes) == ListChanged("tools")
 
 
 @pytest.mark.parametrize("revision", ERAS)
 async def test_a_part_of_a_resource_is_heard_of_as_well(revision: str) -> None:
-    async with listening(revision, **MANY) as (changes, _, tell):
+    async with listening(revision, **MANY) as (changes, _, notify_nowait):
         for part in ("/a", "?b", "#c"):
-            await tell(UPDATED, uri=CONFIG + part)
+            await notify_nowait(UPDATED, uri=CONFIG + part)
             assert await anext(changes) == ResourceUpdated(CONFIG + part)
 
 
 @pytest.mark.parametrize("revision", ERAS)
 async def test_what_was_not_read_yet_is_there_once_in_the_order_it_was_first_heard_of(revision: str) -> None:
-    async with listening(revision, **MANY) as (changes, _, tell):
+    async with listening(revision, **MANY) as (changes, _, notify_nowait):
         for method, params in ((UPDATED, {"uri": CONFIG}), (TOOLS, {}), (UPDATED, {"uri": CONFIG})) * 50:
-            await tell(method, **params)
+            await notify_nowait(method, **params)
         await wait_all_tasks_blocked()
         assert [await anext(changes), await anext(changes)] == [ResourceUpdated(CONFIG), ListChanged("tools")]
-        await tell(TOOLS)
+        await notify_nowait(TOOLS)
         assert await anext(changes) == ListChanged("tools")
         assert changes.skipped == 0
 
@@ -368,9 +368,9 @@ async def test_what_was_not_read_yet_is_there_once_in_the_order_it_was_first_hea
     [(Limits(max_updates=3), 3), (Limits(max_update_bytes=2 * (len(CONFIG) + 2)), 2), (Limits(max_update_bytes=1), 1)],
 )
 async def test_of_too_many_parts_the_oldest_go_and_are_counted(revision: str, limits: Limits, kept: int) -> None:
-    async with listening(revision, options={"limits": limits}, **MANY) as (changes, _, tell):
+    async with listening(revision, options={"limits": limits}, **MANY) as (changes, _, notify_nowait):
         for part in range(9):
-            await tell(UPDATED, uri=f"{CONFIG}/{part}")
+            await notify_nowait(UPDATED, uri=f"{CONFIG}/{part}")
         await wait_all_tasks_blocked()
         assert changes.skipped == 9 - kept
         assert [await anext(changes) for _ in range(kept)] == [
@@ -381,22 +381,22 @@ async def test_of_too_many_parts_the_oldest_go_and_are_counted(revision: str, li
 async def test_no_time_limit_applies_to_a_block_that_listens(autojump_clock: object) -> None:
     for revision in ERAS:
         options = {"time_limits": TimeLimits(idle=5, total=10)}
-        async with listening(revision, options=options, **MANY) as (changes, _, tell):
+        async with listening(revision, options=options, **MANY) as (changes, _, notify_nowait):
             with trio.move_on_after(100_000) as scope:
                 await anext(changes)
             assert scope.cancelled_caught
-            await tell(TOOLS)
+            await notify_nowait(TOOLS)
             assert await anext(changes) == ListChanged("tools")
 
 
 @pytest.mark.parametrize("revision", ERAS)
 async def test_one_task_reads_at_a_time(revision: str) -> None:
-    async with listening(revision, **MANY) as (changes, _, tell), trio.open_nursery() as nursery:
+    async with listening(revision, **MANY) as (changes, _, notify_nowait), trio.open_nursery() as nursery:
         nursery.start_soon(anext, changes)
         await wait_all_tasks_blocked()
         with pytest.raises(trio.BusyResourceError):
             await anext(changes)
-        await tell(TOOLS)
+        await notify_nowait(TOOLS)
 
 
 # How it ends.

@@ -334,7 +334,7 @@ async def test_callbacks_of_the_client_may_call_the_server(revision: str, carrie
     server, heard = Server("s"), trio.Event()
 
     @server.tool
-    async def tell(ctx: Context) -> str:
+    async def notify_nowait(ctx: Context) -> str:
         await ctx.log("info", "told")
         await ctx.report_progress(1)
         return "done"

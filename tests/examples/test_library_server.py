@@ -34,7 +34,7 @@ async def test_the_library_server_does_what_its_sections_say_in_every_revision(r
             await client.set_log_level("info")
             await use_the_tools(client)
             await use_the_resources(client, not_found=-32602 if revision == "2026-07-28" else -32002)
-            await use_the_prompts_and_completions(client, settled=revision >= "2025-06-18")
+            await use_the_prompts_and_completions(client, resolved=revision >= "2025-06-18")
             await audited.wait()
 
     assert logged == [
@@ -91,7 +91,7 @@ async def use_the_resources(client: Client, *, not_found: int) -> None:
         assert (missing.value.code, missing.value.data) == (not_found, {"uri": uri})
 
 
-async def use_the_prompts_and_completions(client: Client, *, settled: bool) -> None:
+async def use_the_prompts_and_completions(client: Client, *, resolved: bool) -> None:
     assert [prompt.name async for prompt in client.prompts()] == ["recommend", "compare", "remind"]
     asked = {
         "recommend": {"genre": "crime", "age": "12", "short": "true"},
@@ -128,7 +128,7 @@ async def use_the_prompts_and_completions(client: Client, *, settled: bool) -> N
         ["science"],
         ["Ada"],
         ["kidnapped"],
-        ["origin"] if settled else others,
+        ["origin"] if resolved else others,
         ["Charles Darwin"],
         ["moonstone"],
     ]

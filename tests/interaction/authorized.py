@@ -11,7 +11,7 @@ import pytest
 import trio
 from attrs import define, field, frozen
 
-from tests.interaction.over_http import IN_PROCESS, Seen, Witness, carries, only_older
+from tests.interaction.over_http import IN_PROCESS, Seen, Witness, carries, only_legacy
 from trio_mcp import (
     CacheHint,
     Client,
@@ -120,7 +120,7 @@ class Street:
         protection = ResourceServer(URL, **{**usual, **self.options})
         store = MemoryEventStore() if self.transport == "http-resumable" else None
         app = http_app(self.shop.server, auth=protection, sessions=SessionSettings(event_store=store))
-        self.witness = Witness(only_older(app) if self.transport == "http-sse" else app)
+        self.witness = Witness(only_legacy(app) if self.transport == "http-sse" else app)
         self.overheard = Witness(self.auth)
         self.network = AsgiNetwork({ORIGIN: self.witness, self.auth.issuer: self.overheard, **self.others})
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from attrs import define, evolve
 
 from trio_mcp.abc import Serving
-from trio_mcp.peer import NO_ENVELOPE, Access, Envelope, Exchange, Gate, Limits, Peer
+from trio_mcp.peer import NO_ORIGIN, Access, Admission, IncomingRequest, Limits, MessageOrigin, Peer
 from trio_mcp.wire import JsonObject
 
 
@@ -31,14 +31,14 @@ class Guarded:
     def limits(self) -> Limits:
         return self._serving.limits
 
-    def gate(self) -> Gate:
-        return self._serving.gate()
+    def admission(self) -> Admission:
+        return self._serving.admission()
 
-    def answer(self, exchange: Exchange) -> None:
+    def answer(self, exchange: IncomingRequest) -> None:
         exchange.context = evolve(exchange.context, access=self._access)
         self._serving.answer(exchange)
 
-    def notified(self, method: str, params: JsonObject, peer: Peer, envelope: Envelope = NO_ENVELOPE) -> None:
+    def notified(self, method: str, params: JsonObject, peer: Peer, envelope: MessageOrigin = NO_ORIGIN) -> None:
         self._serving.notified(method, params, peer, evolve(envelope, access=self._access))
 
     def stop(self) -> None:

@@ -52,7 +52,7 @@ async def bridged(transport: str, server: HttpAnswerer, **options: Unpack[HttpOp
     if transport == "http-resumable":
         options["sessions"] = SessionSettings(event_store=MemoryEventStore())
     app = http_app(server, **options)
-    engine = AsgiEngine(only_older(app) if transport == "http-sse" else app)
+    engine = AsgiEngine(only_legacy(app) if transport == "http-sse" else app)
     async with engine.lifespan():
         yield engine
 
@@ -108,7 +108,7 @@ class Witness:
             self.open -= 1
 
 
-def only_older(app: AsgiApp, status: int = 405) -> AsgiApp:
+def only_legacy(app: AsgiApp, status: int = 405) -> AsgiApp:
     """Return *app* as a server that knows nothing but HTTP+SSE: it takes no POST where its event stream is."""
 
     async def older(scope: Scope, receive: Receive, send: Send) -> None:

@@ -42,7 +42,7 @@ from trio_mcp import (
     open_client,
     types,
 )
-from trio_mcp.server import Serving
+from trio_mcp.server import ActiveServer
 
 SOON = 0.3
 """Real seconds after which a question expires that nobody will answer."""
@@ -251,12 +251,12 @@ async def test_a_stopping_server_asks_nothing_and_open_questions_expire(
 
 
 @asynccontextmanager
-async def serving_with_client(server: Server, **options: Any) -> AsyncGenerator[tuple[Serving, Any]]:
+async def serving_with_client(server: Server, **options: Any) -> AsyncGenerator[tuple[ActiveServer, Any]]:
     """Serve *server*, and connect to just that serving, without bytes."""
 
     class Served:
         @asynccontextmanager
-        async def serving(self) -> AsyncGenerator[Serving]:
+        async def serving(self) -> AsyncGenerator[ActiveServer]:
             yield serving
 
     async with server.serving() as serving, open_client(Served(), **capable(**options)) as client:
@@ -265,7 +265,7 @@ async def serving_with_client(server: Server, **options: Any) -> AsyncGenerator[
 
 async def test_a_question_that_is_about_to_leave_when_the_server_stops_expires(autojump_clock: MockClock) -> None:
     server = Server("s")
-    parted: list[Serving] = []
+    parted: list[ActiveServer] = []
 
     @server.tool
     async def book(ctx: Context) -> str:
@@ -331,7 +331,7 @@ async def test_a_thread_that_asks_for_a_call_that_was_cancelled_is_told_and_ends
     assert asking.told == ["the call is over"]
 
 
-async def no_thread_is_left(serving: Serving) -> None:
+async def no_thread_is_left(serving: ActiveServer) -> None:
     while serving.statistics().threads:  # noqa: ASYNC110 # a thread tells nobody when it is quite gone
         await trio.sleep(0.001)
 

@@ -264,7 +264,7 @@ class Child:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         return cls(await trio.lowlevel.open_process(command, **pipes))
 
-    async def tell(self) -> None:
+    async def notify_nowait(self) -> None:
         assert self.process.stdin is not None
         await self.process.stdin.send_all(b"\n")
 
@@ -321,7 +321,7 @@ async def test_processes_that_share_a_file_never_show_a_refresh_token_that_was_u
             auth.expire_tokens()
             auth.settings.before = Both()
             for child in children:
-                await child.tell()
+                await child.notify_nowait()
             assert [await child.line() for child in children] == ["ada", "ada"]
         assert [await child.end() for child in children] == [0, 0]
 

@@ -34,7 +34,7 @@ from trio_mcp import (
     start_stream_client,
     types,
 )
-from trio_mcp.lowlevel import Link, Serving
+from trio_mcp.lowlevel import ActiveServer, Link
 from trio_mcp.server import AskingMode
 from trio_mcp.testing import ScriptedPeer, cancel_everywhere, open_memory_client
 from trio_mcp.transports import server_link
@@ -48,7 +48,7 @@ class Pair:
     """Both ends of one connection."""
 
     client: Client
-    serving: Serving
+    serving: ActiveServer
     link: Link | None
     """The server's end; None where there are no bytes."""
 
@@ -79,10 +79,10 @@ async def over_bytes(revision: str) -> AsyncGenerator[Pair]:
 class Shared:
     """An answerer that is being served already, so that what its handlers do can be looked at."""
 
-    _serving: Serving
+    _serving: ActiveServer
 
     @asynccontextmanager
-    async def serving(self) -> AsyncGenerator[Serving]:
+    async def serving(self) -> AsyncGenerator[ActiveServer]:
         yield self._serving
 
 
@@ -98,10 +98,10 @@ async def direct(revision: str) -> AsyncGenerator[Pair]:
 class Shown(Boaster):
     """A server whose serving can be looked at, whoever serves it."""
 
-    shown: Serving
+    shown: ActiveServer
 
     @asynccontextmanager
-    async def serving(self, *, asking: AskingMode | None = None) -> AsyncGenerator[Serving]:
+    async def serving(self, *, asking: AskingMode | None = None) -> AsyncGenerator[ActiveServer]:
         async with super().serving(asking=asking) as self.shown:
             yield self.shown
 

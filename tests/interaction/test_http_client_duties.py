@@ -13,7 +13,7 @@ import trio.testing
 
 from tests.interaction.by_hand import MODERN
 from tests.interaction.conversation_server import Boaster, make_server
-from tests.interaction.over_http import URL, Seen, Witness, only_older, served_at_socket
+from tests.interaction.over_http import URL, Seen, Witness, only_legacy, served_at_socket
 from trio_mcp import (
     Client,
     ClientOptions,
@@ -183,7 +183,7 @@ async def test_what_names_a_session_or_proves_who_asks_is_shown_nowhere(caplog: 
 @pytest.mark.requirement("B.7-C1")
 async def test_over_http_and_sse_all_is_posted_where_the_first_event_says(autojump_clock: object) -> None:
     app = http_app(asking_server())
-    async with witnessed(only_older(app), revision=types.REVISIONS[0], roots=ROOTS) as (witness, client):
+    async with witnessed(only_legacy(app), revision=types.REVISIONS[0], roots=ROOTS) as (witness, client):
         await converse(client)
     endpoint = next(
         message["body"] for message in witness.sent if message.get("body", b"").startswith(b"event: endpoint")
@@ -203,7 +203,7 @@ async def test_over_http_and_sse_all_is_posted_where_the_first_event_says(autoju
 @pytest.mark.parametrize("revision", [None, types.REVISIONS[0], NEWEST_LEGACY])
 @pytest.mark.parametrize("status", [400, 404, 405])
 async def test_where_initialize_is_refused_the_older_transport_is_looked_for(status: int, revision: str | None) -> None:
-    async with witnessed(only_older(http_app(make_server()), status), revision=revision) as (witness, client):
+    async with witnessed(only_legacy(http_app(make_server()), status), revision=revision) as (witness, client):
         assert client.revision == (revision or NEWEST_LEGACY)
         await client.list_tools()
     began = [(seen.method, seen.message["method"] if seen.body else None) for seen in witness.requests]

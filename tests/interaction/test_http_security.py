@@ -138,7 +138,7 @@ class Shop:
             return what
 
         @self.server.tool
-        async def tell(text: str, ctx: Context) -> str:
+        async def notify_nowait(text: str, ctx: Context) -> str:
             await ctx.report_progress(1, message=text)
             return text
 

@@ -144,7 +144,7 @@ SEARCH = types.ResourceTemplateReference(uri="notes://search{?q,limit}")
 async def test_arguments_of_prompts_and_variables_of_templates_are_completed(surface: Connect, revision: str) -> None:
     async with surface() as client:
         alone = await client.complete(PLAN, "city", "Ge")
-        settled = await client.complete(PLAN, "city", "Ge", context={"pace": "fast", "days": "2"})
+        resolved = await client.complete(PLAN, "city", "Ge", context={"pace": "fast", "days": "2"})
         enumerated = await client.complete(PLAN, "pace", "F")
         many = await client.complete(PLAN, "days", "")
         variable = await client.complete(NAMED, "name", "n")
@@ -153,7 +153,7 @@ async def test_arguments_of_prompts_and_variables_of_templates_are_completed(sur
 
     carried = revision >= FIRST_WITH_CONTEXT  # older revisions have no place for what is settled already
     assert alone == types.Completion(values=["Genoa", "Geneva"], total=2, has_more=False)
-    assert settled == (types.Completion(values=["Geneva"], total=1, has_more=False) if carried else alone)
+    assert resolved == (types.Completion(values=["Geneva"], total=1, has_more=False) if carried else alone)
     assert enumerated == types.Completion(values=["fast"], total=1, has_more=False)
     assert many == types.Completion(values=[str(n) for n in range(1, 101)], total=250, has_more=True)
     assert variable == types.Completion(values=["na", "nb"], total=9, has_more=True)

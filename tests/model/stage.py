@@ -35,7 +35,7 @@ class Stage:
     _todo: SimpleQueue[Callable[[], object]] = field(factory=SimpleQueue[Callable[[], object]], init=False)
     _token: trio.lowlevel.TrioToken = field(init=False)
     _ended: outcome.Outcome[None] | None = field(default=None, init=False)
-    _settled: bool = field(default=False, init=False)
+    _resolved: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         trio.lowlevel.start_guest_run(
@@ -45,17 +45,17 @@ class Stage:
             host_uses_signal_set_wakeup_fd=True,
             clock=self.clock,
         )
-        self._go_on(lambda: self._settled)
+        self._go_on(lambda: self._resolved)
 
     async def _main(self) -> None:
         async with trio.open_nursery() as self.nursery:
             self._token = trio.lowlevel.current_trio_token()
-            self.nursery.start_soon(self._settle)
+            self.nursery.start_soon(self._resolve)
             await trio.sleep_forever()
 
-    async def _settle(self) -> None:
+    async def _resolve(self) -> None:
         await wait_all_tasks_blocked()
-        self._settled = True
+        self._resolved = True
 
     def _done(self, ended: outcome.Outcome[None]) -> None:
         self._ended = ended
@@ -76,11 +76,11 @@ class Stage:
 
         def step() -> None:
             done.append(outcome.capture(function, *args))
-            self.nursery.start_soon(self._settle)
+            self.nursery.start_soon(self._resolve)
 
-        self._settled = False
+        self._resolved = False
         self._token.run_sync_soon(step)
-        self._go_on(lambda: self._settled)
+        self._go_on(lambda: self._resolved)
         return done[0].unwrap()
 
     def pass_time(self, seconds: float) -> None:

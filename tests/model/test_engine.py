@@ -19,7 +19,7 @@ from tests.model.stage import Stage, examples
 from tests.peer.raw_peer import explain, notification
 from tests.peer.raw_peer import initialize as greeting
 from trio_mcp import ConnectionLost, ErrorResponse, McpError, RemoteProtocolError
-from trio_mcp.peer import Exchange, Hall, Limits, Link, Run, ServerSession
+from trio_mcp.peer import HandlerPool, HandlerRun, IncomingRequest, Limits, Link, ServerSession
 from trio_mcp.types import REVISIONS
 from trio_mcp.wire import JsonObject, decode, encode
 
@@ -62,10 +62,10 @@ class Worker:
 
     order: outcome.Outcome[JsonObject] | None = field(default=None, init=False)
     ordered: trio.Event = field(factory=trio.Event, init=False)
-    run: Run | None = field(default=None, init=False)
+    run: HandlerRun | None = field(default=None, init=False)
     over: str | None = field(default=None, init=False)
 
-    async def handle(self, run: Run) -> JsonObject:
+    async def handle(self, run: HandlerRun) -> JsonObject:
         self.run = run
         try:
             await self.ordered.wait()
@@ -121,7 +121,7 @@ class EngineMachine(RuleBasedStateMachine):
     def connect(self) -> None:
         self.valve = Valve()
         self.valve.opened.set()
-        self.hall = Hall(self.stage.nursery)
+        self.pool = HandlerPool(self.stage.nursery)
         limits = Limits(drain_seconds=DRAIN)
         self.link = Link(ServerSession(REVISIONS), self.answer, self.notified, limits, self.valve)
         self.ended = trio.Event()
@@ -134,12 +134,12 @@ class EngineMachine(RuleBasedStateMachine):
     def notified(self, method: str, params: JsonObject) -> None:
         """Take what belongs to no request of ours, which says nothing here."""
 
-    def answer(self, exchange: Exchange) -> None:
+    def answer(self, exchange: IncomingRequest) -> None:
         if exchange.method == "initialize":
             exchange.respond({})
             return
         self.newest = Worker()
-        self.hall.begin(exchange, self.newest.handle, explain)
+        self.pool.begin(exchange, self.newest.handle, explain)
 
     def teardown(self) -> None:
         if hasattr(self, "stage"):
@@ -328,7 +328,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert (facts.unmatched_responses, facts.malformed) == (self.model.unmatched, self.model.malformed)
         unread = any(outbound.updates for outbound in self.asking())
         assert (facts.update_bytes > 0, self.link.budget.total) == (unread, facts.update_bytes)
-        assert facts.running == self.hall.running == len(self.working())
+        assert facts.running == self.pool.running == len(self.working())
         assert self.ended.is_set() is (self.model.input_ended and not self.working())
 
     def arrived(self) -> list[JsonObject]:

@@ -28,7 +28,7 @@ from tests.model.stage import Stage, examples
 from tests.peer.fake_exchange import FakeExchange, exchange
 from tests.peer.parking_bench import ask, explain, token_of
 from trio_mcp import AskExpired, McpError, TooManyParked
-from trio_mcp.peer import BUSY, Hall, Limits, Run, Slots
+from trio_mcp.peer import BUSY, HandlerPool, HandlerRun, HandlerSlots, Limits
 from trio_mcp.wire import JsonObject, is_object
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Actor:
 
     shield: trio.CancelScope
     """Around its clean-up, which is shielded where it is stubborn."""
-    run: Run = field(init=False)
+    run: HandlerRun = field(init=False)
     saw: list[Any] = field(factory=list[Any], init=False)
     _orders: list[Callable[[], Any]] = field(factory=list[Callable[[], Any]], init=False)
     _ordered: trio.Event = field(factory=trio.Event, init=False)
@@ -54,7 +54,7 @@ class Actor:
         self._orders.append(what)
         self._ordered.set()
 
-    async def handle(self, run: Run) -> JsonObject:
+    async def handle(self, run: HandlerRun) -> JsonObject:
         """Be the handler."""
         self.run = run
         try:
@@ -93,8 +93,8 @@ class HallMachine(RuleBasedStateMachine):
         _run._r.seed(seed)  # pyright: ignore[reportPrivateUsage] # Trio has no public name for it
         self.stage = Stage()
         limits = Limits(max_parked=MOST_PARKED, ask_seconds=ASK_SECONDS, max_running=MOST_RUNNING)
-        self.hall = self.stage.do(lambda: Hall(self.stage.nursery, limits))
-        self.slots = [Slots(2, 2), Slots(*slots)]
+        self.pool = self.stage.do(lambda: HandlerPool(self.stage.nursery, limits))
+        self.slots = [HandlerSlots(2, 2), HandlerSlots(*slots)]
         self.model = HallModel([Connection(2, 2), Connection(*slots)])
         self.actors: dict[Work, Actor] = {}
         self.calls: dict[Call, FakeExchange] = {}
@@ -125,7 +125,7 @@ class HallMachine(RuleBasedStateMachine):
         self.calls[call] = asked
         return call, asked
 
-    def tell(self, work: Work, what: Callable[[], Any]) -> None:
+    def notify_nowait(self, work: Work, what: Callable[[], Any]) -> None:
         self.stage.do(self.actors[work].order, what)
 
     # Requests.
@@ -139,7 +139,7 @@ class HallMachine(RuleBasedStateMachine):
         actor = Actor(trio.CancelScope(shield=stubborn))
         work = self.model.begin(call, stubborn=stubborn)
         self.actors[work] = actor
-        self.stage.do(self.hall.begin, asked, actor.handle, explain)
+        self.stage.do(self.pool.begin, asked, actor.handle, explain)
         return work
 
     @rule(connection=st.integers(0, 1), stubborn=seldom, keys=st.lists(st.sampled_from(KEYS), unique=True, min_size=1))
@@ -154,7 +154,7 @@ class HallMachine(RuleBasedStateMachine):
         call = one_of([*self.calls] if late else self.open_calls(), which)
         self.model.cancel(call)
         asked = self.calls[call]
-        self.stage.do(asked.lose if gone else partial(asked.cancel, "not wanted"))
+        self.stage.do(asked.disconnect if gone else partial(asked.cancel, "not wanted"))
 
     @precondition(lambda self: any(call.full for call in self.open_calls()))
     @rule(which=indices)
@@ -182,14 +182,14 @@ class HallMachine(RuleBasedStateMachine):
     def finish(self, which: int, well: bool) -> None:
         work, number = one_of(self.works(Phase.WORKING, Phase.EXPIRED), which), self.number()
         self.model.finish(work, {"n": number} if well else f"ValueError({number})")
-        self.tell(work, lambda: {"n": number} if well else failing(number))
+        self.notify_nowait(work, lambda: {"n": number} if well else failing(number))
 
     @precondition(lambda self: self.works(Phase.CLEANING))
     @rule(which=indices)
     def clean_up(self, which: int) -> None:
         work = one_of(self.works(Phase.CLEANING), which)
         self.model.finish(work, None)
-        self.tell(work, dict[str, Any])
+        self.notify_nowait(work, dict[str, Any])
 
     @precondition(lambda self: self.works(Phase.WORKING, Phase.EXPIRED, Phase.CLEANING))
     @rule(which=indices, keys=st.lists(st.sampled_from(KEYS), unique=True, min_size=1))
@@ -198,7 +198,7 @@ class HallMachine(RuleBasedStateMachine):
 
     def question(self, work: Work, keys: list[str]) -> None:
         self.model.ask(work, keys)
-        self.tell(work, lambda: keys)
+        self.notify_nowait(work, lambda: keys)
 
     # Retries.
 
@@ -229,13 +229,13 @@ class HallMachine(RuleBasedStateMachine):
 
     def come_back(self, token: str, asked: FakeExchange, answers: dict[str, Any]) -> str:
         try:
-            return "resumed" if self.hall.parking.resume(token, asked, answers) else "unknown"
+            return "resumed" if self.pool.parking.resume(token, asked, answers) else "unknown"
         except McpError as refusal:
             return "busy" if refusal.code == BUSY else "no answer"
 
     def asked_in(self, work: Work) -> tuple[FakeExchange, Work]:
         """Return the exchange that was answered with the questions that are open."""
-        parked = self.hall.parking._parked  # pyright: ignore[reportPrivateUsage]
+        parked = self.pool.parking._parked  # pyright: ignore[reportPrivateUsage]
         of_run = {token for token, waiting in parked.items() if waiting.run is self.actors[work].run}
         (asked,) = (asked for asked in self.interims() if token_of(asked) in of_run)
         return asked, work
@@ -266,7 +266,7 @@ class HallMachine(RuleBasedStateMachine):
     def close(self, really: bool, as_really: bool) -> None:
         if really and as_really:
             self.model.close()
-            self.stage.do(self.hall.parking.close)
+            self.stage.do(self.pool.parking.close)
 
     # The comparison.
 
@@ -281,10 +281,10 @@ class HallMachine(RuleBasedStateMachine):
             assert asked.open is (call.work is not None)
         for work, actor in self.actors.items():
             assert actor.saw == work.saw
-        assert self.hall.running == self.model.running
-        assert self.hall.parking.parked == self.model.parked
-        assert self.hall.turns.taken == self.model.taken
-        assert self.hall.turns.groups == len(self.model.line)
+        assert self.pool.running == self.model.running
+        assert self.pool.parking.parked == self.model.parked
+        assert self.pool.turns.taken == self.model.taken
+        assert self.pool.turns.groups == len(self.model.line)
         for slots, connection in zip(self.slots, self.model.connections, strict=True):
             assert (slots.running, slots.waiting) == (connection.running, len(connection.queue))
 

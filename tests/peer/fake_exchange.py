@@ -8,7 +8,7 @@ import trio
 from attrs import define, evolve, field
 
 from trio_mcp import ConnectionLost, McpError
-from trio_mcp.peer import NO_HEADERS, Asked, Exchange, ExchangeContext, ServerSession, Slots
+from trio_mcp.peer import NO_HEADERS, ExchangeContext, HandlerSlots, IncomingRequest, OutgoingRequest, ServerSession
 from trio_mcp.types import REVISIONS
 from trio_mcp.wire import JsonObject
 
@@ -24,9 +24,9 @@ CONTEXT = ExchangeContext(
 
 @define(eq=False)
 class FakePeer:
-    slots: Slots = field(factory=lambda: Slots(10, 10))
-    listens: Slots = field(factory=lambda: Slots(10, 0))
-    gate: ServerSession = field(factory=lambda: ServerSession(REVISIONS))
+    slots: HandlerSlots = field(factory=lambda: HandlerSlots(10, 10))
+    listens: HandlerSlots = field(factory=lambda: HandlerSlots(10, 0))
+    admission: ServerSession = field(factory=lambda: ServerSession(REVISIONS))
 
     def has_room(self) -> bool:
         raise NotImplementedError
@@ -34,15 +34,15 @@ class FakePeer:
     async def room(self) -> None:
         raise NotImplementedError
 
-    def tell(self, method: str, params: JsonObject) -> None:
+    def notify_nowait(self, method: str, params: JsonObject) -> None:
         raise NotImplementedError
 
-    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
+    def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
         raise NotImplementedError
 
 
 @define(eq=False)
-class FakeExchange(Exchange):
+class FakeExchange(IncomingRequest):
     sent: list[JsonObject | McpError] = field(factory=list[JsonObject | McpError], init=False)
     told: list[tuple[str, JsonObject]] = field(factory=list[tuple[str, JsonObject]], init=False)
     endings: int = field(default=0, init=False)
@@ -50,7 +50,7 @@ class FakeExchange(Exchange):
     emptied: trio.Event = field(factory=trio.Event, init=False)
     failure: Exception | None = field(default=None, init=False)
 
-    def ask(self, method: str, params: JsonObject | None) -> Asked:
+    def ask(self, method: str, params: JsonObject | None) -> OutgoingRequest:
         raise NotImplementedError
 
     def has_room(self) -> bool:
@@ -64,13 +64,15 @@ class FakeExchange(Exchange):
     def _send(self, outcome: JsonObject | McpError) -> None:
         self.sent.append(outcome)
 
-    def _tell(self, method: str, params: JsonObject) -> None:
+    def _notify(self, method: str, params: JsonObject) -> None:
         self.told.append((method, params))
 
     def _end(self) -> None:
         self.endings += 1
 
 
-def exchange(slots: Slots | None = None, method: str = "m", *, capabilities: JsonObject | None = None) -> FakeExchange:
+def exchange(
+    slots: HandlerSlots | None = None, method: str = "m", *, capabilities: JsonObject | None = None
+) -> FakeExchange:
     context = evolve(CONTEXT, capabilities=capabilities or {})
     return FakeExchange(method, None, context, 1, FakePeer() if slots is None else FakePeer(slots))

@@ -10,12 +10,12 @@ from attrs import define, field
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import McpError, MissingCapability
-from trio_mcp.peer import ExchangeContext, Hall, Limits, Question, Run, Slots
+from trio_mcp.peer import ExchangeContext, HandlerPool, HandlerRun, HandlerSlots, Limits, Question
 from trio_mcp.wire import JsonObject
 
 from .fake_exchange import FakeExchange, exchange
 
-Handler: TypeAlias = Callable[[Run], Awaitable[JsonObject]]
+Handler: TypeAlias = Callable[[HandlerRun], Awaitable[JsonObject]]
 
 EXPIRY = 60.0
 MOST = 3
@@ -37,11 +37,11 @@ def question(key: str, capability: str | None = None) -> Question:
     return Question(key, {"ask": key}, read, lacking)
 
 
-async def ask(run: Run, *questions: Question | str) -> list[Any]:
+async def ask(run: HandlerRun, *questions: Question | str) -> list[Any]:
     """Ask as a handler does; a text stands for a question with that key."""
     await trio.lowlevel.checkpoint_if_cancelled()
     if run.waiting is None:
-        run.waiting = run.hall.parking.waiting(run, interim)
+        run.waiting = run.pool.parking.waiting(run, interim)
     given = [each if isinstance(each, Question) else question(each) for each in questions]
     return await run.waiting.ask(given)
 
@@ -50,19 +50,19 @@ def interim(token: str, requests: Any) -> JsonObject:
     return {"token": token, "asked": dict(requests)}
 
 
-async def one_question(run: Run) -> JsonObject:
+async def one_question(run: HandlerRun) -> JsonObject:
     """Ask `a`, and return the answer."""
     (answer,) = await ask(run, "a")
     return {"answer": answer}
 
 
-async def forever(_: Run) -> JsonObject:
+async def forever(_: HandlerRun) -> JsonObject:
     """Work until stopped."""
     await trio.sleep_forever()
     return {}
 
 
-def tell(run: Run, value: float) -> None:
+def notify_nowait(run: HandlerRun, value: float) -> None:
     """Tell whoever waits for *run*."""
     if run.exchange is not None:
         run.exchange.notify("progress", {"value": value})
@@ -72,26 +72,26 @@ def tell(run: Run, value: float) -> None:
 class Bench:
     """One connection of a hall."""
 
-    hall: Hall
-    slots: Slots = field(factory=lambda: Slots(10, 10))
+    pool: HandlerPool
+    slots: HandlerSlots = field(factory=lambda: HandlerSlots(10, 10))
 
     def begin(self, handler: Handler, **capabilities: Any) -> FakeExchange:
         asked = exchange(self.slots, capabilities=capabilities)
-        self.hall.begin(asked, handler, explain)
+        self.pool.begin(asked, handler, explain)
         return asked
 
     def retry(self, first: FakeExchange | str, answers: JsonObject, **capabilities: Any) -> FakeExchange:
         """Come back with *answers* to what the exchange *first* was answered with, or to a token."""
         asked = exchange(self.slots, capabilities=capabilities)
         token = first if isinstance(first, str) else token_of(first)
-        if not self.hall.parking.resume(token, asked, answers):
+        if not self.pool.parking.resume(token, asked, answers):
             raise LookupError(token)
         return asked
 
     async def holds_nothing(self) -> bool:
         """Wait until nothing goes on, and say whether nothing is left."""
         await wait_all_tasks_blocked()
-        idle = (self.hall.running, self.hall.parking.parked, self.hall.turns.taken) == (0, 0, 0)
+        idle = (self.pool.running, self.pool.parking.parked, self.pool.turns.taken) == (0, 0, 0)
         return idle and (self.slots.running, self.slots.waiting) == (0, 0)
 
 
@@ -122,5 +122,5 @@ def error_of(asked: FakeExchange) -> str:
     return answer.message
 
 
-def make_hall(nursery: trio.Nursery, ask_seconds: float = EXPIRY) -> Hall:
-    return Hall(nursery, Limits(max_parked=MOST, ask_seconds=ask_seconds))
+def make_pool(nursery: trio.Nursery, ask_seconds: float = EXPIRY) -> HandlerPool:
+    return HandlerPool(nursery, Limits(max_parked=MOST, ask_seconds=ask_seconds))

@@ -14,7 +14,16 @@ from trio.testing import memory_stream_pair
 
 from trio_mcp import ConnectionLost, McpError
 from trio_mcp._util import owned_nursery
-from trio_mcp.peer import ClientSession, Exchange, Gate, Hall, Limits, Link, Run, ServerSession
+from trio_mcp.peer import (
+    Admission,
+    ClientSession,
+    HandlerPool,
+    HandlerRun,
+    IncomingRequest,
+    Limits,
+    Link,
+    ServerSession,
+)
 from trio_mcp.transports.stdio import ImmediateStream
 from trio_mcp.transports.stdio._pipes import PipeStream
 from trio_mcp.types import REVISIONS
@@ -30,7 +39,7 @@ from trio_mcp.wire import (
 )
 
 Pair = Callable[[], tuple[trio.abc.Stream, trio.abc.Stream]]
-Handlers = Mapping[str, Callable[[Run], Awaitable[JsonObject]]]
+Handlers = Mapping[str, Callable[[HandlerRun], Awaitable[JsonObject]]]
 NEVER = 10_000.0
 """Seconds of the mock clock after which something will not happen any more."""
 
@@ -89,7 +98,7 @@ class Bench:
     """A link, its other end, and what it was told."""
 
     peer: RawPeer
-    hall: Hall
+    pool: HandlerPool
     connection: trio.Nursery
     """Where the link runs; cancel its scope to cancel the link."""
     handlers: Handlers
@@ -99,10 +108,10 @@ class Bench:
     heard: list[tuple[str, JsonObject]] = field(factory=list[tuple[str, JsonObject]], init=False)
     ended: trio.Event = field(factory=trio.Event, init=False)
 
-    def answer(self, exchange: Exchange) -> None:
+    def answer(self, exchange: IncomingRequest) -> None:
         handler = self.handlers.get(exchange.method)
         if handler is not None:
-            self.hall.begin(exchange, handler, explain, waits=self.waits)
+            self.pool.begin(exchange, handler, explain, waits=self.waits)
         elif exchange.method in {"initialize", "ping"}:
             exchange.respond({"revision": exchange.context.revision})
         else:
@@ -111,9 +120,9 @@ class Bench:
     def notified(self, method: str, params: JsonObject) -> None:
         self.heard.append((method, params))
 
-    async def run(self, *, drain: bool, why_lost: Callable[[], ConnectionLost] | None) -> None:
+    async def run(self, *, drain: bool, disconnect_reason: Callable[[], ConnectionLost] | None) -> None:
         try:
-            await self.link.run(drain=drain, why_lost=why_lost)
+            await self.link.run(drain=drain, disconnect_reason=disconnect_reason)
         finally:
             self.ended.set()
 
@@ -131,19 +140,19 @@ def explain(failure: Exception) -> JsonObject | McpError:
 async def linked(
     handlers: Handlers | None = None,
     *,
-    gate: Gate | None = None,
+    admission: Admission | None = None,
     limits: Limits | None = None,
     pair: Pair = memory_stream_pair,
     drain: bool = True,
     never_wait: bool = False,
-    why_lost: Callable[[], ConnectionLost] | None = None,
+    disconnect_reason: Callable[[], ConnectionLost] | None = None,
 ) -> AsyncGenerator[Bench]:
     """Run a link whose other end is a `RawPeer`; a server's, unless *gate* says otherwise."""
     ours, theirs = pair()
     async with owned_nursery() as serving, owned_nursery() as connection:
-        bench = Bench(RawPeer(theirs), Hall(serving), connection, handlers or {}, not never_wait)
+        bench = Bench(RawPeer(theirs), HandlerPool(serving), connection, handlers or {}, not never_wait)
         bench.link = Link(
-            gate or ServerSession(list(REVISIONS)),
+            admission or ServerSession(list(REVISIONS)),
             bench.answer,
             bench.notified,
             limits or Limits(),
@@ -152,18 +161,18 @@ async def linked(
         )
 
         async def run() -> None:
-            await bench.run(drain=drain, why_lost=why_lost)
+            await bench.run(drain=drain, disconnect_reason=disconnect_reason)
 
         connection.start_soon(run)
         yield bench
 
 
-def client_gate(revision: str | None) -> ClientSession:
+def client_admission(revision: str | None) -> ClientSession:
     """Return a client's gate after agreement on *revision*; None: before it."""
-    gate = ClientSession()
+    admission = ClientSession()
     if revision is not None:
-        gate.agree(revision, {}, None)
-    return gate
+        admission.agree(revision, {}, None)
+    return admission
 
 
 def modern(id: int | str, method: str, params: JsonObject | None = None, **meta: Any) -> JsonObject:

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import ConnectionClosed, ErrorResponse, LocalProtocolError
-from trio_mcp.peer import Asked, UpdateBudget
+from trio_mcp.peer import OutgoingRequest, UpdateBudget
 from trio_mcp.wire import ExchangeState
 
 PROGRESS = "notifications/progress"
 
 
 @define(eq=False)
-class Probe(Asked):
+class Probe(OutgoingRequest):
     """An exchange that writes down when it begins and when it is cancelled."""
 
     log: list[str] = field(factory=list[str], init=False)
@@ -328,11 +328,11 @@ async def test_a_caller_cancelled_with_its_connection_sees_its_cancellation(nurs
     async with probe() as asked:
         with trio.CancelScope() as scope:
 
-            async def lose() -> None:
+            async def disconnect() -> None:
                 asked.finish(ConnectionClosed("gone"))
                 scope.cancel()
 
-            nursery.start_soon(lose)
+            nursery.start_soon(disconnect)
             await asked.result()
 
         assert scope.cancelled_caught

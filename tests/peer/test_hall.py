@@ -14,7 +14,7 @@ from attrs import define, field
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import ConnectionBroken, LocalProtocolError, McpError
-from trio_mcp.peer import Hall, OutOfTimeError, Run, Slots
+from trio_mcp.peer import HandlerPool, HandlerRun, HandlerSlots, OutOfTimeError
 from trio_mcp.wire import INTERNAL_ERROR, ExchangeState, JsonObject
 
 from .fake_exchange import FakeExchange, exchange
@@ -24,19 +24,19 @@ from .fake_exchange import FakeExchange, exchange
 class Work:
     """A handler that can be watched."""
 
-    hall: Hall
+    pool: HandlerPool
     asked: FakeExchange = field(factory=exchange)
     log: list[str] = field(factory=list[str])
 
-    def begin(self, handler: Callable[[Run], Awaitable[JsonObject]], *, waits: bool = True) -> FakeExchange:
-        self.hall.begin(self.asked, handler, self.explain, waits=waits)
+    def begin(self, handler: Callable[[HandlerRun], Awaitable[JsonObject]], *, waits: bool = True) -> FakeExchange:
+        self.pool.begin(self.asked, handler, self.explain, waits=waits)
         return self.asked
 
     def explain(self, failure: Exception) -> McpError:
         self.log.append(f"explained {failure!r}")
         return McpError(-1, repr(failure))
 
-    async def forever(self, _: Run) -> JsonObject:
+    async def forever(self, _: HandlerRun) -> JsonObject:
         self.log.append("started")
         try:
             await trio.Event().wait()
@@ -46,33 +46,33 @@ class Work:
 
 
 @pytest.fixture
-def hall(nursery: trio.Nursery) -> Hall:
-    return Hall(nursery)
+def pool(nursery: trio.Nursery) -> HandlerPool:
+    return HandlerPool(nursery)
 
 
 @pytest.fixture
-def work(hall: Hall) -> Work:
-    return Work(hall)
+def work(pool: HandlerPool) -> Work:
+    return Work(pool)
 
 
-async def settled(work: Work) -> None:
+async def resolved(work: Work) -> None:
     """Wait until the handler has ended, and check that nothing of it is left."""
     await wait_all_tasks_blocked()
-    assert work.hall.running == 0
+    assert work.pool.running == 0
     assert work.asked.peer.slots.running == 0
     assert work.asked.run is None
 
 
 async def test_what_the_handler_returns_is_the_response(work: Work) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         assert run.exchange is work.asked
         work.asked.notify("progress", {"a": 1})
         return {"done": True}
 
     asked = work.begin(handler)
-    assert work.hall.running == 1
-    await settled(work)
+    assert work.pool.running == 1
+    await resolved(work)
 
     assert asked.sent == [{"done": True}]
     assert asked.told == [("progress", {"a": 1})]
@@ -85,18 +85,18 @@ async def test_a_task_is_named_for_its_method(work: Work) -> None:
     work.begin(work.forever)
     await wait_all_tasks_blocked()
 
-    assert "m handler" in {task.name for task in work.hall.nursery.child_tasks}
+    assert "m handler" in {task.name for task in work.pool.nursery.child_tasks}
     work.asked.cancel("over")
 
 
 @pytest.mark.parametrize("failure", [ValueError("bad"), McpError(5, "no"), ExceptionGroup("g", [ValueError()])])
 async def test_what_the_handler_raises_is_explained(work: Work, failure: Exception) -> None:
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         raise failure
 
     asked = work.begin(handler)
-    await settled(work)
+    await resolved(work)
 
     (answer,) = asked.sent
     assert isinstance(answer, McpError)
@@ -106,7 +106,7 @@ async def test_what_the_handler_raises_is_explained(work: Work, failure: Excepti
 async def test_cancelled_before_its_first_step_a_handler_sends_nothing(work: Work) -> None:
     asked = work.begin(work.forever)
     asked.cancel("changed my mind")
-    await settled(work)
+    await resolved(work)
 
     assert work.log == ["started", "stopped"]
     assert (asked.sent, asked.endings) == ([], 1)
@@ -120,7 +120,7 @@ async def test_cancelled_in_its_middle_a_handler_stops_and_nothing_is_sent(work:
 
     asked.cancel("changed my mind")
     asked.notify("progress", {})
-    await settled(work)
+    await resolved(work)
 
     assert work.log == ["started", "stopped"]
     assert (asked.sent, asked.told, asked.endings) == ([], [], 1)
@@ -130,7 +130,7 @@ async def test_cancelled_in_its_middle_a_handler_stops_and_nothing_is_sent(work:
 async def test_a_cancellation_says_why(work: Work) -> None:
     reasons: list[str] = []
 
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         try:
             await trio.Event().wait()
         except trio.Cancelled as exc:
@@ -141,20 +141,20 @@ async def test_a_cancellation_says_why(work: Work) -> None:
     asked = work.begin(handler)
     await wait_all_tasks_blocked()
     asked.cancel("changed my mind")
-    await settled(work)
+    await resolved(work)
 
     assert "changed my mind" in reasons[0]
 
 
 async def test_cancelled_after_its_response_nothing_happens(work: Work) -> None:
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         return {}
 
     asked = work.begin(handler)
-    await settled(work)
+    await resolved(work)
     asked.cancel("too late")
-    asked.lose()
+    asked.disconnect()
     asked.notify("progress", {})
 
     assert (asked.sent, asked.told, asked.endings) == ([{}], [], 0)
@@ -162,7 +162,7 @@ async def test_cancelled_after_its_response_nothing_happens(work: Work) -> None:
 
 
 async def test_a_handler_that_ends_well_although_cancelled_sends_nothing(work: Work) -> None:
-    async def stubborn(_: Run) -> JsonObject:
+    async def stubborn(_: HandlerRun) -> JsonObject:
         with trio.CancelScope(shield=True):
             await trio.lowlevel.checkpoint()
             work.asked.cancel("not wanted")
@@ -170,16 +170,16 @@ async def test_a_handler_that_ends_well_although_cancelled_sends_nothing(work: W
         return {"too": "late"}
 
     asked = work.begin(stubborn)
-    await settled(work)
+    await resolved(work)
 
     assert asked.sent == []
 
 
 async def test_an_exchange_that_is_lost_twice_ends_once(work: Work) -> None:
     asked = work.begin(work.forever)
-    asked.lose()
-    asked.lose()
-    await settled(work)
+    asked.disconnect()
+    asked.disconnect()
+    await resolved(work)
 
     assert (asked.sent, asked.endings) == ([], 1)
     assert asked.state is ExchangeState.LOST
@@ -189,7 +189,7 @@ async def test_an_exchange_that_is_cancelled_twice_ends_once(work: Work) -> None
     asked = work.begin(work.forever)
     asked.cancel("once")
     asked.cancel("twice")
-    await settled(work)
+    await resolved(work)
 
     assert asked.endings == 1
 
@@ -200,7 +200,7 @@ async def test_an_exchange_without_a_handler_ends_in_any_way() -> None:
     answered.respond({})
     abandoned.abandon()
     dropped.cancel("not wanted")
-    lost.lose()
+    lost.disconnect()
 
     assert answered.sent == [{}]
     (error,) = abandoned.sent
@@ -223,7 +223,7 @@ async def test_there_is_one_response() -> None:
 async def test_a_handler_may_outlive_the_exchange_that_began_it(work: Work) -> None:
     go = trio.Event()
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         await go.wait()
         assert run.exchange is None
         work.log.append("done")
@@ -233,7 +233,7 @@ async def test_a_handler_may_outlive_the_exchange_that_began_it(work: Work) -> N
     await wait_all_tasks_blocked()
     asked.respond({"early": True})
     go.set()
-    await settled(work)
+    await resolved(work)
 
     assert work.log == ["done"]
     assert asked.sent == [{"early": True}]
@@ -242,7 +242,7 @@ async def test_a_handler_may_outlive_the_exchange_that_began_it(work: Work) -> N
 async def test_a_clean_up_that_fails_while_cancelled_is_logged_and_takes_nothing_down(
     work: Work, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         async with trio.open_nursery() as inner:
             inner.start_soon(trio.sleep_forever)
             try:
@@ -254,33 +254,33 @@ async def test_a_clean_up_that_fails_while_cancelled_is_logged_and_takes_nothing
     asked = work.begin(handler)
     await wait_all_tasks_blocked()
     asked.cancel("not wanted")
-    await settled(work)
+    await resolved(work)
 
     assert asked.sent == []
     assert work.log == []
     assert [record.getMessage() for record in caplog.records] == ["a handler of m failed after it was cancelled"]
-    assert not work.hall.nursery.cancel_scope.cancel_called
+    assert not work.pool.nursery.cancel_scope.cancel_called
 
 
 @pytest.mark.parametrize("quiet", [OutOfTimeError(), ConnectionBroken("gone")])
 async def test_a_handler_that_ends_because_its_exchange_did_is_not_worth_a_line(
     work: Work, caplog: pytest.LogCaptureFixture, quiet: Exception
 ) -> None:
-    async def handler(_: Run) -> JsonObject:
-        work.asked.lose()
+    async def handler(_: HandlerRun) -> JsonObject:
+        work.asked.disconnect()
         try:
             await trio.Event().wait()
         finally:
             raise quiet
 
     work.begin(handler)
-    await settled(work)
+    await resolved(work)
 
     assert caplog.records == []
 
 
 async def test_a_handler_that_uses_up_its_time_is_explained(work: Work, autojump_clock: MockClock) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         run.allow(5)
         return await work.forever(run)
 
@@ -288,26 +288,26 @@ async def test_a_handler_that_uses_up_its_time_is_explained(work: Work, autojump
     await trio.sleep(4)
     assert asked.sent == []
     await trio.sleep(2)
-    await settled(work)
+    await resolved(work)
 
     assert work.log == ["started", "stopped", "explained OutOfTimeError()"]
     assert len(asked.sent) == 1
 
 
 async def test_a_handler_s_own_deadline_is_its_own_exception(work: Work, autojump_clock: MockClock) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         with trio.fail_after(1):
             return await work.forever(run)
 
     work.begin(handler)
     await trio.sleep(2)
-    await settled(work)
+    await resolved(work)
 
     assert work.log[-1].startswith("explained TooSlowError")
 
 
 async def test_a_response_waits_for_room(work: Work) -> None:
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         return {"a": 1}
 
@@ -315,15 +315,15 @@ async def test_a_response_waits_for_room(work: Work) -> None:
     asked = work.begin(handler)
     await wait_all_tasks_blocked()
     assert asked.sent == []
-    assert work.hall.running == 1
+    assert work.pool.running == 1
 
     asked.emptied.set()
-    await settled(work)
+    await resolved(work)
     assert asked.sent == [{"a": 1}]
 
 
 async def test_a_response_that_waits_for_room_can_still_be_cancelled(work: Work) -> None:
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         return {"a": 1}
 
@@ -331,35 +331,35 @@ async def test_a_response_that_waits_for_room_can_still_be_cancelled(work: Work)
     asked = work.begin(handler)
     await wait_all_tasks_blocked()
     asked.cancel("not wanted")
-    await settled(work)
+    await resolved(work)
 
     assert (asked.sent, asked.endings) == ([], 1)
 
 
 async def test_an_explanation_that_waits_for_room_can_still_be_cancelled(work: Work, autojump_clock: MockClock) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         run.allow(1)
         return await work.forever(run)
 
     work.asked.full = True
     asked = work.begin(handler)
     await trio.sleep(100)  # the time given to the handler does not count for the wait
-    assert work.hall.running == 1
+    assert work.pool.running == 1
     asked.cancel("not wanted")
-    await settled(work)
+    await resolved(work)
 
     assert asked.sent == []
 
 
 async def test_a_response_for_which_there_will_never_be_room_is_lost_with_its_connection(work: Work) -> None:
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         return {"a": 1}
 
     work.asked.full, work.asked.failure = True, ConnectionBroken("gone")
     asked = work.begin(handler)
     asked.emptied.set()
-    await settled(work)
+    await resolved(work)
 
     assert (asked.sent, asked.endings) == ([], 1)
     assert asked.state is ExchangeState.LOST
@@ -367,7 +367,7 @@ async def test_a_response_for_which_there_will_never_be_room_is_lost_with_its_co
 
 async def test_when_the_hall_stops_every_exchange_is_told_and_every_handler_stopped() -> None:
     async with trio.open_nursery() as nursery:
-        works = [Work(Hall(nursery)) for _ in range(3)]
+        works = [Work(HandlerPool(nursery)) for _ in range(3)]
         for work in works:
             work.begin(work.forever)
         await wait_all_tasks_blocked()
@@ -378,13 +378,13 @@ async def test_when_the_hall_stops_every_exchange_is_told_and_every_handler_stop
         assert isinstance(error, McpError)
         assert error.message == "the server stopped before the request was done"
         assert work.log == ["started", "stopped"]
-        assert (work.hall.running, work.asked.peer.slots.running) == (0, 0)
+        assert (work.pool.running, work.asked.peer.slots.running) == (0, 0)
 
 
 async def test_when_the_hall_stops_handlers_that_wait_for_a_slot_end_as_well() -> None:
-    slots = Slots(1, 10)
+    slots = HandlerSlots(1, 10)
     async with trio.open_nursery() as nursery:
-        works = [Work(Hall(nursery), exchange(slots)) for _ in range(3)]
+        works = [Work(HandlerPool(nursery), exchange(slots)) for _ in range(3)]
         for work in works:
             work.begin(work.forever)
         await wait_all_tasks_blocked()
@@ -395,12 +395,12 @@ async def test_when_the_hall_stops_handlers_that_wait_for_a_slot_end_as_well() -
 
 
 async def test_when_the_hall_stops_a_response_that_waits_for_room_is_replaced() -> None:
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         return {"a": 1}
 
     async with trio.open_nursery() as nursery:
-        work = Work(Hall(nursery))
+        work = Work(HandlerPool(nursery))
         work.asked.full = True
         work.begin(handler)
         await wait_all_tasks_blocked()
@@ -408,13 +408,13 @@ async def test_when_the_hall_stops_a_response_that_waits_for_room_is_replaced() 
 
     (error,) = work.asked.sent
     assert isinstance(error, McpError)
-    assert work.hall.running == 0
+    assert work.pool.running == 0
 
 
 async def test_a_clean_up_that_fails_while_the_hall_stops_is_logged_and_the_hall_stops_in_peace(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         async with trio.open_nursery() as inner:
             inner.start_soon(trio.sleep_forever)
             try:
@@ -424,7 +424,7 @@ async def test_a_clean_up_that_fails_while_the_hall_stops_is_logged_and_the_hall
         return {}
 
     async with trio.open_nursery() as nursery:
-        work = Work(Hall(nursery))
+        work = Work(HandlerPool(nursery))
         work.begin(handler)
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
@@ -438,14 +438,14 @@ async def test_a_clean_up_that_fails_while_the_hall_stops_is_logged_and_the_hall
 async def test_a_handler_with_several_tasks_stops_with_the_hall_without_a_word(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         async with trio.open_nursery() as inner:
             inner.start_soon(trio.sleep_forever)
             inner.start_soon(trio.sleep_forever)
         return {}
 
     async with trio.open_nursery() as nursery:
-        work = Work(Hall(nursery))
+        work = Work(HandlerPool(nursery))
         work.begin(handler)
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
@@ -454,13 +454,13 @@ async def test_a_handler_with_several_tasks_stops_with_the_hall_without_a_word(
 
 
 async def test_a_handler_that_exits_the_process_has_failed_and_nothing_else_has() -> None:
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         sys.exit(3)
 
     asked = exchange()
     async with trio.open_nursery() as nursery:
-        Work(Hall(nursery), asked).begin(handler)
+        Work(HandlerPool(nursery), asked).begin(handler)
 
     assert "sys.exit(3)" in str(asked.sent)
 
@@ -469,39 +469,39 @@ async def test_a_queued_handler_sees_the_context_variables_of_its_own_request() 
     seen: list[str] = []
     user: ContextVar[str] = ContextVar("user", default="nobody")
 
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         seen.append(user.get())
         user.set("left behind")
         return {}
 
     async with trio.open_nursery() as nursery:
-        slots, hall = Slots(1, 10), Hall(nursery)
+        slots, pool = HandlerSlots(1, 10), HandlerPool(nursery)
         for name in ("alice", "bob"):
             user.set(name)
-            Work(hall, exchange(slots=slots)).begin(handler)
+            Work(pool, exchange(slots=slots)).begin(handler)
 
     assert seen == ["alice", "bob"]
 
 
 async def test_an_interrupt_in_a_handler_leaves_the_hall() -> None:
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         raise KeyboardInterrupt
 
-    halls: list[Hall] = []
+    halls: list[HandlerPool] = []
     asked = exchange()
     with pytest.RaisesGroup(KeyboardInterrupt):
         async with trio.open_nursery() as nursery:
-            halls.append(Hall(nursery))
+            halls.append(HandlerPool(nursery))
             Work(halls[0], asked).begin(handler)
 
     assert len(asked.sent) == 1
     assert halls[0].running == 0
 
 
-def failing_in_a_group(error: type[BaseException], *, stopping: bool) -> Callable[[Run], Awaitable[JsonObject]]:
-    async def handler(_: Run) -> JsonObject:
+def failing_in_a_group(error: type[BaseException], *, stopping: bool) -> Callable[[HandlerRun], Awaitable[JsonObject]]:
+    async def handler(_: HandlerRun) -> JsonObject:
         async with trio.open_nursery() as inner:
             inner.start_soon(trio.sleep_forever)
             try:
@@ -516,7 +516,7 @@ def failing_in_a_group(error: type[BaseException], *, stopping: bool) -> Callabl
 async def test_a_task_of_a_handler_that_exits_the_process_has_failed_and_nothing_else_has() -> None:
     asked = exchange()
     async with trio.open_nursery() as nursery:
-        Work(Hall(nursery), asked).begin(failing_in_a_group(SystemExit, stopping=False))
+        Work(HandlerPool(nursery), asked).begin(failing_in_a_group(SystemExit, stopping=False))
 
     assert "a task of the handler tried to exit the process" in str(asked.sent)
 
@@ -525,7 +525,7 @@ async def test_a_task_of_a_handler_that_exits_the_process_while_the_server_stops
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with trio.open_nursery() as nursery:
-        Work(Hall(nursery)).begin(failing_in_a_group(SystemExit, stopping=True))
+        Work(HandlerPool(nursery)).begin(failing_in_a_group(SystemExit, stopping=True))
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
 
@@ -538,7 +538,7 @@ async def test_an_interrupt_in_a_handler_s_own_group_leaves_the_hall(stopping: b
 
     with pytest.RaisesGroup(pytest.RaisesGroup(KeyboardInterrupt)):  # the nursery is the subject
         async with trio.open_nursery() as nursery:
-            work = Work(Hall(nursery))
+            work = Work(HandlerPool(nursery))
             work.begin(handler)
             await wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
@@ -548,8 +548,8 @@ variable: ContextVar[str] = ContextVar("variable", default="unset")
 
 
 async def test_a_handler_that_cannot_wait_is_done_when_it_has_begun(work: Work) -> None:
-    async def handler(run: Run) -> JsonObject:
-        assert work.hall.running == 1
+    async def handler(run: HandlerRun) -> JsonObject:
+        assert work.pool.running == 1
         assert run.peer.slots.running == 1
         assert not run.has_several_tasks
         variable.set("the handler's own")
@@ -559,17 +559,17 @@ async def test_a_handler_that_cannot_wait_is_done_when_it_has_begun(work: Work) 
 
     assert asked.sent == [{"done": True}]
     assert variable.get() == "unset"
-    assert not work.hall.nursery.child_tasks
-    await settled(work)
+    assert not work.pool.nursery.child_tasks
+    await resolved(work)
 
 
 @pytest.mark.parametrize("failure", [ValueError("bad"), McpError(5, "no")])
 async def test_what_it_raises_is_explained_all_the_same(work: Work, failure: Exception) -> None:
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         raise failure
 
     asked = work.begin(handler, waits=False)
-    await settled(work)
+    await resolved(work)
 
     (answer,) = asked.sent
     assert isinstance(answer, McpError)
@@ -577,22 +577,22 @@ async def test_what_it_raises_is_explained_all_the_same(work: Work, failure: Exc
 
 
 async def test_it_cannot_exit_the_process_either(work: Work) -> None:
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         sys.exit(3)
 
     work.begin(handler, waits=False)
-    await settled(work)
+    await resolved(work)
 
     assert work.log == ["explained RuntimeError('the handler tried to exit the process: sys.exit(3)')"]
 
 
 async def test_an_interrupt_passes_through_it_and_leaves_nothing_behind(work: Work) -> None:
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         work.begin(handler, waits=False)
-    await settled(work)
+    await resolved(work)
 
     (answer,) = work.asked.sent
     assert isinstance(answer, McpError)
@@ -600,30 +600,30 @@ async def test_an_interrupt_passes_through_it_and_leaves_nothing_behind(work: Wo
 
 
 async def test_one_that_waits_although_it_was_said_not_to_fails(work: Work) -> None:
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         return {}
 
     work.begin(handler, waits=False)
-    await settled(work)
+    await resolved(work)
 
     assert work.log == ["explained RuntimeError('a handler of m that was said never to wait has waited')"]
 
 
 async def test_one_that_stops_its_own_request_sends_nothing(work: Work) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         work.asked.cancel("changed my mind")
         assert run.exchange is None
         return {"done": True}
 
     work.begin(handler, waits=False)
-    await settled(work)
+    await resolved(work)
 
     assert (work.asked.sent, work.asked.endings) == ([], 1)
 
 
 async def test_where_there_is_no_room_for_its_answer_it_has_a_task(work: Work) -> None:
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         return {"done": True}
 
     work.asked.full = True
@@ -632,15 +632,15 @@ async def test_where_there_is_no_room_for_its_answer_it_has_a_task(work: Work) -
     assert asked.sent == []
 
     asked.emptied.set()
-    await settled(work)
+    await resolved(work)
     assert asked.sent == [{"done": True}]
 
 
-async def test_where_there_is_no_slot_for_it_it_waits_and_has_a_task(hall: Hall) -> None:
-    slots = Slots(1, 1)
-    first, second = Work(hall, exchange(slots)), Work(hall, exchange(slots))
+async def test_where_there_is_no_slot_for_it_it_waits_and_has_a_task(pool: HandlerPool) -> None:
+    slots = HandlerSlots(1, 1)
+    first, second = Work(pool, exchange(slots)), Work(pool, exchange(slots))
 
-    async def handler(_: Run) -> JsonObject:
+    async def handler(_: HandlerRun) -> JsonObject:
         return {"done": True}
 
     first.begin(first.forever)
@@ -649,5 +649,5 @@ async def test_where_there_is_no_slot_for_it_it_waits_and_has_a_task(hall: Hall)
     assert second.asked.sent == []
 
     first.asked.cancel("over")
-    await settled(second)
+    await resolved(second)
     assert second.asked.sent == [{"done": True}]

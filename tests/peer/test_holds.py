@@ -9,7 +9,7 @@ import trio
 from attrs import define, field
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp.peer import Hold, Turns
+from trio_mcp.peer import FairLimiter, Hold
 from trio_mcp.peer._run import Holds
 
 
@@ -17,7 +17,7 @@ from trio_mcp.peer._run import Holds
 class Bench:
     """One handler that holds one turn of a number."""
 
-    turns: Turns = field(factory=lambda: Turns(1))
+    turns: FairLimiter = field(factory=lambda: FairLimiter(1))
     holds: Holds = field(factory=Holds)
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     hold: Hold = field(init=False)

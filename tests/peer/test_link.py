@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair, wait_all_tasks_blocked
 
 from trio_mcp import ConnectionBroken, ConnectionClosed, ConnectionLost, McpError, ServerExited
-from trio_mcp.peer import ConnectionStatistics, Limits, Run, ServerSession
+from trio_mcp.peer import ConnectionStatistics, HandlerRun, Limits, ServerSession
 from trio_mcp.types import REVISIONS
 from trio_mcp.wire import (
     CAPABILITIES_KEY,
@@ -28,7 +28,7 @@ from trio_mcp.wire import (
 from .raw_peer import (
     Pair,
     cancelled,
-    client_gate,
+    client_admission,
     initialize,
     linked,
     modern,
@@ -44,13 +44,13 @@ PAIRS: list[Pair] = [memory_stream_pair, lockstep_stream_pair, pipe_pair]
 all_pairs = pytest.mark.parametrize("pair", PAIRS)
 
 
-async def echo(run: Run) -> JsonObject:
+async def echo(run: HandlerRun) -> JsonObject:
     await trio.lowlevel.checkpoint()
     assert run.exchange is not None
     return {"echo": {key: value for key, value in (run.exchange.params or {}).items() if key != "_meta"}}
 
 
-async def forever(_: Run) -> JsonObject:
+async def forever(_: HandlerRun) -> JsonObject:
     await trio.Event().wait()
     return {}
 
@@ -84,7 +84,7 @@ async def test_a_request_is_answered_and_nothing_stays(pair: Pair) -> None:
 async def test_requests_are_answered_as_they_are_done(pair: Pair) -> None:
     go = trio.Event()
 
-    async def slow(_: Run) -> JsonObject:
+    async def slow(_: HandlerRun) -> JsonObject:
         await go.wait()
         return {"slow": True}
 
@@ -108,7 +108,7 @@ async def test_requests_are_answered_as_they_are_done(pair: Pair) -> None:
 
 @all_pairs
 async def test_updates_of_an_exchange_leave_before_its_response(pair: Pair) -> None:
-    async def talk(run: Run) -> JsonObject:
+    async def talk(run: HandlerRun) -> JsonObject:
         exchange = run.exchange
         assert exchange is not None
         for number in range(3):
@@ -129,7 +129,7 @@ async def test_updates_of_an_exchange_leave_before_its_response(pair: Pair) -> N
 async def test_a_cancelled_request_is_never_answered(pair: Pair, autojump_clock: MockClock) -> None:
     stopped = trio.Event()
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         exchange = run.exchange
         assert exchange is not None
         try:
@@ -153,7 +153,7 @@ async def test_a_cancelled_request_is_never_answered(pair: Pair, autojump_clock:
 async def test_whoever_is_cancelled_notices_before_the_next_message_is_taken(at_once: bool) -> None:
     known: list[int] = []
 
-    async def wait(_: Run) -> JsonObject:
+    async def wait(_: HandlerRun) -> JsonObject:
         try:
             await trio.sleep_forever()
         finally:
@@ -173,7 +173,7 @@ async def test_whoever_is_cancelled_notices_before_the_next_message_is_taken(at_
 
 
 async def test_what_follows_a_cancellation_in_the_same_read_is_not_taken_after_a_stop() -> None:
-    async def wait(_: Run) -> JsonObject:
+    async def wait(_: HandlerRun) -> JsonObject:
         try:
             await trio.sleep_forever()
         finally:
@@ -273,7 +273,7 @@ async def test_initialize_with_the_id_of_a_running_request_may_be_tried_again() 
 async def test_the_end_of_one_exchange_is_not_the_end_of_another_with_its_id(autojump_clock: MockClock) -> None:
     """A handler that was cancelled and cleans up for long does not strike out the request that has its id now."""
 
-    async def lingers(_: Run) -> JsonObject:
+    async def lingers(_: HandlerRun) -> JsonObject:
         try:
             await trio.Event().wait()
         finally:
@@ -417,11 +417,11 @@ async def test_progress_that_nobody_waits_for_means_nothing(token: Any, autojump
 
 
 async def test_a_result_that_is_not_json_is_answered_with_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    async def nan(_: Run) -> JsonObject:
+    async def nan(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         return {"value": [float("nan")]}
 
-    async def surrogate(_: Run) -> JsonObject:
+    async def surrogate(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         raise McpError(1, "lone \ud800")
 
@@ -437,15 +437,15 @@ async def test_a_result_that_is_not_json_is_answered_with_an_error(caplog: pytes
 
 
 async def test_a_handshake_whose_answer_is_not_json_was_refused() -> None:
-    async def nan(_: Run) -> JsonObject:
+    async def nan(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         return {"instructions": float("nan")}
 
     async with linked({**HANDLERS, "initialize": nan}) as bench:
         await bench.peer.exchange(initialize(1, "2025-06-18"))
 
-        assert isinstance(bench.link.gate, ServerSession)
-        assert bench.link.gate.state is HandshakeState.NOT_BEGUN
+        assert isinstance(bench.link.admission, ServerSession)
+        assert bench.link.admission.state is HandshakeState.NOT_BEGUN
 
 
 async def test_breaches_of_the_protocol_are_counted_and_only_the_first_of_them_logged(
@@ -476,7 +476,7 @@ async def test_arguments_however_deep_come_back_or_are_refused(depth: int) -> No
 async def test_a_peer_that_goes_on_breaking_the_protocol_does_not_fill_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with linked(HANDLERS, gate=client_gate(REVISIONS[-1])) as bench:
+    async with linked(HANDLERS, admission=client_admission(REVISIONS[-1])) as bench:
         await bench.peer.send(b"junk\n" * 10_000)
         await wait_all_tasks_blocked()
 
@@ -509,7 +509,7 @@ async def test_a_batch_is_refused_where_there_are_none(revision: str | None) -> 
 async def test_a_batch_is_answered_as_one_array_when_its_last_request_is_done(pair: Pair) -> None:
     go = trio.Event()
 
-    async def slow(_: Run) -> JsonObject:
+    async def slow(_: HandlerRun) -> JsonObject:
         await go.wait()
         return {"slow": True}
 
@@ -607,7 +607,7 @@ async def test_the_answer_to_a_batch_does_not_wait_for_a_cancelled_member(autoju
 async def test_after_the_end_of_input_accepted_requests_are_answered(pair: Pair, autojump_clock: MockClock) -> None:
     go = trio.Event()
 
-    async def slow(_: Run) -> JsonObject:
+    async def slow(_: HandlerRun) -> JsonObject:
         await go.wait()
         return {"slow": True}
 
@@ -649,7 +649,7 @@ async def test_after_the_drain_time_the_rest_is_told_that_the_server_stopped(
 async def test_stop_accepts_no_more_and_lets_the_rest_end(pair: Pair) -> None:
     go = trio.Event()
 
-    async def slow(_: Run) -> JsonObject:
+    async def slow(_: HandlerRun) -> JsonObject:
         await go.wait()
         return {"slow": True}
 
@@ -728,7 +728,7 @@ async def test_a_stream_that_breaks_while_reading_ends_the_link() -> None:
 
 
 async def test_the_owner_names_the_reason_of_an_unexpected_end() -> None:
-    async with linked(why_lost=lambda: ServerExited(3)) as bench:
+    async with linked(disconnect_reason=lambda: ServerExited(3)) as bench:
         await bench.peer.stream.aclose()
         await bench.ended.wait()
 
@@ -736,10 +736,10 @@ async def test_the_owner_names_the_reason_of_an_unexpected_end() -> None:
 
 
 async def test_the_owner_is_not_asked_for_the_reason_of_an_end_that_was_wanted() -> None:
-    def why_lost() -> ConnectionLost:
+    def disconnect_reason() -> ConnectionLost:
         raise AssertionError
 
-    async with linked(why_lost=why_lost) as bench:
+    async with linked(disconnect_reason=disconnect_reason) as bench:
         bench.link.stop()
         await bench.ended.wait()
 
@@ -785,7 +785,7 @@ async def test_a_notification_of_ours_is_sent_or_its_cancellation_is_all_that_ha
 async def test_a_client_of_a_modern_server_answers_nothing_it_sends(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with linked(HANDLERS, gate=client_gate(REVISIONS[-1])) as bench:
+    async with linked(HANDLERS, admission=client_admission(REVISIONS[-1])) as bench:
         await bench.peer.send(request(1, "ping"), b"junk\n", request(None, "echo"))
 
         assert await bench.peer.hears_nothing()
@@ -796,7 +796,7 @@ async def test_a_client_of_a_modern_server_answers_nothing_it_sends(
 async def test_a_client_of_a_legacy_server_answers_its_requests_and_nothing_that_names_none(
     autojump_clock: MockClock,
 ) -> None:
-    async with linked(HANDLERS, gate=client_gate("2025-06-18")) as bench:
+    async with linked(HANDLERS, admission=client_admission("2025-06-18")) as bench:
         assert await bench.peer.exchange(request(1, "echo", {"a": 1})) == result(1, {"echo": {"a": 1}})
         await bench.peer.send(b"junk\n", request(None, "echo"))
         assert await bench.peer.hears_nothing()
@@ -815,7 +815,7 @@ async def test_large_messages_cross_whole() -> None:
 
 
 async def test_answers_that_are_given_at_once_travel_together() -> None:
-    async def quick(_: Run) -> JsonObject:
+    async def quick(_: HandlerRun) -> JsonObject:
         return {}
 
     async with linked({"quick": quick}, pair=pipe_pair) as bench:
@@ -835,10 +835,10 @@ async def test_a_request_that_lasts_holds_no_answer_up() -> None:
 
 
 async def test_whoever_was_answered_before_an_interrupt_hears_of_it() -> None:
-    async def quick(_: Run) -> JsonObject:
+    async def quick(_: HandlerRun) -> JsonObject:
         return {}
 
-    async def interrupted(_: Run) -> JsonObject:
+    async def interrupted(_: HandlerRun) -> JsonObject:
         raise KeyboardInterrupt
 
     heard: list[Any] = []
@@ -874,7 +874,7 @@ async def test_whoever_tells_on_and_on_lets_others_run_and_can_be_cancelled() ->
 async def test_requests_of_an_array_have_a_task_each() -> None:
     names: list[str] = []
 
-    async def quick(_: Run) -> JsonObject:
+    async def quick(_: HandlerRun) -> JsonObject:
         names.append(trio.lowlevel.current_task().name)
         return {}
 

@@ -20,17 +20,17 @@ from trio_mcp import (
     RemoteProtocolError,
     ServerExited,
 )
-from trio_mcp.peer import Limits, Link, Run
+from trio_mcp.peer import HandlerRun, Limits, Link
 from trio_mcp.transports.stdio import ImmediateStream
 from trio_mcp.wire import JsonObject, encode
 
-from .raw_peer import Bench, Pair, cancelled, client_gate, linked, notification, pipe_pair, request, result
+from .raw_peer import Bench, Pair, cancelled, client_admission, linked, notification, pipe_pair, request, result
 
 PAIRS: list[Pair] = [memory_stream_pair, lockstep_stream_pair, pipe_pair]
 all_pairs = pytest.mark.parametrize("pair", PAIRS)
 
 
-async def forever(_: Run) -> JsonObject:
+async def forever(_: HandlerRun) -> JsonObject:
     await trio.Event().wait()
     return {}
 
@@ -54,7 +54,7 @@ async def call(bench: Bench, method: str = "m") -> JsonObject:
 @pytest.mark.requirement("B.1-P2a")
 @all_pairs
 async def test_a_request_gets_its_result(pair: Pair) -> None:
-    async with linked(gate=client_gate(None), pair=pair) as bench, bench.link.ask("m", {"a": 1}) as asked:
+    async with linked(admission=client_admission(None), pair=pair) as bench, bench.link.ask("m", {"a": 1}) as asked:
         assert asked.id == 1
         assert await bench.peer.receive() == request(1, "m", {"a": 1})
         assert bench.link.statistics().asked == 1
@@ -66,7 +66,7 @@ async def test_a_request_gets_its_result(pair: Pair) -> None:
 
 @pytest.mark.requirement("B.12-P1a")
 async def test_leaving_after_the_result_says_nothing(autojump_clock: MockClock) -> None:
-    async with linked(gate=client_gate(None)) as bench:
+    async with linked(admission=client_admission(None)) as bench:
         async with bench.link.ask("m", None) as asked:
             assert await bench.peer.receive() == request(1, "m")
             await bench.peer.send(result(1, {}))
@@ -78,7 +78,7 @@ async def test_leaving_after_the_result_says_nothing(autojump_clock: MockClock) 
 @pytest.mark.requirement("B.14-P1a")
 @all_pairs
 async def test_updates_arrive_in_order_before_the_result(pair: Pair) -> None:
-    async with linked(gate=client_gate(None), pair=pair) as bench:
+    async with linked(admission=client_admission(None), pair=pair) as bench:
         async with bench.link.ask("m", {"_meta": {"mine": 1}}, wants_updates=True) as asked:
             assert await bench.peer.receive() == request(1, "m", {"_meta": {"mine": 1, "progressToken": 1}})
             await bench.peer.send(*[progress(1, number) for number in range(50)], result(1, {}), progress(1, 99))
@@ -91,7 +91,7 @@ async def test_updates_arrive_in_order_before_the_result(pair: Pair) -> None:
 
 
 async def test_the_size_of_an_update_is_that_of_its_line() -> None:
-    async with linked(gate=client_gate(None)) as bench:
+    async with linked(admission=client_admission(None)) as bench:
         async with bench.link.ask("m", None, wants_updates=True):
             update = progress(1, 1, message="x" * 100)
             await bench.peer.send(update)
@@ -105,7 +105,7 @@ async def test_the_size_of_an_update_is_that_of_its_line() -> None:
 async def test_updates_in_a_batch_are_counted_by_their_share_of_it() -> None:
     limits = Limits(max_update_bytes=10_000)
     async with (
-        linked(gate=client_gate("2025-03-26"), limits=limits) as bench,
+        linked(admission=client_admission("2025-03-26"), limits=limits) as bench,
         bench.link.ask("m", None, wants_updates=True) as asked,
     ):
         await bench.peer.send([progress(1, number) for number in range(90)])
@@ -115,7 +115,7 @@ async def test_updates_in_a_batch_are_counted_by_their_share_of_it() -> None:
 
 
 async def test_without_interest_no_progress_is_asked_for_or_kept() -> None:
-    async with linked(gate=client_gate(None)) as bench, bench.link.ask("m", {}) as asked:
+    async with linked(admission=client_admission(None)) as bench, bench.link.ask("m", {}) as asked:
         assert await bench.peer.receive() == request(1, "m", {})
         await bench.peer.send(progress(1, 1))
         await wait_all_tasks_blocked()
@@ -126,7 +126,10 @@ async def test_without_interest_no_progress_is_asked_for_or_kept() -> None:
 @pytest.mark.requirement("B.14-P5b")
 @pytest.mark.parametrize("token", ["1", True, 1.0, None, 2])
 async def test_progress_with_another_token_is_not_ours(token: Any) -> None:
-    async with linked(gate=client_gate(None)) as bench, bench.link.ask("m", None, wants_updates=True) as asked:
+    async with (
+        linked(admission=client_admission(None)) as bench,
+        bench.link.ask("m", None, wants_updates=True) as asked,
+    ):
         await bench.peer.send(progress(token, 1))
         await wait_all_tasks_blocked()
 
@@ -134,7 +137,7 @@ async def test_progress_with_another_token_is_not_ours(token: Any) -> None:
 
 
 async def test_an_error_response_fails_its_call_alone() -> None:
-    async with linked(gate=client_gate(None)) as bench:
+    async with linked(admission=client_admission(None)) as bench:
         async with bench.link.ask("m", None) as bad, bench.link.ask("m", None) as good:
             shape = {"code": 7, "message": "no", "data": [1]}
             await bench.peer.send({"jsonrpc": "2.0", "id": 1, "error": shape}, result(2, {}))
@@ -155,7 +158,7 @@ async def test_an_error_response_fails_its_call_alone() -> None:
     ],
 )
 async def test_a_broken_response_fails_its_call_alone(broken: JsonObject) -> None:
-    async with linked(gate=client_gate(None)) as bench:
+    async with linked(admission=client_admission(None)) as bench:
         async with bench.link.ask("m", None) as bad, bench.link.ask("m", None) as good:
             await bench.peer.send(broken, result(2, {}))
             with pytest.raises(RemoteProtocolError, match="the response breaks the protocol: "):
@@ -169,7 +172,7 @@ async def test_a_broken_response_fails_its_call_alone(broken: JsonObject) -> Non
 async def test_leaving_early_sends_exactly_one_notice_and_nothing_after_it(
     pair: Pair, autojump_clock: MockClock
 ) -> None:
-    async with linked(gate=client_gate(None), pair=pair) as bench:
+    async with linked(admission=client_admission(None), pair=pair) as bench:
         async with bench.link.ask("m", None, wants_updates=True) as asked:
             assert (await bench.peer.receive())["method"] == "m"
         asked.leave()
@@ -183,7 +186,7 @@ async def test_leaving_early_sends_exactly_one_notice_and_nothing_after_it(
 
 
 async def test_a_repeated_response_is_counted_and_dropped() -> None:
-    async with linked(gate=client_gate(None)) as bench, bench.link.ask("m", None) as asked:
+    async with linked(admission=client_admission(None)) as bench, bench.link.ask("m", None) as asked:
         await bench.peer.send(result(1, {"first": True}), result(1, {"second": True}), result("1", {}))
 
         await wait_all_tasks_blocked()
@@ -193,7 +196,7 @@ async def test_a_repeated_response_is_counted_and_dropped() -> None:
 
 @all_pairs
 async def test_a_cancelled_scope_and_an_exception_cancel_as_well(pair: Pair, autojump_clock: MockClock) -> None:
-    async with linked(gate=client_gate(None), pair=pair) as bench:
+    async with linked(admission=client_admission(None), pair=pair) as bench:
 
         async def asks_until(seconds: float) -> None:
             with trio.move_on_after(seconds):
@@ -213,7 +216,7 @@ async def test_a_cancelled_scope_and_an_exception_cancel_as_well(pair: Pair, aut
 
 @pytest.mark.requirement("B.2-C5")
 async def test_initialize_is_never_cancelled(autojump_clock: MockClock) -> None:
-    async with linked(gate=client_gate(None)) as bench:
+    async with linked(admission=client_admission(None)) as bench:
         async with bench.link.ask("initialize", None):
             assert (await bench.peer.receive())["method"] == "initialize"
 
@@ -223,7 +226,7 @@ async def test_initialize_is_never_cancelled(autojump_clock: MockClock) -> None:
 
 @pytest.mark.requirement("B.12-P1a")
 async def test_a_request_that_has_not_left_is_withdrawn_without_a_trace(autojump_clock: MockClock) -> None:
-    async with linked(gate=client_gate(None), pair=lockstep_stream_pair) as bench:
+    async with linked(admission=client_admission(None), pair=lockstep_stream_pair) as bench:
         async with bench.link.ask("first", None):
             await wait_all_tasks_blocked()  # its bytes are with the stream, where nobody reads them
             async with bench.link.ask("second", None), bench.link.ask("initialize", None):
@@ -239,7 +242,7 @@ async def test_a_request_that_has_not_left_is_withdrawn_without_a_trace(autojump
 
 async def test_a_request_cancelled_while_it_waits_for_room_was_never_there(autojump_clock: MockClock) -> None:
     limits = Limits(outbox_bytes=1)
-    async with linked(gate=client_gate(None), pair=lockstep_stream_pair, limits=limits) as bench:
+    async with linked(admission=client_admission(None), pair=lockstep_stream_pair, limits=limits) as bench:
         await bench.link.notify("full", None)
         with trio.move_on_after(1) as scope:
             async with bench.link.ask("m", None):
@@ -255,7 +258,7 @@ async def test_a_request_cancelled_while_it_waits_for_room_was_never_there(autoj
 async def test_params_that_are_not_json_are_the_caller_s_fault_and_leave_nothing(
     params: JsonObject, autojump_clock: MockClock
 ) -> None:
-    async with linked(gate=client_gate(None)) as bench:
+    async with linked(admission=client_admission(None)) as bench:
         with pytest.raises(LocalProtocolError, match="the params of 'm' cannot be sent: "):
             async with bench.link.ask("m", params):
                 pass
@@ -271,7 +274,9 @@ async def test_params_that_are_not_json_are_the_caller_s_fault_and_leave_nothing
 async def test_when_the_peer_goes_away_every_call_fails_with_an_exception_of_its_own(pair: Pair) -> None:
     failures: list[ServerExited] = []
 
-    async with linked(gate=client_gate(None), pair=pair, why_lost=lambda: ServerExited(3, ["bye"])) as bench:
+    async with linked(
+        admission=client_admission(None), pair=pair, disconnect_reason=lambda: ServerExited(3, ["bye"])
+    ) as bench:
 
         async def asks() -> None:
             try:
@@ -301,7 +306,7 @@ async def test_a_call_on_a_link_whose_sending_half_alone_is_broken_waits_for_the
     autojump_clock: MockClock,
 ) -> None:
     limits = Limits(drain_seconds=3)
-    async with linked({"forever": forever}, gate=client_gate("2025-06-18"), limits=limits) as bench:
+    async with linked({"forever": forever}, admission=client_admission("2025-06-18"), limits=limits) as bench:
         await bench.peer.stream.receive_stream.aclose()  # type: ignore[attr-defined] # a stapled stream
         await bench.link.notify("n", None)
         await wait_all_tasks_blocked()
@@ -315,7 +320,7 @@ async def test_a_call_on_a_link_whose_sending_half_alone_is_broken_waits_for_the
 
 async def test_responses_before_the_end_of_input_count() -> None:
     async with (
-        linked(gate=client_gate(None)) as bench,
+        linked(admission=client_admission(None)) as bench,
         bench.link.ask("m", None) as asked,
         bench.link.ask("m", None) as other,
     ):
@@ -329,7 +334,7 @@ async def test_responses_before_the_end_of_input_count() -> None:
 
 
 async def test_a_link_closed_from_this_side_cancels_what_was_sent_and_withdraws_the_rest() -> None:
-    async with linked(gate=client_gate(None), pair=lockstep_stream_pair) as bench:
+    async with linked(admission=client_admission(None), pair=lockstep_stream_pair) as bench:
         async with bench.link.ask("sent", None) as sent, trio.open_nursery() as nursery:
             await wait_all_tasks_blocked()
             async with bench.link.ask("queued", None) as queued:
@@ -358,7 +363,7 @@ async def test_a_caller_cancelled_together_with_its_link_is_cancelled_and_not_su
             seen.append(type(exc).__name__)
             raise
 
-    async with linked(gate=client_gate(None)) as bench:
+    async with linked(admission=client_admission(None)) as bench:
         bench.connection.start_soon(caller, bench)
         await wait_all_tasks_blocked()
         bench.connection.cancel_scope.cancel()
@@ -370,7 +375,7 @@ async def test_a_caller_cancelled_together_with_its_link_is_cancelled_and_not_su
 
 
 async def test_after_the_link_is_lost_a_cancelled_caller_sees_its_cancellation() -> None:
-    async with linked(gate=client_gate(None)) as bench:
+    async with linked(admission=client_admission(None)) as bench:
         await bench.peer.stream.aclose()
         await bench.ended.wait()
         with trio.CancelScope() as scope:
@@ -381,7 +386,7 @@ async def test_after_the_link_is_lost_a_cancelled_caller_sees_its_cancellation()
 
 
 async def test_while_accepted_requests_drain_a_cancelled_caller_sees_its_cancellation() -> None:
-    async with linked({"forever": forever}, gate=client_gate("2025-06-18")) as bench:
+    async with linked({"forever": forever}, admission=client_admission("2025-06-18")) as bench:
         await bench.peer.send(request(1, "forever"))
         await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
         await wait_all_tasks_blocked()
@@ -402,7 +407,7 @@ async def test_a_thousand_calls_with_a_quarter_cancelled_at_random_leave_nothing
     scopes = [trio.CancelScope() for _ in range(1000)]
     results: dict[int, JsonObject] = {}
 
-    async with linked(gate=client_gate(None), pair=pair) as bench, trio.open_nursery() as answering:
+    async with linked(admission=client_admission(None), pair=pair) as bench, trio.open_nursery() as answering:
         answering.start_soon(answer_all, bench)
 
         async def asks(number: int) -> None:
@@ -433,7 +438,7 @@ async def test_callers_with_deadlines_before_a_peer_that_never_reads_leave_the_o
     limits = Limits(outbox_bytes=64 * 1024, stall_seconds=10_000)
     peak = 0
 
-    async with linked(gate=client_gate(None), pair=lockstep_stream_pair, limits=limits) as bench:
+    async with linked(admission=client_admission(None), pair=lockstep_stream_pair, limits=limits) as bench:
 
         async def asks(seconds: float) -> None:
             with trio.move_on_after(seconds):
@@ -456,7 +461,7 @@ async def test_a_thousand_sent_calls_cancelled_before_a_deaf_peer_cost_a_notice_
     autojump_clock: MockClock,
 ) -> None:
     limits = Limits(stall_seconds=10_000)
-    async with linked(gate=client_gate(None), pair=lockstep_stream_pair, limits=limits) as bench:
+    async with linked(admission=client_admission(None), pair=lockstep_stream_pair, limits=limits) as bench:
         async with trio.open_nursery() as nursery:
             for _ in range(1000):
                 nursery.start_soon(call, bench)
@@ -510,7 +515,7 @@ class Deaf:
 @asynccontextmanager
 async def recorded() -> AsyncGenerator[tuple[Link, list[bytes]]]:
     record, other = Record(), memory_stream_pair()[0]
-    async with linked(gate=client_gate(None), pair=lambda: (record, other)) as bench:
+    async with linked(admission=client_admission(None), pair=lambda: (record, other)) as bench:
         await wait_all_tasks_blocked()
         yield bench.link, record.sent
 

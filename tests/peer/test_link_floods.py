@@ -11,16 +11,16 @@ from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair, wa
 
 from trio_mcp import ConnectionBroken
 from trio_mcp._util import owned_nursery
-from trio_mcp.peer import Exchange, Hall, Limits, Link, Run, ServerSession
+from trio_mcp.peer import HandlerPool, HandlerRun, IncomingRequest, Limits, Link, ServerSession
 from trio_mcp.types import REVISIONS
 from trio_mcp.wire import JsonObject, encode
 
-from .raw_peer import Bench, cancelled, client_gate, explain, linked, modern, notification, request, result, shaken
+from .raw_peer import Bench, cancelled, client_admission, explain, linked, modern, notification, request, result, shaken
 
 FLOOD = 100_000
 
 
-async def forever(_: Run) -> JsonObject:
+async def forever(_: HandlerRun) -> JsonObject:
     await trio.Event().wait()
     return {}
 
@@ -100,12 +100,12 @@ async def test_handlers_that_a_flooding_peer_has_started_are_stopped_with_its_li
     async with linked({"forever": forever}, pair=lockstep_stream_pair, limits=limits) as bench:
         await bench.peer.send(*[modern(f"f{number}", "forever") for number in range(50)])
         await wait_all_tasks_blocked()
-        assert bench.hall.running == 50
+        assert bench.pool.running == 50
         assert not await flood(bench, b"junk\n" * 1000)
         await bench.ended.wait()
         await wait_all_tasks_blocked()
 
-        assert bench.hall.running == 0
+        assert bench.pool.running == 0
         assert bench.holds_nothing()
 
 
@@ -136,7 +136,7 @@ async def test_a_peer_that_stops_reading_loses_the_link_after_the_stall_limit(au
 
 async def test_a_client_s_calls_fail_when_its_server_stops_reading(autojump_clock: MockClock) -> None:
     limits = Limits(stall_seconds=30)
-    async with linked(gate=client_gate(None), pair=lockstep_stream_pair, limits=limits) as bench:
+    async with linked(admission=client_admission(None), pair=lockstep_stream_pair, limits=limits) as bench:
         with pytest.raises(ConnectionBroken, match="has read nothing for 30 s"):
             async with bench.link.ask("m", None) as asked:
                 await asked.result()
@@ -159,7 +159,7 @@ async def test_requests_beyond_what_may_run_and_wait_are_refused_as_busy() -> No
 async def test_updates_for_a_caller_that_never_reads_are_bounded_and_delay_no_one() -> None:
     limits = Limits(max_updates=100)
     async with (
-        linked(gate=client_gate(None), limits=limits) as bench,
+        linked(admission=client_admission(None), limits=limits) as bench,
         bench.link.ask("m", None, wants_updates=True) as slow,
         bench.link.ask("m", None) as quick,
     ):
@@ -186,20 +186,21 @@ async def test_two_sides_that_flood_each_other_do_not_deadlock(autojump_clock: M
     answered = 0
     peak = 0
 
-    async def big(_: Run) -> JsonObject:
+    async def big(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         return {"text": "x" * 20_000}
 
     async with owned_nursery() as serving:
-        hall = Hall(serving)
+        pool = HandlerPool(serving)
 
-        def answer(exchange: Exchange) -> None:
-            hall.begin(exchange, big, explain)
+        def answer(exchange: IncomingRequest) -> None:
+            pool.begin(exchange, big, explain)
 
-        gates = [client_gate("2025-06-18"), client_gate("2025-06-18")]
+        gates = [client_admission("2025-06-18"), client_admission("2025-06-18")]
         streams = lockstep_stream_pair()
         links = [
-            Link(gate, answer, lambda _, __: None, limits, stream) for stream, gate in zip(streams, gates, strict=True)
+            Link(admission, answer, lambda _, __: None, limits, stream)
+            for stream, admission in zip(streams, gates, strict=True)
         ]
 
         async def run(link: Link) -> None:
@@ -229,9 +230,9 @@ async def test_two_sides_that_flood_each_other_do_not_deadlock(autojump_clock: M
 
 
 async def test_a_server_s_gate_on_a_link_is_made_of_revisions() -> None:
-    gate = ServerSession(REVISIONS)
-    async with linked(gate=gate) as bench:
+    admission = ServerSession(REVISIONS)
+    async with linked(admission=admission) as bench:
         await shaken(bench, "2024-11-05")
         await wait_all_tasks_blocked()
 
-        assert gate.operating
+        assert admission.operating

@@ -14,7 +14,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import AskExpired, McpError
-from trio_mcp.peer import GRACE_SECONDS, Asking, Run, Slots
+from trio_mcp.peer import GRACE_SECONDS, HandlerRun, HandlerSlots, QuestionBatch
 from trio_mcp.wire import INTERNAL_ERROR, ExchangeState, JsonObject
 
 from .fake_exchange import FakeExchange, exchange
@@ -26,10 +26,10 @@ from .parking_bench import (
     asked_in,
     error_of,
     forever,
-    make_hall,
+    make_pool,
+    notify_nowait,
     one_question,
     question,
-    tell,
     token_of,
 )
 
@@ -38,7 +38,7 @@ whose: ContextVar[str] = ContextVar("whose", default="nobody's")
 
 @pytest.fixture
 def bench(nursery: trio.Nursery) -> Bench:
-    return Bench(make_hall(nursery))
+    return Bench(make_pool(nursery))
 
 
 # One task, straight on.
@@ -47,28 +47,28 @@ def bench(nursery: trio.Nursery) -> Bench:
 async def test_a_handler_goes_on_once_where_it_stood(bench: Bench) -> None:
     begun: list[int] = []
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         begun.append(1)
         return {"hi": await ask(run, "name"), "begun": len(begun)}
 
     first = bench.begin(handler)
     await wait_all_tasks_blocked()
     assert asked_in(first) == {"name"}
-    assert bench.hall.parking.parked == bench.hall.running == 1
+    assert bench.pool.parking.parked == bench.pool.running == 1
 
     second = bench.retry(first, {"name": "Ada"})
-    assert bench.hall.parking.parked == 0
+    assert bench.pool.parking.parked == 0
     assert await bench.holds_nothing()
     assert answer_of(second) == {"hi": ["Ada"], "begun": 1}
 
 
 async def test_the_run_is_tied_to_the_exchange_that_waits_for_it(bench: Bench) -> None:
-    async def handler(run: Run) -> JsonObject:
-        tell(run, 1)
+    async def handler(run: HandlerRun) -> JsonObject:
+        notify_nowait(run, 1)
         await ask(run, "a")
         assert run.context is second.context
         assert run.peer is second.peer
-        tell(run, 2)
+        notify_nowait(run, 2)
         return {}
 
     first = bench.begin(handler)
@@ -81,7 +81,7 @@ async def test_the_run_is_tied_to_the_exchange_that_waits_for_it(bench: Bench) -
 
 
 async def test_a_handler_may_ask_again_and_again(bench: Bench) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         return {"sum": sum([(await ask(run, str(number)))[0] for number in range(5)])}
 
     asked = bench.begin(handler)
@@ -98,10 +98,10 @@ async def test_a_handler_may_ask_again_and_again(bench: Bench) -> None:
 
 
 async def test_a_parked_run_has_no_slot(nursery: trio.Nursery) -> None:
-    bench = Bench(make_hall(nursery), Slots(1, 0))
+    bench = Bench(make_pool(nursery), HandlerSlots(1, 0))
     first = bench.begin(one_question)
     await wait_all_tasks_blocked()
-    assert (bench.slots.running, bench.hall.turns.taken) == (0, 0)
+    assert (bench.slots.running, bench.pool.turns.taken) == (0, 0)
 
     other = bench.begin(one_question)
     await wait_all_tasks_blocked()
@@ -114,7 +114,7 @@ async def test_a_parked_run_has_no_slot(nursery: trio.Nursery) -> None:
 
 
 async def test_a_run_keeps_the_context_variables_of_the_first_request(bench: Bench) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         before = whose.get()
         await ask(run, "a")
         return {"before": before, "after": whose.get()}
@@ -130,7 +130,7 @@ async def test_a_run_keeps_the_context_variables_of_the_first_request(bench: Ben
 
 
 async def test_what_a_handler_raises_after_an_answer_is_explained_to_the_retry(bench: Bench) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         await ask(run, "a")
         raise KeyError("x")
 
@@ -152,7 +152,7 @@ def cancel(asked: FakeExchange) -> None:
 async def test_cancelled_before_it_asks_a_handler_stops(bench: Bench, autojump_clock: MockClock) -> None:
     ended: list[float] = []
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         try:
             await trio.sleep(10)
             return await one_question(run)
@@ -168,7 +168,7 @@ async def test_cancelled_before_it_asks_a_handler_stops(bench: Bench, autojump_c
 
 
 async def test_cancelled_between_its_question_and_the_interim_answer_a_handler_stops(bench: Bench) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         first.full = True
         return await one_question(run)
 
@@ -184,9 +184,9 @@ async def test_a_late_cancellation_of_the_first_exchange_does_nothing(bench: Ben
     first = bench.begin(one_question)
     await wait_all_tasks_blocked()
     first.cancel("too late")
-    first.lose()
+    first.disconnect()
     await wait_all_tasks_blocked()
-    assert bench.hall.parking.parked == 1
+    assert bench.pool.parking.parked == 1
 
     second = bench.retry(first, {"a": 1})
     first.cancel("much too late")
@@ -194,11 +194,11 @@ async def test_a_late_cancellation_of_the_first_exchange_does_nothing(bench: Ben
     assert answer_of(second) == {"answer": 1}
 
 
-@pytest.mark.parametrize("end", [cancel, FakeExchange.lose])
+@pytest.mark.parametrize("end", [cancel, FakeExchange.disconnect])
 async def test_when_the_retry_ends_so_does_the_handler(bench: Bench, end: Callable[[FakeExchange], None]) -> None:
     ended: list[str] = []
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         await ask(run, "a")
         try:
             await trio.sleep_forever()
@@ -223,7 +223,7 @@ async def test_when_the_retry_ends_so_does_the_handler(bench: Bench, end: Callab
 async def test_a_handler_that_asks_although_it_was_cancelled_is_told_that_the_call_is_over(bench: Bench) -> None:
     outcome: list[str] = []
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         try:
             await trio.sleep_forever()
         finally:
@@ -244,7 +244,7 @@ async def test_a_handler_that_asks_although_it_was_cancelled_is_told_that_the_ca
 async def test_a_question_that_is_shielded_from_the_cancellation_fails(bench: Bench) -> None:
     outcome: list[str] = []
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         first.full = True
         with trio.CancelScope(shield=True), pytest.raises(AskExpired) as caught:
             await ask(run, "a")
@@ -267,14 +267,14 @@ async def test_when_the_hall_closes_parked_handlers_clean_up_and_nothing_is_aske
 ) -> None:
     log: list[str] = []
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         try:
             return await one_question(run)
         finally:
             await trio.sleep(1)
             log.append("cleaned up")
 
-    async def kept(run: Run) -> JsonObject:
+    async def kept(run: HandlerRun) -> JsonObject:
         with trio.move_on_after(1):
             await ask(run, "a")
         return {}
@@ -282,38 +282,38 @@ async def test_when_the_hall_closes_parked_handlers_clean_up_and_nothing_is_aske
     for each in (handler, handler, kept):
         bench.begin(each)
     await trio.sleep(5)
-    assert bench.hall.parking.parked == 3
+    assert bench.pool.parking.parked == 3
 
-    bench.hall.parking.close()
+    bench.pool.parking.close()
     began = trio.current_time()
-    await bench.hall.parking.emptied()
+    await bench.pool.parking.emptied()
     assert trio.current_time() - began == 1
     assert log == ["cleaned up"] * 2
     assert await bench.holds_nothing()
 
     with pytest.raises(AskExpired, match="the server stops"):
-        bench.hall.parking.check_open()
+        bench.pool.parking.check_open()
     asked = bench.begin(one_question)
     assert await bench.holds_nothing()
     assert error_of(asked) == "AskExpired('the server stops')"
 
 
 async def test_when_the_hall_closes_questions_that_went_straight_to_the_other_side_expire(bench: Bench) -> None:
-    asking = Asking([question("a")])
-    bench.hall.parking.direct.add(asking)
-    bench.hall.parking.close()
+    asking = QuestionBatch([question("a")])
+    bench.pool.parking.direct.add(asking)
+    bench.pool.parking.close()
     with pytest.raises(AskExpired):
         await asking.wait()
 
 
 async def test_where_nothing_is_parked_nothing_is_waited_for(bench: Bench) -> None:
-    bench.hall.parking.check_open()
-    bench.hall.parking.close()
-    await bench.hall.parking.emptied()
+    bench.pool.parking.check_open()
+    bench.pool.parking.close()
+    await bench.pool.parking.emptied()
 
 
 async def test_closing_does_not_wait_longer_than_the_time_for_clean_up(bench: Bench, autojump_clock: MockClock) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         try:
             return await one_question(run)
         except AskExpired:
@@ -321,22 +321,22 @@ async def test_closing_does_not_wait_longer_than_the_time_for_clean_up(bench: Be
 
     bench.begin(handler)
     await wait_all_tasks_blocked()
-    bench.hall.parking.close()
-    await bench.hall.parking.emptied()
+    bench.pool.parking.close()
+    await bench.pool.parking.emptied()
     assert trio.current_time() == GRACE_SECONDS
 
 
 async def test_when_the_hall_is_cancelled_parked_handlers_are_stopped() -> None:
     ended: list[int] = []
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         try:
             return await one_question(run)
         finally:
             ended.append(1)
 
     async with trio.open_nursery() as nursery:
-        bench = Bench(make_hall(nursery, ask_seconds=math.inf))
+        bench = Bench(make_pool(nursery, ask_seconds=math.inf))
         for _ in range(MOST):
             bench.begin(handler)
         await wait_all_tasks_blocked()
@@ -350,7 +350,7 @@ async def test_when_the_hall_is_cancelled_a_retry_that_waits_for_a_slot_is_told(
     autojump_clock: MockClock,
 ) -> None:
     async with trio.open_nursery() as nursery:
-        bench = Bench(make_hall(nursery), Slots(1, 1))
+        bench = Bench(make_pool(nursery), HandlerSlots(1, 1))
         first = bench.begin(one_question)
         await wait_all_tasks_blocked()
         bench.begin(forever)
@@ -371,13 +371,13 @@ async def test_when_a_handler_ends_what_it_left_waiting_fails(
 ) -> None:
     outcome: list[str] = []
 
-    async def left_behind(run: Run) -> None:  # a worker thread's, say, that was abandoned
+    async def left_behind(run: HandlerRun) -> None:  # a worker thread's, say, that was abandoned
         for _ in range(2):
             with pytest.raises(AskExpired) as caught:
                 await ask(run, "a")
             outcome.append(str(caught.value))
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         nursery.start_soon(left_behind, run)
         await trio.sleep(1)
         return {"done": True}
@@ -386,11 +386,11 @@ async def test_when_a_handler_ends_what_it_left_waiting_fails(
     await trio.sleep(2)
     assert asked_in(first) == {"a"}
     assert outcome == ["the call is over"] * 2
-    assert bench.hall.parking.parked == 1  # the handler has ended, and its outcome waits
+    assert bench.pool.parking.parked == 1  # the handler has ended, and its outcome waits
     second = bench.retry(first, {})
     assert await bench.holds_nothing()
     assert answer_of(second) == {"done": True}
 
 
 async def test_an_exchange_of_another_hall_is_no_retry(bench: Bench) -> None:
-    assert not bench.hall.parking.resume("no token", exchange(), {})
+    assert not bench.pool.parking.resume("no token", exchange(), {})

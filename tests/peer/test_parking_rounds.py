@@ -11,7 +11,7 @@ from trio._core import _run
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import ConnectionBroken, McpError, MissingCapability, TooManyParked
-from trio_mcp.peer import BUSY, Run, Slots
+from trio_mcp.peer import BUSY, HandlerRun, HandlerSlots
 from trio_mcp.wire import ExchangeState, JsonObject, NotJsonError
 
 from .parking_bench import (
@@ -23,16 +23,16 @@ from .parking_bench import (
     asked_in,
     error_of,
     forever,
-    make_hall,
+    make_pool,
+    notify_nowait,
     one_question,
     question,
-    tell,
 )
 
 
 @pytest.fixture
 def bench(nursery: trio.Nursery) -> Bench:
-    return Bench(make_hall(nursery))
+    return Bench(make_pool(nursery))
 
 
 @pytest.fixture(params=range(20))
@@ -44,10 +44,10 @@ def any_order(request: pytest.FixtureRequest) -> None:
 # Several tasks.
 
 
-def in_tasks(depth: int, *keys: str) -> Callable[[Run], Any]:
+def in_tasks(depth: int, *keys: str) -> Callable[[HandlerRun], Any]:
     """Return a handler that asks in as many tasks, one *depth* passes of the scheduler after the other."""
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         answers: JsonObject = {}
 
         async def one(key: str, passes: int) -> None:
@@ -93,7 +93,7 @@ async def test_what_was_not_answered_is_asked_again_and_what_was_not_asked_is_ig
 
 
 async def test_a_group_is_answered_all_or_nothing(bench: Bench) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         return {"answers": await ask(run, "a", "b", "c")}
 
     first = bench.begin(handler)
@@ -114,12 +114,12 @@ async def test_a_group_is_answered_all_or_nothing(bench: Bench) -> None:
 async def test_a_task_that_does_not_ask_does_not_hold_the_question_back(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         async with trio.open_nursery() as nursery:
 
             async def tick() -> None:
                 while True:
-                    tell(run, trio.current_time())
+                    notify_nowait(run, trio.current_time())
                     await trio.sleep(1)
 
             nursery.start_soon(tick)
@@ -142,7 +142,7 @@ async def test_a_task_that_does_not_ask_does_not_hold_the_question_back(
 
 @pytest.mark.usefixtures("any_order")
 async def test_what_is_asked_while_parked_goes_into_the_next_round(bench: Bench, autojump_clock: MockClock) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         async def late() -> None:
             await trio.sleep(5)
             await ask(run, "late")
@@ -167,7 +167,7 @@ async def test_what_is_asked_while_parked_goes_into_the_next_round(bench: Bench,
 async def test_what_a_handler_went_on_to_ask_when_it_gave_up_is_asked_in_the_next_round(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         with trio.move_on_after(5):
             await ask(run, "a")
         return {"answers": await ask(run, "b")}
@@ -184,13 +184,13 @@ async def test_what_a_handler_went_on_to_ask_when_it_gave_up_is_asked_in_the_nex
 
 
 async def test_an_interim_answer_waits_for_room(bench: Bench) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         first.full = True
         return await one_question(run)
 
     first = bench.begin(handler)
     await wait_all_tasks_blocked()
-    assert (first.sent, bench.hall.parking.parked) == ([], 0)
+    assert (first.sent, bench.pool.parking.parked) == ([], 0)
 
     first.emptied.set()
     await wait_all_tasks_blocked()
@@ -200,7 +200,7 @@ async def test_an_interim_answer_waits_for_room(bench: Bench) -> None:
 
 
 async def test_where_there_will_never_be_room_for_it_the_handler_stops(bench: Bench) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         first.full, first.failure = True, ConnectionBroken("gone")
         first.emptied.set()
         return await one_question(run)
@@ -214,8 +214,8 @@ async def test_questions_that_cannot_be_written_fail_where_they_were_asked_and_n
     def unwritable(_: str, __: Any) -> JsonObject:
         raise NotJsonError("too deep")
 
-    async def handler(run: Run) -> JsonObject:
-        run.waiting = run.hall.parking.waiting(run, unwritable)
+    async def handler(run: HandlerRun) -> JsonObject:
+        run.waiting = run.pool.parking.waiting(run, unwritable)
         return await one_question(run)
 
     other = bench.begin(one_question)
@@ -228,7 +228,7 @@ async def test_questions_that_cannot_be_written_fail_where_they_were_asked_and_n
 
 @pytest.mark.usefixtures("any_order")
 async def test_a_question_that_nobody_waits_for_any_more_is_not_asked(bench: Bench) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         with trio.CancelScope() as scope:
             scope.cancel()
             await ask(run, "a")
@@ -243,7 +243,7 @@ async def test_a_question_that_nobody_waits_for_any_more_is_not_asked(bench: Ben
 
 
 async def test_what_the_request_has_not_declared_is_not_asked_and_nothing_else_of_its_group(bench: Bench) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         with pytest.raises(MissingCapability) as caught:
             await ask(run, "a", question("b", "sampling"))
         return {"lacking": caught.value.required, "answers": await ask(run, "c")}
@@ -257,7 +257,7 @@ async def test_what_the_request_has_not_declared_is_not_asked_and_nothing_else_o
 
 
 async def test_capabilities_are_checked_against_the_request_that_the_interim_answers(bench: Bench) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         return {"answers": await ask(run, question("a", "sampling"), question("b", "roots"))}
 
     first = bench.begin(handler, sampling={}, roots={})
@@ -276,7 +276,7 @@ async def test_capabilities_are_checked_against_the_request_that_the_interim_ans
 
 
 async def test_a_request_that_declares_more_can_be_asked_more(bench: Bench, autojump_clock: MockClock) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         async def one(*questions: Any) -> None:
             answers.append(await ask(run, *questions))
 
@@ -303,7 +303,7 @@ async def test_a_request_that_declares_more_can_be_asked_more(bench: Bench, auto
 async def test_a_token_is_good_for_one_retry(bench: Bench) -> None:
     answers: list[Any] = []
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         answers.extend(await ask(run, "a"))
         await go.wait()
         return {}
@@ -327,7 +327,7 @@ async def test_a_token_is_good_for_one_retry(bench: Bench) -> None:
 
 
 async def test_a_malformed_answer_does_not_use_the_token_up(bench: Bench) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         return {"answers": await ask(run, "a", "b")}
 
     first = bench.begin(handler)
@@ -335,7 +335,7 @@ async def test_a_malformed_answer_does_not_use_the_token_up(bench: Bench) -> Non
     with pytest.raises(McpError, match="b: null is no answer"):
         bench.retry(first, {"a": 1, "b": None})
     await wait_all_tasks_blocked()
-    assert bench.hall.parking.parked == 1
+    assert bench.pool.parking.parked == 1
 
     second = bench.retry(first, {"b": 2})
     await wait_all_tasks_blocked()
@@ -346,7 +346,7 @@ async def test_a_malformed_answer_does_not_use_the_token_up(bench: Bench) -> Non
 
 
 async def test_a_retry_that_is_refused_as_busy_does_not_use_the_token_up(nursery: trio.Nursery) -> None:
-    bench = Bench(make_hall(nursery), Slots(1, 0))
+    bench = Bench(make_pool(nursery), HandlerSlots(1, 0))
     first = bench.begin(one_question)
     await wait_all_tasks_blocked()
     other = bench.begin(forever)
@@ -364,11 +364,11 @@ async def test_a_retry_that_is_refused_as_busy_does_not_use_the_token_up(nursery
 async def test_a_retry_waits_for_a_slot_and_the_time_does_not_count(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         run.allow(5)
         return await one_question(run)
 
-    bench = Bench(make_hall(nursery), Slots(1, 1))
+    bench = Bench(make_pool(nursery), HandlerSlots(1, 1))
     first = bench.begin(handler)
     await wait_all_tasks_blocked()
     other = bench.begin(forever)
@@ -385,28 +385,28 @@ async def test_a_retry_waits_for_a_slot_and_the_time_does_not_count(
 async def test_a_retry_that_is_cancelled_while_it_waits_for_a_slot_stops_the_handler(nursery: trio.Nursery) -> None:
     ended: list[str] = []
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         try:
             return await one_question(run)
         except trio.Cancelled:
             ended.append("cancelled")
             raise
 
-    bench = Bench(make_hall(nursery), Slots(1, 1))
+    bench = Bench(make_pool(nursery), HandlerSlots(1, 1))
     first = bench.begin(handler)
     await wait_all_tasks_blocked()
     other = bench.begin(forever)
     second = bench.retry(first, {"a": 1})
     second.cancel("not wanted")
     await wait_all_tasks_blocked()
-    assert (ended, second.sent, bench.slots.waiting, bench.hall.running) == (["cancelled"], [], 0, 1)
+    assert (ended, second.sent, bench.slots.waiting, bench.pool.running) == (["cancelled"], [], 0, 1)
 
     other.cancel("make room")
     assert await bench.holds_nothing()
 
 
 async def test_a_run_may_go_on_for_another_connection(bench: Bench) -> None:
-    elsewhere = Bench(bench.hall, Slots(1, 0))
+    elsewhere = Bench(bench.pool, HandlerSlots(1, 0))
     first = bench.begin(one_question)
     await wait_all_tasks_blocked()
     second = elsewhere.retry(first, {"a": 1})
@@ -423,9 +423,9 @@ async def test_a_run_may_go_on_for_another_connection(bench: Bench) -> None:
 async def test_beyond_the_limit_the_new_question_fails_and_nothing_is_evicted(bench: Bench) -> None:
     parked = [bench.begin(one_question) for _ in range(MOST)]
     await wait_all_tasks_blocked()
-    assert bench.hall.parking.parked == MOST
+    assert bench.pool.parking.parked == MOST
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         with pytest.raises(TooManyParked, match=rf"{MOST} handlers wait .*max_parked"):
             await one_question(run)
         return {"went": "on"}

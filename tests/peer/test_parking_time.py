@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import AskExpired
-from trio_mcp.peer import GRACE_SECONDS, Hold, OutOfTimeError, Run, Slots, Turns
+from trio_mcp.peer import GRACE_SECONDS, FairLimiter, HandlerRun, HandlerSlots, Hold, OutOfTimeError
 from trio_mcp.wire import JsonObject
 
 from .parking_bench import (
@@ -18,14 +18,14 @@ from .parking_bench import (
     asked_in,
     error_of,
     forever,
-    make_hall,
+    make_pool,
     one_question,
 )
 
 
 @pytest.fixture
 def bench(nursery: trio.Nursery) -> Bench:
-    return Bench(make_hall(nursery))
+    return Bench(make_pool(nursery))
 
 
 # Time.
@@ -36,7 +36,7 @@ async def test_an_expired_question_is_raised_where_it_was_asked_and_clean_up_may
 ) -> None:
     log: list[tuple[str, float]] = []
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         try:
             return await one_question(run)
         except AskExpired:
@@ -59,7 +59,7 @@ async def test_clean_up_after_expiry_is_cancelled_when_its_time_is_over(
 ) -> None:
     ended: list[float] = []
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         try:
             return await one_question(run)
         except AskExpired:
@@ -76,7 +76,7 @@ async def test_clean_up_after_expiry_is_cancelled_when_its_time_is_over(
 
 
 async def test_a_retry_during_clean_up_is_refused(bench: Bench, autojump_clock: MockClock) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         try:
             return await one_question(run)
         finally:
@@ -84,7 +84,7 @@ async def test_a_retry_during_clean_up_is_refused(bench: Bench, autojump_clock: 
 
     first = bench.begin(handler)
     await trio.sleep(EXPIRY + 1)
-    assert bench.hall.parking.parked == 1
+    assert bench.pool.parking.parked == 1
     with pytest.raises(LookupError):
         bench.retry(first, {"a": 1})
     await trio.sleep(3)
@@ -94,7 +94,7 @@ async def test_a_retry_during_clean_up_is_refused(bench: Bench, autojump_clock: 
 async def test_a_question_asked_during_clean_up_expires_at_once(bench: Bench, autojump_clock: MockClock) -> None:
     times: list[float] = []
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         for _ in range(3):
             with pytest.raises(AskExpired):
                 await one_question(run)
@@ -108,7 +108,7 @@ async def test_a_question_asked_during_clean_up_expires_at_once(bench: Bench, au
 
 
 async def test_every_round_has_its_own_time(bench: Bench, autojump_clock: MockClock) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         await ask(run, "a")
         await trio.sleep(10 * EXPIRY)  # at work, nothing expires
         return {"answers": await ask(run, "b")}
@@ -125,7 +125,7 @@ async def test_every_round_has_its_own_time(bench: Bench, autojump_clock: MockCl
 async def test_the_handlers_own_deadline_runs_on_and_its_outcome_waits_for_the_retry(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         try:
             with trio.fail_after(30):
                 return await one_question(run)
@@ -134,7 +134,7 @@ async def test_the_handlers_own_deadline_runs_on_and_its_outcome_waits_for_the_r
 
     first = bench.begin(handler)
     await trio.sleep(40)
-    assert bench.hall.parking.parked == bench.hall.running == 1
+    assert bench.pool.parking.parked == bench.pool.running == 1
     second = bench.retry(first, {"a": 1})
     assert await bench.holds_nothing()
     assert answer_of(second) == {"gave up at": 30}
@@ -144,7 +144,7 @@ async def test_the_handlers_own_deadline_runs_on_and_its_outcome_waits_for_the_r
 async def test_a_kept_outcome_is_forgotten_when_the_questions_would_have_expired(
     bench: Bench, failure: Exception | None, autojump_clock: MockClock
 ) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         with trio.move_on_after(1):
             await ask(run, "a")
         if failure is not None:
@@ -153,7 +153,7 @@ async def test_a_kept_outcome_is_forgotten_when_the_questions_would_have_expired
 
     first = bench.begin(handler)
     await trio.sleep(EXPIRY - 1)
-    assert bench.hall.parking.parked == 1
+    assert bench.pool.parking.parked == 1
     await trio.sleep(2)
     assert await bench.holds_nothing()
     with pytest.raises(LookupError):
@@ -161,7 +161,7 @@ async def test_a_kept_outcome_is_forgotten_when_the_questions_would_have_expired
 
 
 async def test_a_kept_failure_is_explained_to_the_retry(bench: Bench, autojump_clock: MockClock) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         with trio.move_on_after(1):
             await ask(run, "a")
         raise ValueError("bad")
@@ -176,12 +176,12 @@ async def test_a_kept_failure_is_explained_to_the_retry(bench: Bench, autojump_c
 async def test_a_retry_for_a_kept_outcome_may_wait_for_a_slot_and_be_cancelled(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         with trio.move_on_after(1):
             await ask(run, "a")
         return {"kept": True}
 
-    bench = Bench(make_hall(nursery), Slots(1, 2))
+    bench = Bench(make_pool(nursery), HandlerSlots(1, 2))
     first, second = bench.begin(handler), bench.begin(handler)
     await trio.sleep(5)
     other = bench.begin(forever)
@@ -189,7 +189,7 @@ async def test_a_retry_for_a_kept_outcome_may_wait_for_a_slot_and_be_cancelled(
     await trio.sleep(10 * EXPIRY)
     dropped.cancel("not wanted")
     await trio.sleep(1)
-    assert bench.hall.running == 2
+    assert bench.pool.running == 2
     other.cancel("make room")
     assert await bench.holds_nothing()
     assert answer_of(got) == {"kept": True}
@@ -199,7 +199,7 @@ async def test_a_retry_for_a_kept_outcome_may_wait_for_a_slot_and_be_cancelled(
 async def test_the_time_given_to_a_handler_stands_still_while_it_is_parked(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         run.allow(30)
         await trio.sleep(20)
         await ask(run, "a")
@@ -222,12 +222,12 @@ async def test_the_time_given_to_a_handler_stands_still_while_it_is_parked(
 async def test_what_a_handler_holds_is_given_back_while_it_is_parked_and_taken_again(
     bench: Bench, autojump_clock: MockClock
 ) -> None:
-    turns = Turns(1)
+    turns = FairLimiter(1)
 
     async def take() -> None:
         await turns.acquire("somebody")
 
-    async def handler(run: Run) -> JsonObject:
+    async def handler(run: HandlerRun) -> JsonObject:
         await take()
         hold = Hold(take, turns.release)
         run.holds.add(hold)

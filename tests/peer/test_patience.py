@@ -6,13 +6,13 @@ import math
 
 import trio
 
-from trio_mcp.peer import Patience
+from trio_mcp.peer import PausableTimeouts
 
 
 async def test_a_block_is_ended_after_its_seconds(autojump_clock: object) -> None:
-    patience, began = Patience(), trio.current_time()
+    timeouts, began = PausableTimeouts(), trio.current_time()
 
-    with patience.within(5) as scope:
+    with timeouts.within(5) as scope:
         await trio.sleep_forever()
 
     assert scope.cancelled_caught
@@ -20,11 +20,11 @@ async def test_a_block_is_ended_after_its_seconds(autojump_clock: object) -> Non
 
 
 async def test_a_block_that_ends_in_time_is_left_alone(autojump_clock: object) -> None:
-    patience = Patience()
+    timeouts = PausableTimeouts()
 
-    with patience.within(5) as scope:
+    with timeouts.within(5) as scope:
         await trio.sleep(4)
-    with patience.paused():
+    with timeouts.paused():
         await trio.sleep(100)
 
     assert not scope.cancelled_caught
@@ -32,31 +32,31 @@ async def test_a_block_that_ends_in_time_is_left_alone(autojump_clock: object) -
 
 
 async def test_the_time_in_which_a_person_is_asked_does_not_count(autojump_clock: object) -> None:
-    patience, began = Patience(), trio.current_time()
+    timeouts, began = PausableTimeouts(), trio.current_time()
 
     async def ask() -> None:
         await trio.sleep(3)
-        with patience.paused():
+        with timeouts.paused():
             await trio.sleep(100)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)
-        with patience.within(5) as scope:
+        with timeouts.within(5) as scope:
             await trio.sleep_forever()
         assert scope.cancelled_caught
         assert trio.current_time() - began == 105
-        assert patience.pauses == 1
+        assert timeouts.pauses == 1
 
 
 async def test_a_block_that_begins_meanwhile_has_all_its_time_afterwards(autojump_clock: object) -> None:
-    patience, began = Patience(), trio.current_time()
+    timeouts, began = PausableTimeouts(), trio.current_time()
 
     async def wait() -> None:
-        with patience.within(5):
+        with timeouts.within(5):
             await trio.sleep_forever()
 
     async with trio.open_nursery() as nursery:
-        with patience.paused():
+        with timeouts.paused():
             nursery.start_soon(wait)
             await trio.sleep(100)
 
@@ -64,28 +64,28 @@ async def test_a_block_that_begins_meanwhile_has_all_its_time_afterwards(autojum
 
 
 async def test_persons_who_are_asked_at_the_same_time_are_waited_for_until_the_last(autojump_clock: object) -> None:
-    patience, began = Patience(), trio.current_time()
+    timeouts, began = PausableTimeouts(), trio.current_time()
 
     async def ask(delay: float, seconds: float) -> None:
         await trio.sleep(delay)
-        with patience.paused():
+        with timeouts.paused():
             await trio.sleep(seconds)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask, 1, 50)
         nursery.start_soon(ask, 20, 100)
-        with patience.within(5):
+        with timeouts.within(5):
             await trio.sleep_forever()
 
     assert trio.current_time() - began == 124
-    assert patience.pauses == 1
+    assert timeouts.pauses == 1
 
 
 async def test_a_limit_that_is_infinite_stays_so(autojump_clock: object) -> None:
-    patience = Patience()
+    timeouts = PausableTimeouts()
 
-    with patience.within(math.inf) as scope:
-        with patience.paused():
+    with timeouts.within(math.inf) as scope:
+        with timeouts.paused():
             await trio.sleep(10)
         await trio.sleep(1000)
 
@@ -93,9 +93,9 @@ async def test_a_limit_that_is_infinite_stays_so(autojump_clock: object) -> None
 
 
 async def test_a_cancellation_from_outside_passes_through(autojump_clock: object) -> None:
-    patience = Patience()
+    timeouts = PausableTimeouts()
 
-    with trio.move_on_after(1) as outside, patience.within(5) as inside:
+    with trio.move_on_after(1) as outside, timeouts.within(5) as inside:
         await trio.sleep_forever()
 
     assert outside.cancelled_caught

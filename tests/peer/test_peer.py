@@ -10,12 +10,12 @@ from attrs import define, field
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import ConnectionBroken, ConnectionClosed, ConnectionLost, McpError
-from trio_mcp.peer import Exchange, Hall, Limits, Run
+from trio_mcp.peer import HandlerPool, HandlerRun, IncomingRequest, Limits
 from trio_mcp.types import REVISIONS
 from trio_mcp.wire import CAPABILITIES_KEY, REVISION_KEY, JsonObject
 
 from .fake_exchange import exchange
-from .raw_peer import Bench, cancelled, client_gate, linked, modern, notification, result, shaken
+from .raw_peer import Bench, cancelled, client_admission, linked, modern, notification, result, shaken
 
 MODERN = REVISIONS[-1]
 ID = "io.modelcontextprotocol/subscriptionId"
@@ -39,27 +39,27 @@ class Ears:
 async def test_what_belongs_to_no_exchange_is_told_through_the_peer(autojump_clock: object) -> None:
     async with linked() as bench:
         link = bench.link
-        assert not link.gate.operating
+        assert not link.admission.operating
         await shaken(bench, "2025-11-25")
         await wait_all_tasks_blocked()
-        assert link.gate.operating
+        assert link.admission.operating
         assert link.has_room()
         await link.room()
-        link.tell("notifications/x", {"a": 1})
+        link.notify_nowait("notifications/x", {"a": 1})
         assert await bench.peer.receive() == notification("notifications/x", {"a": 1})
 
 
 async def test_a_client_operates_once_it_knows_what_the_server_speaks() -> None:
-    assert not client_gate(None).operating
-    assert client_gate(MODERN).operating
+    assert not client_admission(None).operating
+    assert client_admission(MODERN).operating
 
 
 @pytest.mark.parametrize("how", ["stopped", "broken"])
 async def test_the_end_of_a_connection_is_told_once_to_all_who_want_to_know(how: str) -> None:
     told: list[ConnectionLost] = []
     async with linked() as bench:
-        bench.link.when_lost(told.append)
-        bench.link.when_lost(told.append)
+        bench.link.on_disconnect(told.append)
+        bench.link.on_disconnect(told.append)
         assert bench.link.has_room()
         if how == "stopped":
             bench.link.stop()
@@ -67,14 +67,14 @@ async def test_the_end_of_a_connection_is_told_once_to_all_who_want_to_know(how:
             await bench.peer.stream.aclose()
         await bench.ended.wait()
         assert len(told) == 2
-        bench.link.when_lost(told.append)  # it is so already
+        bench.link.on_disconnect(told.append)  # it is so already
     assert {type(reason) for reason in told} == {ConnectionClosed if how == "stopped" else ConnectionBroken}
     assert len({id(reason) for reason in told}) == 3
     assert not bench.link.has_room()
 
 
 async def test_a_request_that_listens_hears_what_names_it_until_it_ends(autojump_clock: object) -> None:
-    async with linked(gate=client_gate(MODERN)) as bench:
+    async with linked(admission=client_admission(MODERN)) as bench:
         ears, asked = Ears(), bench.link.ask("subscriptions/listen", LISTEN)
         asked.listener = ears
         async with asked:
@@ -94,7 +94,7 @@ async def test_a_request_that_listens_hears_what_names_it_until_it_ends(autojump
 
 
 async def test_a_request_that_was_left_hears_nothing() -> None:
-    async with linked(gate=client_gate(MODERN)) as bench:
+    async with linked(admission=client_admission(MODERN)) as bench:
         ears, asked = Ears(), bench.link.ask("subscriptions/listen", LISTEN)
         asked.listener = ears
         async with asked:
@@ -105,7 +105,7 @@ async def test_a_request_that_was_left_hears_nothing() -> None:
 
 async def test_only_a_request_that_listens_may_be_ended_by_the_other_side(autojump_clock: object) -> None:
     async with (
-        linked(gate=client_gate(MODERN)) as bench,
+        linked(admission=client_admission(MODERN)) as bench,
         bench.link.ask("subscriptions/listen", LISTEN) as listening,
         bench.link.ask("m", None) as other,
     ):
@@ -118,12 +118,12 @@ async def test_only_a_request_that_listens_may_be_ended_by_the_other_side(autoju
 def endless(bench: Bench, last_words: Any = None) -> Any:
     """Make the bench answer every request by a handler that never ends by itself."""
 
-    async def forever(_: Run) -> JsonObject:
+    async def forever(_: HandlerRun) -> JsonObject:
         await trio.sleep_forever()
         raise AssertionError
 
-    def answer(asked: Exchange) -> None:
-        bench.hall.begin(asked, forever, lambda exc: McpError(-1, repr(exc)), asked.peer.listens)
+    def answer(asked: IncomingRequest) -> None:
+        bench.pool.begin(asked, forever, lambda exc: McpError(-1, repr(exc)), asked.peer.listens)
         if asked.run is not None:
             asked.run.last_words = last_words or (lambda: {"end": asked.id})
 
@@ -166,13 +166,13 @@ async def test_last_words_that_break_the_connection_are_the_last(autojump_clock:
 async def test_an_exchange_without_a_transport_of_its_own_way_is_concluded_by_its_result(
     nursery: trio.Nursery,
 ) -> None:
-    hall, asked = Hall(nursery), exchange()
+    pool, asked = HandlerPool(nursery), exchange()
 
-    async def forever(_: Run) -> JsonObject:
+    async def forever(_: HandlerRun) -> JsonObject:
         await trio.sleep_forever()
         raise AssertionError
 
-    hall.begin(asked, forever, lambda exc: McpError(-1, repr(exc)))
+    pool.begin(asked, forever, lambda exc: McpError(-1, repr(exc)))
     assert not asked.endless
     assert asked.run is not None
     asked.run.last_words = lambda: {"end": True}
@@ -181,4 +181,4 @@ async def test_an_exchange_without_a_transport_of_its_own_way_is_concluded_by_it
     await wait_all_tasks_blocked()
     assert asked.sent == [{"end": True}]
     assert not asked.endless
-    assert hall.running == 0
+    assert pool.running == 0

@@ -7,13 +7,13 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import AskExpired, MissingCapability, TooManyParked
-from trio_mcp.peer import Asking
+from trio_mcp.peer import QuestionBatch
 
 from .fake_exchange import exchange
 from .parking_bench import question
 
 
-async def waited(asking: Asking, outcome: list[object]) -> None:
+async def waited(asking: QuestionBatch, outcome: list[object]) -> None:
     try:
         outcome.append(await asking.wait())
     except Exception as exc:  # noqa: BLE001 # the outcome
@@ -22,7 +22,7 @@ async def waited(asking: Asking, outcome: list[object]) -> None:
 
 async def test_the_wait_ends_when_all_are_answered_in_their_order(nursery: trio.Nursery) -> None:
     first, second = question("a"), question("b")
-    asking, outcome = Asking([first, second]), list[object]()
+    asking, outcome = QuestionBatch([first, second]), list[object]()
     nursery.start_soon(waited, asking, outcome)
 
     second.answer = 2
@@ -39,7 +39,7 @@ async def test_the_wait_ends_when_all_are_answered_in_their_order(nursery: trio.
 
 
 async def test_it_ends_at_its_deadline(autojump_clock: MockClock) -> None:
-    asking = Asking([question("a")])
+    asking = QuestionBatch([question("a")])
     asking.scope.deadline = trio.current_time() + 5
 
     with pytest.raises(AskExpired, match="nobody answered in time"):
@@ -49,7 +49,7 @@ async def test_it_ends_at_its_deadline(autojump_clock: MockClock) -> None:
 
 async def test_an_answer_that_came_before_the_deadline_was_noticed_wins(nursery: trio.Nursery) -> None:
     one = question("a")
-    asking, outcome = Asking([one]), list[object]()
+    asking, outcome = QuestionBatch([one]), list[object]()
     nursery.start_soon(waited, asking, outcome)
     await wait_all_tasks_blocked()
 
@@ -62,7 +62,7 @@ async def test_an_answer_that_came_before_the_deadline_was_noticed_wins(nursery:
 
 async def test_a_failure_is_raised_where_it_is_waited_and_what_comes_later_is_dropped() -> None:
     one, failure = question("a"), TooManyParked("full")
-    asking = Asking([one])
+    asking = QuestionBatch([one])
     asking.fail(failure)
     asking.fail(AskExpired("later"))
     one.answer = 1
@@ -76,7 +76,7 @@ async def test_a_failure_is_raised_where_it_is_waited_and_what_comes_later_is_dr
 
 async def test_a_failure_after_the_answers_is_dropped() -> None:
     one = question("a")
-    asking = Asking([one])
+    asking = QuestionBatch([one])
     one.answer = 1
     asking.answered()
     asking.fail(AskExpired("later"))
@@ -87,12 +87,12 @@ async def test_a_failure_after_the_answers_is_dropped() -> None:
 async def test_a_wait_that_is_cancelled_from_outside_is_cancelled(autojump_clock: MockClock) -> None:
     with pytest.raises(trio.TooSlowError):
         with trio.fail_after(3):
-            await Asking([question("a")]).wait()
+            await QuestionBatch([question("a")]).wait()
 
 
 def test_what_is_lacking_is_what_an_unanswered_question_lacks() -> None:
     plain, needy = question("a"), question("b", "sampling")
-    asking, context = Asking([plain, needy]), exchange().context
+    asking, context = QuestionBatch([plain, needy]), exchange().context
 
     lacking = asking.lacking(context)
     assert isinstance(lacking, MissingCapability)

@@ -287,16 +287,16 @@ def test_batches_are_for_2025_03_26_and_unknown_ids_are_null_where_they_cannot_b
     if revision in LEGACY_REVISIONS:
         gates.append(shaken(revision))
 
-    for gate in gates:
-        assert gate.batches == (revision == "2025-03-26")
-        assert gate.omits_unknown_id == (revision >= "2025-11-25")
+    for admission in gates:
+        assert admission.batches == (revision == "2025-03-26")
+        assert admission.omits_unknown_id == (revision >= "2025-11-25")
 
 
 def test_before_any_handshake_there_are_no_batches_and_unknown_ids_are_left_out() -> None:
     asked = ServerSession(REVISIONS)
     asked.admit("initialize", initialize_params("2025-03-26"))
-    for gate in (ServerSession(REVISIONS), asked, ClientSession()):
-        assert (gate.batches, gate.omits_unknown_id, gate.may_respond) == (False, True, True)
+    for admission in (ServerSession(REVISIONS), asked, ClientSession()):
+        assert (admission.batches, admission.omits_unknown_id, admission.may_respond) == (False, True, True)
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

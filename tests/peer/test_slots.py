@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import McpError
-from trio_mcp.peer import BUSY, Hall, Limits, Run, Slots
+from trio_mcp.peer import BUSY, HandlerPool, HandlerRun, HandlerSlots, Limits
 from trio_mcp.wire import JsonObject
 
 from .fake_exchange import FakeExchange, exchange
@@ -17,8 +17,8 @@ from .fake_exchange import FakeExchange, exchange
 class Works:
     """Handlers that start in an observed order and end one by one."""
 
-    def __init__(self, nursery: trio.Nursery, slots: Slots) -> None:
-        self.hall = Hall(nursery)
+    def __init__(self, nursery: trio.Nursery, slots: HandlerSlots) -> None:
+        self.pool = HandlerPool(nursery)
         self.slots = slots
         self.started: list[str] = []
         self.ends: dict[str, trio.Event] = {}
@@ -27,12 +27,12 @@ class Works:
         asked = exchange(self.slots, name)
         self.ends[name] = trio.Event()
 
-        async def handler(_: Run) -> JsonObject:
+        async def handler(_: HandlerRun) -> JsonObject:
             self.started.append(name)
             await self.ends[name].wait()
             return {"by": name}
 
-        self.hall.begin(asked, handler, lambda exc: McpError(-1, repr(exc)))
+        self.pool.begin(asked, handler, lambda exc: McpError(-1, repr(exc)))
         return asked
 
     async def end(self, name: str) -> None:
@@ -41,7 +41,7 @@ class Works:
 
 
 async def test_handlers_beyond_the_limit_wait_and_start_in_the_order_they_came(nursery: trio.Nursery) -> None:
-    works = Works(nursery, Slots(2, 10))
+    works = Works(nursery, HandlerSlots(2, 10))
     asked = [works.begin(name) for name in "abcde"]
     await wait_all_tasks_blocked()
     assert (sorted(works.started), works.slots.running, works.slots.waiting) == (["a", "b"], 2, 3)
@@ -54,12 +54,12 @@ async def test_handlers_beyond_the_limit_wait_and_start_in_the_order_they_came(n
     await works.end("d")
     await works.end("e")
 
-    assert (works.slots.running, works.slots.waiting, works.hall.running) == (0, 0, 0)
+    assert (works.slots.running, works.slots.waiting, works.pool.running) == (0, 0, 0)
     assert [one.sent for one in asked] == [[{"by": name}] for name in "abcde"]
 
 
 async def test_a_request_cancelled_while_it_waits_is_skipped_and_makes_room_at_once(nursery: trio.Nursery) -> None:
-    works = Works(nursery, Slots(1, 2))
+    works = Works(nursery, HandlerSlots(1, 2))
     _, gone, kept = (works.begin(name) for name in "abc")
     await wait_all_tasks_blocked()
 
@@ -78,7 +78,7 @@ async def test_a_request_cancelled_while_it_waits_is_skipped_and_makes_room_at_o
 
 
 async def test_a_request_beyond_the_queue_is_refused_as_busy(nursery: trio.Nursery) -> None:
-    works = Works(nursery, Slots(1, 1))
+    works = Works(nursery, HandlerSlots(1, 1))
     works.begin("a")
     works.begin("b")
 
@@ -97,36 +97,36 @@ async def test_a_request_beyond_the_queue_is_refused_as_busy(nursery: trio.Nurse
 
 
 async def test_a_slot_is_given_back_however_the_handler_ends(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-    slots = Slots(1, 10)
-    hall = Hall(nursery)
+    slots = HandlerSlots(1, 10)
+    pool = HandlerPool(nursery)
 
-    async def fails(_: Run) -> JsonObject:
+    async def fails(_: HandlerRun) -> JsonObject:
         await trio.lowlevel.checkpoint()
         raise ValueError
 
-    async def times_out(run: Run) -> JsonObject:
+    async def times_out(run: HandlerRun) -> JsonObject:
         run.allow(1)
         await trio.Event().wait()
         return {}
 
-    async def forever(_: Run) -> JsonObject:
+    async def forever(_: HandlerRun) -> JsonObject:
         await trio.Event().wait()
         return {}
 
     asked = [exchange(slots) for _ in range(3)]
     for one, handler in zip(asked, (fails, times_out, forever), strict=True):
-        hall.begin(one, handler, lambda exc: McpError(-1, repr(exc)))
+        pool.begin(one, handler, lambda exc: McpError(-1, repr(exc)))
     await trio.sleep(2)
     assert (slots.running, slots.waiting) == (1, 0)
     asked[2].cancel("not wanted")
     await wait_all_tasks_blocked()
 
-    assert (slots.running, hall.running) == (0, 0)
+    assert (slots.running, pool.running) == (0, 0)
 
 
 async def test_refusing_costs_the_same_however_many_wait() -> None:
     async with trio.open_nursery() as nursery:
-        works = Works(nursery, Slots(1, 4096))
+        works = Works(nursery, HandlerSlots(1, 4096))
         for number in range(4097):
             works.begin(str(number))
 
@@ -143,8 +143,8 @@ async def test_refusing_costs_the_same_however_many_wait() -> None:
 class Shared:
     """Some connections of one serving, each with slots of its own."""
 
-    def __init__(self, nursery: trio.Nursery, limits: Limits, **slots: Slots) -> None:
-        self.hall = Hall(nursery, limits)
+    def __init__(self, nursery: trio.Nursery, limits: Limits, **slots: HandlerSlots) -> None:
+        self.pool = HandlerPool(nursery, limits)
         self.slots = slots
         self.started: list[str] = []
         self.ends: dict[str, trio.Event] = {}
@@ -154,12 +154,12 @@ class Shared:
         asked = exchange(self.slots[name[0]], name)
         self.ends[name] = trio.Event()
 
-        async def handler(_: Run) -> JsonObject:
+        async def handler(_: HandlerRun) -> JsonObject:
             self.started.append(name)
             await self.ends[name].wait()
             return {"by": name}
 
-        self.hall.begin(asked, handler, lambda exc: McpError(-1, repr(exc)))
+        self.pool.begin(asked, handler, lambda exc: McpError(-1, repr(exc)))
         return asked
 
     async def end(self, *names: str) -> None:
@@ -172,23 +172,25 @@ class Shared:
 
 
 async def test_beyond_what_may_run_over_all_connections_these_are_taken_in_turn(nursery: trio.Nursery) -> None:
-    shared = Shared(nursery, Limits(max_running=2), a=Slots(10, 10), b=Slots(10, 10), c=Slots(10, 10))
+    shared = Shared(
+        nursery, Limits(max_running=2), a=HandlerSlots(10, 10), b=HandlerSlots(10, 10), c=HandlerSlots(10, 10)
+    )
     for name in ("a1", "a2", "a3", "a4", "a5", "b1", "b2", "c1"):
         shared.begin(name)
     await wait_all_tasks_blocked()
     assert shared.figures() == {"a": (2, 3), "b": (0, 2), "c": (0, 1)}
-    assert shared.hall.turns.groups == 3
+    assert shared.pool.turns.groups == 3
 
     await shared.end("a1", "a2", "a3", "b1", "c1", "a4", "b2", "a5")
 
     assert sorted(shared.started[:2]) == ["a1", "a2"]  # Trio shuffles who is first of those that start together
     assert shared.started[2:] == ["a3", "b1", "c1", "a4", "b2", "a5"]
     assert shared.figures() == {"a": (0, 0), "b": (0, 0), "c": (0, 0)}
-    assert (shared.hall.turns.taken, shared.hall.turns.waiting, shared.hall.turns.groups) == (0, 0, 0)
+    assert (shared.pool.turns.taken, shared.pool.turns.waiting, shared.pool.turns.groups) == (0, 0, 0)
 
 
 async def test_the_bound_of_a_connection_holds_as_well(nursery: trio.Nursery) -> None:
-    shared = Shared(nursery, Limits(max_running=3), a=Slots(1, 10), b=Slots(10, 10))
+    shared = Shared(nursery, Limits(max_running=3), a=HandlerSlots(1, 10), b=HandlerSlots(10, 10))
     for name in ("a1", "a2", "a3", "b1", "b2", "b3"):
         shared.begin(name)
     await wait_all_tasks_blocked()
@@ -203,11 +205,11 @@ async def test_the_bound_of_a_connection_holds_as_well(nursery: trio.Nursery) ->
     await shared.end("a2")
     assert shared.started[5:] == ["a3"]
     await shared.end("a3")
-    assert (shared.hall.turns.taken, shared.hall.turns.waiting) == (0, 0)
+    assert (shared.pool.turns.taken, shared.pool.turns.waiting) == (0, 0)
 
 
 async def test_requests_that_are_cancelled_while_they_wait_for_others_leave_no_trace(nursery: trio.Nursery) -> None:
-    shared = Shared(nursery, Limits(max_running=1), a=Slots(10, 10), b=Slots(10, 10))
+    shared = Shared(nursery, Limits(max_running=1), a=HandlerSlots(10, 10), b=HandlerSlots(10, 10))
     shared.begin("a1")
     gone = [shared.begin(name) for name in ("b1", "b2", "a2")]
     shared.begin("a3")
@@ -216,16 +218,16 @@ async def test_requests_that_are_cancelled_while_they_wait_for_others_leave_no_t
     for one in gone:
         one.cancel("not wanted")
         one.cancel("not wanted")
-    assert shared.hall.turns.groups == 1
+    assert shared.pool.turns.groups == 1
     await shared.end("a1", "a3")
 
     assert shared.started == ["a1", "a3"]
     assert shared.figures() == {"a": (0, 0), "b": (0, 0)}
-    assert (shared.hall.turns.taken, shared.hall.turns.waiting, shared.hall.turns.groups) == (0, 0, 0)
+    assert (shared.pool.turns.taken, shared.pool.turns.waiting, shared.pool.turns.groups) == (0, 0, 0)
 
 
 async def test_who_is_refused_because_of_other_connections_is_told_so(nursery: trio.Nursery) -> None:
-    shared = Shared(nursery, Limits(max_running=2), a=Slots(10, 10), b=Slots(10, 1))
+    shared = Shared(nursery, Limits(max_running=2), a=HandlerSlots(10, 10), b=HandlerSlots(10, 1))
     for name in ("a1", "a2", "b1"):
         shared.begin(name)
 
@@ -242,7 +244,7 @@ async def test_who_is_refused_because_of_other_connections_is_told_so(nursery: t
 async def test_requests_that_listen_take_no_turns_of_others_and_are_refused_by_the_name_of_their_limit(
     nursery: trio.Nursery,
 ) -> None:
-    shared = Shared(nursery, Limits(max_running=1), a=Slots(10, 10), b=Slots.for_listens(2))
+    shared = Shared(nursery, Limits(max_running=1), a=HandlerSlots(10, 10), b=HandlerSlots.for_listens(2))
     shared.begin("a1")
     for name in ("b1", "b2"):
         shared.begin(name)
@@ -257,7 +259,7 @@ async def test_requests_that_listen_take_no_turns_of_others_and_are_refused_by_t
 
 
 async def test_it_can_be_told_beforehand_whether_another_request_would_be_refused(nursery: trio.Nursery) -> None:
-    shared = Shared(nursery, Limits(max_running=2), a=Slots(1, 1), b=Slots(5, 1))
+    shared = Shared(nursery, Limits(max_running=2), a=HandlerSlots(1, 1), b=HandlerSlots(5, 1))
     a, b = shared.slots.values()
     seen = [(a.full, b.full)]
     for name in ("a1", "a2", "b1", "b2"):

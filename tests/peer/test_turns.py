@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp.peer import Turns
+from trio_mcp.peer import FairLimiter
 
 
 class Order:
     """Notes whose turn has come, in the order in which they come."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: FairLimiter) -> None:
         self.turns = turns
         self.begun: list[str] = []
 
@@ -34,12 +34,12 @@ class Order:
         self.begun.append(name)
 
 
-def figures(turns: Turns) -> tuple[int, int, int]:
+def figures(turns: FairLimiter) -> tuple[int, int, int]:
     return turns.taken, turns.waiting, turns.groups
 
 
 def test_turns_are_taken_until_there_are_no_more() -> None:
-    turns = Turns(2)
+    turns = FairLimiter(2)
 
     assert [turns.take(), turns.free, turns.take(), turns.free, turns.take()] == [True, True, True, False, False]
     turns.release()
@@ -47,7 +47,7 @@ def test_turns_are_taken_until_there_are_no_more() -> None:
 
 
 def test_groups_get_their_turns_one_after_the_other_however_many_of_one_wait() -> None:
-    turns = Turns(1)
+    turns = FairLimiter(1)
     order = Order(turns)
     turns.take()
     for name in ("a1", "a2", "a3", "a4", "b1", "b2", "c1"):
@@ -67,7 +67,7 @@ def test_groups_get_their_turns_one_after_the_other_however_many_of_one_wait() -
 
 
 def test_a_turn_that_is_given_back_passes_on_at_once_and_cannot_be_taken_by_a_newcomer() -> None:
-    turns = Turns(1)
+    turns = FairLimiter(1)
     order = Order(turns)
     turns.take()
     order.wait("a1")
@@ -79,7 +79,7 @@ def test_a_turn_that_is_given_back_passes_on_at_once_and_cannot_be_taken_by_a_ne
 
 
 def test_whoever_is_forgotten_gets_no_turn_and_leaves_nothing() -> None:
-    turns = Turns(1)
+    turns = FairLimiter(1)
     order = Order(turns)
     turns.take()
     first, second, _ = (order.wait(name) for name in ("a1", "a2", "b1"))
@@ -99,7 +99,7 @@ def test_whoever_is_forgotten_gets_no_turn_and_leaves_nothing() -> None:
 
 
 def test_waiting_twice_is_waiting_once() -> None:
-    turns = Turns(1)
+    turns = FairLimiter(1)
     order = Order(turns)
     turns.take()
     begin = order.wait("a1")
@@ -114,7 +114,7 @@ def test_waiting_twice_is_waiting_once() -> None:
 
 
 def test_whose_turn_has_come_may_wait_for_another_one_at_once() -> None:
-    turns = Turns(1)
+    turns = FairLimiter(1)
     begun: list[str] = []
 
     def begin() -> None:
@@ -132,7 +132,7 @@ def test_whose_turn_has_come_may_wait_for_another_one_at_once() -> None:
 
 
 async def test_tasks_wait_for_their_turns(nursery: trio.Nursery) -> None:
-    turns = Turns(2)
+    turns = FairLimiter(2)
     order = Order(turns)
     for name in ("a1", "a2", "a3", "a4", "b1"):
         nursery.start_soon(order.work, name)
@@ -149,7 +149,7 @@ async def test_tasks_wait_for_their_turns(nursery: trio.Nursery) -> None:
 
 
 async def test_a_task_that_is_cancelled_while_it_waits_has_no_turn_and_leaves_nothing(nursery: trio.Nursery) -> None:
-    turns = Turns(1)
+    turns = FairLimiter(1)
     order = Order(turns)
     turns.take()
 
@@ -174,7 +174,7 @@ async def test_a_task_that_is_cancelled_while_it_waits_has_no_turn_and_leaves_no
 
 
 async def test_a_task_that_is_cancelled_when_its_turn_has_come_has_it(nursery: trio.Nursery) -> None:
-    turns, scope, outcome = Turns(1), trio.CancelScope(), list[str]()
+    turns, scope, outcome = FairLimiter(1), trio.CancelScope(), list[str]()
     turns.take()
 
     async def work() -> None:
@@ -193,7 +193,7 @@ async def test_a_task_that_is_cancelled_when_its_turn_has_come_has_it(nursery: t
 
 
 async def test_a_task_that_is_cancelled_already_takes_no_turn() -> None:
-    turns = Turns(1)
+    turns = FairLimiter(1)
 
     with trio.CancelScope() as scope:
         scope.cancel()
@@ -215,7 +215,7 @@ STEPS = st.one_of(
 def test_whatever_comes_and_goes_it_is_fair_within_the_bound_and_ends_empty(
     capacity: int, steps: list[tuple[str, str]]
 ) -> None:
-    turns = Turns(capacity)
+    turns = FairLimiter(capacity)
     order, working, begun = Order(turns), 0, 0
     waiting: dict[str, Callable[[], object]] = {}
     passed: dict[str, list[str]] = {}  # by who waits: the groups whose turns came meanwhile

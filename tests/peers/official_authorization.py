@@ -81,6 +81,6 @@ def provider(server: str, credentials: dict[str, str] | None) -> Any:
         )
     if credentials is not None:
         return client_credentials.ClientCredentialsOAuthProvider(server, STORAGES[server], **credentials)
-    visitor = Visitor()
+    agent = Visitor()
     told = shared.OAuthClientMetadata(client_name="the official client", redirect_uris=[REDIRECT_URI])
-    return auth.OAuthClientProvider(server, told, STORAGES[server], visitor.visit, visitor.answer)
+    return auth.OAuthClientProvider(server, told, STORAGES[server], agent.visit, agent.answer)

@@ -112,10 +112,10 @@ class Player:
         """The page of a list at a cursor."""
         return plain(await getattr(self.client, LISTS[kind])(cursor=cursor))
 
-    async def complete(self, ref: dict[str, str], name: str, value: str, settled: dict[str, str] | None = None) -> Any:
+    async def complete(self, ref: dict[str, str], name: str, value: str, resolved: dict[str, str] | None = None) -> Any:
         """What is suggested for an argument."""
         kinds = {"ref/prompt": mcp.types.PromptReference, "ref/resource": mcp.types.ResourceTemplateReference}
-        result = await self.client.complete(kinds[ref["type"]](**ref), {"name": name, "value": value}, settled)
+        result = await self.client.complete(kinds[ref["type"]](**ref), {"name": name, "value": value}, resolved)
         return plain(result)["completion"]
 
     async def log_level(self, level: str) -> None:

@@ -14,7 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from tests.interaction.by_hand import ENVELOPE
 from tests.peer.fake_exchange import CONTEXT, FakeExchange, FakePeer
 from trio_mcp import Context, Limits, Server
-from trio_mcp.peer import GRACE_SECONDS, Slots
+from trio_mcp.peer import GRACE_SECONDS, HandlerSlots
 
 CALLS, AT_A_TIME = 10_000, 1000
 OPEN_SECONDS = 60.0
@@ -30,7 +30,7 @@ def allocated_blocks() -> int:
 async def test_10_000_abandoned_calls_leave_no_task_and_hardly_a_byte(autojump_clock: MockClock) -> None:
     """As many as may be parked at a time ask, expire, and are gone."""
     server = Server("s", limits=Limits(ask_seconds=OPEN_SECONDS, max_parked=AT_A_TIME))
-    peer = FakePeer(Slots(AT_A_TIME, AT_A_TIME))
+    peer = FakePeer(HandlerSlots(AT_A_TIME, AT_A_TIME))
     context = evolve(CONTEXT, capabilities={"elicitation": {}})
     params: dict[str, Any] = {"name": "book", "_meta": ENVELOPE}
 

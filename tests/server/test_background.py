@@ -16,13 +16,13 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Client, ConnectionLost, Context, Limits, Server, TooManyTasks, open_client, serve_stream
-from trio_mcp.server import Serving
+from trio_mcp.server import ActiveServer
 
 PROGRAM = str(Path(__file__).with_name("background_program.py"))
 
 
 @asynccontextmanager
-async def served(server: Server) -> AsyncGenerator[tuple[Serving, Client]]:
+async def served(server: Server) -> AsyncGenerator[tuple[ActiveServer, Client]]:
     """A serving to look into, and a client over bytes."""
     async with server.serving() as serving, trio.open_nursery() as nursery:
         ours, theirs = trio.testing.memory_stream_pair()
@@ -284,7 +284,7 @@ async def test_outside_of_a_serving_there_is_no_background() -> None:
 
 
 def test_another_trio_run_has_no_background_of_this_one() -> None:
-    servings: list[Serving] = []
+    servings: list[ActiveServer] = []
 
     async def first() -> None:
         async with Server("s").serving() as serving:

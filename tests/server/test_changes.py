@@ -46,7 +46,7 @@ class Notes:
         self.taken.append(change)
         self.runs.add(trio.lowlevel.current_trio_token())
 
-    def tell_now(self) -> None:
+    def notify_now(self) -> None:
         self.said += 1
 
 
@@ -145,7 +145,7 @@ def test_what_changes_after_a_run_has_ended_is_told_to_nobody(server: Server) ->
         hubs.append(ChangeHub())
 
     trio.run(run)
-    hubs[0].tell(ResourceUpdated(NOTE))
+    hubs[0].notify_nowait(ResourceUpdated(NOTE))
     server.resource_updated(NOTE)
 
 
@@ -157,7 +157,7 @@ async def test_what_is_on_its_way_from_a_thread_when_a_serving_ends_is_told_to_n
 
     hub = ChangeHub()
     hub.add(notes)
-    thread = threading.Thread(target=hub.tell, args=[ResourceUpdated(NOTE)])
+    thread = threading.Thread(target=hub.notify_nowait, args=[ResourceUpdated(NOTE)])
     thread.start()
     thread.join()
     hub.close()
@@ -168,11 +168,11 @@ async def test_what_is_on_its_way_from_a_thread_when_a_serving_ends_is_told_to_n
 async def test_listeners_are_asked_to_speak_only_after_something_has_changed() -> None:
     hub, notes = ChangeHub(), Notes()
     hub.add(notes)
-    hub.tell_now()
+    hub.notify_now()
     assert notes.said == 0
-    hub.tell(ResourceUpdated(NOTE))
-    hub.tell_now()
-    hub.tell_now()
+    hub.notify_nowait(ResourceUpdated(NOTE))
+    hub.notify_now()
+    hub.notify_now()
     assert notes.said == 1
 
 

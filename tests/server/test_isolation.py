@@ -24,7 +24,7 @@ from trio.testing import MockClock
 from tests.server import isolated_tools as tools
 from tests.server.isolated_calls import Calls, hang_up, is_gone, taking_calls, until, value_of
 from trio_mcp import Client, Context, ErrorResponse, Limits, Server, open_client, serve_stream
-from trio_mcp.server import Serving
+from trio_mcp.server import ActiveServer
 from trio_mcp.server import _process_worker as _isolation_worker
 from trio_mcp.server import _processes as _isolation
 from trio_mcp.server._process_worker import HEAD
@@ -47,7 +47,7 @@ def isolating(*functions: Callable[..., Any], limits: Limits | None = None, **op
 
 
 @asynccontextmanager
-async def served(server: Server) -> AsyncGenerator[tuple[Serving, Client]]:
+async def served(server: Server) -> AsyncGenerator[tuple[ActiveServer, Client]]:
     """A serving to look into, and a client over bytes."""
     with trio.fail_after(60):
         async with server.serving() as serving, trio.open_nursery() as nursery:

@@ -28,7 +28,7 @@ from trio_mcp import (
     serve_stream,
     types,
 )
-from trio_mcp.lowlevel import Serving
+from trio_mcp.lowlevel import ActiveServer
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_client
 from trio_mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
@@ -633,11 +633,11 @@ async def test_a_client_that_leaves_a_slow_initialize_costs_nobody_else_anything
 class Shared:
     """A serving that lasts longer than a connection."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: ActiveServer) -> None:
         self._serving = serving
 
     @asynccontextmanager
-    async def serving(self) -> AsyncGenerator[Serving]:
+    async def serving(self) -> AsyncGenerator[ActiveServer]:
         yield self._serving
 
 

@@ -21,7 +21,7 @@ from trio_mcp import (
     open_client,
     types,
 )
-from trio_mcp.lowlevel import Serving
+from trio_mcp.lowlevel import ActiveServer
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_client
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
@@ -161,13 +161,13 @@ async def test_those_of_one_connection_do_not_wait_for_those_of_another(autojump
 class Shared:
     """Serves several connections by one serving."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: ActiveServer) -> None:
         self._serving = serving
 
     def serving(self) -> Any:
         return self
 
-    async def __aenter__(self) -> Serving:
+    async def __aenter__(self) -> ActiveServer:
         return self._serving
 
     async def __aexit__(self, *_: object) -> None:

@@ -28,7 +28,7 @@ from trio_mcp import (
     types,
 )
 from trio_mcp._util import owned_nursery
-from trio_mcp.peer import Hall, Run
+from trio_mcp.peer import HandlerPool, HandlerRun
 from trio_mcp.server._progress import Progress
 from trio_mcp.testing import open_memory_client
 from trio_mcp.wire import NotJsonError
@@ -237,12 +237,12 @@ class Bench:
     """The progress of one run, whose exchanges are made by hand."""
 
     def __init__(self, nursery: trio.Nursery, per_second: float) -> None:
-        self.hall = Hall(nursery)
+        self.pool = HandlerPool(nursery)
         self.peer = FakePeer()
         self.exchange = self.another("first")
         asked = self.exchange
-        self.run = asked.run = Run(
-            self.hall, asked, asked.context, asked.peer, asked.method, _never, _never, self.peer.slots
+        self.run = asked.run = HandlerRun(
+            self.pool, asked, asked.context, asked.peer, asked.method, _never, _never, self.peer.slots
         )
         self.progress = Progress(self.run, per_second)
 
@@ -256,7 +256,7 @@ class Bench:
 
     @property
     def timers(self) -> int:
-        return len(self.hall.nursery.child_tasks)
+        return len(self.pool.nursery.child_tasks)
 
 
 def _never(*_: object) -> Any:

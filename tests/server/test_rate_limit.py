@@ -9,7 +9,7 @@ import trio
 from attrs import evolve
 
 from trio_mcp import Client, ErrorResponse, RateLimit, Request, Server, open_client, types
-from trio_mcp.lowlevel import Exchange, Serving
+from trio_mcp.lowlevel import ActiveServer, IncomingRequest
 from trio_mcp.peer import BUSY, Access
 from trio_mcp.testing import open_memory_client, open_scripted_client
 
@@ -225,7 +225,7 @@ class Authenticating:
         return self
 
     async def __aenter__(self) -> Self:
-        self._serving: Serving = await self._opened.__aenter__()
+        self._serving: ActiveServer = await self._opened.__aenter__()
         return self
 
     async def __aexit__(self, *failure: object) -> Any:
@@ -234,7 +234,7 @@ class Authenticating:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._serving, name)
 
-    def answer(self, exchange: Exchange) -> None:
+    def answer(self, exchange: IncomingRequest) -> None:
         if exchange.method == "tools/call":
             exchange.context = evolve(exchange.context, access=Access(self._principals.pop(0)))
         self._serving.answer(exchange)

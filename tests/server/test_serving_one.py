@@ -10,7 +10,7 @@ from attrs import define
 
 from trio_mcp import Context, McpError, Server, ToolFailed, open_client, types
 from trio_mcp.abc import HttpAnswerer
-from trio_mcp.server import Serving
+from trio_mcp.server import ActiveServer
 
 
 @define
@@ -19,7 +19,7 @@ class ForOneRequest:
 
     server: Server
 
-    def serving(self) -> AbstractAsyncContextManager[Serving]:
+    def serving(self) -> AbstractAsyncContextManager[ActiveServer]:
         return self.server.serving_one()
 
 

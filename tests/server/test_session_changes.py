@@ -14,7 +14,7 @@ from attrs import define
 
 from trio_mcp import Context, Limits, Server, types
 from trio_mcp._util import owned_nursery
-from trio_mcp.lowlevel import Link, Serving
+from trio_mcp.lowlevel import ActiveServer, Link
 from trio_mcp.peer import BUSY
 from trio_mcp.testing import ScriptedPeer
 from trio_mcp.transports import server_link
@@ -55,7 +55,7 @@ class Bench:
     """A server's link, and a client by hand at its other end."""
 
     server: Server
-    serving: Serving
+    serving: ActiveServer
     link: Link
     client: ScriptedPeer
     scope: trio.CancelScope

@@ -15,7 +15,7 @@ from attrs import define
 from tests.peer.fake_exchange import exchange
 from trio_mcp import Context, Limits, ResourceUpdated, Server, serve_stream, types
 from trio_mcp._util import owned_nursery
-from trio_mcp.lowlevel import Link, Serving
+from trio_mcp.lowlevel import ActiveServer, Link
 from trio_mcp.peer import BUSY
 from trio_mcp.server.features import ChangeHub
 from trio_mcp.server.features import listen as begin_to_listen
@@ -65,7 +65,7 @@ class Bench:
     """A server's link, and a client by hand at its other end."""
 
     server: Server
-    serving: Serving
+    serving: ActiveServer
     link: Link
     client: ScriptedPeer
     ended: trio.Event
@@ -221,8 +221,8 @@ async def test_nothing_is_told_before_the_acknowledgement_even_if_there_is_room_
         begin_to_listen(serving, asked, params)
         await trio.testing.wait_all_tasks_blocked()
         asked.full = False  # but the task that waits for room has not seen it yet
-        serving.changes.tell(ResourceUpdated(CONFIG))
-        serving.changes.tell_now()
+        serving.changes.notify_nowait(ResourceUpdated(CONFIG))
+        serving.changes.notify_now()
         assert asked.told == []
         asked.emptied.set()
         await trio.testing.wait_all_tasks_blocked()

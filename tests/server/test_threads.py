@@ -10,12 +10,12 @@ from trio.testing import MockClock
 
 from tests.peer.fake_exchange import exchange
 from trio_mcp import Server, open_client
-from trio_mcp.peer import Hall, Run, Turns
+from trio_mcp.peer import FairLimiter, HandlerPool, HandlerRun
 from trio_mcp.server._threads import Threads
 from trio_mcp.wire import JsonObject
 
 
-async def nothing(_: Run) -> JsonObject:
+async def nothing(_: HandlerRun) -> JsonObject:
     raise NotImplementedError
 
 
@@ -23,10 +23,12 @@ def refuse(failure: Exception) -> JsonObject:
     raise NotImplementedError from failure
 
 
-def run(nursery: trio.Nursery) -> Run:
+def run(nursery: trio.Nursery) -> HandlerRun:
     """Return a handler, to work for."""
     asked = exchange()
-    return Run(Hall(nursery), asked, asked.context, asked.peer, asked.method, nothing, refuse, asked.peer.slots)
+    return HandlerRun(
+        HandlerPool(nursery), asked, asked.context, asked.peer, asked.method, nothing, refuse, asked.peer.slots
+    )
 
 
 async def test_a_cancelled_call_abandons_its_thread_which_counts_until_it_ends() -> None:
@@ -92,7 +94,7 @@ async def test_the_test_clock_stands_still_while_threads_work(autojump_clock: Mo
 
 
 async def test_a_turn_that_ends_before_it_got_a_thread_is_given_back() -> None:
-    threads, turns, release, began = Threads(1), Turns(1), threading.Event(), trio.Event()
+    threads, turns, release, began = Threads(1), FairLimiter(1), threading.Event(), trio.Event()
 
     def work() -> None:
         trio.from_thread.run_sync(began.set)

@@ -624,7 +624,7 @@ async def test_what_a_tool_that_promises_nothing_returns_is_told_as_text(value: 
     server = Server("s")
 
     @server.tool
-    async def tell() -> Any:
+    async def notify_nowait() -> Any:
         return value
 
     async with open_client(server) as client:

@@ -21,9 +21,9 @@ from trio_mcp.auth import (
     ResourceServer,
     WorkloadIdentity,
 )
-from trio_mcp.auth._dpop import DpopKey, Proofs
-from trio_mcp.auth.client._discovery import Place, discover
-from trio_mcp.auth.client._flow import World, drive
+from trio_mcp.auth._dpop import DpopKey, DpopProver
+from trio_mcp.auth.client._discovery import TokenIssuer, discover
+from trio_mcp.auth.client._flow import FlowServices, drive
 from trio_mcp.auth.client._grant import TokenAsk
 from trio_mcp.auth.client._tokens import Tokens
 from trio_mcp.peer import Access
@@ -73,25 +73,25 @@ class Stage:
         """Return a client with a user."""
         return OAuth(visit=self.auth.visit, redirect_uri=BACK, **options)
 
-    def world(self, grant: Grant) -> World:
-        return World(
+    def world(self, grant: Grant) -> FlowServices:
+        return FlowServices(
             fetch=self.fetch,
             storage=grant.storage,
             clock=self.clock,
-            visitor=grant.visitor,
+            agent=grant.agent,
             asking_person=nullcontext,
         )
 
-    async def ask(self, grant: Grant, proofs: Proofs | None = None) -> TokenAsk:
+    async def ask(self, grant: Grant, proofs: DpopProver | None = None) -> TokenAsk:
         """Find out where a token is to be had."""
-        place: Place = await drive(discover(RESOURCE, None, trusted_hosts=()), self.world(grant))
+        place: TokenIssuer = await drive(discover(RESOURCE, None, trusted_hosts=()), self.world(grant))
         return TokenAsk(place=place, scopes=("read", "write"), proofs=proofs)
 
-    async def obtain(self, grant: Grant, proofs: Proofs | None = None) -> Tokens:
+    async def obtain(self, grant: Grant, proofs: DpopProver | None = None) -> Tokens:
         """Get tokens."""
         return await drive(grant.obtain(await self.ask(grant, proofs)), self.world(grant))
 
-    async def admit(self, tokens: Tokens, proofs: Proofs | None = None) -> Access:
+    async def admit(self, tokens: Tokens, proofs: DpopProver | None = None) -> Access:
         """Show a token to the protected server."""
         fields = {"authorization": f"{tokens.token_type} {tokens.access_token}"}
         if proofs is not None:
@@ -144,7 +144,7 @@ async def test_a_client_that_is_known_beforehand_proves_who_it_is(method: Any) -
 
 @pytest.mark.parametrize("with_nonces", [False, True])
 async def test_tokens_are_bound_to_the_key_of_a_client(with_nonces: bool) -> None:
-    stage, proofs = Stage(options={"dpop": "required", "dpop_nonces": with_nonces}), Proofs(DpopKey.generate())
+    stage, proofs = Stage(options={"dpop": "required", "dpop_nonces": with_nonces}), DpopProver(DpopKey.generate())
 
     tokens = await stage.obtain(stage.oauth(), proofs)
 

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from trio_mcp import open_client
-from trio_mcp.abc import Answerer, Client, Transport, TransportOpener
+from trio_mcp.abc import Answerer, Transport, TransportClient, TransportOpener
 from trio_mcp.testing import (
     FaultyStream,
     RemoteTransportContract,
@@ -39,7 +39,7 @@ class TestAskingAPerson(TransportContract):
     @asynccontextmanager
     async def served(self, server: Answerer) -> AsyncGenerator[TransportOpener]:
         @asynccontextmanager
-        async def connect(client: Client) -> AsyncGenerator[Transport]:
+        async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
             with client.asking_person():
                 await trio.lowlevel.checkpoint()
             async with memory_transport(server)(client) as transport:

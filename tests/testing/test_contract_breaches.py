@@ -14,8 +14,8 @@ import trio.testing
 from attrs import evolve
 
 from trio_mcp import ConnectionLost
-from trio_mcp.abc import Answerer, Client, Transport, TransportOpener
-from trio_mcp.lowlevel import Asked, ConnectionStatistics, Exchange
+from trio_mcp.abc import Answerer, Transport, TransportClient, TransportOpener
+from trio_mcp.lowlevel import ConnectionStatistics, IncomingRequest, OutgoingRequest
 from trio_mcp.testing import (
     FaultyStream,
     RemoteTransportContract,
@@ -128,10 +128,10 @@ class OneStream(StreamContract):
     @asynccontextmanager
     async def served(self, server: Answerer) -> AsyncGenerator[TransportOpener]:
         async with super().served(server) as opener:
-            used: list[Client] = []
+            used: list[TransportClient] = []
 
             @asynccontextmanager
-            async def connect(client: Client) -> AsyncGenerator[Transport]:
+            async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
                 if used:
                     raise trio.ClosedResourceError
                 used.append(client)
@@ -157,7 +157,7 @@ class Bad:
     def has_fields(self) -> bool:
         return self.transport.has_fields
 
-    def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> Asked:
+    def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> OutgoingRequest:
         return self.transport.ask(method, params, wants_updates=wants_updates)
 
     async def notify(self, method: str, params: Any) -> None:
@@ -166,25 +166,25 @@ class Bad:
     async def hear_news(self) -> None:
         await self.transport.hear_news()
 
-    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
-        self.transport.when_lost(tell)
+    def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
+        self.transport.on_disconnect(callback)
 
     def statistics(self) -> ConnectionStatistics:
         return self.transport.statistics()
 
 
 class SaysAnything(Bad):
-    def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> Asked:
+    def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> OutgoingRequest:
         return super().ask(method, json.loads(json.dumps(params, default=str).replace("NaN", "0")))
 
 
 class AlwaysWantsUpdates(Bad):
-    def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> Asked:
+    def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> OutgoingRequest:
         return super().ask(method, params, wants_updates=True)
 
 
 class TellsNobody(Bad):
-    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
+    def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
         pass
 
 
@@ -194,7 +194,7 @@ class CountsNothing(Bad):
 
 
 class AskedDifferently:
-    def __init__(self, asked: Asked, limit: trio.CapacityLimiter | None = None) -> None:
+    def __init__(self, asked: OutgoingRequest, limit: trio.CapacityLimiter | None = None) -> None:
         self.asked = asked
         self.limit = limit
 
@@ -218,14 +218,14 @@ class OneAtATime(Bad):
         super().__init__(transport)
         self.limit = trio.CapacityLimiter(1)
 
-    def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> Asked:
+    def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> OutgoingRequest:
         asked = super().ask(method, params, wants_updates=wants_updates)
-        return cast("Asked", AskedDifferently(asked, self.limit))
+        return cast("OutgoingRequest", AskedDifferently(asked, self.limit))
 
 
 class NeverLeaves(Bad):
-    def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> Asked:
-        return cast("Asked", AskedDifferently(super().ask(method, params, wants_updates=wants_updates)))
+    def ask(self, method: str, params: Any, *, wants_updates: bool = False) -> OutgoingRequest:
+        return cast("OutgoingRequest", AskedDifferently(super().ask(method, params, wants_updates=wants_updates)))
 
 
 class Transported(TransportContract):
@@ -237,7 +237,7 @@ class Transported(TransportContract):
         opener = memory_transport(server)
 
         @asynccontextmanager
-        async def connect(client: Client) -> AsyncGenerator[Transport]:
+        async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
             async with opener(client) as transport:
                 yield self.transport(transport)
 
@@ -249,7 +249,7 @@ class Transported(TransportContract):
 
 class Opened(TransportContract):
     def __init__(
-        self, door: Callable[[TransportOpener, Client, trio.Nursery], AbstractAsyncContextManager[Transport]]
+        self, door: Callable[[TransportOpener, TransportClient, trio.Nursery], AbstractAsyncContextManager[Transport]]
     ) -> None:
         self.door = door
 
@@ -261,7 +261,9 @@ class Opened(TransportContract):
 
 
 @asynccontextmanager
-async def never_closing(opener: TransportOpener, client: Client, nursery: trio.Nursery) -> AsyncGenerator[Transport]:
+async def never_closing(
+    opener: TransportOpener, client: TransportClient, nursery: trio.Nursery
+) -> AsyncGenerator[Transport]:
     async def hold(task_status: trio.TaskStatus[Transport]) -> None:
         async with opener(client) as transport:
             task_status.started(transport)
@@ -271,13 +273,13 @@ async def never_closing(opener: TransportOpener, client: Client, nursery: trio.N
 
 
 @asynccontextmanager
-async def grouping(opener: TransportOpener, client: Client, _: trio.Nursery) -> AsyncGenerator[Transport]:
+async def grouping(opener: TransportOpener, client: TransportClient, _: trio.Nursery) -> AsyncGenerator[Transport]:
     async with trio.open_nursery(), opener(client) as transport:
         yield transport
 
 
 @asynccontextmanager
-async def hanging(opener: TransportOpener, client: Client, _: trio.Nursery) -> AsyncGenerator[Transport]:
+async def hanging(opener: TransportOpener, client: TransportClient, _: trio.Nursery) -> AsyncGenerator[Transport]:
     async with opener(client) as transport:
         try:
             yield transport
@@ -287,16 +289,16 @@ async def hanging(opener: TransportOpener, client: Client, _: trio.Nursery) -> A
 
 
 @asynccontextmanager
-async def leaking(opener: TransportOpener, client: Client, nursery: trio.Nursery) -> AsyncGenerator[Transport]:
+async def leaking(opener: TransportOpener, client: TransportClient, nursery: trio.Nursery) -> AsyncGenerator[Transport]:
     nursery.start_soon(trio.sleep_forever)
     async with opener(client) as transport:
         yield transport
 
 
 @asynccontextmanager
-async def asking(opener: TransportOpener, client: Client, _: trio.Nursery) -> AsyncGenerator[Transport]:
+async def asking(opener: TransportOpener, client: TransportClient, _: trio.Nursery) -> AsyncGenerator[Transport]:
     async with opener(client) as transport:
-        client.answer(cast("Exchange", Question()))
+        client.answer(cast("IncomingRequest", Question()))
         yield transport
 
 
@@ -307,15 +309,17 @@ class Question:
 class Untapped:
     tap = None
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: TransportClient) -> None:
         self.client = client
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.client, name)
 
 
-def untapped(opener: TransportOpener, client: Client, _: trio.Nursery) -> AbstractAsyncContextManager[Transport]:
-    return opener(cast("Client", Untapped(client)))
+def untapped(
+    opener: TransportOpener, client: TransportClient, _: trio.Nursery
+) -> AbstractAsyncContextManager[Transport]:
+    return opener(cast("TransportClient", Untapped(client)))
 
 
 BREACHES: dict[str, tuple[str, Callable[[], TransportContract]]] = {

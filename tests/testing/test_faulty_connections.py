@@ -23,7 +23,7 @@ from trio_mcp import (
     serve_stream,
     types,
 )
-from trio_mcp.lowlevel import Serving
+from trio_mcp.lowlevel import ActiveServer
 from trio_mcp.testing import (
     FaultyStream,
     WireRecorder,
@@ -139,7 +139,7 @@ async def test_a_response_cut_anywhere_fails_all_calls(broken: bool, revision: s
 
 async def test_a_connection_that_is_cut_takes_no_other_of_the_same_server_with_it(autojump_clock: object) -> None:
     @asynccontextmanager
-    async def connected(serving: Serving, *faults: Any) -> AsyncGenerator[Client]:
+    async def connected(serving: ActiveServer, *faults: Any) -> AsyncGenerator[Client]:
         ours, theirs = trio.testing.memory_stream_pair()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve_stream, serving, FaultyStream(theirs, sending=faults))

@@ -19,7 +19,7 @@ from trio_mcp import (
     open_client,
 )
 from trio_mcp.abc import Serving
-from trio_mcp.lowlevel import Exchange, Gate, ServerSession
+from trio_mcp.lowlevel import Admission, IncomingRequest, ServerSession
 from trio_mcp.testing import open_memory_client, open_scripted_server
 from trio_mcp.wire import JsonObject
 
@@ -109,10 +109,10 @@ class Library:
     async def serving(self) -> AsyncGenerator[Serving]:
         yield self
 
-    def gate(self) -> Gate:
+    def admission(self) -> Admission:
         return ServerSession(["2025-11-25"])
 
-    def answer(self, exchange: Exchange) -> None:
+    def answer(self, exchange: IncomingRequest) -> None:
         if exchange.method == "initialize":
             info = {"name": "library", "version": "1"}
             result: JsonObject = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}

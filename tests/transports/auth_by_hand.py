@@ -76,7 +76,7 @@ class AttemptByHand:
         self._tries += 1
         return self._tries <= self.auth.times
 
-    async def settle(self) -> None:
+    async def resolve(self) -> None:
         """Have the token renewed."""
         self.auth.renewals += 1
         if self.auth.renew is None:

@@ -57,7 +57,7 @@ class Gated:
     held: str = "tools/call"
     """What requests that have to wait hold in their bodies."""
     failure: EngineError | None = None
-    gate: trio.Event = field(factory=trio.Event)
+    admission: trio.Event = field(factory=trio.Event)
 
     @asynccontextmanager
     async def request(
@@ -71,7 +71,7 @@ class Gated:
     ) -> AsyncGenerator[HttpResponse]:
         """Pass it on in time."""
         if self.held.encode() in content:
-            await self.gate.wait()
+            await self.admission.wait()
             if self.failure is not None:
                 raise self.failure
         async with AsgiEngine(self.server).request(method, url, headers, content, on_sent=on_sent) as response:

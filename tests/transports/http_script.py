@@ -13,7 +13,7 @@ from attrs import define, field
 from trio_mcp import TrioMcpError
 from trio_mcp._util import owned_nursery
 from trio_mcp.abc import Direction, Transport
-from trio_mcp.peer import Asked, ClientSession, Exchange, Limits
+from trio_mcp.peer import ClientSession, IncomingRequest, Limits, OutgoingRequest
 from trio_mcp.testing import AsgiEngine
 from trio_mcp.transports import AsgiMessage, HttpEngine, Scope, http_transport
 from trio_mcp.wire import CAPABILITIES_KEY, REVISION_KEY, JsonObject, sse_event
@@ -66,10 +66,10 @@ class Caller:
     """Whether questions of the server are answered at once, with an empty result."""
     taps: bool = True
     """Whether it wants to see each message."""
-    gate: ClientSession = field(factory=ClientSession, init=False)
+    admission: ClientSession = field(factory=ClientSession, init=False)
     seen: list[tuple[Direction, bytes]] = field(factory=list[tuple[Direction, bytes]], init=False)
     news: list[str] = field(factory=list[str], init=False)
-    questions: list[Exchange] = field(factory=list[Exchange], init=False)
+    questions: list[IncomingRequest] = field(factory=list[IncomingRequest], init=False)
     renewals: int = field(default=0, init=False)
     is_person_asked: bool = field(default=False, init=False)
 
@@ -80,7 +80,7 @@ class Caller:
             return None
         return lambda direction, message: self.seen.append((direction, message))
 
-    def answer(self, exchange: Exchange) -> None:
+    def answer(self, exchange: IncomingRequest) -> None:
         """Answer with nothing, or not at all."""
         self.questions.append(exchange)
         if self.answers:
@@ -108,8 +108,8 @@ class Caller:
 class Pending:
     """A request under way in a task of its own."""
 
-    asked: Asked
-    _settled: trio.Event = field(factory=trio.Event, init=False)
+    asked: OutgoingRequest
+    _resolved: trio.Event = field(factory=trio.Event, init=False)
     _outcome: JsonObject | Exception | None = field(default=None, init=False)
     scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
 
@@ -121,16 +121,16 @@ class Pending:
                     self._outcome = await asked.result()
             except TrioMcpError as exc:
                 self._outcome = exc
-        self._settled.set()
+        self._resolved.set()
 
     @property
     def is_settled(self) -> bool:
         """Whether the outcome is there."""
-        return self._settled.is_set()
+        return self._resolved.is_set()
 
     async def outcome(self) -> JsonObject:
         """Wait for the result, or raise what came in its place."""
-        await self._settled.wait()
+        await self._resolved.wait()
         if isinstance(self._outcome, Exception):
             raise self._outcome
         assert self._outcome is not None
@@ -325,6 +325,6 @@ async def opened_in_session(
         async with trio.open_nursery() as greeting:
             greeting.start_soon(initialize, transport)
             await welcome(server, id=id, revision=revision)
-        caller.gate.agree(revision, {}, None)
+        caller.admission.agree(revision, {}, None)
         yield transport
         nursery.start_soon(bury)

@@ -8,7 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import MemoryEventStore
-from trio_mcp.transports.http.server._event_store import Record
+from trio_mcp.transports.http.server._event_store import EventRecord
 
 
 class Slow:
@@ -31,7 +31,7 @@ class Slow:
 
 async def test_what_is_being_kept_is_forgotten_as_well(nursery: trio.Nursery) -> None:
     log = Slow()
-    record = Record(log)
+    record = EventRecord(log)
     nursery.start_soon(record.append, 1, 1, [b"a"])
     await wait_all_tasks_blocked()
     nursery.start_soon(record.forget)
@@ -46,7 +46,7 @@ async def test_what_is_being_kept_is_forgotten_as_well(nursery: trio.Nursery) ->
 
 async def test_nothing_is_kept_for_who_is_forgotten() -> None:
     async with MemoryEventStore().open() as log:
-        record = Record(log)
+        record = EventRecord(log)
         await record.append(1, 1, [b"a"])
         await record.forget()
         await record.append(1, 2, [b"b"])
@@ -56,7 +56,7 @@ async def test_nothing_is_kept_for_who_is_forgotten() -> None:
 
 async def test_owners_of_one_log_have_names_of_their_own() -> None:
     async with MemoryEventStore().open() as log:
-        first, second = Record(log), Record(log)
+        first, second = EventRecord(log), EventRecord(log)
         await first.append(1, 1, [b"a"])
 
         assert await first.read(1, 0) == (1, [b"a"])

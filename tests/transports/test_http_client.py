@@ -90,7 +90,7 @@ async def test_what_cannot_stand_in_a_header_field_is_not_sent(autojump_clock: o
 async def test_a_notification_is_posted_and_waited_for(autojump_clock: object) -> None:
     server = HttpScript()
     caller = Caller()
-    caller.gate.agree("2026-07-28", {}, None)
+    caller.admission.agree("2026-07-28", {}, None)
     async with opened(server, caller) as transport, trio.open_nursery() as nursery:
         nursery.start_soon(transport.notify, "notifications/mine", {"_meta": META})
         visit = await server.next(rpc="notifications/mine")
@@ -473,7 +473,7 @@ async def test_closing_ends_what_is_under_way(autojump_clock: object) -> None:
     async with trio.open_nursery() as nursery:
         async with opened(server) as transport:
             told: list[object] = []
-            transport.when_lost(told.append)
+            transport.on_disconnect(told.append)
             waiting = [ask(nursery, transport) for _ in range(3)]
             visits = [await server.next(rpc="tools/list") for _ in waiting]
             await visits[0].begin()

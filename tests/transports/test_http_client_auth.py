@@ -64,7 +64,7 @@ async def refuse(server: HttpScript, method: str = "POST", rpc: str | None = Non
 @pytest.mark.requirement("C.2-1")
 async def test_each_request_shows_who_asks(autojump_clock: object) -> None:
     server, auth, caller = HttpScript(), AuthByHand(), Caller()
-    caller.gate.agree(MODERN, {}, None)
+    caller.admission.agree(MODERN, {}, None)
     async with opened(server, caller, auth=auth, headers={"X-Mine": "a"}) as transport, trio.open_nursery() as nursery:
         pending = ask(nursery, transport)
         await (await server.next(rpc="tools/list")).result()

@@ -12,7 +12,7 @@ from trio_mcp.abc import Transport
 from trio_mcp.transports import EngineError
 
 
-async def lose(server: HttpScript) -> int:
+async def disconnect(server: HttpScript) -> int:
     """Have the server take a request and die; return its id."""
     visit = await server.next(rpc="tools/list")
     await visit.begin()
@@ -55,7 +55,7 @@ async def test_what_is_lost_twice_is_lost(autojump_clock: object) -> None:
     server = HttpScript()
     async with opened(server) as transport, trio.open_nursery() as nursery:
         pending = ask(nursery, transport, repeatable=True)
-        assert [await lose(server), await lose(server)] == [1, 2]
+        assert [await disconnect(server), await disconnect(server)] == [1, 2]
         with pytest.raises(ResponseLost) as caught:
             await pending.outcome()
         assert caught.value.sent
@@ -81,7 +81,7 @@ async def test_what_may_not_be_repeated_is_not(autojump_clock: object) -> None:
     server = HttpScript()
     async with opened(server) as transport, trio.open_nursery() as nursery:
         pending = ask(nursery, transport)
-        await lose(server)
+        await disconnect(server)
         with pytest.raises(ResponseLost):
             await pending.outcome()
         await server.silence()

@@ -172,7 +172,7 @@ async def test_a_cancellation_never_overtakes_its_request(autojump_clock: object
         await trio.testing.wait_all_tasks_blocked()
         pending.scope.cancel()
         await server.silence(4)
-        engine.gate.set()
+        engine.admission.set()
         visit = await server.next(rpc="tools/call")
         await (await server.next(rpc="notifications/cancelled")).answer(202)
         await visit.left.wait()
@@ -188,7 +188,7 @@ async def test_a_request_that_never_went_out_is_not_cancelled(fails: bool, autoj
         pending.scope.cancel()
         await trio.testing.wait_all_tasks_blocked()
         if fails:
-            engine.gate.set()
+            engine.admission.set()
         await server.silence(10)
 
 
@@ -271,7 +271,7 @@ async def test_a_reply_that_is_not_taken_is_logged(
 ) -> None:
     server = HttpScript()
     engine = Gated(server, failure=EngineError("no way", sent=False), held='"result":{}')
-    engine.gate.set()
+    engine.admission.set()
     async with (
         opened_in_session(server, engine=AsgiEngine(server) if reached else engine) as transport,
         trio.open_nursery() as nursery,

@@ -423,7 +423,7 @@ async def test_a_server_that_begins_no_other_ends_the_connection(
 ) -> None:
     server, told = HttpScript(), list[object]()
     async with opened_in_session(server) as transport, trio.open_nursery() as nursery:
-        transport.when_lost(told.append)
+        transport.on_disconnect(told.append)
         nursery.start_soon(transport.hear_news)
         news = await server.next("GET")
         await news.begin()

@@ -55,7 +55,7 @@ async def welcome(server: HttpScript, stream: Visit) -> Visit:
 
 
 @asynccontextmanager
-async def opened_older(
+async def opened_legacy(
     server: HttpScript, caller: Caller | None = None, engine: HttpEngine | None = None
 ) -> AsyncGenerator[tuple[Transport, Visit]]:
     """A transport whose handshake is done with an old server, and the server's stream."""
@@ -105,7 +105,7 @@ async def test_a_server_that_takes_no_post_is_asked_for_its_stream(status: int, 
 
 async def test_an_answer_may_come_before_the_post_is_accepted(autojump_clock: object) -> None:
     server = HttpScript()
-    async with opened_older(server) as (transport, stream), trio.open_nursery() as nursery:
+    async with opened_legacy(server) as (transport, stream), trio.open_nursery() as nursery:
         pending = ask(nursery, transport, modern=False)
         visit = await server.next(rpc="tools/list")
         await stream.event(result(visit.message["id"], tools=[]))
@@ -115,7 +115,7 @@ async def test_an_answer_may_come_before_the_post_is_accepted(autojump_clock: ob
 
 async def test_questions_are_answered_where_messages_go(autojump_clock: object) -> None:
     server = HttpScript()
-    async with opened_older(server) as (_, stream):
+    async with opened_legacy(server) as (_, stream):
         await stream.event({"jsonrpc": "2.0", "id": "q", "method": "ping"})
         reply = await server.next()
         await reply.answer(202)
@@ -126,7 +126,7 @@ async def test_questions_are_answered_where_messages_go(autojump_clock: object) 
 
 async def test_a_request_that_is_left_is_cancelled_by_a_notice(autojump_clock: object) -> None:
     server = HttpScript()
-    async with opened_older(server) as (transport, _), trio.open_nursery() as nursery:
+    async with opened_legacy(server) as (transport, _), trio.open_nursery() as nursery:
         pending = ask(nursery, transport, "tools/call", modern=False)
         visit = await server.next(rpc="tools/call")
         await visit.answer(202)
@@ -139,7 +139,7 @@ async def test_a_request_that_is_left_is_cancelled_by_a_notice(autojump_clock: o
 
 async def test_a_post_that_is_refused_fails_one_request(autojump_clock: object) -> None:
     server = HttpScript()
-    async with opened_older(server) as (transport, stream), trio.open_nursery() as nursery:
+    async with opened_legacy(server) as (transport, stream), trio.open_nursery() as nursery:
         going, failing = ask(nursery, transport, modern=False), ask(nursery, transport, "tools/call", modern=False)
         visits = await server.take(2)
         await visits["tools/list"].answer(202)
@@ -153,7 +153,7 @@ async def test_a_post_that_is_refused_fails_one_request(autojump_clock: object) 
 async def test_closing_leaves_the_stream_after_the_last_words(autojump_clock: object) -> None:
     server = HttpScript()
     async with trio.open_nursery() as nursery:
-        async with opened_older(server) as (transport, stream):
+        async with opened_legacy(server) as (transport, stream):
             pending = ask(nursery, transport, "tools/call", modern=False)
             await (await server.next(rpc="tools/call")).answer(202)
             await trio.testing.wait_all_tasks_blocked()
@@ -267,7 +267,7 @@ async def test_messages_are_sent_nowhere_else(event: bytes, text: str, autojump_
 @pytest.mark.parametrize("how", ["end", "cut", "unreadable"])
 async def test_the_end_of_the_stream_is_that_of_the_session(how: str, autojump_clock: object) -> None:
     server, caller = HttpScript(), Caller(Limits(max_message_bytes=1000))
-    async with opened_older(server, caller) as (transport, stream), trio.open_nursery() as nursery:
+    async with opened_legacy(server, caller) as (transport, stream), trio.open_nursery() as nursery:
         calling = ask(nursery, transport, "tools/call", modern=False)
         reading = ask(nursery, transport, modern=False, repeatable=True)
         for visit in (await server.take(2)).values():
@@ -295,7 +295,7 @@ async def test_the_end_of_the_stream_is_that_of_the_session(how: str, autojump_c
 async def test_a_stream_that_cannot_be_opened_again_is_tried_by_the_next_request(autojump_clock: object) -> None:
     server = HttpScript()
     engine = Flaky(server)
-    async with opened_older(server, engine=engine) as (transport, stream), trio.open_nursery() as nursery:
+    async with opened_legacy(server, engine=engine) as (transport, stream), trio.open_nursery() as nursery:
         engine.is_up = False
         stream.cut()
         await trio.testing.wait_all_tasks_blocked()
@@ -313,7 +313,7 @@ async def test_a_stream_that_cannot_be_opened_again_is_tried_by_the_next_request
 
 async def test_a_stream_that_names_another_origin_later_ends_the_connection(autojump_clock: object) -> None:
     server = HttpScript()
-    async with opened_older(server) as (transport, stream), trio.open_nursery() as nursery:
+    async with opened_legacy(server) as (transport, stream), trio.open_nursery() as nursery:
         pending = ask(nursery, transport, modern=False)
         await (await server.next(rpc="tools/list")).answer(202)
         stream.cut()

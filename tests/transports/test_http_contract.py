@@ -15,7 +15,7 @@ from attrs import define, field
 
 from tests.interaction.over_http import URL, bridged
 from trio_mcp import open_client, types
-from trio_mcp.abc import Answerer, Client, Direction, HttpAnswerer, Tap, Transport, TransportOpener
+from trio_mcp.abc import Answerer, Direction, HttpAnswerer, Tap, Transport, TransportClient, TransportOpener
 from trio_mcp.testing import TransportContract
 from trio_mcp.testing._contract import Caller, call, check, text_of
 from trio_mcp.transports import http_transport
@@ -29,7 +29,7 @@ MAX_BODY_BYTES = 8 * 2**20
 class Quiet:
     """A client whose tap is shown nothing of the handshake."""
 
-    _client: Client
+    _client: TransportClient
     is_open: bool = field(default=False, init=False)
 
     def __getattr__(self, name: str) -> Any:
@@ -58,12 +58,12 @@ class Handshaken:
         return self._transport.ask(method, told, wants_updates=wants_updates)
 
 
-async def shake_hands(transport: Transport, gate: Any, revision: str) -> None:
+async def shake_hands(transport: Transport, admission: Any, revision: str) -> None:
     info = {"name": "contract", "version": "0"}
     params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": info}
     async with transport.ask("initialize", params) as asked:
         answer = await asked.result()
-    gate.agree(revision, answer["capabilities"], answer["serverInfo"])
+    admission.agree(revision, answer["capabilities"], answer["serverInfo"])
     await transport.notify("notifications/initialized", None)
 
 
@@ -81,14 +81,14 @@ class InSessions(TransportContract):
             opener = http_transport(URL, engine=engine)
 
             @asynccontextmanager
-            async def connect(client: Client) -> AsyncGenerator[Transport]:
+            async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
                 if not isinstance(client, Caller):  # a real client, which shakes hands itself
                     async with opener(client) as transport:
                         yield transport
                     return
                 quiet: Any = Quiet(client)
                 async with opener(quiet) as transport:
-                    await shake_hands(transport, client.gate, self.revision)
+                    await shake_hands(transport, client.admission, self.revision)
                     quiet.is_open = True
                     handshaken: Any = Handshaken(transport)
                     yield handshaken

@@ -10,19 +10,19 @@ from trio_mcp import ConnectionBroken, ConnectionClosed, LocalProtocolError, Ser
 from trio_mcp.abc import HttpServing
 from trio_mcp.peer import Access, ExchangeContext
 from trio_mcp.transports import HttpRequest
-from trio_mcp.transports.http.server._modern import Guest, Guests, PostedExchange
+from trio_mcp.transports.http.server._modern import ClientAddress, ClientAddresses, IncomingHttpRequest
 
 CONTEXT = ExchangeContext(
     revision=MODERN, capabilities={}, peer_info=None, meta={}, progress_token=None, log_level=None
 )
 
 
-def guest_of(serving: HttpServing) -> Guest:
-    return Guests(serving).of(HttpRequest.of(scope_of()))
+def guest_of(serving: HttpServing) -> ClientAddress:
+    return ClientAddresses(serving).of(HttpRequest.of(scope_of()))
 
 
-def exchange_of(serving: HttpServing) -> PostedExchange:
-    return PostedExchange("tools/call", {}, CONTEXT, 1, guest_of(serving), 10)
+def exchange_of(serving: HttpServing) -> IncomingHttpRequest:
+    return IncomingHttpRequest("tools/call", {}, CONTEXT, 1, guest_of(serving), 10)
 
 
 @pytest.mark.requirement("B.8-S4b")
@@ -69,27 +69,27 @@ async def test_nothing_goes_to_a_sender_but_answers() -> None:
     async with Server("x").serving() as serving:
         guest = guest_of(serving)
         await guest.room()
-        guest.tell("notifications/message", {})
+        guest.notify_nowait("notifications/message", {})
 
         assert guest.has_room()
-        assert not guest.gate.operating
+        assert not guest.admission.operating
 
 
 async def test_a_sender_is_lost_when_the_serving_stops() -> None:
     told: list[str] = []
     async with Server("x").serving() as serving:
-        guests = Guests(serving)
+        guests = ClientAddresses(serving)
         guest = guests.of(HttpRequest.of(scope_of()))
-        guest.when_lost(lambda reason: told.append(f"later: {reason}"))
-        guests.lose(ConnectionClosed("stopped"))
-        guest.when_lost(lambda reason: told.append(f"at once: {reason}"))
+        guest.on_disconnect(lambda reason: told.append(f"later: {reason}"))
+        guests.disconnect(ConnectionClosed("stopped"))
+        guest.on_disconnect(lambda reason: told.append(f"at once: {reason}"))
 
     assert told == ["later: stopped", "at once: stopped"]
 
 
 async def test_requests_of_one_address_or_of_one_principal_have_one_sender() -> None:
     async with Server("x").serving() as serving:
-        guests = Guests(serving)
+        guests = ClientAddresses(serving)
         requests = [
             HttpRequest(
                 method="POST", path="/", headers={}, client=client, access=Access(principal) if principal else None

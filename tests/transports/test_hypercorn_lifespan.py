@@ -194,11 +194,11 @@ async def test_a_failure_while_the_start_is_cancelled_is_logged(time: int, caplo
         finally:
             raise Refused("no")
 
-    with trio.move_on_after(0.01) as patience:
+    with trio.move_on_after(0.01) as timeouts:
         async with lifespan_of(app):
             pytest.fail("not reached")
 
-    assert patience.cancelled_caught
+    assert timeouts.cancelled_caught
     (record,) = caplog.records
     assert record.getMessage() == "the application failed outside of its requests"
 
@@ -210,11 +210,11 @@ async def test_an_application_that_asks_again_is_told_nothing_more() -> None:
         await told(receive, "shutdown")
         await receive()
 
-    with trio.move_on_after(0.1) as patience:
+    with trio.move_on_after(0.1) as timeouts:
         async with lifespan_of(app):
             pass
 
-    assert patience.cancelled_caught
+    assert timeouts.cancelled_caught
 
 
 async def test_what_is_no_answer_is_refused() -> None:

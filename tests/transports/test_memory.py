@@ -22,8 +22,8 @@ from trio_mcp import (
     open_client,
     types,
 )
-from trio_mcp.lowlevel import Exchange, Limits, Peer, ServerSession
-from trio_mcp.peer import NO_ENVELOPE, Envelope
+from trio_mcp.lowlevel import IncomingRequest, Limits, Peer, ServerSession
+from trio_mcp.peer import NO_ORIGIN, MessageOrigin
 
 
 @pytest.fixture
@@ -168,9 +168,9 @@ async def test_its_end_is_told_to_all_who_want_to_know_and_to_those_who_ask_late
     told: list[ConnectionLost] = []
     async with open_client(server) as client:
         transport = client._connection.transport  # pyright: ignore[reportPrivateUsage] # what users of it see is tested elsewhere
-        transport.when_lost(told.append)
+        transport.on_disconnect(told.append)
         assert told == []
-    transport.when_lost(told.append)
+    transport.on_disconnect(told.append)
 
     assert [type(reason) for reason in told] == [ConnectionClosed] * 2
     assert told[0] is not told[1]
@@ -189,7 +189,7 @@ class Silent:
     limits = Limits()
 
     def __init__(self) -> None:
-        self.exchanges: list[Exchange] = []
+        self.exchanges: list[IncomingRequest] = []
 
     def serving(self) -> Any:
         return self
@@ -200,13 +200,13 @@ class Silent:
     async def __aexit__(self, *_: object) -> None:
         pass
 
-    def gate(self) -> ServerSession:
+    def admission(self) -> ServerSession:
         return ServerSession(types.REVISIONS)
 
-    def answer(self, exchange: Exchange) -> None:
+    def answer(self, exchange: IncomingRequest) -> None:
         self.exchanges.append(exchange)
 
-    def notified(self, method: str, params: dict[str, Any], peer: Peer, envelope: Envelope = NO_ENVELOPE) -> None:
+    def notified(self, method: str, params: dict[str, Any], peer: Peer, envelope: MessageOrigin = NO_ORIGIN) -> None:
         raise NotImplementedError
 
 

@@ -26,11 +26,11 @@ from trio_mcp.wire import (
     UNSUPPORTED_REVISION,
     VERSION_FIELD,
     HttpPolicy,
+    JsonRpcRequest,
     LegacyPost,
     ModernPost,
     Notification,
     Refusal,
-    Request,
     check_session,
     decode,
     encode,
@@ -82,7 +82,7 @@ def fields(**changes: str | None) -> dict[str, str]:
 
 
 def test_a_modern_request_says_its_revision_in_envelope_and_header() -> None:
-    assert post(CALL, CALL_HEADERS) == ModernPost(Request(7, "tools/call", CALL["params"]), "2026-07-28")
+    assert post(CALL, CALL_HEADERS) == ModernPost(JsonRpcRequest(7, "tools/call", CALL["params"]), "2026-07-28")
 
 
 @pytest.mark.parametrize("policy", [DUAL, MODERN_ONLY])
@@ -114,7 +114,7 @@ def test_a_modern_message_that_keeps_the_rules_is_served(
 ) -> None:
     served = post(value, headers, policy)
 
-    message = Request(7, value["method"], value["params"]) if "id" in value else None
+    message = JsonRpcRequest(7, value["method"], value["params"]) if "id" in value else None
     assert served == ModernPost(message or Notification(value["method"], value.get("params")), "2026-07-28")
 
 

@@ -30,10 +30,10 @@ class LedgerMachine(RuleBasedStateMachine):
         self.asked[id] = asked
 
     @rule(id=st.integers(min_value=0, max_value=10) | st.sampled_from(["1", "2"]))
-    def settle(self, id: int | str) -> None:
+    def resolve(self, id: int | str) -> None:
         expected = self.asked.pop(id, None)
         self.unmatched += expected is None
-        assert self.ledger.settle(id) is expected
+        assert self.ledger.resolve(id) is expected
 
     @rule(id=st.integers(min_value=0, max_value=10))
     def forget(self, id: int) -> None:
@@ -67,9 +67,9 @@ def test_a_number_and_its_text_are_different_ids() -> None:
     ledger: Ledger[str, str] = Ledger()
     assert ledger.issue("asked") == 1
 
-    assert ledger.settle("1") is None
+    assert ledger.resolve("1") is None
     assert ledger.unmatched == 1
-    assert ledger.settle(1) == "asked"
+    assert ledger.resolve(1) == "asked"
     assert ledger.unmatched == 1
 
 

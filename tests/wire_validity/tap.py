@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from trio_mcp.abc import Client, Tap
+    from trio_mcp.abc import Tap, TransportClient
     from trio_mcp.wire import SseDecoder
 
 Role: TypeAlias = "Literal['client', 'server']"
@@ -99,7 +99,7 @@ class _Numbers:
 
 def _tap_links(numbers: _Numbers, patch: Patch) -> None:
     # Imported here and below, because a child loads this file before it needs the package, or without.
-    from trio_mcp.peer import ClientSession, Entry, Lane, Link, Outbox
+    from trio_mcp.peer import ClientSession, Link, Outbox, Outlet, QueuedMessage
     from trio_mcp.wire import Oversized
 
     begin, take = Link.__attrs_post_init__, Link.take
@@ -107,17 +107,17 @@ def _tap_links(numbers: _Numbers, patch: Patch) -> None:
 
     def tapped_begin(self: Link) -> None:
         begin(self)
-        if isinstance(self.gate, ClientSession):
-            numbers.open(self.outbox, "client", self.gate.revision)
+        if isinstance(self.admission, ClientSession):
+            numbers.open(self.outbox, "client", self.admission.revision)
         else:
             numbers.open(self.outbox, "server")
 
-    def tapped_take(self: Link, line: bytes | Oversized, lane: Lane) -> None:
+    def tapped_take(self: Link, line: bytes | Oversized, outlet: Outlet) -> None:
         if not isinstance(line, Oversized):
             numbers.hear(self.outbox, bytes(line))
-        take(self, line, lane)
+        take(self, line, outlet)
 
-    def tapped_put(self: Outbox, line: bytes) -> Entry:
+    def tapped_put(self: Outbox, line: bytes) -> QueuedMessage:
         numbers.say(self, line)
         return put(self, line)
 
@@ -134,7 +134,7 @@ def _tap_links(numbers: _Numbers, patch: Patch) -> None:
 class _TappedClient:
     """The client of a direct connection, whose tap is this file's, and the client's own if it has one."""
 
-    def __init__(self, client: Client, tap: Tap) -> None:
+    def __init__(self, client: TransportClient, tap: Tap) -> None:
         self._client = client
         self._tap = tap
 
@@ -143,14 +143,14 @@ class _TappedClient:
 
     @property
     def tap(self) -> Tap:
-        """See `trio_mcp.abc.Client`."""
+        """See `trio_mcp.abc.TransportClient`."""
 
-        def tell(direction: Literal["sent", "received"], message: bytes) -> None:
+        def notify_nowait(direction: Literal["sent", "received"], message: bytes) -> None:
             self._tap(direction, message)
             if self._client.tap is not None:
                 self._client.tap(direction, message)
 
-        return tell
+        return notify_nowait
 
 
 def _tap_memory(numbers: _Numbers, patch: Patch) -> None:
@@ -163,33 +163,33 @@ def _tap_memory(numbers: _Numbers, patch: Patch) -> None:
             numbers.say(self, message + b"\n", "client" if direction == "sent" else "server")
 
         numbers.open(self, "client")
-        self.client = cast("Client", _TappedClient(self.client, tap))
+        self.client = cast("TransportClient", _TappedClient(self.client, tap))
         begin(self)
 
     patch(_MemoryTransport, "__attrs_post_init__", tapped_begin)
 
 
 def _tap_http_clients(numbers: _Numbers, patch: Patch) -> None:
-    from trio_mcp.transports.http.client._request import HttpDoor
+    from trio_mcp.transports.http.client._request import HttpSender
     from trio_mcp.transports.http.client._transport import HttpTransport
 
-    begin, post, received = HttpTransport.__attrs_post_init__, HttpDoor.post, HttpDoor.received
+    begin, post, received = HttpTransport.__attrs_post_init__, HttpSender.post, HttpSender.received
 
     def tapped_begin(self: HttpTransport) -> None:
-        numbers.open(self.door, "client", self.gate.revision)
+        numbers.open(self.door, "client", self.admission.revision)
         begin(self)
 
-    def tapped_post(self: HttpDoor, url: str, line: bytes, *others: Any, **options: Any) -> object:
+    def tapped_post(self: HttpSender, url: str, line: bytes, *others: Any, **options: Any) -> object:
         numbers.say(self, line)
         return post(self, url, line, *others, **options)
 
-    def tapped_received(self: HttpDoor, message: bytes) -> None:
+    def tapped_received(self: HttpSender, message: bytes) -> None:
         numbers.hear(self, message)
         received(self, message)
 
     patch(HttpTransport, "__attrs_post_init__", tapped_begin)
-    patch(HttpDoor, "post", tapped_post)
-    patch(HttpDoor, "received", tapped_received)
+    patch(HttpSender, "post", tapped_post)
+    patch(HttpSender, "received", tapped_received)
 
 
 def _tap_http_servers(numbers: _Numbers, patch: Patch) -> None:

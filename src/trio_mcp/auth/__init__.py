@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from .client import WorkloadIdentity as WorkloadIdentity
     from .client import open_browser as open_browser
     from .client import print_url as print_url
-    from .server import Guard as Guard
     from .server import IntrospectionVerifier as IntrospectionVerifier
     from .server import JwtVerifier as JwtVerifier
     from .server import ResourceServer as ResourceServer
+    from .server import TokenGuard as TokenGuard
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
@@ -47,6 +47,6 @@ else:
                 "Grant", "HttpCall", "HttpReply", "MemoryTokenStorage", "OAuth", "PrivateKey", "Registration",
                 "Unreadable", "WorkloadIdentity", "open_browser", "print_url",
             ),
-            "server": ("Guard", "IntrospectionVerifier", "JwtVerifier", "ResourceServer"),
+            "server": ("TokenGuard", "IntrospectionVerifier", "JwtVerifier", "ResourceServer"),
         },
     )  # fmt: skip

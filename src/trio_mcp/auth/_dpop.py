@@ -32,7 +32,7 @@ from ._urls import origin_of, read_url
 if TYPE_CHECKING:
     from joserfc.jwk import ECKey
 
-__all__ = ["NONCE_FIELD", "PROOF_FIELD", "DpopKey", "Proof", "Proofs", "Replays", "read_proof"]
+__all__ = ["NONCE_FIELD", "PROOF_FIELD", "CheckedProof", "DpopKey", "DpopProver", "SeenProofs", "read_proof"]
 
 PROOF_FIELD = "dpop"
 NONCE_FIELD = "dpop-nonce"
@@ -117,7 +117,7 @@ class DpopKey:
 
 
 @define(eq=False)
-class Proofs:
+class DpopProver:
     """A key, and what the servers that see its proofs want in them: the newest nonce of each origin."""
 
     key: DpopKey
@@ -159,7 +159,7 @@ once more."""
 
 
 @frozen(kw_only=True)
-class Proof:
+class CheckedProof:
     """A proof that has been checked, all but whether it has been seen before."""
 
     thumbprint: str
@@ -169,7 +169,7 @@ class Proof:
     """From then on it is too old, as `time.time` counts."""
 
 
-def read_proof(text: str, *, method: str, urls: Collection[str], token: str, now: float) -> Proof:
+def read_proof(text: str, *, method: str, urls: Collection[str], token: str, now: float) -> CheckedProof:
     """Check a proof, all but whether it has been seen before.
 
     Args:
@@ -203,7 +203,7 @@ def read_proof(text: str, *, method: str, urls: Collection[str], token: str, now
         raise InvalidToken("it is for another token")
     if not isinstance(id, str) or not 0 < len(id) <= _LONGEST_ID:
         raise InvalidToken("it has no identifier")
-    return Proof(thumbprint=key.thumbprint(), id=id, until=made + _PROOF_SECONDS)
+    return CheckedProof(thumbprint=key.thumbprint(), id=id, until=made + _PROOF_SECONDS)
 
 
 def _is_one_of(url: object, urls: Collection[str]) -> bool:
@@ -218,14 +218,14 @@ def _normal(url: str) -> tuple[str, str] | None:
 
 
 @define(eq=False)
-class Replays:
+class SeenProofs:
     """Remembers which proofs have been seen, for as long as they could be shown once more."""
 
     max_kept: int = _MAX_KEPT
     _seen: set[bytes] = field(factory=set[bytes], init=False, repr=False)
     _ending: list[tuple[float, bytes]] = field(factory=list[tuple[float, bytes]], init=False, repr=False)
 
-    def note(self, proof: Proof, now: float) -> bool:
+    def note(self, proof: CheckedProof, now: float) -> bool:
         """Remember a proof; return False where it has been seen before.
 
         Raises:

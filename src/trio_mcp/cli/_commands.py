@@ -441,7 +441,7 @@ class Watching:
                     if uri not in changes.honored.resources:
                         job.notes.say(f"the server does not tell of {uri}")
                 async for change in changes:
-                    self._tell(change)
+                    self._notify(change)
                 job.notes.say("the server has ended it")
         except MissingCapability:
             logs = not is_modern(job.client.revision) and job.client.server_capabilities.logging is not None
@@ -449,7 +449,7 @@ class Watching:
                 raise
             await _while_it_is_there(job)
 
-    def _tell(self, change: Change) -> None:
+    def _notify(self, change: Change) -> None:
         if self._as_json:
             method, params = notification_of(change)
             self._print(json_line({"method": method, "params": params}))

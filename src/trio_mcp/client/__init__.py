@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ._client import OnProgress as OnProgress
     from ._client import OpenCall as OpenCall
     from ._client import Updates as Updates
+    from ._extensions import CustomHandler as CustomHandler
     from ._extensions import Extension as Extension
-    from ._extensions import OwnHandler as OwnHandler
     from ._extensions import Resolve as Resolve
     from ._many import MAX_NAME as MAX_NAME
     from ._many import Clients as Clients

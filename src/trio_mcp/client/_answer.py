@@ -16,13 +16,13 @@ from attrs import define, evolve, field
 
 from .. import types
 from .._errors import ConsentRefused, ErrorResponse, LocalProtocolError, McpError, StructureError
-from ..peer import Exchange, Hall, Run
+from ..peer import HandlerPool, HandlerRun, IncomingRequest
 from ..schema import SchemaError, compile_schema
 from ..wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject, sampling_content, sampling_faults
 from ._callbacks import Callbacks, OnElicitComplete, OnLog, consented, undeclared_part
-from ._request import Stopwatch
+from ._request import RequestClocks
 
-__all__ = ["VISIT_DONE", "Answering", "Replies", "Visits", "fitted_answer"]
+__all__ = ["VISIT_DONE", "Answering", "Replies", "VisitedPages", "fitted_answer"]
 
 
 # Answers to a form of the server's, compared with what it asks for before they leave.
@@ -138,7 +138,7 @@ class Replies:
         reply = await self.callbacks.on_elicit(allowed)
         return _of_class(types.ElicitResult, "on_elicit", reply)
 
-    def settle(self, question: Question, reply: Reply, revision: str) -> JsonObject:
+    def resolve(self, question: Question, reply: Reply, revision: str) -> JsonObject:
         """Return a reply as it may leave.
 
         Raises:
@@ -182,7 +182,7 @@ _VISITS_REQUIRED = -32042
 
 
 @define(eq=False)
-class Visits:
+class VisitedPages:
     """The pages that one connection's user was asked to visit."""
 
     _on_complete: OnElicitComplete | None
@@ -250,10 +250,10 @@ class Answering:
     """Answers what the server of one connection asks, and hands its log messages on."""
 
     _callbacks: Callbacks
-    _stopwatch: Stopwatch
-    hall: Hall
+    _stopwatch: RequestClocks
+    pool: HandlerPool
     replies: Replies = field(init=False)
-    visits: Visits = field(init=False)
+    visits: VisitedPages = field(init=False)
     skipped_logs: int = field(default=0, init=False)
     """Log messages that were dropped because `on_log` is too slow."""
     _unreadable_logs: int = field(default=0, init=False)
@@ -262,14 +262,14 @@ class Answering:
 
     def __attrs_post_init__(self) -> None:
         self.replies = Replies(self._callbacks)
-        self.visits = Visits(self._callbacks.on_elicit_complete)
+        self.visits = VisitedPages(self._callbacks.on_elicit_complete)
 
     @property
     def hears(self) -> bool:
         """Whether there is anything to answer, or to hand on."""
         return self._callbacks.hears
 
-    def answer(self, exchange: Exchange) -> None:
+    def answer(self, exchange: IncomingRequest) -> None:
         """Begin to answer; synchronous."""
         try:
             params = self._read_params(exchange)
@@ -282,11 +282,11 @@ class Answering:
         revision = exchange.context.revision
         self.visits.asked(params)
 
-        async def handle(_: Run) -> JsonObject:
+        async def handle(_: HandlerRun) -> JsonObject:
             with nullcontext() if exchange.method == "roots/list" else self._stopwatch.stopped():
                 reply = await self.replies.ask(params)
             try:
-                return self.replies.settle(params, reply, revision)
+                return self.replies.resolve(params, reply, revision)
             except LocalProtocolError as fault:
                 _log.error("%r cannot be answered: %s", exchange.method, fault)
                 raise McpError(INTERNAL_ERROR, str(fault)) from None
@@ -299,9 +299,9 @@ class Answering:
             _log.error("the callback for %r failed", exchange.method, exc_info=failure)
             return McpError(INTERNAL_ERROR, f"this client failed to answer {exchange.method!r}")
 
-        self.hall.begin(exchange, handle, explain)
+        self.pool.begin(exchange, handle, explain)
 
-    def _read_params(self, exchange: Exchange) -> Any:
+    def _read_params(self, exchange: IncomingRequest) -> Any:
         method, revision = exchange.method, exchange.context.revision
         row = types.METHODS[revision].get(method)
         if row is None or row.direction == "client":

@@ -31,16 +31,16 @@ from ..wire import (
 )
 
 __all__ = [
+    "CacheKey",
     "CacheOption",
     "CacheStatistics",
+    "CacheStore",
     "Cacheable",
     "CachedRequest",
     "ConnectionCache",
-    "Fetch",
-    "Question",
+    "PendingFetch",
     "ResponseCache",
     "ServerCache",
-    "Store",
     "Topic",
     "check_cache",
     "connection_cache",
@@ -73,7 +73,7 @@ class Topic(NamedTuple):
     """What ends it; None where no server can tell of that."""
 
 
-class Question(NamedTuple):
+class CacheKey(NamedTuple):
     """What is asked of whom."""
 
     server: Hashable
@@ -82,22 +82,22 @@ class Question(NamedTuple):
     """All else that makes a difference to the answer."""
 
 
-_Key: TypeAlias = tuple[Question, Hashable]
+_Key: TypeAlias = tuple[CacheKey, Hashable]
 """A question, and whose the result is: None for everybody's."""
 
 
 @define(eq=False)
-class Fetch:
+class PendingFetch:
     """A question under way to the server."""
 
-    question: Question
+    question: CacheKey
     holder: Hashable
     """Who asks."""
     began: float = field(default=0.0, init=False)
 
 
 @frozen
-class _Entry:
+class _CacheEntry:
     """A result that is kept."""
 
     json: bytes
@@ -107,7 +107,7 @@ class _Entry:
 
 
 @define(eq=False)
-class Store:
+class CacheStore:
     """The entries of a cache, and what is being fetched. Every method is synchronous, and called under Trio."""
 
     max_entries: int
@@ -116,13 +116,13 @@ class Store:
     """Bytes of all questions and results."""
     hits: int = field(default=0, init=False)
     misses: int = field(default=0, init=False)
-    _entries: dict[_Key, _Entry] = field(factory=dict["_Key", "_Entry"], init=False)
+    _entries: dict[_Key, _CacheEntry] = field(factory=dict["_Key", "_CacheEntry"], init=False)
     """The least recently used first."""
     _topics: dict[Hashable, dict[Topic, set[_Key]]] = field(
         factory=dict[Hashable, "dict[Topic, set[_Key]]"], init=False
     )
     """Which of them each server has on each topic."""
-    _fetches: dict[Fetch, None] = field(factory=dict["Fetch", None], init=False)
+    _fetches: dict[PendingFetch, None] = field(factory=dict["PendingFetch", None], init=False)
     """Those whose results may be kept, in the order they began."""
     _clock: trio.abc.Clock | None = field(default=None, init=False)
     """Whose time it is."""
@@ -130,12 +130,12 @@ class Store:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def has(self, question: Question, holder: Hashable) -> bool:
+    def has(self, question: CacheKey, holder: Hashable) -> bool:
         """Tell whether there is a fresh result for *holder*. That is no use of it."""
         now = self._now()
         return any(self._is_fresh((question, each), now) for each in (holder, None))
 
-    def find(self, question: Question, holder: Hashable) -> bytes | None:
+    def find(self, question: CacheKey, holder: Hashable) -> bytes | None:
         """Return the fresh result for *holder*, if there is any, and count that."""
         now = self._now()
         for key in ((question, holder), (question, None)):
@@ -147,16 +147,16 @@ class Store:
         self.misses += 1
         return None
 
-    def begin(self, fetch: Fetch) -> None:
+    def begin(self, fetch: PendingFetch) -> None:
         """Something is asked for."""
         fetch.began = self._now()
         self._fetches[fetch] = None
 
-    def end(self, fetch: Fetch) -> None:
+    def end(self, fetch: PendingFetch) -> None:
         """It is over; a result that comes all the same is not kept."""
         self._fetches.pop(fetch, None)
 
-    def keep(self, fetch: Fetch, json: bytes, ttl_ms: int, *, shared: bool) -> None:
+    def keep(self, fetch: PendingFetch, json: bytes, ttl_ms: int, *, shared: bool) -> None:
         """Take a result, unless it is outdated already (rules 3 and 4).
 
         Args:
@@ -176,7 +176,7 @@ class Store:
         size = len(question.request) + len(json)
         if now < stale_at and size <= self.max_bytes:
             key = (question, None if shared else fetch.holder)
-            self._entries[key] = _Entry(json, size, stale_at)
+            self._entries[key] = _CacheEntry(json, size, stale_at)
             self._topics.setdefault(question.server, {}).setdefault(question.topic, set()).add(key)
             self.size += size
             while len(self._entries) > self.max_entries or self.size > self.max_bytes:
@@ -295,7 +295,7 @@ class ConnectionCache:
         principal: who the client is to the server; None: nobody else.
     """
 
-    _store: Store | None
+    _store: CacheStore | None
     _name: str | None = None
     principal: Hashable = None
     """Whoever authenticates the connection anew sets it anew."""
@@ -330,7 +330,7 @@ class ConnectionCache:
         except NotJsonError:
             return None  # whoever sends it will say so
         holder = self if self.principal is None else (self.principal,)
-        return CachedRequest(self._store, Fetch(Question(self._server, topic, request), holder))
+        return CachedRequest(self._store, PendingFetch(CacheKey(self._server, topic, request), holder))
 
     def changed(self, change: Change) -> None:
         """The server has told of a change."""
@@ -353,8 +353,8 @@ class ConnectionCache:
 class CachedRequest:
     """One request whose result may be cached: look for that, or enter it, send the request and keep the result."""
 
-    _store: Store
-    _fetch: Fetch
+    _store: CacheStore
+    _fetch: PendingFetch
 
     async def find(self) -> JsonObject | None:
         """Return a fresh result if there is one, after a checkpoint; at once if there is none."""
@@ -423,10 +423,10 @@ class ResponseCache:
     """Results that are kept at once; the least recently used one makes room."""
     max_bytes: int = field(default=16 * 2**20, kw_only=True, validator=_at_least_one)
     """What they may take as JSON; a larger one is not kept."""
-    _store: Store = field(init=False)
+    _store: CacheStore = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._store = Store(self.max_entries, self.max_bytes)
+        self._store = CacheStore(self.max_entries, self.max_bytes)
 
     def for_server(self, server: str, *, principal: Hashable = None) -> ServerCache:
         """Return the part of the cache that is about one server, for all clients that are connected to it.
@@ -467,7 +467,7 @@ class ResponseCache:
 class ServerCache:
     """The part of a `ResponseCache` that is about one server; made by `ResponseCache.for_server`."""
 
-    _store: Store
+    _store: CacheStore
     server: str
     """The server's name in the cache."""
     principal: Hashable

@@ -24,7 +24,7 @@ from ._callbacks import declaration
 from ._changes import Changes
 from ._connection import Connection
 from ._listen import Listen
-from ._lists import MAX_PAGES, Walk
+from ._lists import MAX_PAGES, PageWalk
 from ._request import ANSWERS, STATE, OpenRequest, read_interim
 
 __all__ = ["Call", "CallPlan", "Client", "ManualCall", "OnProgress", "OpenCall", "Updates", "call_params", "read_call"]
@@ -295,21 +295,23 @@ class Client:
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
         """
-        return Walk(partial(self.list_tools, fresh=fresh), lambda page: page.tools, max_pages)
+        return PageWalk(partial(self.list_tools, fresh=fresh), lambda page: page.tools, max_pages)
 
     def resources(self, *, max_pages: int = MAX_PAGES, fresh: bool = False) -> AsyncIterator[types.Resource]:
         """Iterate over all resources of the server; see `tools`."""
-        return Walk(partial(self.list_resources, fresh=fresh), lambda page: page.resources, max_pages)
+        return PageWalk(partial(self.list_resources, fresh=fresh), lambda page: page.resources, max_pages)
 
     def resource_templates(
         self, *, max_pages: int = MAX_PAGES, fresh: bool = False
     ) -> AsyncIterator[types.ResourceTemplate]:
         """Iterate over all resource templates of the server; see `tools`."""
-        return Walk(partial(self.list_resource_templates, fresh=fresh), lambda page: page.resource_templates, max_pages)
+        return PageWalk(
+            partial(self.list_resource_templates, fresh=fresh), lambda page: page.resource_templates, max_pages
+        )
 
     def prompts(self, *, max_pages: int = MAX_PAGES, fresh: bool = False) -> AsyncIterator[types.Prompt]:
         """Iterate over all prompts of the server; see `tools`."""
-        return Walk(partial(self.list_prompts, fresh=fresh), lambda page: page.prompts, max_pages)
+        return PageWalk(partial(self.list_prompts, fresh=fresh), lambda page: page.prompts, max_pages)
 
     async def list_tools(self, cursor: str | None = None, *, fresh: bool = False) -> types.ListToolsResult:
         """Return one page of the tools; *cursor* is the `next_cursor` of the page before. *fresh*: as in `tools`.

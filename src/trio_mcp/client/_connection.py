@@ -19,15 +19,15 @@ from .._extensions import is_specified, with_named_extensions
 from .._tracing import client_span
 from .._user_types import is_model, reader_of
 from ..abc import Tap, Transport
-from ..peer import Asked, ClientSession, Exchange, Limits
+from ..peer import ClientSession, IncomingRequest, Limits, OutgoingRequest
 from ..wire import CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, REVISION_KEY, JsonObject, is_modern, stamp
 from ._answer import VISIT_DONE, Answering
 from ._cache import Cacheable, ConnectionCache
 from ._callbacks import check_declared, declaration
-from ._extensions import OwnMessages
-from ._legacy_listen import SessionNews
+from ._extensions import CustomMessages
+from ._legacy_listen import SessionChanges
 from ._lists import KnownTools
-from ._request import OpenRequest, Stopwatch
+from ._request import OpenRequest, RequestClocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -49,19 +49,19 @@ class Connection:
     capabilities: types.ClientCapabilities
     """What this client declares: in a handshake, or in each modern request."""
     limits: Limits
-    stopwatch: Stopwatch
+    stopwatch: RequestClocks
     answering: Answering
     tap: Tap | None
     """Sees each message that passes; never raises."""
     cache: ConnectionCache
     """What was asked before and need not be asked again."""
-    own: OwnMessages
+    own: CustomMessages
     """What the application has added to the protocol."""
-    news: SessionNews = field(init=False)
+    news: SessionChanges = field(init=False)
     """What the server tells unasked."""
     tools: KnownTools = field(init=False)
     """What it has said about its tools."""
-    gate: ClientSession = field(factory=ClientSession, init=False)
+    admission: ClientSession = field(factory=ClientSession, init=False)
     consent: Consent | None = field(init=False)
     """The application's word on each tool call; None where it has none."""
     transport: Transport = field(init=False)
@@ -89,15 +89,15 @@ class Connection:
     """The server's capabilities, as they go over the wire."""
 
     def __attrs_post_init__(self) -> None:
-        self.news, self.tools = SessionNews(self), KnownTools(self)
+        self.news, self.tools = SessionChanges(self), KnownTools(self)
         self.server_capabilities = types.ServerCapabilities()
         self.consent = self.answering.replies.callbacks.consent
-        self.answering.hall.nursery.start_soon(self.stopwatch.run)
+        self.answering.pool.nursery.start_soon(self.stopwatch.run)
 
     def carried_by(self, transport: Transport) -> None:
         """There is something to carry exchanges."""
         self.transport = transport
-        transport.when_lost(self._lost)
+        transport.on_disconnect(self._lost)
 
     @property
     def expects_news(self) -> bool:
@@ -130,7 +130,7 @@ class Connection:
             assert self._loss is not None
             raise copy(self._loss)
 
-    def answer(self, exchange: Exchange) -> None:
+    def answer(self, exchange: IncomingRequest) -> None:
         """Begin to answer what the server asks."""
         span = exchange.begin_span()
         if span is None:
@@ -139,8 +139,8 @@ class Connection:
             with span.active():
                 self._begin_to_answer(exchange)
 
-    def _begin_to_answer(self, exchange: Exchange) -> None:
-        if not self.own.answer(exchange, self.answering.hall, self.stopwatch):
+    def _begin_to_answer(self, exchange: IncomingRequest) -> None:
+        if not self.own.answer(exchange, self.answering.pool, self.stopwatch):
             self.answering.answer(exchange)
 
     def notified(self, method: str, params: JsonObject) -> None:
@@ -173,7 +173,7 @@ class Connection:
         self.server_capabilities, self.server_info, self.instructions = capabilities, server_info, instructions
         info = None if server_info is None else types.unstructure(server_info)
         self._declared = types.unstructure(capabilities)
-        self.gate.agree(revision, self._declared, info)
+        self.admission.agree(revision, self._declared, info)
         self.revision, self.is_modern = revision, is_modern(revision)
         self._checked.clear()
         if self.is_modern:
@@ -222,7 +222,7 @@ class Connection:
         wants_updates: bool = False,
         undeclared: bool = False,
         capabilities: JsonObject | None = None,
-    ) -> Asked:
+    ) -> OutgoingRequest:
         """Return a request to enter, without time limits; leaving it before the outcome has arrived cancels it.
 
         Args:

@@ -15,16 +15,16 @@ from attrs import define, evolve, field, frozen
 
 from .. import types
 from .._errors import LocalProtocolError, McpError, StructureError
-from .._extensions import CORE_RESULT_TYPES, check_own, checked_settings, is_specified, with_plain_extensions
+from .._extensions import CORE_RESULT_TYPES, check_custom, checked_settings, is_specified, with_plain_extensions
 from .._user_types import TypedFunction, look_at, to_object
-from ..peer import Exchange, Hall, Run
+from ..peer import HandlerPool, HandlerRun, IncomingRequest
 from ..wire import INTERNAL_ERROR, INVALID_PARAMS, JsonObject, is_object
-from ._request import Stopwatch
+from ._request import RequestClocks
 
 if TYPE_CHECKING:
     from ._client import Client
 
-__all__ = ["Extension", "Extensions", "OwnHandler", "OwnMessages", "Resolve", "own_messages"]
+__all__ = ["CustomHandler", "CustomMessages", "Extension", "Extensions", "Resolve", "custom_messages"]
 
 _log = logging.getLogger("trio_mcp.client")
 
@@ -35,7 +35,7 @@ MAX_COMPLAINTS = 10
 
 Resolve: TypeAlias = "Callable[[Client, JsonObject], Awaitable[JsonObject]]"
 """Given a result of an extension's type, as it came, returns the complete result that it stands for, as JSON."""
-OwnHandler: TypeAlias = Callable[..., Awaitable[Any]]
+CustomHandler: TypeAlias = Callable[..., Awaitable[Any]]
 """Takes the params of a message, as the annotation of its parameter says; of a request it returns the result."""
 
 
@@ -69,8 +69,8 @@ Extensions: TypeAlias = "Mapping[str, Mapping[str, Any]] | Sequence[Extension]"
 
 
 @define(eq=False)
-class OwnMessages:
-    """What the application of one client has added to the protocol. Made by `own_messages`."""
+class CustomMessages:
+    """What the application of one client has added to the protocol. Made by `custom_messages`."""
 
     extensions: Mapping[str, Extension]
     """By id."""
@@ -99,7 +99,7 @@ class OwnMessages:
         """Whether it has added anything that servers say of their own accord."""
         return bool(self._methods or self._notifications)
 
-    def answer(self, exchange: Exchange, hall: Hall, stopwatch: Stopwatch) -> bool:
+    def answer(self, exchange: IncomingRequest, pool: HandlerPool, stopwatch: RequestClocks) -> bool:
         """Begin to answer a request of the server's, if it has a handler here; synchronous."""
         method, revision = exchange.method, exchange.context.revision
         if method not in self._methods or method in types.METHODS[revision]:
@@ -112,7 +112,7 @@ class OwnMessages:
             exchange.respond(McpError(INVALID_PARAMS, fault))
             return True
 
-        async def handle(_: Run) -> JsonObject:
+        async def handle(_: HandlerRun) -> JsonObject:
             with stopwatch.stopped():  # the limits measure waiting for the server
                 return to_object(await function.call(params), revision)
 
@@ -122,7 +122,7 @@ class OwnMessages:
             _log.error("the handler of %r failed", method, exc_info=failure)
             return McpError(INTERNAL_ERROR, f"this client failed to answer {method!r}")
 
-        hall.begin(exchange, handle, explain)
+        pool.begin(exchange, handle, explain)
         return True
 
     def hear(self, method: str, params: JsonObject) -> bool:
@@ -176,13 +176,13 @@ class OwnMessages:
         return complete
 
 
-def own_messages(
+def custom_messages(
     *,
     extensions: Extensions | None,
     experimental: Mapping[str, Mapping[str, Any]] | None,
-    methods: Mapping[str, OwnHandler] | None,
-    notifications: Mapping[str, OwnHandler] | None,
-) -> OwnMessages:
+    methods: Mapping[str, CustomHandler] | None,
+    notifications: Mapping[str, CustomHandler] | None,
+) -> CustomMessages:
     """Check what an application adds to the protocol, and return it.
 
     Raises:
@@ -200,10 +200,10 @@ def own_messages(
             resolvers[kind] = resolve
         by_id[each.id] = each
     for name in methods or {}:
-        check_own(name, "method")
+        check_custom(name, "method")
     for name in notifications or {}:
-        check_own(name, "notification")
-    return OwnMessages(
+        check_custom(name, "notification")
+    return CustomMessages(
         by_id,
         {name: dict(each) for name, each in (experimental or {}).items()},
         {name: _handler(handler, f"methods[{name!r}]") for name, handler in (methods or {}).items()},
@@ -218,7 +218,7 @@ def _listed(extensions: Extensions) -> Sequence[Extension]:
     return extensions
 
 
-def _handler(handler: OwnHandler, label: str) -> TypedFunction:
+def _handler(handler: CustomHandler, label: str) -> TypedFunction:
     looked_at = look_at(handler, label)
     if not looked_at.is_async:
         raise TypeError(f"{label}: {handler!r} is no async function")

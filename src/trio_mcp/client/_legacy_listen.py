@@ -26,13 +26,13 @@ from ._changes import ChangeInbox
 if TYPE_CHECKING:
     from ._connection import Connection
 
-__all__ = ["ListenInSession", "SessionNews"]
+__all__ = ["LegacyListen", "SessionChanges"]
 
 _log = logging.getLogger("trio_mcp.client")
 
 
 @define(eq=False)
-class _Subscription:
+class _ResourceSubscription:
     """The one subscription of a connection to a resource, while somebody wants it or it is being ended."""
 
     holders: int = field(default=0, init=False)
@@ -44,13 +44,13 @@ class _Subscription:
 
 
 @define(eq=False)
-class SessionNews:
+class SessionChanges:
     """What the server of one connection tells unasked, and what it is subscribed to."""
 
     _connection: Connection
     _inboxes: dict[ChangeInbox, None] = field(factory=dict[ChangeInbox, None], init=False)
     """A set in order: who listens."""
-    _subscriptions: dict[str, _Subscription] = field(factory=dict[str, _Subscription], init=False)
+    _subscriptions: dict[str, _ResourceSubscription] = field(factory=dict[str, _ResourceSubscription], init=False)
     _by_hand: set[str] = field(factory=set[str], init=False)
     """The resources that `Client.subscribe_resource` was used for: they are not for blocks to end."""
     _log_level: types.LoggingLevel | None = field(default=None, init=False)
@@ -96,7 +96,7 @@ class SessionNews:
             for change in inbox.wanted.changes():
                 if isinstance(change, ListChanged):
                     inbox.put(change)
-        self._connection.answering.hall.nursery.start_soon(self._ask_again)
+        self._connection.answering.pool.nursery.start_soon(self._ask_again)
 
     async def _ask_again(self) -> None:
         if self._log_level is not None:
@@ -108,7 +108,7 @@ class SessionNews:
             await self._subscribe_again(uri)
 
     async def _subscribe_again(self, uri: str) -> None:
-        subscription = self._subscriptions.get(uri, _Subscription())
+        subscription = self._subscriptions.get(uri, _ResourceSubscription())
         async with subscription.lock:
             if not subscription.is_told and uri not in self._by_hand:
                 return  # nobody wants it any more
@@ -134,7 +134,7 @@ class SessionNews:
         Raises:
             TrioMcpError: the server does not agree, or cannot be asked.
         """
-        subscription = self._subscriptions.setdefault(uri, _Subscription())
+        subscription = self._subscriptions.setdefault(uri, _ResourceSubscription())
         subscription.holders += 1
         try:
             async with subscription.lock:
@@ -151,7 +151,7 @@ class SessionNews:
         subscription = self._subscriptions[uri]
         subscription.holders -= 1
         if subscription.holders == 0 and self._lost is None:
-            self._connection.answering.hall.nursery.start_soon(self._end, uri, subscription)
+            self._connection.answering.pool.nursery.start_soon(self._end, uri, subscription)
 
     async def subscribe_by_hand(self, uri: str) -> None:
         """Ask the server to tell of a resource, until `unsubscribe_by_hand`."""
@@ -166,7 +166,7 @@ class SessionNews:
         else:
             await self._ask("resources/unsubscribe", uri)
 
-    async def _end(self, uri: str, subscription: _Subscription) -> None:
+    async def _end(self, uri: str, subscription: _ResourceSubscription) -> None:
         async with subscription.lock:
             if subscription.holders > 0:
                 return  # somebody has come meanwhile
@@ -184,7 +184,7 @@ class SessionNews:
 
 
 @define(eq=False)
-class ListenInSession:
+class LegacyListen:
     """One block that listens."""
 
     _connection: Connection

@@ -13,11 +13,11 @@ from attrs import define, field
 
 from .. import types
 from .._errors import MissingCapability, RemoteProtocolError, RequestTimedOut, StructureError
-from ..peer import Asked
+from ..peer import OutgoingRequest
 from ..wire import ACKNOWLEDGED, LISTEN, ChangeFilter, JsonObject, read_change
 from ._changes import ChangeInbox, Changes
 from ._connection import Connection
-from ._legacy_listen import ListenInSession
+from ._legacy_listen import LegacyListen
 
 __all__ = ["Listen", "ListenRequest"]
 
@@ -38,7 +38,7 @@ class ListenRequest:
     _connection: Connection
     _wanted: ChangeFilter
     _inbox: ChangeInbox
-    _asked: Asked = field(init=False)
+    _asked: OutgoingRequest = field(init=False)
     _answered: trio.Event = field(factory=trio.Event, init=False)
     """The acknowledgement has come, or the end before it."""
     _acknowledgement: ChangeFilter | Exception | None = field(default=None, init=False)
@@ -111,7 +111,7 @@ class ListenRequest:
             self._answered.set()
 
 
-class _Way(Protocol):
+class _ListenMethod(Protocol):
     """How a revision listens."""
 
     async def begin(self) -> ChangeFilter:
@@ -130,7 +130,7 @@ class Listen:
     _connection: Connection
     _wanted: ChangeFilter
     _inbox: ChangeInbox = field(init=False)
-    _way: _Way = field(init=False)
+    _way: _ListenMethod = field(init=False)
 
     async def __aenter__(self) -> Changes:
         connection = self._connection
@@ -138,7 +138,7 @@ class Listen:
         if not possible:
             raise MissingCapability("the server has not declared that it tells of any of this", _required(self._wanted))
         self._inbox = ChangeInbox(possible, connection.limits)
-        way = ListenRequest if connection.is_modern else ListenInSession
+        way = ListenRequest if connection.is_modern else LegacyListen
         self._way = way(connection, possible, self._inbox)
         return Changes(await self._way.begin(), self._inbox)
 

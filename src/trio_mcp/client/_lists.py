@@ -31,7 +31,7 @@ from ..wire import INVALID_PARAMS, JsonObject, MirroredParam, is_object, mirrore
 if TYPE_CHECKING:
     from ._connection import Connection
 
-__all__ = ["MAX_PAGES", "KnownTools", "OutputSchemas", "Walk"]
+__all__ = ["MAX_PAGES", "KnownTools", "OutputSchemas", "PageWalk"]
 
 
 # Checking structured content against the output schemas that a server has published.
@@ -111,7 +111,7 @@ MAX_PAGES = 1000
 
 
 @define(eq=False)
-class Walk(AsyncIterator[Item], Generic[Page, Item]):
+class PageWalk(AsyncIterator[Item], Generic[Page, Item]):
     """The items of every page, in order. No request is open while the caller works.
 
     Args:
@@ -246,7 +246,7 @@ class KnownTools:
             if self.renewals != seen:
                 return
             try:
-                async for _ in Walk(partial(self.page, fresh=True), lambda page: page.tools):
+                async for _ in PageWalk(partial(self.page, fresh=True), lambda page: page.tools):
                     pass
             except TrioMcpError as exc:  # the call that wanted it will say what is wrong
                 _log.debug("the tools could not be listed anew: %s", exc)

@@ -222,7 +222,7 @@ class Toolbox:
 
     def walk(self) -> AsyncIterator[ServerTool]:
         """Return an iterator that asks when it is first used."""
-        return _Walk(self)
+        return _ToolWalk(self)
 
     async def find(self, name: str) -> ServerTool:
         """Return the tool called *name*; where it is not known, the servers are asked (anew).
@@ -252,7 +252,7 @@ class Toolbox:
 
 
 @define(eq=False)
-class _Walk(AsyncIterator[ServerTool]):
+class _ToolWalk(AsyncIterator[ServerTool]):
     """Not an async generator: there is nothing to clean up, and one that was cancelled while it asked may go on."""
 
     _toolbox: Toolbox
@@ -401,10 +401,10 @@ class Clients(Mapping[str, Client]):
         """
         try:
             async with owned_nursery() as nursery:
-                settled = [trio.Event() for _ in self.names]
-                for name, event in zip(self.names, settled, strict=True):
+                resolved = [trio.Event() for _ in self.names]
+                for name, event in zip(self.names, resolved, strict=True):
                     nursery.start_soon(self._keep, name, options[name], auths[name], event)
-                for event in settled:
+                for event in resolved:
                     await event.wait()
                 task_status.started(self)
                 await self._closing.wait()
@@ -415,15 +415,15 @@ class Clients(Mapping[str, Client]):
             self._closing.set()
             self._closed.set()
 
-    async def _keep(self, name: str, options: ClientOptions, auth: ClientAuth | None, settled: trio.Event) -> None:
+    async def _keep(self, name: str, options: ClientOptions, auth: ClientAuth | None, resolved: trio.Event) -> None:
         """Own one server's connection from beginning to end, whatever becomes of it."""
         try:
-            connected = _Connected(self._clients, name, settled)
+            connected = _Connected(self._clients, name, resolved)
             await run_client(self._table.opener(name, auth=auth), options, task_status=connected)
         except Exception as exc:  # noqa: BLE001 # reported
             self._heard_of(name, exc)
         finally:
-            settled.set()
+            resolved.set()
 
     def _heard_of(self, name: str, failure: Exception | None) -> None:
         if failure is None:
@@ -447,11 +447,11 @@ class _Connected(trio.TaskStatus[Client]):
 
     _clients: dict[str, Client]
     _name: str
-    _settled: trio.Event
+    _resolved: trio.Event
 
     def started(self, value: Client) -> None:
         self._clients[self._name] = value
-        self._settled.set()
+        self._resolved.set()
 
 
 @asynccontextmanager

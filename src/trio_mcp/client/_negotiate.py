@@ -36,7 +36,7 @@ from .._errors import (
     UnsupportedRevision,
 )
 from .._util import owned_nursery
-from ..peer import Asked
+from ..peer import OutgoingRequest
 from ..wire import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
@@ -121,12 +121,12 @@ class _Negotiation:
         if revision in self._refused:
             raise RemoteProtocolError(f"the server both offers revision {revision} and refuses it")
 
-    async def _patiently(self, asked: Asked) -> JsonObject | ErrorResponse | HttpStatusError | None:
+    async def _patiently(self, asked: OutgoingRequest) -> JsonObject | ErrorResponse | HttpStatusError | None:
         """Return the answer to the probe; None where a silent server has completed a handshake instead."""
         if not self._legacy:
             return await _answer_to(asked)
         stopwatch = self.connection.stopwatch
-        with stopwatch.patience.within(stopwatch.limits.probe):
+        with stopwatch.timeouts.within(stopwatch.limits.probe):
             return await _answer_to(asked)
         late, refused = list[JsonObject](), trio.Event()
         async with owned_nursery() as nursery:
@@ -141,7 +141,7 @@ class _Negotiation:
         return late[0] if initializing.cancelled_caught else None
 
     async def _listen(
-        self, asked: Asked, late: list[JsonObject], initializing: trio.CancelScope, refused: trio.Event
+        self, asked: OutgoingRequest, late: list[JsonObject], initializing: trio.CancelScope, refused: trio.Event
     ) -> None:
         try:
             late.append(await asked.result())
@@ -181,11 +181,11 @@ class _Negotiation:
     async def _agree(self, asked: str, discovered: JsonObject) -> None:
         versions: Any = discovered.get("supportedVersions")
         if not is_array(versions) or asked in versions:
-            self._settle(asked, discovered)
+            self._resolve(asked, discovered)
         else:
             await self._choose(asked, [str(each) for each in versions])
 
-    def _settle(self, revision: str, discovered: JsonObject) -> None:
+    def _resolve(self, revision: str, discovered: JsonObject) -> None:
         defaults = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}  # what a missing member means
         result = _structured("server/discover", defaults | discovered, types.DiscoverResult, revision)
         meta: JsonObject = result.meta or {}
@@ -222,7 +222,7 @@ class _Negotiation:
             await connection.transport.hear_news()
 
 
-async def _answer_to(probe: Asked) -> JsonObject | ErrorResponse | HttpStatusError:
+async def _answer_to(probe: OutgoingRequest) -> JsonObject | ErrorResponse | HttpStatusError:
     """Return an error as a value, so that it cannot be taken for one of the handshake's."""
     try:
         return await probe.result()

@@ -18,16 +18,16 @@ from .. import transports, types
 from .._errors import ConnectionBroken, RequestTimedOut, ResponseLost, ServerExited
 from .._util import owned_nursery
 from ..abc import Answerer, ClientAuth, Tap, TransportOpener
-from ..peer import Hall, Limits
+from ..peer import HandlerPool, Limits
 from ..wire import is_modern
 from ._answer import Answering
 from ._cache import CacheOption, check_cache, connection_cache
 from ._callbacks import FORMS_ALONE, Callbacks, Consent, ElicitMode, OnElicit, OnElicitComplete, OnLog, OnSample, Roots
 from ._client import Client
 from ._connection import Connection
-from ._extensions import Extensions, OwnHandler, OwnMessages, own_messages
+from ._extensions import CustomHandler, CustomMessages, Extensions, custom_messages
 from ._negotiate import negotiate
-from ._request import Stopwatch, TimeLimits
+from ._request import RequestClocks, TimeLimits
 
 if TYPE_CHECKING:
     from ..transports import HttpEngine, HttpxClient
@@ -105,10 +105,10 @@ class ClientOptions(TypedDict, total=False):
     """The extensions of the protocol that this client understands; they are declared, and off otherwise."""
     experimental: Mapping[str, Mapping[str, Any]] | None
     """Non-standard capabilities to declare, by name."""
-    methods: Mapping[str, OwnHandler] | None
+    methods: Mapping[str, CustomHandler] | None
     """Async functions that answer requests of the server beyond the specification, by method: each takes the params, as
     its annotation says, and returns an object. Only servers of revisions before 2026-07-28 ask."""
-    notifications: Mapping[str, OwnHandler] | None
+    notifications: Mapping[str, CustomHandler] | None
     """Async functions that take notifications of the server beyond the specification, by method: one after the other,
     in the order they came, in a task of the connection. What they raise is logged, and costs one notification."""
     tap: Tap | None
@@ -163,7 +163,7 @@ async def _connect_and_hold(
     opener: TransportOpener, options: ClientOptions, task_status: trio.TaskStatus[Client], *, probe: bool
 ) -> None:
     limits = options.get("limits") or Limits()
-    stopwatch = Stopwatch(options.get("time_limits") or TimeLimits())
+    stopwatch = RequestClocks(options.get("time_limits") or TimeLimits())
     callbacks = Callbacks(
         on_elicit=options.get("on_elicit"),
         elicit_modes=options.get("elicit_modes") or FORMS_ALONE,
@@ -184,7 +184,7 @@ async def _connect_and_hold(
                 own.declared_with(callbacks.capabilities()),
                 limits,
                 stopwatch,
-                Answering(callbacks, stopwatch, Hall(nursery, limits)),
+                Answering(callbacks, stopwatch, HandlerPool(nursery, limits)),
                 transports.guarded_tap(options.get("tap")),
                 connection_cache(options.get("cache")),
                 own,
@@ -200,8 +200,8 @@ async def _connect_and_hold(
                 await client.hold()
 
 
-def _own(options: ClientOptions) -> OwnMessages:
-    return own_messages(
+def _own(options: ClientOptions) -> CustomMessages:
+    return custom_messages(
         extensions=options.get("extensions"),
         experimental=options.get("experimental"),
         methods=options.get("methods"),
@@ -213,7 +213,7 @@ async def _agree(connection: Connection, pinned: str | None, *, probe: bool) -> 
     stopwatch = connection.stopwatch
     limit = stopwatch.limits.connect
     probing = probe and (pinned is None or is_modern(pinned))
-    with stopwatch.patience.within(limit):
+    with stopwatch.timeouts.within(limit):
         try:
             await negotiate(connection, pinned=pinned, probe=probe)
         except ServerExited:

@@ -40,14 +40,14 @@ from .._errors import (
     TrioMcpError,
 )
 from .._util import run_all
-from ..peer import Asked, Patience
+from ..peer import OutgoingRequest, PausableTimeouts
 from ..wire import HEADER_MISMATCH, ExchangeState, JsonObject, NotJsonError, copy_json
 from ._callbacks import Consent, consented
 
 if TYPE_CHECKING:
     from ._connection import Connection
 
-__all__ = ["ANSWERS", "STATE", "Attempt", "OpenRequest", "Rounds", "Stopwatch", "TimeLimits", "read_interim"]
+__all__ = ["ANSWERS", "STATE", "Attempt", "OpenRequest", "RequestClocks", "Rounds", "TimeLimits", "read_interim"]
 
 
 # What a modern server asks about a request, round after round, and what the retries say that answer it.
@@ -147,7 +147,7 @@ class Rounds:
 
     async def _answer(self, question: types.InputRequest) -> JsonObject:
         replies = self._connection.answering.replies
-        return replies.settle(question.params, await replies.ask(question.params), self._connection.revision)
+        return replies.resolve(question.params, await replies.ask(question.params), self._connection.revision)
 
     async def _pause(self, *, is_needed: bool) -> None:
         if not is_needed:
@@ -216,7 +216,7 @@ class TimeLimits:
 
 
 @define(eq=False)
-class Stopwatch:
+class RequestClocks:
     """The clocks of all requests of one connection, which stand still together, and the one timer they share.
 
     One timer, because a cancel scope for each wait would be a seventh of what a call costs. Limits are the same for
@@ -229,7 +229,7 @@ class Stopwatch:
     """
 
     limits: TimeLimits
-    patience: Patience = field(factory=Patience, init=False)
+    timeouts: PausableTimeouts = field(factory=PausableTimeouts, init=False)
     """The limits of blocks, which stand still with the clocks."""
     now: Callable[[], float] = field(init=False)
     """Trio's clock, found once: each request asks for the time twice."""
@@ -270,7 +270,7 @@ class Stopwatch:
             self.stopped_at = self.now()
         self._persons += 1
         try:
-            with self.patience.paused():
+            with self.timeouts.paused():
                 yield
         finally:
             self._persons -= 1
@@ -288,8 +288,8 @@ class Attempt:
     What only hands on what is to be awaited is no coroutine itself: whoever is resumed passes through all of them.
     """
 
-    _stopwatch: Stopwatch
-    asked: Asked
+    _stopwatch: RequestClocks
+    asked: OutgoingRequest
     _began: float = field(init=False)
     _total_deadline: float = field(init=False)
     _heard: float = field(init=False)
@@ -311,7 +311,7 @@ class Attempt:
 
     async def _begin_in_time(self) -> None:
         self._start()
-        with self._stopwatch.patience.within(self._stopwatch.limits.total) as scope:
+        with self._stopwatch.timeouts.within(self._stopwatch.limits.total) as scope:
             try:
                 await self.asked.begin()
             except BaseException:

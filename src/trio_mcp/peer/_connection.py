@@ -26,6 +26,7 @@ from ..wire import (
     BrokenResponse,
     ErrorReply,
     JsonObject,
+    JsonRpcRequest,
     Ledger,
     Malformed,
     Message,
@@ -33,7 +34,6 @@ from ..wire import (
     NotJsonError,
     Oversized,
     Reply,
-    Request,
     RequestId,
     encode_error,
     encode_notification,
@@ -45,52 +45,52 @@ from ..wire import (
     stamp,
     subscription_id,
 )
-from ._context import ExchangeContext, Gate
-from ._incoming import Exchange
+from ._context import Admission, ExchangeContext
+from ._incoming import IncomingRequest
 from ._limits import ConnectionStatistics, Limits
-from ._outbox import Entry, Lane
-from ._outgoing import Asked, UpdateBudget
-from ._scheduler import Slots
+from ._outbox import Outlet, QueuedMessage
+from ._outgoing import OutgoingRequest, UpdateBudget
+from ._scheduler import HandlerSlots
 
-__all__ = ["AskedByMessage", "Batch", "Correspondent", "ExchangeByMessage"]
+__all__ = ["IncomingMessageRequest", "MessageConnection", "OutgoingMessageRequest", "ResponseBatch"]
 
 
 # The two ends of an exchange that is made of messages.
 
 
 @define(eq=False)
-class AskedByMessage(Asked):
+class OutgoingMessageRequest(OutgoingRequest):
     """A request of ours."""
 
-    _correspondent: Correspondent
-    _lane: Lane
+    _connection: MessageConnection
+    _outlet: Outlet
     """Where it goes out."""
-    _entry: Entry | None = field(default=None, init=False)
+    _entry: QueuedMessage | None = field(default=None, init=False)
 
     def begins_at_once(self) -> bool:
         """Whether its lane has room."""
-        return self._lane.has_room()
+        return self._outlet.has_room()
 
-    def goes_by(self, lane: Lane) -> bool:
+    def goes_by(self, outlet: Outlet) -> bool:
         """Whether it is sent in a lane, or was."""
-        return self._lane is lane
+        return self._outlet is outlet
 
-    def waits_in(self, lane: Lane) -> bool:
+    def waits_in(self, outlet: Outlet) -> bool:
         """Whether it is in the queue of a lane, and has not left."""
-        return self._lane is lane and self._entry is not None and bool(self._entry.line)
+        return self._outlet is outlet and self._entry is not None and bool(self._entry.line)
 
     async def _begin(self) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
-        await self._correspondent.room_in(self._lane)  # cancelled here: nothing was sent, and there is nothing to say
-        if self._correspondent.lost is not None:
+        await self._connection.room_in(self._outlet)  # cancelled here: nothing was sent, and there is nothing to say
+        if self._connection.lost is not None:
             await trio.lowlevel.checkpoint_if_cancelled()
-            raise copy(self._correspondent.lost)
-        self._entry = self._lane.put(self._issue())
+            raise copy(self._connection.lost)
+        self._entry = self._outlet.put(self._issue())
         self._leaving()
 
     def _issue(self) -> bytes:
         """Take a new id, under which an answer is awaited from now on; return the line of the request."""
-        ledger, params = self._correspondent.ledger, self.params
+        ledger, params = self._connection.ledger, self.params
         self.id = ledger.issue(self)
         if self.wants_updates:
             params = stamp(params, {PROGRESS_TOKEN_KEY: self.id})
@@ -101,78 +101,78 @@ class AskedByMessage(Asked):
             raise LocalProtocolError(f"the params of {self.method!r} cannot be sent: {exc}") from None
 
     def _cancel(self) -> None:
-        self._correspondent.ledger.forget(self.id)
+        self._connection.ledger.forget(self.id)
         self.withdraw()
 
     def withdraw(self) -> None:
         """Take the request back if it has not left, and tell the other side to stop if it has."""
-        sent = self._entry is not None and not self._lane.withdraw(self._entry)
+        sent = self._entry is not None and not self._outlet.withdraw(self._entry)
         if sent and self.method != "initialize":  # which is never cancelled
-            self._lane.put_urgent(encode_notification("notifications/cancelled", {"requestId": self.id}))
+            self._outlet.put_urgent(encode_notification("notifications/cancelled", {"requestId": self.id}))
 
 
 @define(eq=False)
-class ExchangeByMessage(Exchange):
+class IncomingMessageRequest(IncomingRequest):
     """A request of the other side."""
 
-    _correspondent: Correspondent
-    lane: Lane
+    _connection: MessageConnection
+    outlet: Outlet
     """Where its answer goes, and all that belongs to it."""
-    _batch: Batch | None = None
+    _batch: ResponseBatch | None = None
 
-    def ask(self, method: str, params: JsonObject | None) -> Asked:
+    def ask(self, method: str, params: JsonObject | None) -> OutgoingRequest:
         """Return a request that goes out where this one's answer will."""
-        return self._correspondent.ask_in(self.lane, method, params)
+        return self._connection.ask_in(self.outlet, method, params)
 
     def has_room(self) -> bool:
         """Whether its lane has room."""
-        return self.lane.has_room()
+        return self.outlet.has_room()
 
     def may_be_answered_here(self) -> bool:
         """Not in an array, which may hold thousands of requests: others would have to wait for all of them."""
-        return self._batch is None and self.lane.has_room()
+        return self._batch is None and self.outlet.has_room()
 
     async def room(self) -> None:
         """Wait for room in its lane."""
-        await self.lane.room()
+        await self.outlet.room()
 
     def detach(self, retry_ms: int | None) -> None:
         """Let whoever reads its lane go, if the connection can do without."""
-        self._correspondent.detach(self.lane, retry_ms)
+        self._connection.detach(self.outlet, retry_ms)
 
     def _conclude(self, result: JsonObject) -> None:
         # Both pages are obeyed: that on subscriptions wants the result, that on cancellation demands the notice. The
         # result goes first, because there are clients that take a subscription for lost when the notice does.
         self.respond(result)
         params = {"requestId": self.id, "reason": "the server stops", "_meta": {SUBSCRIPTION_ID_KEY: self.id}}
-        self.lane.put_urgent(encode_notification("notifications/cancelled", params))
+        self.outlet.put_urgent(encode_notification("notifications/cancelled", params))
 
     def _send(self, outcome: JsonObject | McpError) -> None:
-        self._correspondent.ended(self)
+        self._connection.ended(self)
         line, outcome = self._encoded(outcome)
-        self._correspondent.gate.responded(self.method, success=not isinstance(outcome, McpError))
+        self._connection.admission.responded(self.method, success=not isinstance(outcome, McpError))
         if self._batch is not None:
-            self._batch.settle(line)
+            self._batch.resolve(line)
         else:
-            self.lane.put_urgent(line)  # the reader itself may have answered, and it cannot wait
+            self.outlet.put_urgent(line)  # the reader itself may have answered, and it cannot wait
 
-    def _tell(self, method: str, params: JsonObject) -> None:
-        self.lane.put(encode_notification(method, params))
+    def _notify(self, method: str, params: JsonObject) -> None:
+        self.outlet.put(encode_notification(method, params))
 
     def _end(self) -> None:
-        self._correspondent.ended(self)
+        self._connection.ended(self)
         if self._batch is not None:
-            self._batch.settle(None)
+            self._batch.resolve(None)
 
 
 @define(eq=False)
-class Batch:
+class ResponseBatch:
     """The answers to one array of requests: they leave together, as an array, when the last one is there.
 
     Specification: https://modelcontextprotocol.io/specification/2025-03-26/basic#batching
     """
 
-    _lane: Lane
+    _outlet: Outlet
     _answers: list[bytes] = field(factory=list[bytes], init=False)
     _open: int = field(default=1, init=False)
     """Requests not answered yet, and one more while the array is being read."""
@@ -185,17 +185,17 @@ class Batch:
         """Take an answer that nobody was expected to give."""
         self._answers.append(line.rstrip())
 
-    def settle(self, line: bytes | None) -> None:
+    def resolve(self, line: bytes | None) -> None:
         """Take the answer to an expected request; None where it was cancelled."""
         if line is not None:
             self.add(line)
         self._open -= 1
         if self._open == 0 and self._answers:  # urgent: the last one may have been refused, or cancelled, by the reader
-            self._lane.put_urgent(b"[" + b",".join(self._answers) + b"]\n")
+            self._outlet.put_urgent(b"[" + b",".join(self._answers) + b"]\n")
 
     def close(self) -> None:
         """The array has been read."""
-        self.settle(None)
+        self.resolve(None)
 
 
 _log = logging.getLogger("trio_mcp.peer")
@@ -209,7 +209,7 @@ _MAX_REASON = 300
 
 
 @define(eq=False)
-class Correspondent(abc.ABC):
+class MessageConnection(abc.ABC):
     """One side of a conversation made of messages, from its first to its last.
 
     Args:
@@ -220,31 +220,31 @@ class Correspondent(abc.ABC):
         limits: what the connection may cost.
     """
 
-    gate: Gate
-    _answer: Callable[[ExchangeByMessage], None]
+    admission: Admission
+    _answer: Callable[[IncomingMessageRequest], None]
     _notified: Callable[[str, JsonObject], None]
     limits: Limits
-    ledger: Ledger[AskedByMessage, ExchangeByMessage] = field(
-        factory=Ledger["AskedByMessage", "ExchangeByMessage"], init=False
+    ledger: Ledger[OutgoingMessageRequest, IncomingMessageRequest] = field(
+        factory=Ledger["OutgoingMessageRequest", "IncomingMessageRequest"], init=False
     )
     budget: UpdateBudget = field(init=False)
-    slots: Slots = field(init=False)
-    listens: Slots = field(init=False)
+    slots: HandlerSlots = field(init=False)
+    listens: HandlerSlots = field(init=False)
     """The room for requests that listen for changes."""
     lost: ConnectionLost | None = field(default=None, init=False)
     """Why nothing can be asked any more; None while the connection is up."""
     _losing: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
-    _when_lost: list[Callable[[ConnectionLost], None]] = field(
+    _on_disconnect: list[Callable[[ConnectionLost], None]] = field(
         factory=list["Callable[[ConnectionLost], None]"], init=False
     )
-    _settled: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _resolved: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _malformed: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         limits = self.limits
         self.budget = UpdateBudget(limits.max_updates, limits.max_update_bytes, limits.max_link_update_bytes)
-        self.slots = Slots(limits.max_in_flight, limits.max_queued)
-        self.listens = Slots.for_listens(limits.max_listens)
+        self.slots = HandlerSlots(limits.max_in_flight, limits.max_queued)
+        self.listens = HandlerSlots.for_listens(limits.max_listens)
 
     @property
     def has_fields(self) -> bool:
@@ -253,16 +253,16 @@ class Correspondent(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def lane(self) -> Lane:
+    def outlet(self) -> Outlet:
         """Where what belongs to no exchange of the other side's goes out."""
 
-    def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> AskedByMessage:
+    def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> OutgoingMessageRequest:
         """Return an exchange to enter; entering sends the request, leaving ends it."""
-        return AskedByMessage(method, params, wants_updates, self.budget, self, self.lane)
+        return OutgoingMessageRequest(method, params, wants_updates, self.budget, self, self.outlet)
 
-    def ask_in(self, lane: Lane, method: str, params: JsonObject | None) -> AskedByMessage:
+    def ask_in(self, outlet: Outlet, method: str, params: JsonObject | None) -> OutgoingMessageRequest:
         """Return a request to enter that goes out in *lane*, to whoever asked what it belongs to."""
-        return AskedByMessage(method, params, False, self.budget, self, lane)
+        return OutgoingMessageRequest(method, params, False, self.budget, self, outlet)
 
     async def notify(self, method: str, params: JsonObject | None) -> None:
         """Send a notification that belongs to no exchange. If cancelled, nothing was sent.
@@ -274,7 +274,7 @@ class Correspondent(abc.ABC):
         line = encode_notification(method, params)
         await trio.lowlevel.checkpoint()  # there may always be room, and whoever tells on and on shall let others run
         await self.room()
-        self.lane.put(line)
+        self.outlet.put(line)
 
     async def hear_news(self) -> None:
         """Hear what belongs to no exchange: what comes is fed in anyway."""
@@ -282,24 +282,24 @@ class Correspondent(abc.ABC):
 
     def has_room(self) -> bool:
         """Whether `room` would return at once."""
-        return self.lane.has_room()
+        return self.outlet.has_room()
 
-    def tell(self, method: str, params: JsonObject) -> None:
+    def notify_nowait(self, method: str, params: JsonObject) -> None:
         """Queue a notification that belongs to no exchange; there must be room."""
-        self.lane.put(encode_notification(method, params))
+        self.outlet.put(encode_notification(method, params))
 
-    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
-        """Call *tell* with the reason when nothing can be asked any more; now, if that is so already."""
+    def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
+        """Call *callback* with the reason when nothing can be asked any more; now, if that is so already."""
         if self.lost is None:
-            self._when_lost.append(tell)
+            self._on_disconnect.append(callback)
         else:
-            tell(copy(self.lost))
+            callback(copy(self.lost))
 
     async def room(self) -> None:
         """Wait until a message that belongs to no exchange may be queued; see `room_in`."""
-        await self.room_in(self.lane)
+        await self.room_in(self.outlet)
 
-    async def room_in(self, lane: Lane) -> None:
+    async def room_in(self, outlet: Outlet) -> None:
         """Wait until a message may be queued in a lane. If cancelled, nothing was queued.
 
         Raises:
@@ -307,7 +307,7 @@ class Correspondent(abc.ABC):
                 reason (the exit of a child process, say) is known a little later.
         """
         try:
-            await lane.room()
+            await outlet.room()
         except ConnectionLost:
             while self.lost is None:
                 await self._losing.park()
@@ -318,15 +318,15 @@ class Correspondent(abc.ABC):
         self.abandon(lambda exchange: exchange.endless)
         with trio.move_on_after(self.limits.drain_seconds):
             while self.ledger.answering:
-                await self._settled.park()
+                await self._resolved.park()
 
-    def abandon(self, is_meant: Callable[[ExchangeByMessage], bool]) -> None:
+    def abandon(self, is_meant: Callable[[IncomingMessageRequest], bool]) -> None:
         """End those of the other side's requests that are meant: this side stops."""
         for exchange in list(self.ledger.answering.values()):
             if is_meant(exchange):  # asked of each in its turn: abandoning one may break the link, which loses the rest
                 exchange.abandon()
 
-    def lose(self, reason: ConnectionLost) -> None:
+    def disconnect(self, reason: ConnectionLost) -> None:
         """Tell all who wait for a response, or will ask for one, that there is none. The first reason stands."""
         if self.lost is not None:
             return
@@ -337,10 +337,10 @@ class Correspondent(abc.ABC):
                 asked.withdraw()
             asked.finish(copy(reason))
         self.ledger.asked.clear()
-        for tell in self._when_lost:
-            tell(copy(reason))
+        for callback in self._on_disconnect:
+            callback(copy(reason))
 
-    def take(self, line: bytes | Oversized, lane: Lane) -> None:
+    def take(self, line: bytes | Oversized, outlet: Outlet) -> None:
         """Take one message of the other side, or one array of them; synchronous, and never raises.
 
         Args:
@@ -349,55 +349,55 @@ class Correspondent(abc.ABC):
         """
         if isinstance(line, Oversized):
             fault = f"a message may have at most {line.limit} bytes"
-            self._on_malformed(Malformed(None, INVALID_REQUEST, fault), lane)
+            self._on_malformed(Malformed(None, INVALID_REQUEST, fault), outlet)
             return
         message = parse_line(line)
         if isinstance(message, list):
-            self._on_batch(message, len(line), lane)
+            self._on_batch(message, len(line), outlet)
         elif isinstance(message, Malformed):
-            self._on_malformed(message, lane, line=line)
+            self._on_malformed(message, outlet, line=line)
         else:
-            self._on_message(message, len(line), lane)
+            self._on_message(message, len(line), outlet)
 
-    def take_value(self, value: Any, size: int, lane: Lane) -> None:
+    def take_value(self, value: Any, size: int, outlet: Outlet) -> None:
         """Take what somebody else has decoded, as `take` does; *size* is its length on the wire in bytes."""
         if is_array(value):
-            self._on_batch(value, size, lane)
+            self._on_batch(value, size, outlet)
         else:
-            self._on_message(parse_message(value), size, lane)
+            self._on_message(parse_message(value), size, outlet)
 
-    def desert(self, lane: Lane, reason: ConnectionLost) -> None:
+    def desert(self, outlet: Outlet, reason: ConnectionLost) -> None:
         """Nothing leaves by a lane any more, though the connection is up: what waits in it to be asked fails."""
         for asked in list(self.ledger.asked.values()):
-            if asked.waits_in(lane):
+            if asked.waits_in(outlet):
                 self.ledger.forget(asked.id)
                 asked.finish(copy(reason))
 
-    def detach(self, lane: Lane, retry_ms: int | None) -> None:
-        """Let whoever reads a lane go, and come back later, if that is possible at all; see `Exchange.detach`."""
-        del lane, retry_ms
+    def detach(self, outlet: Outlet, retry_ms: int | None) -> None:
+        """Let the reader of an outlet leave and come back later, if possible; see `IncomingRequest.detach`."""
+        del outlet, retry_ms
 
-    def _on_batch(self, values: list[Any], size: int, lane: Lane) -> None:
-        if not self.gate.batches or not values:
-            fault = "an empty batch" if self.gate.batches else "batches exist in revision 2025-03-26 only"
-            self._on_malformed(Malformed(None, INVALID_REQUEST, fault), lane)
+    def _on_batch(self, values: list[Any], size: int, outlet: Outlet) -> None:
+        if not self.admission.batches or not values:
+            fault = "an empty batch" if self.admission.batches else "batches exist in revision 2025-03-26 only"
+            self._on_malformed(Malformed(None, INVALID_REQUEST, fault), outlet)
             return
         if len(values) > self.limits.max_queued:  # each may need an answer many times its own size
             fault = f"a batch may have at most {self.limits.max_queued} messages"
-            self._on_malformed(Malformed(None, INVALID_REQUEST, fault), lane)
+            self._on_malformed(Malformed(None, INVALID_REQUEST, fault), outlet)
             return
-        batch, size = Batch(lane), size // len(values)  # what each of them takes, on average
+        batch, size = ResponseBatch(outlet), size // len(values)  # what each of them takes, on average
         for value in values:
             message = parse_message(value)
-            if isinstance(message, Request) and message.method == "initialize":
+            if isinstance(message, JsonRpcRequest) and message.method == "initialize":
                 message = Malformed(message.id, INVALID_REQUEST, "'initialize' cannot be part of a batch")
-            self._on_message(message, size, lane, batch)
+            self._on_message(message, size, outlet, batch)
         batch.close()
 
-    def _on_message(self, message: Message, size: int, lane: Lane, batch: Batch | None = None) -> None:
+    def _on_message(self, message: Message, size: int, outlet: Outlet, batch: ResponseBatch | None = None) -> None:
         match message:
-            case Request():
-                self._on_request(message, lane, batch)
+            case JsonRpcRequest():
+                self._on_request(message, outlet, batch)
             case Reply(id=id, result=result):
                 self._on_outcome(id, result)
             case Notification(method=method, params=params):
@@ -409,12 +409,14 @@ class Correspondent(abc.ABC):
                 if id is not None:
                     self._on_outcome(id, RemoteProtocolError(f"the response breaks the protocol: {fault}"))
             case _:  # Malformed
-                self._on_malformed(message, lane, batch)
+                self._on_malformed(message, outlet, batch)
 
-    def _on_malformed(self, fault: Malformed, lane: Lane, batch: Batch | None = None, line: bytes = b"") -> None:
+    def _on_malformed(
+        self, fault: Malformed, outlet: Outlet, batch: ResponseBatch | None = None, line: bytes = b""
+    ) -> None:
         shown = f": {line[:_SHOWN]!r}" if line else ""  # somebody's stray output, most likely
         self._complain("not a message", fault.fault + shown)
-        self._refuse(fault.id, McpError(fault.code, fault.fault), lane, batch)
+        self._refuse(fault.id, McpError(fault.code, fault.fault), outlet, batch)
 
     def _complain(self, what: str, text: str) -> None:
         """Count what breaks the protocol, and log the first of it: a peer that goes on shall not fill our log."""
@@ -424,41 +426,43 @@ class Correspondent(abc.ABC):
         if self._malformed == _MAX_COMPLAINTS:
             _log.warning("whatever else on this connection breaks the protocol is only counted")
 
-    def _refuse(self, id: RequestId | None, error: McpError, lane: Lane, batch: Batch | None) -> None:
+    def _refuse(self, id: RequestId | None, error: McpError, outlet: Outlet, batch: ResponseBatch | None) -> None:
         """Answer a request that never became an exchange; the reader cannot wait, so the answer is urgent."""
         if id is not None and id in self.ledger.answering:
             id = None  # with it, the answer would be taken for the one to the request that runs
-        if self.gate.may_respond and (id is not None or self.gate.answers_unreadable):
-            line = encode_error(id, error.code, error.message, error.data, omit_id=self.gate.omits_unknown_id)
+        if self.admission.may_respond and (id is not None or self.admission.answers_unreadable):
+            line = encode_error(id, error.code, error.message, error.data, omit_id=self.admission.omits_unknown_id)
             if batch is None:
-                lane.put_urgent(line)
+                outlet.put_urgent(line)
             else:
                 batch.add(line)
 
-    def _on_request(self, request: Request, lane: Lane, batch: Batch | None) -> None:
-        if not self.gate.may_respond:
+    def _on_request(self, request: JsonRpcRequest, outlet: Outlet, batch: ResponseBatch | None) -> None:
+        if not self.admission.may_respond:
             self._complain("a request that the server's revision does not allow", request.method)
             return
         try:
-            context = self._admit(request, lane)
+            context = self._admit(request, outlet)
         except McpError as error:
-            self._refuse(request.id, error, lane, batch)
+            self._refuse(request.id, error, outlet, batch)
             return
-        exchange = ExchangeByMessage(request.method, request.params, context, request.id, self, self, lane, batch)
+        exchange = IncomingMessageRequest(
+            request.method, request.params, context, request.id, self, self, outlet, batch
+        )
         if not self.ledger.begin(request.id, exchange):
-            self.gate.responded(request.method, success=False)
+            self.admission.responded(request.method, success=False)
             running = f"a request with the id {request.id!r} is running already"
-            self._refuse(request.id, McpError(INVALID_REQUEST, running), lane, batch)
+            self._refuse(request.id, McpError(INVALID_REQUEST, running), outlet, batch)
             return
         if batch is not None:
             batch.expect()
         self.begun(exchange)
         self._answer(exchange)
 
-    def _admit(self, request: Request, lane: Lane) -> ExchangeContext:
+    def _admit(self, request: JsonRpcRequest, outlet: Outlet) -> ExchangeContext:
         """Return the terms of a request that came by a lane; raises `McpError` where it is refused."""
-        del lane
-        return self.gate.admit(request.method, request.params)
+        del outlet
+        return self.admission.admit(request.method, request.params)
 
     def _on_error(self, id: RequestId | None, error: ErrorResponse) -> None:
         if id is None:
@@ -467,7 +471,7 @@ class Correspondent(abc.ABC):
             self._on_outcome(id, error)
 
     def _on_outcome(self, id: RequestId, outcome: JsonObject | Exception) -> None:
-        asked = self.ledger.settle(id)
+        asked = self.ledger.resolve(id)
         if asked is not None:
             asked.finish(outcome)
 
@@ -484,7 +488,7 @@ class Correspondent(abc.ABC):
             subscription = subscription_id(params)
             asked = None if subscription is None else self.ledger.asked.get(subscription)
             if asked is None or not asked.hear(method, params):
-                self.gate.notified(method)
+                self.admission.notified(method)
                 self._notified(method, params)
 
     def _on_cancelled(self, id: RequestId, params: JsonObject) -> None:
@@ -496,15 +500,15 @@ class Correspondent(abc.ABC):
         elif asked is not None and asked.method == LISTEN:  # the one request of ours that the other side may end so
             self._on_outcome(id, {})
 
-    def begun(self, exchange: ExchangeByMessage) -> None:
+    def begun(self, exchange: IncomingMessageRequest) -> None:
         """Called when a request of the other side has become an exchange, right before it is begun to be answered."""
         del exchange
 
-    def ended(self, exchange: ExchangeByMessage) -> None:
+    def ended(self, exchange: IncomingMessageRequest) -> None:
         """Called by an exchange of the other side at its end, answered or not, right before its answer is queued."""
         self.ledger.end(exchange.id)
-        if self._settled and not self.ledger.answering:
-            self._settled.unpark_all()
+        if self._resolved and not self.ledger.answering:
+            self._resolved.unpark_all()
 
     def statistics(self) -> ConnectionStatistics:
         """Return what the connection holds now."""

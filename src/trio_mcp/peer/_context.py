@@ -10,9 +10,9 @@ from attrs import field, frozen
 
 from .._errors import ConnectionLost
 from ..wire import JsonObject, RequestId, is_modern
-from ._scheduler import Slots
+from ._scheduler import HandlerSlots
 
-__all__ = ["NO_ENVELOPE", "NO_HEADERS", "Access", "Envelope", "ExchangeContext", "Gate", "Peer"]
+__all__ = ["NO_HEADERS", "NO_ORIGIN", "Access", "Admission", "ExchangeContext", "MessageOrigin", "Peer"]
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
@@ -35,7 +35,7 @@ class Access:
 
 
 @frozen
-class Envelope:
+class MessageOrigin:
     """What is known of a message beside what it says itself: whatever carried it has found that out."""
 
     headers: Mapping[str, str] = NO_HEADERS
@@ -44,7 +44,7 @@ class Envelope:
     """Who was authenticated, and what they may do; None where nobody was."""
 
 
-NO_ENVELOPE = Envelope()
+NO_ORIGIN = MessageOrigin()
 
 
 @frozen(kw_only=True)
@@ -85,7 +85,7 @@ class ExchangeContext:
 # that outlives an exchange; a modern request brings everything along and leaves nothing behind.
 
 
-class Gate(Protocol):
+class Admission(Protocol):
     """Decides for one connection what comes in, and as what."""
 
     @property
@@ -144,17 +144,17 @@ class Peer(Protocol):
     """Made by the transport, one for each connection."""
 
     @property
-    def gate(self) -> Gate:
+    def admission(self) -> Admission:
         """On which terms its requests are admitted."""
         ...
 
     @property
-    def slots(self) -> Slots:
+    def slots(self) -> HandlerSlots:
         """The room for running handlers that it has."""
         ...
 
     @property
-    def listens(self) -> Slots:
+    def listens(self) -> HandlerSlots:
         """The room for requests that listen for changes: they last, and take no room from those that do not."""
         ...
 
@@ -170,12 +170,12 @@ class Peer(Protocol):
         """
         ...
 
-    def tell(self, method: str, params: JsonObject) -> None:
+    def notify_nowait(self, method: str, params: JsonObject) -> None:
         """Queue a notification that belongs to no exchange; there must be room."""
         ...
 
-    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
-        """Call *tell* with the reason when nothing will come from the other end any more; now, if that is so already.
+    def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
+        """Call *callback* with the reason when nothing will come from the other end any more, or now if that is so.
 
         It is called once, synchronously, and must not raise.
         """

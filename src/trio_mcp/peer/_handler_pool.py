@@ -31,15 +31,15 @@ from attrs import define, field
 from .._errors import AskExpired, ConnectionLost, McpError, TooManyParked
 from ..wire import JsonObject
 from ._limits import Limits
-from ._questions import Asking, Question
-from ._run import Explain, Handler, Run
-from ._scheduler import BUSY, Turns
+from ._questions import Question, QuestionBatch
+from ._run import Explain, Handler, HandlerRun
+from ._scheduler import BUSY, FairLimiter
 
 if TYPE_CHECKING:
-    from ._incoming import Exchange
-    from ._scheduler import Slots
+    from ._incoming import IncomingRequest
+    from ._scheduler import HandlerSlots
 
-__all__ = ["GRACE_SECONDS", "Hall", "Interim", "Parking", "Waiting"]
+__all__ = ["GRACE_SECONDS", "HandlerPool", "Interim", "ParkedRuns", "PendingQuestions"]
 
 GRACE_SECONDS = 5.0
 """What a handler has for cleaning up after its questions expired."""
@@ -51,7 +51,7 @@ Interim: TypeAlias = "Callable[[str, Mapping[str, JsonObject]], JsonObject]"
 
 
 @define(eq=False)
-class Waiting:
+class PendingQuestions:
     """What a run needs once it has asked: its open questions, and how they leave.
 
     Args:
@@ -59,8 +59,8 @@ class Waiting:
         conclude: ends the run's exchange with the open questions; called when there is an exchange and a question.
     """
 
-    run: Run
-    _conclude: Callable[[Waiting, Mapping[str, JsonObject]], None]
+    run: HandlerRun
+    _conclude: Callable[[PendingQuestions, Mapping[str, JsonObject]], None]
     expires: float = field(default=math.inf, init=False)
     """When the open questions do, on Trio's clock; infinite unless the run is parked."""
     attended: trio.Event = field(factory=trio.Event, init=False)
@@ -102,7 +102,7 @@ class Waiting:
             if question.key in answers
         }
 
-    def resume(self, exchange: Exchange, given: Mapping[Question, Any]) -> None:
+    def resume(self, exchange: IncomingRequest, given: Mapping[Question, Any]) -> None:
         """Go on for another exchange, as soon as there is a slot for it."""
         self._given = given
         self.expire_at(math.inf)  # the clock of the handler's own time limit stands still until there is a slot
@@ -123,7 +123,7 @@ class Waiting:
     def _flush_soon(self) -> None:
         if not self._flushing:
             self._flushing = True
-            self.run.hall.nursery.start_soon(self._flush)
+            self.run.pool.nursery.start_soon(self._flush)
 
     async def _flush(self) -> None:
         if self.run.has_several_tasks:  # the others may be about to ask
@@ -133,7 +133,7 @@ class Waiting:
             try:
                 await exchange.room()
             except ConnectionLost:
-                exchange.lose()
+                exchange.disconnect()
         self._flushing = False
         exchange = self.run.exchange
         if exchange is None or self._given is not None:  # parked, over, or not yet awake
@@ -151,7 +151,7 @@ class Waiting:
 
 
 @define(eq=False)
-class Parking:
+class ParkedRuns:
     """The parked runs of one hall.
 
     Args:
@@ -163,8 +163,8 @@ class Parking:
     expire_after: float
     closing: bool = field(default=False, init=False)
     """Whether nothing may be asked any more."""
-    _parked: dict[str, Waiting] = field(factory=dict[str, Waiting], init=False)
-    direct: set[Asking] = field(factory=set[Asking], init=False)
+    _parked: dict[str, PendingQuestions] = field(factory=dict[str, PendingQuestions], init=False)
+    direct: set[QuestionBatch] = field(factory=set[QuestionBatch], init=False)
     """Waits for answers that do not need parking."""
     _emptied: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
@@ -178,15 +178,15 @@ class Parking:
         if self.closing:
             raise AskExpired("the server stops")
 
-    def waiting(self, run: Run, interim: Interim) -> Waiting:
+    def waiting(self, run: HandlerRun, interim: Interim) -> PendingQuestions:
         """Return what *run* asks by."""
 
-        def park(waiting: Waiting, requests: Mapping[str, JsonObject]) -> None:
+        def park(waiting: PendingQuestions, requests: Mapping[str, JsonObject]) -> None:
             self._park(waiting, requests, interim)
 
-        return Waiting(run, park)
+        return PendingQuestions(run, park)
 
-    def _park(self, waiting: Waiting, requests: Mapping[str, JsonObject], interim: Interim) -> None:
+    def _park(self, waiting: PendingQuestions, requests: Mapping[str, JsonObject], interim: Interim) -> None:
         run = waiting.run
         assert run.exchange is not None
         if self.closing:
@@ -205,7 +205,7 @@ class Parking:
         waiting.expire_at(trio.current_time() + self.expire_after)
         exchange.respond(answer)
 
-    def resume(self, token: str, exchange: Exchange, answers: Mapping[str, Any]) -> bool:
+    def resume(self, token: str, exchange: IncomingRequest, answers: Mapping[str, Any]) -> bool:
         """Give a parked run another exchange; False where there is none of this token that could go on.
 
         Raises:
@@ -221,7 +221,7 @@ class Parking:
         waiting.resume(exchange, given)
         return True
 
-    def forget(self, waiting: Waiting) -> None:
+    def forget(self, waiting: PendingQuestions) -> None:
         """Take a run out: it goes on, or has ended."""
         if waiting.token is not None:
             del self._parked[waiting.token]
@@ -248,28 +248,28 @@ class Parking:
 
 
 @define(eq=False)
-class Hall:
+class HandlerPool:
     """The nursery of every handler of one serving, their number, and those that wait for answers."""
 
     nursery: trio.Nursery
     limits: Limits = field(factory=Limits)
     running: int = field(default=0, init=False)
     """Handlers that have started and not ended, cleaning up and waiting for answers included."""
-    parking: Parking = field(init=False)
+    parking: ParkedRuns = field(init=False)
     """Those of them that wait for answers while nobody waits for them."""
-    turns: Turns = field(init=False)
+    turns: FairLimiter = field(init=False)
     """What the connections share: handlers that work at once."""
 
     def __attrs_post_init__(self) -> None:
-        self.turns = Turns(self.limits.max_running)
-        self.parking = Parking(self.limits.max_parked, self.limits.ask_seconds)
+        self.turns = FairLimiter(self.limits.max_running)
+        self.parking = ParkedRuns(self.limits.max_parked, self.limits.ask_seconds)
 
     def begin(
         self,
-        exchange: Exchange,
+        exchange: IncomingRequest,
         handler: Handler,
         explain: Explain,
-        slots: Slots | None = None,
+        slots: HandlerSlots | None = None,
         *,
         waits: bool = True,
     ) -> None:
@@ -277,14 +277,14 @@ class Hall:
 
         Args:
             explain: turns an exception of the handler into the answer. `OutOfTimeError` is the one for a handler that
-                used up what `Run.allow` gave it.
+                used up what `HandlerRun.allow` gave it.
             slots: where the handler takes its slot; by default where all requests of the connection do.
             waits: whether the handler may ever wait for something. One that never does may be done, and its exchange
                 answered, when this returns.
         """
         peer = exchange.peer
         slots = slots or peer.slots
-        exchange.run = run = Run(
+        exchange.run = run = HandlerRun(
             self, exchange, exchange.context, peer, exchange.method, handler, explain, slots, waits
         )
         slots.take(run)

@@ -1,6 +1,6 @@
 """One request as the answering side sees it: a sink for updates and one response, tied to at most one run.
 
-Bindings subclass `Exchange` and say how bytes or objects leave. Everything here but waiting for room is
+Bindings subclass `IncomingRequest` and say how bytes or objects leave. Everything here but waiting for room is
 synchronous, hence atomic.
 """
 
@@ -27,13 +27,13 @@ from ..wire import (
     encode_result,
 )
 from ._context import ExchangeContext
-from ._outgoing import Asked
+from ._outgoing import OutgoingRequest
 
 if TYPE_CHECKING:
     from ._context import Peer
-    from ._run import Run
+    from ._run import HandlerRun
 
-__all__ = ["Exchange"]
+__all__ = ["IncomingRequest"]
 
 _log = logging.getLogger("trio_mcp.peer")
 
@@ -42,7 +42,7 @@ _OPEN = ExchangeState.OPEN
 
 
 @define(eq=False)
-class Exchange(abc.ABC):
+class IncomingRequest(abc.ABC):
     """A request to be answered. Owns no task; responding and notifying put into somebody's queue and never wait."""
 
     method: str
@@ -52,7 +52,7 @@ class Exchange(abc.ABC):
     """What the other side calls it."""
     peer: Peer
     """The other end of the connection that it came by."""
-    run: Run | None = field(default=None, init=False)
+    run: HandlerRun | None = field(default=None, init=False)
     """The handler that works for this exchange now."""
     state: ExchangeState = field(default=_OPEN, init=False)
     _span: RequestSpan | None = field(default=None, init=False)
@@ -90,13 +90,13 @@ class Exchange(abc.ABC):
             NotJsonError: *params* hold something that JSON cannot say.
         """
         if self.open:
-            self._tell(method, params)
+            self._notify(method, params)
 
     def cancel(self, reason: str) -> None:
         """Stop the run tied to this exchange: its asking side does not want the answer any more."""
         self._stop(ExchangeEvent.CANCEL, reason)
 
-    def lose(self) -> None:
+    def disconnect(self) -> None:
         """Stop the run tied to this exchange: there is nobody left to answer."""
         self._stop(ExchangeEvent.LOSS, "the connection is gone")
 
@@ -161,7 +161,7 @@ class Exchange(abc.ABC):
         self.respond(result)
 
     @abc.abstractmethod
-    def ask(self, method: str, params: JsonObject | None) -> Asked:
+    def ask(self, method: str, params: JsonObject | None) -> OutgoingRequest:
         """Return a request to the other side that belongs to this exchange; enter it to send it, leave it to end it."""
 
     def may_be_answered_here(self) -> bool:
@@ -181,7 +181,7 @@ class Exchange(abc.ABC):
         """Queue the response and forget the exchange."""
 
     @abc.abstractmethod
-    def _tell(self, method: str, params: JsonObject) -> None:
+    def _notify(self, method: str, params: JsonObject) -> None:
         """Queue an update."""
 
     @abc.abstractmethod

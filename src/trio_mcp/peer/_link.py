@@ -15,8 +15,8 @@ from attrs import define, field
 
 from .._errors import ConnectionBroken, ConnectionClosed, ConnectionLost
 from ..wire import JsonObject, LineFramer, Oversized, RequestId
-from ._connection import Correspondent
-from ._outbox import Lane, Outbox
+from ._connection import MessageConnection
+from ._outbox import Outbox, Outlet
 
 __all__ = ["Link"]
 
@@ -31,8 +31,8 @@ _FLUSH_SECONDS = 1.0
 
 
 @define(eq=False)
-class Link(Correspondent):
-    """One connection that carries lines, from its first byte to its last; see also `Correspondent`.
+class Link(MessageConnection):
+    """One connection that carries lines, from its first byte to its last; see also `MessageConnection`.
 
     Args:
         stream: carries the bytes. The link closes it.
@@ -60,11 +60,11 @@ class Link(Correspondent):
         )
 
     @property
-    def lane(self) -> Lane:
+    def outlet(self) -> Outlet:
         """The one lane that there is."""
         return self.outbox
 
-    async def run(self, *, drain: bool, why_lost: Callable[[], ConnectionLost] | None = None) -> None:
+    async def run(self, *, drain: bool, disconnect_reason: Callable[[], ConnectionLost] | None = None) -> None:
         """Carry messages until the other side's input ends, the link breaks, or `stop`; then close the stream.
 
         Cancelled, it closes the stream after a bounded flush; what waits for an answer is told `ConnectionClosed`.
@@ -79,12 +79,12 @@ class Link(Correspondent):
                 nursery.start_soon(self._send, sending)
                 try:
                     await self._read()
-                    self.lose(self._reason(why_lost))
+                    self.disconnect(self._reason(disconnect_reason))
                     if drain and self.outbox.failure is None:
                         flush_seconds = self.limits.drain_seconds
                         await self.drain()
                 finally:
-                    self.lose(ConnectionClosed("this side closed the connection"))
+                    self.disconnect(ConnectionClosed("this side closed the connection"))
                     await self._wind_down(flush_seconds)
                     sending.cancel()
         finally:
@@ -103,12 +103,12 @@ class Link(Correspondent):
         self._stopped = True
         self._reading.cancel(reason="stopped")
 
-    def _reason(self, why_lost: Callable[[], ConnectionLost] | None) -> ConnectionLost:
+    def _reason(self, disconnect_reason: Callable[[], ConnectionLost] | None) -> ConnectionLost:
         if self._stopped:
             return ConnectionClosed("this side closed the connection")
         if self.outbox.failure is not None and self._reading.cancelled_caught:
             return self.outbox.failure
-        return why_lost() if why_lost else ConnectionBroken("the other side ended the connection")
+        return disconnect_reason() if disconnect_reason else ConnectionBroken("the other side ended the connection")
 
     async def _wind_down(self, flush_seconds: float) -> None:
         self.abandon(lambda exchange: exchange.open)
@@ -119,7 +119,7 @@ class Link(Correspondent):
 
     def _on_outbox_failure(self, failure: ConnectionLost) -> None:
         for exchange in list(self.ledger.answering.values()):
-            exchange.lose()
+            exchange.disconnect()
         if self.outbox.deaf:
             self._reading.cancel(reason=str(failure))
         else:  # it closed its input, but may have answered before: what is under way is still read

@@ -28,14 +28,14 @@ from attrs import define, field
 
 from .._errors import ConnectionBroken, ConnectionLost
 
-__all__ = ["Entry", "Lane", "Outbox"]
+__all__ = ["Outbox", "Outlet", "QueuedMessage"]
 
 _BATCH_BYTES = 64 * 1024
 """Small messages travel together up to this size; a large one is handed over in pieces of it."""
 
 
 @define(eq=False)
-class Entry:
+class QueuedMessage:
     """A message in the queue; `line` is empty once it was taken or withdrawn."""
 
     line: bytes
@@ -66,7 +66,7 @@ class Outbox:
     deaf: bool = field(default=False, init=False)
     """Whether it failed because the other side does not read, rather than because it closed its input."""
     _urgent: int = field(default=0, init=False)
-    _queue: deque[Entry] = field(factory=deque[Entry], init=False)
+    _queue: deque[QueuedMessage] = field(factory=deque[QueuedMessage], init=False)
     _withdrawn: int = field(default=0, init=False)
     """Entries in the queue that were taken back."""
     _begun: memoryview = field(default=memoryview(b""), init=False)
@@ -96,9 +96,9 @@ class Outbox:
         if self._space:
             self._space.unpark()  # the next one looks too, after this one has queued its message
 
-    def put(self, line: bytes) -> Entry:
+    def put(self, line: bytes) -> QueuedMessage:
         """Queue a message; after `room`, without a checkpoint in between."""
-        entry = Entry(line, urgent=False)
+        entry = QueuedMessage(line, urgent=False)
         self._append(entry)
         return entry
 
@@ -109,14 +109,14 @@ class Outbox:
             self._urgent += len(line)
             if self._urgent > self.urgent_bound:
                 self._give_up(f"does not read: {self._urgent} bytes of replies to it wait")
-        self._append(Entry(line, urgent=urgent))
+        self._append(QueuedMessage(line, urgent=urgent))
 
     @property
     def waiting(self) -> int:
         """Messages in the queue."""
         return len(self._queue) - self._withdrawn
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, entry: QueuedMessage) -> None:
         if self.failure is None:
             self._queue.append(entry)
             self.size += len(entry.line)
@@ -150,7 +150,7 @@ class Outbox:
         self._is_idle = False
         self._work.unpark()
 
-    def withdraw(self, entry: Entry) -> bool:
+    def withdraw(self, entry: QueuedMessage) -> bool:
         """Take back a message; False if it has left already."""
         if not entry.line:
             return False
@@ -240,7 +240,7 @@ class Outbox:
 # Where messages go out: the whole link's one queue, or one of the several response streams of a session over HTTP.
 
 
-class Lane(Protocol):
+class Outlet(Protocol):
     """Takes whole messages, each a line with its newline, and keeps their order. Only `room` ever waits."""
 
     def has_room(self) -> bool:
@@ -255,7 +255,7 @@ class Lane(Protocol):
         """
         ...
 
-    def put(self, line: bytes) -> Entry:
+    def put(self, line: bytes) -> QueuedMessage:
         """Queue a message; after `room`, without a checkpoint in between."""
         ...
 
@@ -263,6 +263,6 @@ class Lane(Protocol):
         """Queue a message that may have had nobody to wait for room: an answer, or a cancellation."""
         ...
 
-    def withdraw(self, entry: Entry) -> bool:
+    def withdraw(self, entry: QueuedMessage) -> bool:
         """Take back a message; False if it has left already."""
         ...

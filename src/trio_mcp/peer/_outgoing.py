@@ -28,7 +28,7 @@ from .._tracing import RequestSpan
 from ..wire import ASKING, ExchangeEvent, ExchangeState, JsonObject, advance
 from ._context import NO_HEADERS
 
-__all__ = ["Asked", "Listener", "Patience", "Update", "UpdateBudget"]
+__all__ = ["OutgoingRequest", "PausableTimeouts", "Update", "UpdateBudget", "UpdateListener"]
 
 _OPEN = ExchangeState.OPEN
 """By a name of its own: to look up a member of an enumeration takes six times as long."""
@@ -37,7 +37,7 @@ Update: TypeAlias = tuple[str, JsonObject]
 """The method and the params of a notification that belongs to an exchange."""
 
 
-class Listener(Protocol):
+class UpdateListener(Protocol):
     """Takes what arrives for a request that asks for news, in the task of whoever brings it."""
 
     def heard(self, method: str, params: JsonObject) -> None:
@@ -58,7 +58,7 @@ class UpdateBudget:
     max_total_bytes: int
     total: int = field(default=0, init=False)
     """Bytes waiting now."""
-    holders: set[Asked] = field(factory=set["Asked"], init=False)
+    holders: set[OutgoingRequest] = field(factory=set["OutgoingRequest"], init=False)
     """The exchanges in which updates wait."""
 
     def relieve(self) -> None:
@@ -73,7 +73,7 @@ class UpdateBudget:
 
 
 @define(eq=False)
-class Asked(abc.ABC):
+class OutgoingRequest(abc.ABC):
     """An exchange this side opened. Enter it to send the request; leave it to end it, early or not.
 
     Leaving it before the outcome has arrived cancels it: the other side is told to stop.
@@ -98,7 +98,7 @@ class Asked(abc.ABC):
     """Header fields that go with it, where the transport has any (`abc.Transport.has_fields`); set before it leaves."""
     repeatable: bool = field(init=False)
     """Whether it may be sent once more when its answer was lost, because doing it twice does no harm; set likewise."""
-    listener: Listener | None = field(init=False)
+    listener: UpdateListener | None = field(init=False)
     """Whoever set it is told of what arrives, at once and as long as the exchange is open."""
     _updates: deque[tuple[Update, int]] | None = field(init=False)
     """Those that wait, each with its size. None until the first has come: most requests have none."""
@@ -313,7 +313,7 @@ def _end_span(span: RequestSpan, outcome: JsonObject | Exception) -> None:
 
 
 @define(eq=False)
-class Patience:
+class PausableTimeouts:
     """The limits of one connection's blocks."""
 
     pauses: int = field(default=0, init=False)
@@ -327,7 +327,7 @@ class Patience:
 
         The scope says afterwards whether it was.
         """
-        return _Limit(self, seconds)
+        return _Timeout(self, seconds)
 
     def begin(self, scope: trio.CancelScope, seconds: float) -> None:
         """A block begins, of which *scope* is the limit."""
@@ -366,10 +366,10 @@ class Patience:
 
 
 @define(eq=False)
-class _Limit:
+class _Timeout:
     """One block. A class, because type checkers know of no generator that it may swallow what it was left with."""
 
-    _patience: Patience
+    _patience: PausableTimeouts
     _seconds: float
     _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
 

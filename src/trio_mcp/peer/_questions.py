@@ -20,7 +20,7 @@ from .._errors import AskExpired, MissingCapability
 from ..wire import JsonObject
 from ._context import ExchangeContext
 
-__all__ = ["Asking", "Question"]
+__all__ = ["Question", "QuestionBatch"]
 
 
 class _Unanswered:
@@ -61,19 +61,19 @@ class Question:
 
 
 @define(eq=False)
-class Asking:
+class QuestionBatch:
     """One wait of a handler for the answers to some questions."""
 
     questions: Sequence[Question]
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     """Its deadline is when the questions expire."""
-    _settled: trio.Event = field(factory=trio.Event, init=False)
+    _resolved: trio.Event = field(factory=trio.Event, init=False)
     _failure: Exception | None = field(default=None, init=False)
 
     @property
     def unanswered(self) -> Iterator[Question]:
         """The questions that are still open."""
-        if not self._settled.is_set():
+        if not self._resolved.is_set():
             yield from (question for question in self.questions if not question.answered)
 
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
@@ -83,19 +83,19 @@ class Asking:
     def answered(self) -> None:
         """Wake whoever waits, if every answer is there."""
         if all(question.answered for question in self.questions):
-            self._settled.set()
+            self._resolved.set()
 
     def fail(self, failure: Exception) -> None:
         """Raise *failure* where the answers are waited for, unless they are there."""
-        if not self._settled.is_set():
+        if not self._resolved.is_set():
             self._failure = failure
-            self._settled.set()
+            self._resolved.set()
             self.scope.cancel(reason=str(failure))
 
     async def wait(self) -> list[Any]:
         """Wait for the answers, and return the `outcome`."""
         with self.scope:
-            await self._settled.wait()
+            await self._resolved.wait()
         return self.outcome()
 
     def outcome(self) -> list[Any]:
@@ -107,6 +107,6 @@ class Asking:
         """
         if self._failure is not None:
             raise self._failure
-        if not self._settled.is_set():
+        if not self._resolved.is_set():
             raise AskExpired("nobody answered in time")
         return [question.answer for question in self.questions]

@@ -34,15 +34,15 @@ from attrs import define, field
 from .._errors import AskExpired, ConnectionLost, McpError
 from .._util import is_failure
 from ..wire import INTERNAL_ERROR, JsonObject
-from ._questions import Asking, Question
+from ._questions import Question, QuestionBatch
 
 if TYPE_CHECKING:
     from ._context import ExchangeContext, Peer
-    from ._handler_pool import Hall, Waiting
-    from ._incoming import Exchange
-    from ._scheduler import Slots
+    from ._handler_pool import HandlerPool, PendingQuestions
+    from ._incoming import IncomingRequest
+    from ._scheduler import HandlerSlots
 
-__all__ = ["Explain", "Handler", "Hold", "Holds", "OutOfTimeError", "Run"]
+__all__ = ["Explain", "Handler", "HandlerRun", "Hold", "Holds", "OutOfTimeError"]
 
 
 # What a run keeps from others while it works, and gives back while a person is asked: turns, threads, time.
@@ -163,22 +163,22 @@ class Holds:
 
 _log = logging.getLogger("trio_mcp.peer")
 
-Handler: TypeAlias = "Callable[[Run], Awaitable[JsonObject]]"
+Handler: TypeAlias = "Callable[[HandlerRun], Awaitable[JsonObject]]"
 """Does the work of one request; returns the result's JSON object or raises."""
 Explain: TypeAlias = "Callable[[Exception], JsonObject | McpError]"
 """Turns what a handler raised into the answer its peer gets."""
 
 
 class OutOfTimeError(Exception):
-    """The handler used up the time that `Run.allow` gave it."""
+    """The handler used up the time that `HandlerRun.allow` gave it."""
 
 
 @define(eq=False)
-class Run:
+class HandlerRun:
     """One handler, from its first exchange to its last. `Context` is a view of it."""
 
-    hall: Hall
-    exchange: Exchange | None
+    pool: HandlerPool
+    exchange: IncomingRequest | None
     """The exchange it works for now; None when that was answered, cancelled or lost."""
     context: ExchangeContext
     """The terms of its exchange, or of the latest one."""
@@ -188,14 +188,14 @@ class Run:
     """What its handler answers."""
     _handler: Handler
     _explain: Explain
-    slots: Slots
+    slots: HandlerSlots
     """Where it has its slot, or waits for one."""
     _waits: bool = True
     """Whether the handler may ever wait for something."""
     _holds: Holds | None = field(init=False)
-    waiting: Waiting | None = field(init=False)
+    waiting: PendingQuestions | None = field(init=False)
     """What it asks by, where its questions do not go straight to the other side; set by who runs the handler."""
-    open: tuple[Asking, ...] = field(init=False)
+    open: tuple[QuestionBatch, ...] = field(init=False)
     """What it waits for: questions without an answer."""
     _task: trio.lowlevel.Task | None = field(init=False)
     _has_slot: bool = field(init=False)
@@ -236,7 +236,7 @@ class Run:
             self._scope = trio.CancelScope()
         return self._scope
 
-    def tie(self, exchange: Exchange) -> None:
+    def tie(self, exchange: IncomingRequest) -> None:
         """Work for another exchange from now on."""
         self.exchange, exchange.run = exchange, self
         self.context, self.peer, self.slots = exchange.context, exchange.peer, exchange.peer.slots
@@ -248,7 +248,7 @@ class Run:
             self.start()
         else:
             self._has_slot = True
-            self.hall.running += 1
+            self.pool.running += 1
             self._context.run(self._run_here)
 
     def start(self) -> None:
@@ -257,8 +257,8 @@ class Run:
         if self.waiting is not None:
             self.waiting.go_on()
             return
-        self.hall.running += 1
-        start = partial(self.hall.nursery.start_soon, self._drive, name=f"{self.method} handler")
+        self.pool.running += 1
+        start = partial(self.pool.nursery.start_soon, self._drive, name=f"{self.method} handler")
         self._context.run(start)
 
     def release_slot(self) -> None:
@@ -292,11 +292,11 @@ class Run:
             self.scope.deadline = math.inf
 
     @contextmanager
-    def asking(self, questions: Sequence[Question]) -> Generator[Asking]:
+    def asking(self, questions: Sequence[Question]) -> Generator[QuestionBatch]:
         """Wait for answers in the block; if the handler ends meanwhile, or has ended, the wait fails."""
         if self._has_ended:
             raise AskExpired("the call is over")
-        asking = Asking(questions)
+        asking = QuestionBatch(questions)
         self.open = (*self.open, asking)
         try:
             yield asking
@@ -356,14 +356,14 @@ class Run:
             self.exchange.respond(outcome)
 
     def _end(self) -> None:
-        self.hall.running -= 1
+        self.pool.running -= 1
         self.release_slot()
         if self.waiting is not None:
-            self.hall.parking.forget(self.waiting)
+            self.pool.parking.forget(self.waiting)
         if self.exchange is not None:
             self.exchange.abandon()
 
-    async def _keep(self, waiting: Waiting) -> None:
+    async def _keep(self, waiting: PendingQuestions) -> None:
         """Keep the outcome of a run that is parked until somebody comes for it."""
         waiting.kept = True
         with trio.CancelScope(deadline=waiting.expires) as self._scope:
@@ -430,4 +430,4 @@ class Run:
             try:
                 await exchange.room()
             except ConnectionLost:
-                exchange.lose()
+                exchange.disconnect()

@@ -21,9 +21,9 @@ from attrs import define, field
 from .._errors import McpError
 
 if TYPE_CHECKING:
-    from ._run import Run
+    from ._run import HandlerRun
 
-__all__ = ["BUSY", "Slots", "Turns"]
+__all__ = ["BUSY", "FairLimiter", "HandlerSlots"]
 
 
 # What connections share, and take in turns: nobody's flood keeps the others waiting for more than a turn each.
@@ -40,7 +40,7 @@ Begin: TypeAlias = Callable[[], object]
 
 
 @define(eq=False)
-class Turns:
+class FairLimiter:
     """A bound on how many do something at once, fair between groups. Every operation takes constant time.
 
     Not safe from other threads, as nothing in Trio is.
@@ -134,7 +134,7 @@ BUSY = -31_000
 
 
 @define(eq=False)
-class Slots:
+class HandlerSlots:
     """The running and the waiting handlers of one connection.
 
     Args:
@@ -147,13 +147,13 @@ class Slots:
     max_waiting: int
     listens: bool = False
     running: int = field(default=0, init=False)
-    _waiting: OrderedDict[Run, None] = field(factory=OrderedDict["Run", None], init=False)
+    _waiting: OrderedDict[HandlerRun, None] = field(factory=OrderedDict["HandlerRun", None], init=False)
     """A set in order: one that is cancelled while it waits is found at once."""
-    _turns: Turns = field(init=False)
+    _turns: FairLimiter = field(init=False)
     """What it shares with the other connections, since its first request."""
 
     def __attrs_post_init__(self) -> None:
-        self._turns = Turns(self.max_running)
+        self._turns = FairLimiter(self.max_running)
 
     @classmethod
     def for_listens(cls, most: int) -> Self:
@@ -171,10 +171,10 @@ class Slots:
         startable = self.running < self.max_running and self._turns.free
         return not startable and len(self._waiting) >= self.max_waiting
 
-    def take(self, run: Run) -> None:
+    def take(self, run: HandlerRun) -> None:
         """Start *run* now if a slot is free, later otherwise; answer its exchange as busy where too many wait."""
         if not self.listens:
-            self._turns = run.hall.turns
+            self._turns = run.pool.turns
         if self.running < self.max_running and self._turns.take():
             self.running += 1
             run.begin()
@@ -202,7 +202,7 @@ class Slots:
             self._stand_in_line()
         self._turns.release()
 
-    def forget(self, run: Run) -> None:
+    def forget(self, run: HandlerRun) -> None:
         """Let *run* wait no longer, if it does: its exchange is over."""
         if run in self._waiting:
             del self._waiting[run]

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ._serve_http import serve_in_workers as serve_in_workers
     from ._serve_http import shared_key as shared_key
     from ._server import Server as Server
+    from ._serving import ActiveServer as ActiveServer
     from ._serving import ServerStatistics as ServerStatistics
-    from ._serving import Serving as Serving
     from .asking import Accepted as Accepted
     from .asking import Ask as Ask
     from .asking import AskingMode as AskingMode
@@ -58,7 +58,7 @@ else:
                 "serve_http", "serve_in_workers", "shared_key",
             ),
             "_server": ("Server",),
-            "_serving": ("ServerStatistics", "Serving"),
+            "_serving": ("ServerStatistics", "ActiveServer"),
             "asking": (
                 "Accepted", "Ask", "AskingMode", "Choices", "Declined", "Dismissed", "Elicit", "ListRoots", "Sample",
                 "Visit",

@@ -14,7 +14,7 @@ from .. import types
 from .._errors import LocalProtocolError, MissingCapability, RemoteProtocolError, StructureError
 from .._extensions import extensions_in, is_specified, missing_extension
 from .._user_types import Reader, reader_of, to_object
-from ..peer import Access, Exchange, ExchangeContext, Run
+from ..peer import Access, ExchangeContext, HandlerRun, IncomingRequest
 from ..wire import LOG_LEVELS
 from ._progress import LogRate, Progress
 from .asking import (
@@ -26,7 +26,7 @@ from .asking import (
     Dismissed,
     Elicit,
     ListRoots,
-    Past,
+    PastRounds,
     Sample,
     Visit,
     pin,
@@ -35,9 +35,9 @@ from .asking import (
 
 if TYPE_CHECKING:
     from ._server import Server
-    from ._serving import Serving
+    from ._serving import ActiveServer
 
-__all__ = ["AskingContext", "Context", "OwnContext", "finish", "pin_request", "run_of", "server_of"]
+__all__ = ["AskingContext", "Context", "CustomContext", "finish", "pin_request", "run_of", "server_of"]
 
 
 # The part of a handler's context that asks: the user, the client's model, its roots, in the middle of a call.
@@ -71,7 +71,7 @@ class AskingContext(abc.ABC):
 
     __slots__ = ()
 
-    _run: Run
+    _run: HandlerRun
 
     @property
     @abc.abstractmethod
@@ -147,7 +147,7 @@ class AskingContext(abc.ABC):
         if "notifications/elicitation/complete" in types.METHODS[self._run.context.revision]:
             peer = self._run.peer
             await peer.room()
-            peer.tell("notifications/elicitation/complete", {"elicitationId": elicitation_id})
+            peer.notify_nowait("notifications/elicitation/complete", {"elicitationId": elicitation_id})
 
     def url_elicitation_required(self, *visits: Visit) -> Exception:
         """Return the error that says: the user must visit these pages, then call again. Raise it.
@@ -276,12 +276,12 @@ class AskingContext(abc.ABC):
 # Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#extension-negotiation
 
 
-class OwnContext:
+class CustomContext:
     """What `Context` extends the protocol with."""
 
     __slots__ = ()
-    _run: Run
-    _serving: Serving
+    _run: HandlerRun
+    _serving: ActiveServer
 
     def extension(self, id: str) -> Mapping[str, Any] | None:
         """Return the client's settings of an extension that both sides have declared; None where one has not.
@@ -361,8 +361,8 @@ class OwnContext:
         return cast("T", await _ask(exchange, method, json, read))
 
 
-async def _ask(exchange: Exchange, method: str, params: dict[str, Any], read: Reader) -> Any:
-    if not exchange.peer.gate.operating:
+async def _ask(exchange: IncomingRequest, method: str, params: dict[str, Any], read: Reader) -> Any:
+    if not exchange.peer.admission.operating:
         raise MissingCapability(f"{method!r} cannot be asked before the client has said that it is initialized", {})
     async with exchange.ask(method, params) as asked:
         answer = await asked.result()
@@ -373,15 +373,15 @@ async def _ask(exchange: Exchange, method: str, params: dict[str, Any], read: Re
 
 
 @define(eq=False, init=False)
-class Context(AskingContext, OwnContext):
+class Context(AskingContext, CustomContext):
     """The request a handler works for. Any handler may ask for it by annotation, at any position.
 
     It belongs to its handler: keep it no longer than the handler runs. Several tasks of one handler may use it at once.
     """
 
-    _run: Run
-    _serving: Serving
-    _past: Past | None
+    _run: HandlerRun
+    _serving: ActiveServer
+    _past: PastRounds | None
     """What it was told in earlier rounds, if it is replayed."""
     _pinned: bytes
     """What the states of its questions are bound to; see `pin_request`."""
@@ -392,7 +392,7 @@ class Context(AskingContext, OwnContext):
     _log_rate: LogRate | None
     """Made by the first log message: most handlers send none."""
 
-    def __init__(self, run: Run, serving: Serving, past: Past | None = None) -> None:
+    def __init__(self, run: HandlerRun, serving: ActiveServer, past: PastRounds | None = None) -> None:
         self._run = run
         self._serving = serving
         self._past = past
@@ -404,7 +404,7 @@ class Context(AskingContext, OwnContext):
     @property
     def _asker(self) -> Asker:
         if self._made_asker is None:
-            self._made_asker = Asker(self._serving, self._run, self._past or Past(), self._pinned)
+            self._made_asker = Asker(self._serving, self._run, self._past or PastRounds(), self._pinned)
         return self._made_asker
 
     @property
@@ -525,8 +525,8 @@ class Context(AskingContext, OwnContext):
             return
         if lost:
             notice = f"{lost} log messages were dropped: more than {self._log_rate.per_second:g} in a second"
-            self._tell("notifications/message", {"level": level, "logger": "trio_mcp", "data": notice})
-        self._tell("notifications/message", params)
+            self._notify("notifications/message", {"level": level, "logger": "trio_mcp", "data": notice})
+        self._notify("notifications/message", params)
 
     def resource_updated(self, uri: str) -> None:
         """Tell every client that asked for it, not only this one, that a resource is not what it was.
@@ -573,7 +573,7 @@ class Context(AskingContext, OwnContext):
         if exchange is not None and not exchange.has_room():
             await exchange.room()
 
-    def _tell(self, method: str, params: dict[str, Any]) -> None:
+    def _notify(self, method: str, params: dict[str, Any]) -> None:
         exchange = self._run.exchange
         if exchange is not None:
             exchange.notify(method, params)
@@ -586,7 +586,7 @@ def pin_request(context: Context) -> None:
         context._pinned = pin(exchange)  # noqa: SLF001
 
 
-def run_of(context: Context) -> Run:
+def run_of(context: Context) -> HandlerRun:
     """Return the run that *context* is a view of."""
     return context._run  # noqa: SLF001 # it is no part of what handlers see
 

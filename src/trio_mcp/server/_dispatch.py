@@ -16,18 +16,18 @@ from attrs import define, field, frozen
 from .. import types
 from .._errors import McpError, StructureError
 from .._extensions import with_plain_extensions
-from ..peer import Exchange, ExchangeContext, Run, Slots
+from ..peer import ExchangeContext, HandlerRun, HandlerSlots, IncomingRequest
 from ..wire import INVALID_PARAMS, LISTEN, METHOD_NOT_FOUND, SERVER_INFO_KEY, JsonObject, is_modern
 from ._context import Context, finish
 from ._error_responses import explain
-from ._extensions import ExtensionResult, settled
-from ._middleware import Passing
-from .asking import ASKABLE, Past, resume
+from ._extensions import ExtensionResult, resolved
+from ._middleware import MiddlewareRun
+from .asking import ASKABLE, PastRounds, resume
 from .features import NOT_KEPT, CacheableMethod, CacheHint, listen, listen_in
 
 if TYPE_CHECKING:
     from ._server import Server
-    from ._serving import Serving
+    from ._serving import ActiveServer
     from .features import Catalog
 
 __all__ = ["ROUTES", "AtOnce", "Responder", "Route", "answers_at_once", "dispatch", "finish_result", "not_to_be_kept"]
@@ -39,7 +39,7 @@ __all__ = ["ROUTES", "AtOnce", "Responder", "Route", "answers_at_once", "dispatc
 # is
 # looked for when a request is to be answered, because it comes and goes while the server is being served.
 
-AtOnce: TypeAlias = "Callable[[Serving, Exchange, Any], Any]"
+AtOnce: TypeAlias = "Callable[[ActiveServer, IncomingRequest, Any], Any]"
 """Answers without waiting: takes typed params, returns a typed result, or raises `McpError`."""
 
 
@@ -51,7 +51,7 @@ class Responder(Protocol):
         """Whether answering may ever wait for something."""
         ...
 
-    def call(self, serving: Serving, run: Run, context: Context, params: Any, /) -> Awaitable[Any]:
+    def call(self, serving: ActiveServer, run: HandlerRun, context: Context, params: Any, /) -> Awaitable[Any]:
         """Answer: takes typed params, returns a typed result, or a list in its JSON form, or raises."""
         ...
 
@@ -105,7 +105,7 @@ def _route(method: str, revision: str) -> Route | None:
         feature=method.partition("/")[0],
         read=types.structurer(row.params, revision),
         at_once=_AT_ONCE.get(method),
-        find=_IN_HALL.get(method),
+        find=_IN_POOL.get(method),
         may_come_back=method in ASKABLE and is_modern(revision),
         is_kept=method in get_args(CacheableMethod) and is_modern(revision),
     )
@@ -118,19 +118,19 @@ class _List:
     _catalog_of: Callable[[Server], Catalog[Any]]
     waits: bool = field(default=False, init=False)
 
-    async def call(self, serving: Serving, _: Run, context: Context, params: Any) -> JsonObject:
+    async def call(self, serving: ActiveServer, _: HandlerRun, context: Context, params: Any) -> JsonObject:
         server = serving.server
         return self._catalog_of(server).page(context.revision, params.cursor, server.page_size, server.cursors)
 
 
 @frozen(eq=False)
-class _Nothing:
+class _NotFound:
     """Stands for what was asked for and is not there."""
 
     _text: str = field(alias="text")
     waits: bool = field(default=False, init=False)
 
-    async def call(self, _: Serving, __: Run, ___: Context, ____: Any) -> Any:
+    async def call(self, _: ActiveServer, __: HandlerRun, ___: Context, ____: Any) -> Any:
         raise McpError(INVALID_PARAMS, self._text)
 
 
@@ -140,18 +140,18 @@ def _lists(catalog_of: Callable[[Server], Catalog[Any]]) -> Find:
 
 
 def _tool(server: Server, params: types.CallToolRequestParams) -> Responder:
-    return server.tools.catalog.get(params.name) or _Nothing(f"no tool {params.name!r}")
+    return server.tools.catalog.get(params.name) or _NotFound(f"no tool {params.name!r}")
 
 
 def _prompt(server: Server, params: types.GetPromptRequestParams) -> Responder:
-    return server.prompts.catalog.get(params.name) or _Nothing(f"no prompt {params.name!r}")
+    return server.prompts.catalog.get(params.name) or _NotFound(f"no prompt {params.name!r}")
 
 
 def _resource(server: Server, params: types.ReadResourceRequestParams) -> Responder:
     return server.resources.catalog.get(params.uri) or server.resources
 
 
-def _initialize(serving: Serving, exchange: Exchange, _: Any) -> types.InitializeResult:
+def _initialize(serving: ActiveServer, exchange: IncomingRequest, _: Any) -> types.InitializeResult:
     server, declared = serving.server, serving.server.capabilities
     serving.subscribers.begin(exchange.peer, declared)
     return types.InitializeResult(
@@ -162,7 +162,7 @@ def _initialize(serving: Serving, exchange: Exchange, _: Any) -> types.Initializ
     )
 
 
-def _discover(serving: Serving, _: Exchange, __: Any) -> types.DiscoverResult:
+def _discover(serving: ActiveServer, _: IncomingRequest, __: Any) -> types.DiscoverResult:
     server = serving.server
     hint = server.cache.get("server/discover", NOT_KEPT)
     return types.DiscoverResult(
@@ -175,16 +175,16 @@ def _discover(serving: Serving, _: Exchange, __: Any) -> types.DiscoverResult:
     )
 
 
-def _empty(_: Serving, __: Exchange, ___: Any) -> types.EmptyResult:
+def _empty(_: ActiveServer, __: IncomingRequest, ___: Any) -> types.EmptyResult:
     return types.EmptyResult()
 
 
-def _subscribe(serving: Serving, exchange: Exchange, params: Any) -> types.EmptyResult:
+def _subscribe(serving: ActiveServer, exchange: IncomingRequest, params: Any) -> types.EmptyResult:
     serving.subscribers.subscribe(exchange.peer, params.uri)
     return types.EmptyResult()
 
 
-def _unsubscribe(serving: Serving, exchange: Exchange, params: Any) -> types.EmptyResult:
+def _unsubscribe(serving: ActiveServer, exchange: IncomingRequest, params: Any) -> types.EmptyResult:
     serving.subscribers.unsubscribe(exchange.peer, params.uri)
     return types.EmptyResult()
 
@@ -197,7 +197,7 @@ _AT_ONCE: Mapping[str, AtOnce] = {
     "resources/unsubscribe": _unsubscribe,
     "server/discover": _discover,
 }
-_IN_HALL: Mapping[str, Find] = {
+_IN_POOL: Mapping[str, Find] = {
     "completion/complete": lambda server, _: server.completions,
     "prompts/get": _prompt,
     "prompts/list": _lists(lambda server: server.prompts.catalog),
@@ -207,7 +207,7 @@ _IN_HALL: Mapping[str, Find] = {
     "tools/call": _tool,
     "tools/list": _lists(lambda server: server.tools.catalog),
 }
-_ANSWERED = frozenset({*_AT_ONCE, *_IN_HALL, LISTEN})
+_ANSWERED = frozenset({*_AT_ONCE, *_IN_POOL, LISTEN})
 ROUTES: Mapping[str, Mapping[str, Route | None]] = {revision: _Routes(revision) for revision in types.REVISIONS}
 """By revision and method, how a request is answered; None where there is no such method, or no answer to it here."""
 
@@ -245,7 +245,7 @@ def not_to_be_kept(result: JsonObject) -> JsonObject:
     return {**result, **NOT_KEPT.to_wire()} if "ttlMs" in result else result
 
 
-def dispatch(serving: Serving, exchange: Exchange) -> None:
+def dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
     """Answer *exchange*, now or from a task of the hall."""
     server = serving.server
     if server.all_middleware:
@@ -274,14 +274,14 @@ def dispatch(serving: Serving, exchange: Exchange) -> None:
         return
     answering = _Answering(serving, exchange, route, params, past)
     if responder.waits or past is not None:
-        serving.hall.begin(exchange, answering.handle, answering.explain)
+        serving.pool.begin(exchange, answering.handle, answering.explain)
     else:
         answering.responder = responder
-        serving.hall.begin(exchange, answering.handle, answering.explain, waits=False)
+        serving.pool.begin(exchange, answering.handle, answering.explain, waits=False)
         answering.responder = None  # if it has to wait for its slot, what is registered then counts
 
 
-def _pass_on(serving: Serving, exchange: Exchange) -> None:
+def _pass_on(serving: ActiveServer, exchange: IncomingRequest) -> None:
     """Have *exchange* answered from a task of the hall, through the middleware."""
     route, past = ROUTES[exchange.context.revision][exchange.method], None
     params: Any = exchange.params or {}
@@ -295,30 +295,30 @@ def _pass_on(serving: Serving, exchange: Exchange) -> None:
     except McpError as error:
         refusal = error
     answer_it = partial(_answer_anew, refusal) if refusal and isinstance(params, types.Model) else _answer
-    passing = Passing(serving, exchange, partial(_read_params, serving, exchange, route), answer_it)
+    passing = MiddlewareRun(serving, exchange, partial(_read_params, serving, exchange, route), answer_it)
     passing.offer(params, refusal)
     answering = _Answering(serving, exchange, route, params, past, passing)
-    serving.hall.begin(exchange, answering.handle, answering.explain, _slots(serving, exchange))
+    serving.pool.begin(exchange, answering.handle, answering.explain, _slots(serving, exchange))
 
 
 @define(eq=False)
 class _Answering:
     """A request that is answered in the hall."""
 
-    _serving: Serving
-    _exchange: Exchange
+    _serving: ActiveServer
+    _exchange: IncomingRequest
     _route: Route | None
     """None for a method of the application's."""
     _params: Any
     """Typed; or as they came, where the middleware is to see what is refused."""
-    _past: Past | None
+    _past: PastRounds | None
     """What a handler that begins anew was told before."""
-    _passing: Passing | None = None
+    _passing: MiddlewareRun | None = None
     """Its way through the middleware, if there is any."""
     responder: Responder | None = field(default=None, init=False)
     """What answers it, as long as that need not be looked for."""
 
-    async def handle(self, run: Run) -> JsonObject:
+    async def handle(self, run: HandlerRun) -> JsonObject:
         """Return the result; raises what is to be explained."""
         serving, exchange, past = self._serving, self._exchange, self._past
         serving.background.adopt()
@@ -334,17 +334,17 @@ class _Answering:
             finish(view)
         server, route = serving.server, self._route
         if route is None or isinstance(outcome, ExtensionResult):
-            outcome = settled(server, run, outcome)
+            outcome = resolved(server, run, outcome)
         hint = server.cache.get(exchange.method, NOT_KEPT) if route is None or route.is_kept else None
         result = finish_result(outcome, exchange.context, server.info_json, hint)
         if serving.changes.unsaid:
-            serving.changes.tell_now()
+            serving.changes.notify_now()
         return result if past is None and run.waiting is None else not_to_be_kept(result)
 
     def explain(self, failure: Exception) -> JsonObject | McpError:
         """Return the answer that stands for a failure."""
         server, exchange = self._serving.server, self._exchange
-        self._serving.changes.tell_now()
+        self._serving.changes.notify_now()
         answer: Any
         if self._passing is not None:
             answer = self._passing.explain(failure)
@@ -353,7 +353,7 @@ class _Answering:
         return answer if isinstance(answer, McpError) else finish_result(answer, exchange.context, server.info_json)
 
 
-def _slots(serving: Serving, exchange: Exchange) -> Slots | None:
+def _slots(serving: ActiveServer, exchange: IncomingRequest) -> HandlerSlots | None:
     """Return where a request that passes middleware takes its slot; None for where most do."""
     if exchange.method == LISTEN:
         return exchange.peer.listens
@@ -365,7 +365,9 @@ def _brings_answers(params: Any) -> bool:
     return params.request_state is not None or bool(params.input_responses)
 
 
-def _read_params(serving: Serving, exchange: Exchange, route: Route | None, params: Mapping[str, Any]) -> Any:
+def _read_params(
+    serving: ActiveServer, exchange: IncomingRequest, route: Route | None, params: Mapping[str, Any]
+) -> Any:
     """Return the typed params of a request this server answers; raises the refusal of any other."""
     method, server = exchange.method, serving.server
     if route is not None and server.offers(route.feature):
@@ -380,7 +382,9 @@ def _read_params(serving: Serving, exchange: Exchange, route: Route | None, para
     return own.read(dict(params), exchange.context)
 
 
-async def _answer(serving: Serving, exchange: Exchange, run: Run, context: Context, params: Any) -> Any:
+async def _answer(
+    serving: ActiveServer, exchange: IncomingRequest, run: HandlerRun, context: Context, params: Any
+) -> Any:
     """Answer in a task what this server offers; what is answered at once comes here only where there is middleware."""
     route = ROUTES[exchange.context.revision][exchange.method]
     if route is None:
@@ -393,7 +397,7 @@ async def _answer(serving: Serving, exchange: Exchange, run: Run, context: Conte
 
 
 async def _answer_anew(
-    refusal: McpError, serving: Serving, exchange: Exchange, run: Run, context: Context, params: Any
+    refusal: McpError, serving: ActiveServer, exchange: IncomingRequest, run: HandlerRun, context: Context, params: Any
 ) -> Any:
     """Answer a retry that was refused for its state or its answers, if middleware has taken these out."""
     if params.request_state is not None:

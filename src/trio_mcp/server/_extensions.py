@@ -15,14 +15,14 @@ from .. import types
 from .._errors import LocalProtocolError, McpError, MissingCapability, StructureError
 from .._extensions import (
     CORE_RESULT_TYPES,
+    check_custom,
     check_extension_id,
-    check_own,
     extensions_in,
     is_specified,
     missing_extension,
 )
 from .._user_types import TypedFunction, look_at, to_object
-from ..peer import ExchangeContext, Run
+from ..peer import ExchangeContext, HandlerRun
 from ..wire import INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject
 from ._context import Context
 from ._error_responses import refusal_of
@@ -31,9 +31,9 @@ from .signature import may_wait
 
 if TYPE_CHECKING:
     from ._server import Server
-    from ._serving import Serving
+    from ._serving import ActiveServer
 
-__all__ = ["ExtensionResult", "OwnMethod", "OwnMethods", "settled"]
+__all__ = ["CustomMethod", "CustomMethods", "ExtensionResult", "resolved"]
 
 
 @frozen
@@ -88,7 +88,7 @@ class ExtensionResult:
         return types.Result(result_type=self.result_type, meta=meta, extra=to_object(self.members))
 
 
-def settled(server: Server, run: Run, outcome: Any) -> Any:
+def resolved(server: Server, run: HandlerRun, outcome: Any) -> Any:
     """Return as a result what a method of one's own has returned, or any handler that answers for an extension.
 
     Raises:
@@ -104,7 +104,7 @@ def settled(server: Server, run: Run, outcome: Any) -> Any:
 
 
 @frozen(eq=False)
-class OwnMethod:
+class CustomMethod:
     """One method or notification of the application's."""
 
     name: str
@@ -129,20 +129,20 @@ class OwnMethod:
             fault = f"the params of {self.name!r} do not fit: {'; '.join(error.faults)}"
             raise McpError(INVALID_PARAMS, fault) from None
 
-    async def call(self, serving: Serving, run: Run, context: Context, params: Any) -> Any:
+    async def call(self, serving: ActiveServer, run: HandlerRun, context: Context, params: Any) -> Any:
         """Call its handler: in this task if it is async, in a worker thread otherwise."""
         work = partial(self.function.call, params, context)
         return await work() if self.function.is_async else await serving.threads.run(work, run)
 
 
 @define(eq=False)
-class OwnMethods:
+class CustomMethods:
     """The methods and notifications that a server's application has registered."""
 
-    methods: dict[str, OwnMethod] = field(factory=dict[str, OwnMethod], init=False)
-    notifications: dict[str, OwnMethod] = field(factory=dict[str, OwnMethod], init=False)
+    methods: dict[str, CustomMethod] = field(factory=dict[str, CustomMethod], init=False)
+    notifications: dict[str, CustomMethod] = field(factory=dict[str, CustomMethod], init=False)
 
-    def method(self, name: str, revision: str) -> OwnMethod | None:
+    def method(self, name: str, revision: str) -> CustomMethod | None:
         """Return who answers *name*; None where nobody does, or where the revision has a meaning of its own for it."""
         return None if name in types.METHODS[revision] else self.methods.get(name)
 
@@ -160,7 +160,7 @@ class OwnMethods:
         scopes: Sequence[str],
     ) -> None:
         """Register what answers a method; see `Server.method`."""
-        check_own(name, "method")
+        check_custom(name, "method")
         if name in self.methods:
             raise ValueError(f"a method {name!r} is registered already")
         label = f"method {name!r}"
@@ -171,7 +171,7 @@ class OwnMethods:
         self, function: Callable[..., Any], name: str, extension: str | None, namespace: Mapping[str, Any]
     ) -> None:
         """Register what takes a notification; see `Server.notification`."""
-        check_own(name, "notification")
+        check_custom(name, "notification")
         if name in self.notifications:
             raise ValueError(f"a notification {name!r} is registered already")
         self.notifications[name] = _own(function, name, f"notification {name!r}", extension, namespace)
@@ -179,8 +179,8 @@ class OwnMethods:
 
 def _own(
     function: Callable[..., Any], name: str, label: str, extension: str | None, namespace: Mapping[str, Any]
-) -> OwnMethod:
+) -> CustomMethod:
     if extension is not None:
         check_extension_id(extension)
     looked_at = look_at(function, label, context=Context, namespace=namespace)
-    return OwnMethod(name, looked_at, extension, not looked_at.is_async or may_wait(function))
+    return CustomMethod(name, looked_at, extension, not looked_at.is_async or may_wait(function))

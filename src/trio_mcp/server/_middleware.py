@@ -18,17 +18,17 @@ from attrs import define, evolve, field, frozen
 from .. import types
 from .._errors import McpError
 from .._user_types import is_async
-from ..peer import Exchange, ExchangeContext, OutOfTimeError, Run
+from ..peer import ExchangeContext, HandlerRun, IncomingRequest, OutOfTimeError
 from ..wire import INTERNAL_ERROR, JsonObject, decode, encode
 from ._context import Context, pin_request
 from ._error_responses import DELIBERATE, explain
 from ._extensions import ExtensionResult
-from .features import older_messages, older_result
+from .features import legacy_messages, legacy_result
 
 if TYPE_CHECKING:
-    from ._serving import Serving
+    from ._serving import ActiveServer
 
-__all__ = ["CallNext", "Middleware", "Passage", "Passing", "Request", "check_middleware"]
+__all__ = ["CallNext", "Middleware", "MiddlewarePass", "MiddlewareRun", "Request", "check_middleware"]
 
 
 @frozen(kw_only=True, eq=False)
@@ -67,7 +67,7 @@ def check_middleware(middleware: Middleware) -> Middleware:
 
 
 @define(eq=False)
-class Passage:
+class MiddlewarePass:
     """One message on its way through the middleware."""
 
     _middleware: Sequence[Middleware]
@@ -128,22 +128,22 @@ class Passage:
 
 _log = logging.getLogger("trio_mcp.server")
 
-Answer: TypeAlias = "Callable[[Serving, Exchange, Run, Context, Any], Awaitable[Any]]"
+Answer: TypeAlias = "Callable[[ActiveServer, IncomingRequest, HandlerRun, Context, Any], Awaitable[Any]]"
 """Answers a request in a task, as dispatch does; of a list, and of a tool's data, it returns the JSON form."""
 
 
 @define(eq=False)
-class Passing:
+class MiddlewareRun:
     """One request, its way through the middleware, and its result."""
 
-    _serving: Serving
-    _exchange: Exchange
+    _serving: ActiveServer
+    _exchange: IncomingRequest
     _read: Callable[[Mapping[str, Any]], Any]
     """Makes typed params of JSON, or raises the refusal."""
     _answer: Answer
     _offered: Any = field(default=None, init=False)
     _refusal: McpError | None = field(default=None, init=False)
-    _passage: Passage = field(init=False)
+    _passage: MiddlewarePass = field(init=False)
     _page: JsonObject = field(init=False)
     _typed_page: Any = field(default=None, init=False)
     """What middleware sees of `_page`; if it hands on just that, the page is sent as it was put together."""
@@ -152,7 +152,7 @@ class Passing:
         """Take the params, typed; or as they came, and what calling the handler with just those raises."""
         self._offered, self._refusal = params, refusal
 
-    async def go(self, run: Run, view: Context) -> Any:
+    async def go(self, run: HandlerRun, view: Context) -> Any:
         """Return the result, typed or as a page; raises what the handler or the middleware raises."""
         method, rows = self._exchange.method, types.METHODS[run.context.revision]
         pin_request(view)
@@ -168,7 +168,7 @@ class Passing:
             return self._typed_page
 
         middleware = self._serving.server.all_middleware
-        self._passage = Passage(
+        self._passage = MiddlewarePass(
             middleware, self._exchange.params or {}, self._read, arrive, self._offered, self._refusal
         )
         outcome = await self._passage.go(method, view)
@@ -198,7 +198,7 @@ class Passing:
             raise TypeError(f"middleware answered {method!r} with {outcome!r}, which is no result of it")
         name = getattr(self._passage.params, "name", "")
         if isinstance(outcome, types.CallToolResult) and not context.modern:
-            return older_result(outcome, revision, name)
+            return legacy_result(outcome, revision, name)
         if isinstance(outcome, types.GetPromptResult):
-            return older_messages(outcome, revision, name)
+            return legacy_messages(outcome, revision, name)
         return outcome

@@ -21,23 +21,23 @@ from attrs import define, evolve, field
 
 from .. import types
 from .._errors import ConnectionLost, LocalProtocolError, McpError, StructureError
-from ..peer import Asked, Envelope, Exchange, OutOfTimeError, Peer, Run, Slots
+from ..peer import HandlerRun, HandlerSlots, IncomingRequest, MessageOrigin, OutgoingRequest, OutOfTimeError, Peer
 from ..wire import INTERNAL_ERROR, INVALID_PARAMS, JsonObject
 from ._context import Context
 from ._error_responses import refusal_of
-from ._middleware import Passage
+from ._middleware import MiddlewarePass
 
 if TYPE_CHECKING:
-    from ._serving import Serving
+    from ._serving import ActiveServer
 
-__all__ = ["Lanes", "Notices"]
+__all__ = ["NotificationQueue", "SlotsByKind"]
 
 
 # Room that every connection has for small kinds of work, beside the room for its requests.
 
 
 @define(eq=False)
-class Lanes:
+class SlotsByKind:
     """The slots of all connections, for each kind of work; none of it waits for another kind, or for handlers' turns.
 
     Args:
@@ -47,15 +47,15 @@ class Lanes:
 
     _max_running: int
     _max_waiting: int
-    _lanes: WeakKeyDictionary[Peer, dict[str, Slots]] = field(
-        factory=WeakKeyDictionary[Peer, dict[str, Slots]], init=False
+    _lanes: WeakKeyDictionary[Peer, dict[str, HandlerSlots]] = field(
+        factory=WeakKeyDictionary[Peer, dict[str, HandlerSlots]], init=False
     )
 
-    def of(self, peer: Peer, kind: str = "") -> Slots:
+    def of(self, peer: Peer, kind: str = "") -> HandlerSlots:
         """Return those of one connection for one kind."""
         lanes = self._lanes.setdefault(peer, {})
         if kind not in lanes:
-            lanes[kind] = Slots(self._max_running, self._max_waiting, listens=True)
+            lanes[kind] = HandlerSlots(self._max_running, self._max_waiting, listens=True)
         return lanes[kind]
 
 
@@ -71,7 +71,7 @@ _MAX_COMPLAINTS = 10
 
 
 @define(eq=False)
-class _Notice(Exchange):
+class _QueuedNotification(IncomingRequest):
     """A notification, to be worked on as a request is; what would be its answer goes nowhere."""
 
     def has_room(self) -> bool:
@@ -80,7 +80,7 @@ class _Notice(Exchange):
     async def room(self) -> None:
         await self.peer.room()
 
-    def ask(self, method: str, params: JsonObject | None) -> Asked:
+    def ask(self, method: str, params: JsonObject | None) -> OutgoingRequest:
         del params
         raise LocalProtocolError(f"{method!r} cannot be asked in the handler of a notification: nobody waits for it")
 
@@ -88,30 +88,32 @@ class _Notice(Exchange):
         if isinstance(outcome, McpError):
             _log.debug("notification %s: %s", self.method, outcome)
 
-    def _tell(self, method: str, params: JsonObject) -> None:
-        if self.peer.gate.operating:  # else the other side takes nothing that belongs to no request
-            self.peer.tell(method, params)
+    def _notify(self, method: str, params: JsonObject) -> None:
+        if self.peer.admission.operating:  # else the other side takes nothing that belongs to no request
+            self.peer.notify_nowait(method, params)
 
     def _end(self) -> None:
         """There is nobody to tell."""
 
 
 @define(eq=False)
-class Notices:
+class NotificationQueue:
     """Takes the notifications of all connections of one serving."""
 
-    _serving: Serving
-    _lanes: Lanes = field(init=False)
+    _serving: ActiveServer
+    _lanes: SlotsByKind = field(init=False)
     dropped: int = field(default=0, init=False)
     """Notifications that nobody worked on, because too many waited."""
-    _open: WeakKeyDictionary[Peer, set[_Notice]] = field(factory=WeakKeyDictionary[Peer, "set[_Notice]"], init=False)
+    _open: WeakKeyDictionary[Peer, set[_QueuedNotification]] = field(
+        factory=WeakKeyDictionary[Peer, "set[_QueuedNotification]"], init=False
+    )
     """Those that are worked on or wait, by connection."""
     _complaints: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._lanes = Lanes(1, self._serving.limits.max_queued)
+        self._lanes = SlotsByKind(1, self._serving.limits.max_queued)
 
-    def take(self, method: str, params: JsonObject, peer: Peer, envelope: Envelope) -> None:
+    def take(self, method: str, params: JsonObject, peer: Peer, envelope: MessageOrigin) -> None:
         """Take a notification; synchronous, and never raises."""
         server = self._serving.server
         wanted = method in server.own.notifications or server.all_middleware
@@ -119,12 +121,12 @@ class Notices:
             _log.debug("notification %s with %d params", method, len(params))
             return
         try:
-            terms = peer.gate.admit(method, params)
+            terms = peer.admission.admit(method, params)
         except McpError as error:
             self._complain(f"notification {method!r}: {error}")
             return
         context = evolve(terms, access=envelope.access, headers=envelope.headers)
-        notice, slots = _Notice(method, params, context, 0, peer), self._lanes.of(peer)
+        notice, slots = _QueuedNotification(method, params, context, 0, peer), self._lanes.of(peer)
         if slots.full:
             self.dropped += 1
             self._complain(f"notification {method!r} was dropped: {slots.waiting} of its connection wait already")
@@ -132,14 +134,14 @@ class Notices:
 
         open_now = self._open_of(peer)
 
-        async def handle(run: Run) -> JsonObject:
+        async def handle(run: HandlerRun) -> JsonObject:
             try:
                 await trio.lowlevel.checkpoint_if_cancelled()  # it may have waited for too long
                 self._serving.background.adopt()
                 await self._work_on(notice, run)
             finally:
                 open_now.discard(notice)
-            self._serving.changes.tell_now()
+            self._serving.changes.notify_now()
             return {}
 
         def explain(failure: Exception) -> McpError:
@@ -153,22 +155,22 @@ class Notices:
             return refusal or McpError(INTERNAL_ERROR, "failed")
 
         open_now.add(notice)
-        self._serving.hall.begin(notice, handle, explain, slots)
+        self._serving.pool.begin(notice, handle, explain, slots)
 
-    def _open_of(self, peer: Peer) -> set[_Notice]:
+    def _open_of(self, peer: Peer) -> set[_QueuedNotification]:
         open_now = self._open.get(peer)
         if open_now is None:
-            self._open[peer] = open_now = set[_Notice]()
-            peer.when_lost(partial(self._limit, open_now))
+            self._open[peer] = open_now = set[_QueuedNotification]()
+            peer.on_disconnect(partial(self._limit, open_now))
         return open_now
 
-    def _limit(self, notices: set[_Notice], _: ConnectionLost) -> None:
+    def _limit(self, notices: set[_QueuedNotification], _: ConnectionLost) -> None:
         """Give the notifications of a connection that is gone some more time."""
         for notice in notices:
             assert notice.run is not None  # it is open
             notice.run.allow(self._serving.limits.drain_seconds)
 
-    async def _work_on(self, notice: _Notice, run: Run) -> None:
+    async def _work_on(self, notice: _QueuedNotification, run: HandlerRun) -> None:
         server, view = self._serving.server, Context(run, self._serving)
 
         async def work(typed: Any) -> None:
@@ -184,10 +186,10 @@ class Notices:
             params = read(came)
         except McpError as error:
             refusal = error
-        passage = Passage(server.all_middleware, came, read, work, params, refusal)
+        passage = MiddlewarePass(server.all_middleware, came, read, work, params, refusal)
         await passage.go(notice.method, view, is_notification=True)
 
-    def _typed(self, notice: _Notice, params: Mapping[str, Any]) -> Any:
+    def _typed(self, notice: _QueuedNotification, params: Mapping[str, Any]) -> Any:
         method, revision = notice.method, notice.context.revision
         row, own = types.METHODS[revision].get(method), self._serving.server.own.notifications.get(method)
         if own is not None:

@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 
 from attrs import define, field, frozen
 
-__all__ = ["HEAD", "READY", "Answer", "is_starting", "main"]
+__all__ = ["HEAD", "READY", "JobResult", "is_starting", "main"]
 
 READY = b"\0a worker of trio-mcp is ready\0"
 """What the worker sends first. What came before it, a start-up file has printed."""
@@ -46,7 +46,7 @@ def is_starting() -> bool:
 
 
 @frozen
-class Answer:
+class JobResult:
     """What became of a job. Both sides can read it whatever the job dealt with: user objects are in it as bytes."""
 
     pickled: bytes | None
@@ -131,7 +131,7 @@ def _prepare(program: dict[str, Any]) -> None:
     _starting.clear()
 
 
-def _work(job: bytes) -> Answer:
+def _work(job: bytes) -> JobResult:
     try:
         function, given, keywords = pickle.loads(job)  # noqa: S301 # from the process that has started this one
     except BaseException as exc:  # noqa: BLE001 # rule 3: what is imported for it may raise anything
@@ -145,18 +145,18 @@ def _work(job: bytes) -> Answer:
     except BaseException as exc:  # noqa: BLE001 # likewise: a KeyboardInterrupt from here is none of the server's
         return _failure(RuntimeError(f"the handler raised {type(exc).__name__}"), exc)
     try:
-        return Answer(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+        return JobResult(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
     except Exception as exc:  # noqa: BLE001 # rule 3
         text = f"what it returned cannot be pickled, and so cannot leave its worker process: {_words(exc)}"
         return _failure(TypeError(text), exc)
 
 
-def _failure(told: Exception, cause: BaseException) -> Answer:
+def _failure(told: Exception, cause: BaseException) -> JobResult:
     try:
         pickled = pickle.dumps(told, pickle.HIGHEST_PROTOCOL)
     except Exception:  # noqa: BLE001 # its text is enough
         pickled = None
-    return Answer(pickled, failed=True, text=_words(told), trace="".join(traceback.format_exception(cause)))
+    return JobResult(pickled, failed=True, text=_words(told), trace="".join(traceback.format_exception(cause)))
 
 
 def _words(exc: BaseException) -> str:

@@ -27,8 +27,8 @@ from attrs import define, evolve, field, frozen
 
 from .._errors import ToolError
 from .._util import owned_nursery
-from ..peer import Hold, Run, Turns
-from ._process_worker import HEAD, READY, Answer, is_starting
+from ..peer import FairLimiter, HandlerRun, Hold
+from ._process_worker import HEAD, READY, JobResult, is_starting
 from ._threads import clock_stands_still, take_turn
 from .signature import Signature
 
@@ -306,12 +306,12 @@ class Processes:
     limit: int
     """How many may work at once; more calls wait."""
     _nursery: trio.Nursery
-    _turns: Turns = field(init=False)
+    _turns: FairLimiter = field(init=False)
     _idle: list[WorkerProcess] = field(factory=list[WorkerProcess], init=False)
     _alive: set[WorkerProcess] = field(factory=set[WorkerProcess], init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._turns = Turns(self.limit)
+        self._turns = FairLimiter(self.limit)
 
     @property
     def alive(self) -> int:
@@ -327,9 +327,9 @@ class Processes:
         self,
         function: Isolated,
         bound: Mapping[str, Any],
-        run: Run,
+        run: HandlerRun,
         *,
-        turns: Turns | None = None,
+        turns: FairLimiter | None = None,
         on_begin: Callable[[], object] = lambda: None,
     ) -> Any:
         """Call *function* in a worker process; cancelled, kill the process, and return when it is gone.
@@ -357,7 +357,7 @@ class Processes:
                 run.holds.drop(hold)
         return _outcome(answer)
 
-    async def _answer(self, name: str, job: bytes, on_begin: Callable[[], object]) -> Answer:
+    async def _answer(self, name: str, job: bytes, on_begin: Callable[[], object]) -> JobResult:
         worker = await self._ready_worker(name)
         try:
             on_begin()
@@ -368,7 +368,7 @@ class Processes:
         if answer is None:
             await self._mourn(worker, f"{name}: its worker process")
         self._idle.append(worker)
-        read: Answer = pickle.loads(answer)  # noqa: S301 # from a process that runs this program
+        read: JobResult = pickle.loads(answer)  # noqa: S301 # from a process that runs this program
         return read
 
     async def _ready_worker(self, name: str) -> WorkerProcess:
@@ -403,7 +403,7 @@ class Processes:
         raise ToolError(text)
 
 
-def _outcome(answer: Answer) -> Any:
+def _outcome(answer: JobResult) -> Any:
     """Return what the function returned, or raise what it raised."""
     try:
         value = None if answer.pickled is None else pickle.loads(answer.pickled)  # noqa: S301 # as above

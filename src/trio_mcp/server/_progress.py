@@ -20,7 +20,7 @@ from attrs import define, field
 
 from .. import types
 from .._errors import ConnectionLost
-from ..peer import Exchange, Run
+from ..peer import HandlerRun, IncomingRequest
 from ..wire import JsonObject, encode
 
 __all__ = ["LogRate", "Progress", "TokenBucket"]
@@ -88,15 +88,15 @@ class Progress:
         per_second: values that are told in a second, infinite for all.
     """
 
-    _run: Run
+    _run: HandlerRun
     per_second: float
     _bucket: TokenBucket = field(init=False)
-    _exchange: Exchange | None = field(default=None, init=False)
+    _exchange: IncomingRequest | None = field(default=None, init=False)
     """The latest one that progress was reported for."""
     _reported: float = field(default=-math.inf, init=False)
     """The largest value that was reported for it."""
     _reports: int = field(default=0, init=False)
-    _held: tuple[Exchange, JsonObject] | None = field(default=None, init=False)
+    _held: tuple[IncomingRequest, JsonObject] | None = field(default=None, init=False)
     _timer: trio.CancelScope | None = field(default=None, init=False)
     """Of the task that will tell what is held back; None where there is none."""
     _over: bool = field(default=False, init=False)
@@ -151,15 +151,15 @@ class Progress:
         self._over = True
         self.flush()
 
-    def _hold(self, exchange: Exchange, params: JsonObject) -> None:
+    def _hold(self, exchange: IncomingRequest, params: JsonObject) -> None:
         encode(params)  # what cannot be sent later is said now, to whoever reports it
         self._held = exchange, params
         self._run.last_updates = self.flush
         if self._timer is None:
             self._timer = trio.CancelScope()
-            self._run.hall.nursery.start_soon(self._tell_when_due, exchange, self._timer, name="progress held back")
+            self._run.pool.nursery.start_soon(self._tell_when_due, exchange, self._timer, name="progress held back")
 
-    async def _tell_when_due(self, exchange: Exchange, timer: trio.CancelScope) -> None:
+    async def _tell_when_due(self, exchange: IncomingRequest, timer: trio.CancelScope) -> None:
         with timer:
             await trio.sleep_until(self._bucket.due(trio.current_time()))
             if not exchange.has_room():

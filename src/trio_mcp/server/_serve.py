@@ -90,7 +90,7 @@ async def serve_listeners(
         signals: listen for SIGINT and SIGTERM, if this is the main thread and the function was not started through
             `nursery.start`, whose program has its own way to stop: it cancels.
     """
-    doors = _Doors()
+    doors = _ServedConnections()
     try:
         async with stopped_by_signals(doors.stop, listen=signals and task_status is trio.TASK_STATUS_IGNORED):
             with doors.opening:
@@ -119,7 +119,7 @@ async def serve_stdio(
         OSError: standard input or output is closed.
         trio.BusyResourceError: standard input and output are being served already.
     """
-    doors = _Doors()
+    doors = _ServedConnections()
     async with stopped_by_signals(doors.stop, listen=signals and task_status is trio.TASK_STATUS_IGNORED):
         with doors.opening:
             async with claim_stdio() as stream, server.serving() as serving:  # a lifespan may print, too
@@ -128,7 +128,7 @@ async def serve_stdio(
 
 
 @define(eq=False)
-class _Doors:
+class _ServedConnections:
     """The connections of one serving, and their common end."""
 
     opening: trio.CancelScope = field(factory=trio.CancelScope)

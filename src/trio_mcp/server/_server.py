@@ -16,9 +16,9 @@ from .._extensions import checked_settings
 from ..peer import Limits
 from ..wire import INTERNAL_ERROR, JsonObject, ListChanged
 from ._background import Background
-from ._extensions import OwnMethods
+from ._extensions import CustomMethods
 from ._middleware import Middleware, check_middleware
-from ._serving import Serving, open_serving
+from ._serving import ActiveServer, open_serving
 from .asking import AskingMode, Seals
 from .features import (
     CacheableMethod,
@@ -51,7 +51,7 @@ class ExtensibleServer:
 
     __slots__ = ("all_middleware", "experimental", "extensions", "own")
 
-    own: OwnMethods
+    own: CustomMethods
     """Methods and notifications beyond the specification."""
     extensions: Mapping[str, JsonObject]
     """Its settings of each extension that it understands, by id."""
@@ -67,7 +67,7 @@ class ExtensibleServer:
         experimental: Mapping[str, Mapping[str, Any]],
     ) -> None:
         self.all_middleware = tuple(map(check_middleware, middleware))
-        self.own, self.extensions = OwnMethods(), checked_settings(extensions, "extensions")
+        self.own, self.extensions = CustomMethods(), checked_settings(extensions, "extensions")
         self.experimental = {name: dict(each) for name, each in experimental.items()}
 
     def method(self, name: str, *, extension: str | None = None, scopes: Sequence[str] = ()) -> Callable[[F], F]:
@@ -86,7 +86,7 @@ class ExtensibleServer:
             ValueError: the specification has a method of this name, it is registered already, or *scopes* are none.
             TypeError: it cannot be called with params; the text says why.
         """
-        return _own_registrar(partial(self.own.add_method, scopes=scopes), name, extension, callers_names())
+        return _custom_registrar(partial(self.own.add_method, scopes=scopes), name, extension, callers_names())
 
     def notification(self, name: str, *, extension: str | None = None) -> Callable[[F], F]:
         """Register a function that takes a notification of your own, or of an extension; see `method`.
@@ -96,7 +96,7 @@ class ExtensibleServer:
 
         Raises what `method` raises.
         """
-        return _own_registrar(self.own.add_notification, name, extension, callers_names())
+        return _custom_registrar(self.own.add_notification, name, extension, callers_names())
 
     def middleware(self, function: M) -> M:
         """Register an async function around every request and notification; see `Request`. It is returned unchanged.
@@ -123,7 +123,7 @@ class ExtensibleServer:
         return function
 
 
-def _own_registrar(
+def _custom_registrar(
     add: Callable[[Callable[..., Any], str, str | None, Mapping[str, Any]], None],
     name: str,
     extension: str | None,
@@ -259,10 +259,10 @@ class Server(ExtensibleServer):
         self.completions = Completions(self.prompts, self.resources)
         self.background = Background(self)
         self.changes = ChangeSource()
-        self.tools.catalog.changed = partial(self.changes.tell, ListChanged("tools"))
-        self.prompts.catalog.changed = partial(self.changes.tell, ListChanged("prompts"))
+        self.tools.catalog.changed = partial(self.changes.notify_nowait, ListChanged("tools"))
+        self.prompts.catalog.changed = partial(self.changes.notify_nowait, ListChanged("prompts"))
         for catalog in (self.resources.catalog, self.resources.templates):
-            catalog.changed = partial(self.changes.tell, ListChanged("resources"))
+            catalog.changed = partial(self.changes.notify_nowait, ListChanged("resources"))
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
@@ -305,7 +305,7 @@ class Server(ExtensibleServer):
         """
         self.changes.resource_updated(uri)
 
-    def serving(self, *, asking: AskingMode | None = None) -> AbstractAsyncContextManager[Serving]:
+    def serving(self, *, asking: AskingMode | None = None) -> AbstractAsyncContextManager[ActiveServer]:
         """Open a serving: enters the lifespan, and the nursery in which handlers run. `serve_*` do this for you.
 
         Args:
@@ -317,7 +317,7 @@ class Server(ExtensibleServer):
         """Return what must have been granted to whoever makes a request; empty where nothing is needed."""
         return needed_scopes(self, method, params)
 
-    def serving_one(self) -> AbstractAsyncContextManager[Serving]:
+    def serving_one(self) -> AbstractAsyncContextManager[ActiveServer]:
         """Open a serving for a single request, whose handler can neither wait for an answer nor leave tasks behind.
 
         Raises:

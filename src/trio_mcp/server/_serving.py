@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 
 from .._util import owned_nursery
-from ..peer import NO_ENVELOPE, Envelope, Exchange, Gate, Hall, Limits, Peer, ServerSession
+from ..peer import NO_ORIGIN, Admission, HandlerPool, IncomingRequest, Limits, MessageOrigin, Peer, ServerSession
 from ..wire import JsonObject
 from ._background import BackgroundTasks, open_background
 from ._dispatch import dispatch
-from ._notifications import Lanes, Notices
+from ._notifications import NotificationQueue, SlotsByKind
 from ._processes import Processes, open_processes, refuse_in_starting_worker
 from ._threads import Threads
 from .asking import AskingMode
@@ -22,7 +22,7 @@ from .features import ChangeHub, SessionListeners
 if TYPE_CHECKING:
     from ._server import Server
 
-__all__ = ["ServerStatistics", "Serving", "open_serving"]
+__all__ = ["ActiveServer", "ServerStatistics", "open_serving"]
 
 
 @frozen(kw_only=True)
@@ -44,11 +44,11 @@ class ServerStatistics:
 
 
 @define(eq=False)
-class Serving:
+class ActiveServer:
     """One serving of a server, shared by all its connections. Made by `Server.serving`."""
 
     server: Server
-    hall: Hall
+    pool: HandlerPool
     state: Any
     """What the server's lifespan yielded."""
     changes: ChangeHub
@@ -62,16 +62,16 @@ class Serving:
     subscribers: SessionListeners = field(init=False)
     """Those of them that have made a handshake."""
     threads: Threads = field(init=False)
-    small_answers: Lanes = field(init=False)
+    small_answers: SlotsByKind = field(init=False)
     """Where requests that are answered at once run while there is middleware: none waits for a handler to end."""
-    notices: Notices = field(init=False)
+    notices: NotificationQueue = field(init=False)
     """Takes notifications that belong to no exchange."""
 
     def __attrs_post_init__(self) -> None:
         self.subscribers = SessionListeners(self)
         self.threads = Threads(self.limits.max_threads)
-        self.small_answers = Lanes(self.limits.max_in_flight, self.limits.max_queued)
-        self.notices = Notices(self)
+        self.small_answers = SlotsByKind(self.limits.max_in_flight, self.limits.max_queued)
+        self.notices = NotificationQueue(self)
 
     @property
     def limits(self) -> Limits:
@@ -86,11 +86,11 @@ class Serving:
         """Return what must have been granted to whoever makes a request; empty where nothing is needed."""
         return self.server.needed_scopes(method, params)
 
-    def gate(self) -> Gate:
+    def admission(self) -> Admission:
         """Return the gate of a new connection."""
         return ServerSession(self.server.revisions)
 
-    def answer(self, exchange: Exchange) -> None:
+    def answer(self, exchange: IncomingRequest) -> None:
         """Begin to answer an exchange; synchronous."""
         span = exchange.begin_span()
         if span is None:
@@ -99,19 +99,19 @@ class Serving:
             with span.active():
                 dispatch(self, exchange)
 
-    def notified(self, method: str, params: JsonObject, peer: Peer, envelope: Envelope = NO_ENVELOPE) -> None:
+    def notified(self, method: str, params: JsonObject, peer: Peer, envelope: MessageOrigin = NO_ORIGIN) -> None:
         """Take a notification that belongs to no exchange."""
         self.notices.take(method, params, peer, envelope)
 
     def stop(self) -> None:
         """Let open questions expire, and refuse new ones; synchronous. What else runs goes on until the block ends."""
-        self.hall.parking.close()
+        self.pool.parking.close()
 
     def statistics(self) -> ServerStatistics:
         """Return what the serving holds now."""
         return ServerStatistics(
-            running=self.hall.running,
-            parked=self.hall.parking.parked,
+            running=self.pool.running,
+            parked=self.pool.parking.parked,
             threads=self.threads.working,
             processes=self.processes.alive,
             background=self.background.running,
@@ -120,7 +120,7 @@ class Serving:
 
 
 @asynccontextmanager
-async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True) -> AsyncGenerator[Serving]:
+async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True) -> AsyncGenerator[ActiveServer]:
     """Enter the server's lifespan and open its hall.
 
     Args:
@@ -128,11 +128,11 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
 
     At the end open questions expire, their handlers clean up for a bounded time, and what still runs is cancelled.
     """
-    opened: list[Serving] = []
+    opened: list[ActiveServer] = []
 
     async def wind_down() -> None:
         for serving in opened:
-            await serving.hall.parking.emptied()
+            await serving.pool.parking.emptied()
 
     refuse_in_starting_worker()
     async with (
@@ -141,7 +141,9 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
         owned_nursery(wind_down) as nursery,
     ):
         with server.changes.serving() as hub:
-            opened.append(Serving(server, Hall(nursery, server.limits), state, hub, background, processes, asking))
+            opened.append(
+                ActiveServer(server, HandlerPool(nursery, server.limits), state, hub, background, processes, asking)
+            )
             try:
                 yield opened[0]
             finally:

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import trio
 from attrs import define, field
 
-from ..peer import Hold, Run, Turns
+from ..peer import FairLimiter, HandlerRun, Hold
 
 __all__ = ["Threads", "clock_stands_still", "take_turn"]
 
@@ -53,10 +53,10 @@ class Threads:
     """
 
     limit: int
-    _turns: Turns = field(init=False)
+    _turns: FairLimiter = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._turns = Turns(self.limit)
+        self._turns = FairLimiter(self.limit)
 
     @property
     def working(self) -> int:
@@ -66,9 +66,9 @@ class Threads:
     async def run(
         self,
         function: Callable[[], T],
-        run: Run,
+        run: HandlerRun,
         *,
-        turns: Turns | None = None,
+        turns: FairLimiter | None = None,
         on_begin: Callable[[], object] = lambda: None,
     ) -> T:
         """Call *function* in a thread; cancelled, leave it behind.
@@ -83,7 +83,7 @@ class Threads:
             return await trio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=limiter)
 
 
-async def take_turn(run: Run, turns: Turns) -> Hold:
+async def take_turn(run: HandlerRun, turns: FairLimiter) -> Hold:
     """Take a turn for *run*, which gives it back while it waits for a person; `Holds.drop` must follow."""
 
     async def take() -> None:
@@ -99,8 +99,8 @@ async def take_turn(run: Run, turns: Turns) -> Hold:
 class _Permit:
     """What Trio asks for leave to run one thread, and tells when the thread has ended, abandoned or not."""
 
-    _run: Run
-    _turns: Sequence[Turns]
+    _run: HandlerRun
+    _turns: Sequence[FairLimiter]
     """What it takes, one after the other."""
     _on_begin: Callable[[], object]
     _held: list[Hold] = field(factory=list[Hold], init=False)

@@ -290,9 +290,9 @@ class _Exchange:
 
     def _note_sent(self) -> None:
         """The request counts as sent when the application has read it, or answers without reading it."""
-        tell, self._on_sent = self._on_sent, None
-        if tell is not None:
-            tell()
+        notify_nowait, self._on_sent = self._on_sent, None
+        if notify_nowait is not None:
+            notify_nowait()
 
     async def _send(self, message: AsgiMessage) -> None:
         await trio.lowlevel.checkpoint()

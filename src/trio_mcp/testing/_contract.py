@@ -23,7 +23,7 @@ from .. import types
 from .._errors import ConnectionClosed, ConnectionLost, ErrorResponse, LocalProtocolError, McpError
 from ..abc import Answerer, Direction, HttpAnswerer, HttpServing, Tap, Transport, TransportOpener
 from ..client import open_client
-from ..peer import NO_ENVELOPE, Asked, ClientSession, Envelope, Exchange, Limits, Peer
+from ..peer import NO_ORIGIN, ClientSession, IncomingRequest, Limits, MessageOrigin, OutgoingRequest, Peer
 from ..server import AskingMode, Context, Server
 from ..types import REVISIONS
 from ..wire import CAPABILITIES_KEY, LOG_LEVEL_KEY, REVISION_KEY, JsonObject
@@ -62,11 +62,11 @@ class Caller:
     """What a transport needs of a client, and nothing above it."""
 
     tap: Tap | None = None
-    gate: ClientSession = field(factory=ClientSession, init=False)
+    admission: ClientSession = field(factory=ClientSession, init=False)
     limits: Limits = field(factory=Limits, init=False)
     notifications: list[tuple[str, JsonObject]] = field(factory=list[tuple[str, JsonObject]], init=False)
 
-    def answer(self, exchange: Exchange) -> None:
+    def answer(self, exchange: IncomingRequest) -> None:
         """Nothing is asked of a modern client."""
         raise AssertionError(f"the server asked for {exchange.method!r}")
 
@@ -181,7 +181,7 @@ class _Noting:
 
     _serving: Any
 
-    def notified(self, method: str, params: JsonObject, peer: Peer, envelope: Envelope = NO_ENVELOPE) -> None:
+    def notified(self, method: str, params: JsonObject, peer: Peer, envelope: MessageOrigin = NO_ORIGIN) -> None:
         self._serving.state.notified.append(method)
         self._serving.notified(method, params, peer, envelope)
 
@@ -332,7 +332,7 @@ class Clauses:
         await until(as_many, lambda: f"{waiting} handlers wait, and not {count}", self.seconds / 2)
 
 
-async def updates_of(asked: Asked) -> AsyncGenerator[tuple[str, Any]]:
+async def updates_of(asked: OutgoingRequest) -> AsyncGenerator[tuple[str, Any]]:
     """Yield the updates of a request until its outcome has come."""
     while (update := await asked.next_update()) is not None:
         yield update
@@ -583,16 +583,16 @@ class TransportContract(ExchangeClauses):
             nothing_held(transport)
 
     async def test_whoever_wants_to_know_of_the_loss_is_told_once(self) -> None:
-        """`when_lost` tells the reason when nothing can be asked any more, or at once where that is so already."""
+        """`on_disconnect` tells the reason when nothing can be asked any more, or at once where that is so already."""
         told: list[str] = []
         async with self._opener() as opener:
             async with opener(Caller()) as transport:
                 for _ in range(2):
-                    transport.when_lost(lambda reason: told.append(type(reason).__name__))
+                    transport.on_disconnect(lambda reason: told.append(type(reason).__name__))
                 await call(transport, "count", steps=0)
                 check(told, [], "what was told while the connection was up")
             check(told, ["ConnectionClosed"] * 2, "what was told when it was closed")
-            transport.when_lost(lambda reason: told.append(type(reason).__name__))
+            transport.on_disconnect(lambda reason: told.append(type(reason).__name__))
             check(told, ["ConnectionClosed"] * 3, "what was told in the end")
 
     async def test_the_exception_of_a_block_comes_out_as_it_is(self) -> None:

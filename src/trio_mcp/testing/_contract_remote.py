@@ -13,7 +13,7 @@ import trio
 
 from .._errors import ConnectionBroken
 from .._util import owned_nursery
-from ..abc import Answerer, Client, Serving, Transport, TransportOpener
+from ..abc import Answerer, Serving, Transport, TransportClient, TransportOpener
 from ..server import serve_stream
 from ..transports import stream_transport
 from ..types import REVISIONS
@@ -63,11 +63,11 @@ class RemoteTransportContract(TransportContract):
             nothing_held(transport)
 
     async def test_after_the_end_of_the_other_side_nothing_can_be_asked(self) -> None:
-        """What is asked or notified later raises `ConnectionBroken`, after closing too; `when_lost` tells of it."""
+        """What is asked or notified later raises `ConnectionBroken`, after closing too; `on_disconnect` tells of it."""
         told: list[bool] = []
         async with self._opener() as opener:
             async with opener(Caller()) as transport:
-                transport.when_lost(lambda reason: told.append(isinstance(reason, ConnectionBroken)))
+                transport.on_disconnect(lambda reason: told.append(isinstance(reason, ConnectionBroken)))
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(failure_of, partial(call, transport, "wait", key="never"), ConnectionBroken)
                     await self._until_waiting(transport, 1)
@@ -76,7 +76,7 @@ class RemoteTransportContract(TransportContract):
                     await failure_of(partial(call, transport, "count", steps=0), ConnectionBroken)
                 await failure_of(partial(transport.notify, "notifications/x", None), ConnectionBroken)
             await failure_of(partial(call, transport, "count", steps=0), ConnectionBroken)
-        check(told, [True], "what `when_lost` told")
+        check(told, [True], "what `on_disconnect` told")
 
     async def test_updates_that_came_before_the_end_are_still_read(self) -> None:
         """An update that has arrived is read, and the loss comes after it."""
@@ -122,7 +122,7 @@ class StreamContract(RemoteTransportContract):
         self._server_ends: dict[int, trio.abc.Stream] = {}
 
         @asynccontextmanager
-        async def connect(client: Client) -> AsyncGenerator[Transport]:
+        async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
             ours, theirs = await self.connected()
             nursery.start_soon(serve_stream, serving, theirs)
             async with stream_transport(ours)(client) as transport:

@@ -39,7 +39,7 @@ satisfies a predicate (what is no JSON never does), or all."""
 
 
 @frozen
-class _Pass:
+class _Deliver:
     """These bytes go on."""
 
     data: bytes
@@ -53,13 +53,13 @@ class _Wait:
 
 
 @frozen
-class _End:
+class _Disconnect:
     """Nothing follows: the connection is gone."""
 
     broken: bool
 
 
-_Step: TypeAlias = "_Pass | _Wait | _End"
+_Step: TypeAlias = "_Deliver | _Wait | _Disconnect"
 
 
 @define(eq=False)
@@ -80,13 +80,13 @@ class Fault:
         """Return what becomes of *steps*, each of which is a message or what a fault before this one has made."""
         out: list[_Step] = []
         for step in steps:
-            if isinstance(step, _Pass):
+            if isinstance(step, _Deliver):
                 out += self._message(step)
             else:
                 out.append(step)
         return out
 
-    def _message(self, step: _Pass) -> Iterable[_Step]:
+    def _message(self, step: _Deliver) -> Iterable[_Step]:
         self._seen += 1
         if self._chooses(step.data):
             return self._treat(step.data)
@@ -111,7 +111,7 @@ class Fault:
 
 def delay(seconds: float, when: When = None) -> Fault:
     """Hold messages up for *seconds*, on Trio's clock. What comes behind one waits with it: the order stays."""
-    return Fault(when, lambda line: [_Wait(seconds), _Pass(line)])
+    return Fault(when, lambda line: [_Wait(seconds), _Deliver(line)])
 
 
 def cut(after_bytes: int = 0, when: When = None, *, broken: bool = False) -> Fault:
@@ -126,15 +126,15 @@ def cut(after_bytes: int = 0, when: When = None, *, broken: bool = False) -> Fau
 
     def part(line: bytes) -> Iterable[_Step]:
         if after_bytes:
-            yield _Pass(line[:after_bytes])
-        yield _End(broken)
+            yield _Deliver(line[:after_bytes])
+        yield _Disconnect(broken)
 
     return Fault(when, part)
 
 
 def duplicate(when: When = None) -> Fault:
     """Deliver messages twice."""
-    return Fault(when, lambda line: [_Pass(line), _Pass(line)])
+    return Fault(when, lambda line: [_Deliver(line), _Deliver(line)])
 
 
 def reorder(when: When = None) -> Fault:
@@ -150,7 +150,7 @@ def reorder(when: When = None) -> Fault:
 
     def release() -> Iterable[_Step]:
         while held:
-            yield _Pass(held.popleft())
+            yield _Deliver(held.popleft())
 
     return Fault(when, hold, release)
 
@@ -160,7 +160,7 @@ def stall(when: When = None) -> Fault:
 
     When sending, the sender waits, as it does for a peer that reads nothing. When receiving, nothing comes.
     """
-    return Fault(when, lambda line: [_Wait(math.inf), _Pass(line)])
+    return Fault(when, lambda line: [_Wait(math.inf), _Deliver(line)])
 
 
 def rewrite(change: Callable[[bytes], bytes | None], when: When = None) -> Fault:
@@ -168,7 +168,7 @@ def rewrite(change: Callable[[bytes], bytes | None], when: When = None) -> Fault
 
     def changed(line: bytes) -> Iterable[_Step]:
         new = change(line.removesuffix(b"\n"))
-        return () if new is None else [_Pass(new + b"\n")]
+        return () if new is None else [_Deliver(new + b"\n")]
 
     return Fault(when, changed)
 
@@ -198,7 +198,7 @@ class FaultyStream(trio.abc.Stream):
     _to_deliver: deque[_Step] = field(factory=deque[_Step], init=False)
     _sent: LineFramer = field(factory=lambda: LineFramer(2**40), init=False)
     _received: LineFramer = field(factory=lambda: LineFramer(2**40), init=False)
-    _end: _End | None = field(default=None, init=False)
+    _end: _Disconnect | None = field(default=None, init=False)
     """How a fault cut the connection, once it has."""
     _input_ended: bool = field(default=False, init=False)
     _gone: trio.Event = field(factory=trio.Event, init=False)
@@ -214,7 +214,7 @@ class FaultyStream(trio.abc.Stream):
         self._to_send += _through(self._sending, self._sent.feed(bytes(data)), b"\n")
         while self._to_send and self._end is None:
             step = self._to_send.popleft()
-            if isinstance(step, _Pass):
+            if isinstance(step, _Deliver):
                 await self._send(step.data)
             else:
                 await self._obey(step)
@@ -242,7 +242,7 @@ class FaultyStream(trio.abc.Stream):
         """
         while True:
             step = self._to_deliver[0] if self._to_deliver else None
-            if isinstance(step, _Pass):
+            if isinstance(step, _Deliver):
                 self._to_deliver.popleft()
                 await trio.lowlevel.cancel_shielded_checkpoint()
                 return self._part(step.data, max_bytes)
@@ -260,7 +260,7 @@ class FaultyStream(trio.abc.Stream):
 
     def _part(self, data: bytes, max_bytes: int | None) -> bytes:
         if max_bytes is not None and len(data) > max_bytes:
-            self._to_deliver.appendleft(_Pass(data[max_bytes:]))
+            self._to_deliver.appendleft(_Deliver(data[max_bytes:]))
             return data[:max_bytes]
         return data
 
@@ -279,8 +279,8 @@ class FaultyStream(trio.abc.Stream):
             self._to_deliver += _onwards(self._receiving[index + 1 :], fault.finish())
         self._input_ended = True
 
-    async def _obey(self, step: _Wait | _End) -> None:
-        if isinstance(step, _End):
+    async def _obey(self, step: _Wait | _Disconnect) -> None:
+        if isinstance(step, _Disconnect):
             self._end = step
             self._gone.set()
             await trio.aclose_forcefully(self._stream)
@@ -297,7 +297,7 @@ class FaultyStream(trio.abc.Stream):
 
 
 def _through(faults: Sequence[Fault], lines: Iterable[object], newline: bytes) -> list[_Step]:
-    return _onwards(faults, [_Pass(line + newline) for line in lines if isinstance(line, bytes)])
+    return _onwards(faults, [_Deliver(line + newline) for line in lines if isinstance(line, bytes)])
 
 
 def _onwards(faults: Sequence[Fault], steps: Iterable[_Step]) -> list[_Step]:

@@ -16,8 +16,8 @@ import trio
 from attrs import define, field
 
 from .._errors import ConnectionClosed, ConnectionLost, ErrorResponse, LocalProtocolError, McpError
-from ..abc import Answerer, Client, Direction, Serving, Tap, Transport, TransportOpener
-from ..peer import Asked, ConnectionStatistics, Exchange, Gate, Limits, Slots, UpdateBudget
+from ..abc import Answerer, Direction, Serving, Tap, Transport, TransportClient, TransportOpener
+from ..peer import Admission, ConnectionStatistics, HandlerSlots, IncomingRequest, Limits, OutgoingRequest, UpdateBudget
 from ..wire import (
     INTERNAL_ERROR,
     PROGRESS_TOKEN_KEY,
@@ -46,7 +46,7 @@ def memory_transport(answerer: Answerer) -> TransportOpener:
     """Return an opener of direct connections to *answerer*, which is served for as long as one is open."""
 
     @asynccontextmanager
-    async def connect(client: Client) -> AsyncGenerator[Transport]:
+    async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
         async with answerer.serving() as serving:
             transport = _MemoryTransport(client, serving)
             try:
@@ -58,14 +58,14 @@ def memory_transport(answerer: Answerer) -> TransportOpener:
 
 
 @define(eq=False)
-class _End:
+class _MemoryEnd:
     """One end of a connection, as the other end sees it: what it asks, and what it is told."""
 
-    gate: Gate
+    admission: Admission
     """On which terms its requests are admitted at the other end."""
     limits: Limits
     """What the other end lets it cost."""
-    answer: Callable[[Exchange], None]
+    answer: Callable[[IncomingRequest], None]
     """How the other end answers it."""
     notified: Callable[[str, JsonObject], None]
     """Takes what it is told."""
@@ -74,19 +74,19 @@ class _End:
     _tap: Tap | None
     _directions: Sequence[Direction]
     """Which way its requests go, and which way the answers."""
-    slots: Slots = field(init=False)
-    listens: Slots = field(init=False)
-    asked: dict[int, _AskedInMemory] = field(factory=dict[int, "_AskedInMemory"], init=False)
+    slots: HandlerSlots = field(init=False)
+    listens: HandlerSlots = field(init=False)
+    asked: dict[int, _OutgoingMemoryRequest] = field(factory=dict[int, "_OutgoingMemoryRequest"], init=False)
     lost: ConnectionLost | None = field(default=None, init=False)
     """Why nothing comes or goes any more; None while the connection is up."""
     _issued: int = field(default=0, init=False)
-    _when_lost: list[Callable[[ConnectionLost], None]] = field(
+    _on_disconnect: list[Callable[[ConnectionLost], None]] = field(
         factory=list["Callable[[ConnectionLost], None]"], init=False
     )
 
     def __attrs_post_init__(self) -> None:
-        self.slots = Slots(self.limits.max_in_flight, self.limits.max_queued)
-        self.listens = Slots.for_listens(self.limits.max_listens)
+        self.slots = HandlerSlots(self.limits.max_in_flight, self.limits.max_queued)
+        self.listens = HandlerSlots.for_listens(self.limits.max_listens)
 
     def has_room(self) -> bool:
         return self.lost is None
@@ -96,7 +96,7 @@ class _End:
         if self.lost is not None:
             raise copy(self.lost)
 
-    def tell(self, method: str, params: JsonObject) -> None:
+    def notify_nowait(self, method: str, params: JsonObject) -> None:
         copied = copy_json(params)
         self.show_answer(encode_notification, method, copied)
         self.notified(method, copied)
@@ -111,41 +111,41 @@ class _End:
         if self._tap is not None:
             self._tap(self._directions[1], encode(*message)[:-1])
 
-    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
+    def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
         if self.lost is None:
-            self._when_lost.append(tell)
+            self._on_disconnect.append(callback)
         else:
-            tell(copy(self.lost))
+            callback(copy(self.lost))
 
-    def issue(self, asked: _AskedInMemory) -> int:
+    def issue(self, asked: _OutgoingMemoryRequest) -> int:
         self._issued += 1
         self.asked[self._issued] = asked
         return self._issued
 
-    def lose(self, reason: ConnectionLost) -> None:
+    def disconnect(self, reason: ConnectionLost) -> None:
         """The connection is closed."""
         self.lost = reason
-        for tell in self._when_lost:
-            tell(copy(reason))
+        for callback in self._on_disconnect:
+            callback(copy(reason))
         for asked in list(self.asked.values()):
-            asked.lose(reason)
+            asked.disconnect(reason)
 
 
 @define(eq=False)
 class _MemoryTransport:
     """One direct connection."""
 
-    client: Client
+    client: TransportClient
     serving: Serving
-    ours: _End = field(init=False)
+    ours: _MemoryEnd = field(init=False)
     """The client's end, as the server sees it."""
-    theirs: _End = field(init=False)
+    theirs: _MemoryEnd = field(init=False)
     """The server's end, as the client sees it."""
 
     def __attrs_post_init__(self) -> None:
         client, serving = self.client, self.serving
-        self.ours = _End(
-            serving.gate(),
+        self.ours = _MemoryEnd(
+            serving.admission(),
             serving.limits,
             serving.answer,
             client.notified,
@@ -153,8 +153,8 @@ class _MemoryTransport:
             client.tap,
             ("sent", "received"),
         )
-        self.theirs = _End(
-            client.gate,
+        self.theirs = _MemoryEnd(
+            client.admission,
             client.limits,
             client.answer,
             self._notified,
@@ -167,22 +167,22 @@ class _MemoryTransport:
     def has_fields(self) -> bool:
         return False
 
-    def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> Asked:
-        return _AskedInMemory(method, params, wants_updates, self.ours.budget, self.ours, self.theirs)
+    def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> OutgoingRequest:
+        return _OutgoingMemoryRequest(method, params, wants_updates, self.ours.budget, self.ours, self.theirs)
 
     async def notify(self, method: str, params: JsonObject | None) -> None:
         await self.ours.room()
-        self.theirs.tell(method, params or {})
+        self.theirs.notify_nowait(method, params or {})
 
     async def hear_news(self) -> None:
         await trio.lowlevel.checkpoint()  # heard anyway
 
     def _notified(self, method: str, params: JsonObject) -> None:
-        self.ours.gate.notified(method)
+        self.ours.admission.notified(method)
         self.serving.notified(method, params, self.ours)
 
-    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
-        self.ours.when_lost(tell)
+    def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
+        self.ours.on_disconnect(callback)
 
     def statistics(self) -> ConnectionStatistics:
         ours = self.ours
@@ -199,8 +199,8 @@ class _MemoryTransport:
 
     def close(self) -> None:
         lost = ConnectionClosed("this side closed the connection")
-        self.ours.lose(lost)
-        self.theirs.lose(lost)
+        self.ours.disconnect(lost)
+        self.theirs.disconnect(lost)
 
 
 def _budget(limits: Limits) -> UpdateBudget:
@@ -209,13 +209,13 @@ def _budget(limits: Limits) -> UpdateBudget:
 
 
 @define(eq=False)
-class _AskedInMemory(Asked):
+class _OutgoingMemoryRequest(OutgoingRequest):
     """A request of one end, answered in the same process."""
 
-    end: _End
+    end: _MemoryEnd
     """Whose request it is."""
-    _other: _End
-    _exchange: _ExchangeInMemory | None = field(default=None, init=False)
+    _other: _MemoryEnd
+    _exchange: _IncomingMemoryRequest | None = field(default=None, init=False)
 
     def begins_at_once(self) -> bool:
         return True
@@ -236,11 +236,11 @@ class _AskedInMemory(Asked):
         end.show_request(encode_request, self.id, self.method, params)
         self._leaving()
         try:
-            context = end.gate.admit(self.method, params)
+            context = end.admission.admit(self.method, params)
         except McpError as error:
-            self.settle(error)
+            self.resolve(error)
             return
-        self._exchange = _ExchangeInMemory(self.method, params, context, self.id, end, self, self._other)
+        self._exchange = _IncomingMemoryRequest(self.method, params, context, self.id, end, self, self._other)
         end.answer(self._exchange)
         if self._outcome is not None:  # a caller that asks on and on lets others run all the same
             await trio.lowlevel.cancel_shielded_checkpoint()
@@ -252,14 +252,14 @@ class _AskedInMemory(Asked):
             self.end.show_request(encode_notification, "notifications/cancelled", {"requestId": self.id})
             exchange.cancel("the caller left")
 
-    def lose(self, reason: ConnectionLost) -> None:
+    def disconnect(self, reason: ConnectionLost) -> None:
         """The connection is closed while this request waits."""
         self.finish(copy(reason))
         exchange = self.ended()
         assert exchange is not None
-        exchange.lose()
+        exchange.disconnect()
 
-    def settle(self, outcome: JsonObject | McpError) -> None:
+    def resolve(self, outcome: JsonObject | McpError) -> None:
         """Take the answer."""
         if self.state is ExchangeState.CANCELLED:  # an `initialize` that was left went on, and nobody waits for it
             return
@@ -271,7 +271,7 @@ class _AskedInMemory(Asked):
             self.end.show_answer(encode_result, self.id, outcome)
             self.finish(outcome)
 
-    def ended(self) -> _ExchangeInMemory | None:
+    def ended(self) -> _IncomingMemoryRequest | None:
         """Nobody waits for this request any more; return the other end of it, which is not known from here any more."""
         self.end.asked.pop(self.id, None)
         exchange, self._exchange = self._exchange, None  # else every call would leave work to the garbage collector
@@ -279,16 +279,16 @@ class _AskedInMemory(Asked):
 
 
 @define(eq=False)
-class _ExchangeInMemory(Exchange):
+class _IncomingMemoryRequest(IncomingRequest):
     """The answering end."""
 
-    _asked: _AskedInMemory
-    _answering: _End
+    _asked: _OutgoingMemoryRequest
+    _answering: _MemoryEnd
     """Who answers, as the asking end sees it."""
 
-    def ask(self, method: str, params: JsonObject | None) -> Asked:
+    def ask(self, method: str, params: JsonObject | None) -> OutgoingRequest:
         answering, asking = self._answering, self._asked.end
-        return _AskedInMemory(method, params, False, answering.budget, answering, asking)
+        return _OutgoingMemoryRequest(method, params, False, answering.budget, answering, asking)
 
     def has_room(self) -> bool:
         return self._asked.waiting < _UNREAD_BEFORE_YIELDING
@@ -302,10 +302,10 @@ class _ExchangeInMemory(Exchange):
         except NotJsonError as exc:
             _log.error("the answer to %r cannot be sent: %s", self.method, exc)
             copied = McpError(INTERNAL_ERROR, "the answer is not JSON; the server's log says where")
-        self.peer.gate.responded(self.method, success=not isinstance(copied, McpError))
-        self._asked.settle(copied)
+        self.peer.admission.responded(self.method, success=not isinstance(copied, McpError))
+        self._asked.resolve(copied)
 
-    def _tell(self, method: str, params: JsonObject) -> None:
+    def _notify(self, method: str, params: JsonObject) -> None:
         data = encode(params)
         copied: JsonObject = decode(data)
         end = self._asked.end

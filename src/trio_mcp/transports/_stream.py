@@ -15,7 +15,7 @@ from attrs import define, field
 
 from .._errors import ConnectionLost
 from .._util import owned_nursery
-from ..abc import Client, Direction, Serving, Tap, Transport, TransportOpener
+from ..abc import Direction, Serving, Tap, Transport, TransportClient, TransportOpener
 from ..peer import Link
 from ..wire import JsonObject, LineFramer, Oversized, Undecodable, decode
 from .stdio import ImmediateStream
@@ -71,7 +71,7 @@ class _TappedStream(trio.abc.Stream):
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         # Told before they leave: afterwards, the answer might have been told first.
-        self._tell("sent", self._sent.feed(bytes(data)))
+        self._notify("sent", self._sent.feed(bytes(data)))
         await self._stream.send_all(data)
 
     async def wait_send_all_might_not_block(self) -> None:
@@ -80,16 +80,16 @@ class _TappedStream(trio.abc.Stream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
         chunk = await self._stream.receive_some(max_bytes)
         if chunk:
-            self._tell("received", self._received.feed(bytes(chunk)))
+            self._notify("received", self._received.feed(bytes(chunk)))
         else:
             last = self._received.finish()
-            self._tell("received", [line for line in last if isinstance(line, bytes) and _is_whole(line)])
+            self._notify("received", [line for line in last if isinstance(line, bytes) and _is_whole(line)])
         return chunk
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    def _tell(self, direction: Direction, lines: Iterable[bytes | Oversized]) -> None:
+    def _notify(self, direction: Direction, lines: Iterable[bytes | Oversized]) -> None:
         for line in lines:
             if isinstance(line, bytes):
                 self._tap(direction, line.removesuffix(b"\r"))
@@ -108,7 +108,7 @@ def stream_transport(stream: trio.abc.Stream) -> TransportOpener:
     """Return an opener that speaks over *stream*, once; the stream is closed at the end."""
 
     @asynccontextmanager
-    async def connect(client: Client) -> AsyncGenerator[Transport]:
+    async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
         async with connect_link(stream, client) as link:
             yield link
 
@@ -117,7 +117,7 @@ def stream_transport(stream: trio.abc.Stream) -> TransportOpener:
 
 @asynccontextmanager
 async def connect_link(
-    stream: trio.abc.Stream, client: Client, why_lost: Callable[[], ConnectionLost] | None = None
+    stream: trio.abc.Stream, client: TransportClient, disconnect_reason: Callable[[], ConnectionLost] | None = None
 ) -> AsyncGenerator[Link]:
     """Run the client's end of a link over *stream* for as long as the block lasts.
 
@@ -125,9 +125,9 @@ async def connect_link(
         why_lost: names the reason when the other side's output has ended.
     """
     stream = tapped(stream, client.tap, client.limits.max_message_bytes)
-    link = Link(client.gate, client.answer, client.notified, client.limits, stream, send_now=_sender(stream))
+    link = Link(client.admission, client.answer, client.notified, client.limits, stream, send_now=_sender(stream))
     async with owned_nursery() as nursery:
-        nursery.start_soon(lambda: link.run(drain=False, why_lost=why_lost), name="link")
+        nursery.start_soon(lambda: link.run(drain=False, disconnect_reason=disconnect_reason), name="link")
         yield link
 
 
@@ -137,7 +137,7 @@ def server_link(stream: trio.abc.Stream, serving: Serving) -> Link:
     def notified(method: str, params: JsonObject) -> None:
         serving.notified(method, params, link)
 
-    link = Link(serving.gate(), serving.answer, notified, serving.limits, stream, send_now=_sender(stream))
+    link = Link(serving.admission(), serving.answer, notified, serving.limits, stream, send_now=_sender(stream))
     return link
 
 

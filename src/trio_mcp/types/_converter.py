@@ -15,7 +15,7 @@ from trio_mcp.types._model import NO_EXTRA, Bounds, JSONValue, Mismatch, Model, 
 from trio_mcp.types._tables import LENIENT, PROFILES, REVISIONS, SUPERSET
 from trio_mcp.types._values import (
     Hook,
-    Member,
+    ModelMember,
     bounded,
     building,
     hook_of,
@@ -69,7 +69,7 @@ def _structurer_of_class(
     members: dict[str, _Slot] = {}
     known = members_of(cls, profile)
     required = frozenset(member.wire for member in known if member.required)
-    settle = _keep if name in LENIENT else _refuse
+    resolve = _keep if name in LENIENT else _refuse
 
     def structure(value: Any, _: Any = None) -> Any:
         if type_of(value) is not dict:
@@ -91,7 +91,7 @@ def _structurer_of_class(
                 try:
                     found[attribute] = hook(item, None)
                 except Mismatch as inner:
-                    problem = settle(problem, wire, item, inner, extra)
+                    problem = resolve(problem, wire, item, inner, extra)
         if problem is not None or met != len(required):
             try:
                 raise _with_missing(problem or Mismatch(), required - value.keys())
@@ -107,7 +107,7 @@ def _structurer_of_class(
     return structure
 
 
-def _slot(member: Member, converter: Converter, bounds: Bounds | None) -> _Slot:
+def _slot(member: ModelMember, converter: Converter, bounds: Bounds | None) -> _Slot:
     hook, plain = hook_of(converter, member.kind), plain_type(member.kind)
     if hook is not None and bounds is not None:
         hook, plain = bounded(hook, bounds), None
@@ -208,7 +208,7 @@ def _unstructurer(cls: type[Model], profile: Profile, emitter_of: _EmitterOf, ma
     return unstructure
 
 
-class _Arm(NamedTuple):
+class _EmitArm(NamedTuple):
     """One of the types that a member may have, and how its values are sent."""
 
     types: tuple[type[Any], ...]
@@ -241,17 +241,17 @@ def _emitter(kind: Any, emitter_of: _EmitterOf) -> Emit | None:
     return emit
 
 
-def _arm(kind: Any, emitter_of: _EmitterOf) -> _Arm:
+def _arm(kind: Any, emitter_of: _EmitterOf) -> _EmitArm:
     if is_model(kind):
-        return _Arm((kind, dict), kind.__name__, emitter_of)  # a dict is taken to be JSON of such a message
+        return _EmitArm((kind, dict), kind.__name__, emitter_of)  # a dict is taken to be JSON of such a message
     if is_sequence(kind):
         emit_items = _items_emitter(_emitter(get_args(kind)[0], emitter_of))
-        return _Arm((Sequence,), "list", _always(emit_items))
+        return _EmitArm((Sequence,), "list", _always(emit_items))
     if is_map(kind):
         emit_map = _values_emitter(_emitter(get_args(kind)[1], emitter_of))
-        return _Arm((Mapping,), "dict", _always(emit_map))
+        return _EmitArm((Mapping,), "dict", _always(emit_map))
     scalars = (object,) if kind is Any else python_types(kind)
-    return _Arm(scalars, " or ".join(each.__name__ for each in scalars), None)
+    return _EmitArm(scalars, " or ".join(each.__name__ for each in scalars), None)
 
 
 def _items_emitter(item: Emit | None) -> Emit:

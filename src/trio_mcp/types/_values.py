@@ -17,7 +17,7 @@ from trio_mcp.types._tables import WIRE_NAMES
 
 __all__ = [
     "Hook",
-    "Member",
+    "ModelMember",
     "bounded",
     "building",
     "hook_of",
@@ -44,7 +44,7 @@ _ALWAYS_SENT: Final = object()
 """Equal to no member's value."""
 
 
-class Member(NamedTuple):
+class ModelMember(NamedTuple):
     """One member of a class, as one revision sees it."""
 
     attribute: str
@@ -57,14 +57,14 @@ class Member(NamedTuple):
     """The value that is not sent."""
 
 
-def members_of(cls: type[Model], profile: Profile) -> list[Member]:
+def members_of(cls: type[Model], profile: Profile) -> list[ModelMember]:
     """Return the members that a revision knows of a class."""
     name = table_name(cls)
     names = WIRE_NAMES.get(name, {})
     required_here = profile.required.get(name, ())
     unknown_here = profile.unknown.get(name, ())
     attrs.resolve_types(cls)
-    members: list[Member] = []
+    members: list[ModelMember] = []
     for each in attrs.fields(cls):
         wire = names.get(each.name) or _camel_case(each.name)
         if each.name == "extra" or wire in unknown_here:
@@ -72,7 +72,7 @@ def members_of(cls: type[Model], profile: Profile) -> list[Member]:
         optional = each.default is None
         required = wire in required_here or not (optional or each.default is UNSET)
         members.append(
-            Member(
+            ModelMember(
                 attribute=each.name,
                 wire=wire,
                 kind=_without_none(each.type) if optional else each.type,
@@ -354,16 +354,16 @@ def _object_hook(models: list[type[Model]], converter: Converter, profile: Profi
     return _shaped_hook(arms)
 
 
-class _Arm(NamedTuple):
+class _UnionArm(NamedTuple):
     hook: Hook
     known: frozenset[str]
     required: frozenset[str]
     tags: dict[str, tuple[str, ...]]
 
 
-def _arm(model: type[Model], converter: Converter, profile: Profile) -> _Arm:
+def _arm(model: type[Model], converter: Converter, profile: Profile) -> _UnionArm:
     members = members_of(model, profile)
-    return _Arm(
+    return _UnionArm(
         hook=converter.get_structure_hook(model),
         known=frozenset(member.wire for member in members),
         required=frozenset(member.wire for member in members if member.required),
@@ -371,7 +371,7 @@ def _arm(model: type[Model], converter: Converter, profile: Profile) -> _Arm:
     )
 
 
-def _tagged_hook(wire: str, arms: list[_Arm]) -> Hook:
+def _tagged_hook(wire: str, arms: list[_UnionArm]) -> Hook:
     by_tag = {value: arm.hook for arm in arms for value in arm.tags[wire]}
     untagged = next((arm.hook for arm in arms if wire not in arm.required), None)
     wanted = f"one of {', '.join(map(repr, by_tag))}"
@@ -392,7 +392,7 @@ def _tagged_hook(wire: str, arms: list[_Arm]) -> Hook:
     return structure
 
 
-def _shaped_hook(arms: list[_Arm]) -> Hook:
+def _shaped_hook(arms: list[_UnionArm]) -> Hook:
     """Return a hook that tries the arms, the one that explains most of the object first."""
 
     def structure(value: Any, _: Any = None) -> Any:
@@ -401,7 +401,7 @@ def _shaped_hook(arms: list[_Arm]) -> Hook:
         present = value.keys()
         meant = {wire for wire, item in value.items() if item is not None}  # null counts as left out, where it may be
 
-        def fit(arm: _Arm) -> tuple[int, int]:
+        def fit(arm: _UnionArm) -> tuple[int, int]:
             complete = present >= arm.required
             return (len(arm.required) if complete else -len(arm.required - present), len(arm.known & meant))
 

@@ -64,13 +64,13 @@ if TYPE_CHECKING:
     from ._jsonrpc import BrokenResponse as BrokenResponse
     from ._jsonrpc import ErrorReply as ErrorReply
     from ._jsonrpc import JsonObject as JsonObject
+    from ._jsonrpc import JsonRpcRequest as JsonRpcRequest
     from ._jsonrpc import JsonText as JsonText
     from ._jsonrpc import Malformed as Malformed
     from ._jsonrpc import Message as Message
     from ._jsonrpc import Notification as Notification
     from ._jsonrpc import NotJsonError as NotJsonError
     from ._jsonrpc import Reply as Reply
-    from ._jsonrpc import Request as Request
     from ._jsonrpc import RequestId as RequestId
     from ._jsonrpc import Undecodable as Undecodable
     from ._jsonrpc import copy_json as copy_json
@@ -144,7 +144,7 @@ else:
             "_jsonrpc": (
                 "BrokenResponse", "ErrorReply", "INTERNAL_ERROR", "INVALID_PARAMS", "INVALID_REQUEST", "JsonObject",
                 "JsonText", "METHOD_NOT_FOUND", "Malformed", "Message", "NotJsonError", "Notification", "PARSE_ERROR",
-                "Reply", "Request", "RequestId", "Undecodable", "copy_json", "decode", "digest", "encode",
+                "Reply", "JsonRpcRequest", "RequestId", "Undecodable", "copy_json", "decode", "digest", "encode",
                 "encode_error", "encode_notification", "encode_request", "encode_result", "is_array", "is_id",
                 "is_object", "json_text", "parse_line", "parse_message",
             ),

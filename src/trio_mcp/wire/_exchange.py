@@ -113,7 +113,7 @@ class Ledger(Generic[Asked, Answering]):
         self.asked[self._issued] = asked
         return self._issued
 
-    def settle(self, id: RequestId) -> Asked | None:
+    def resolve(self, id: RequestId) -> Asked | None:
         """Strike out a request of ours that was answered; None (and a count) where nobody waits for *id*."""
         asked = self.asked.pop(id, None)
         if asked is None:

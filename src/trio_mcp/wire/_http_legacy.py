@@ -16,7 +16,7 @@ from attrs import frozen
 from .._errors import McpError
 from ._http_headers import VERSION_FIELD
 from ._http_messages import Headers, Post, Refusal, Rule, first_fault, refusal_of
-from ._jsonrpc import INVALID_REQUEST, Malformed, Request, is_array
+from ._jsonrpc import INVALID_REQUEST, JsonRpcRequest, Malformed, is_array
 from ._revisions import BATCH_REVISION, NULL_ID_REVISIONS, is_modern
 
 __all__ = [
@@ -109,7 +109,7 @@ _RULES: Sequence[Rule] = (_is_well_formed, _batch_is_legal, _version_is_spoken, 
 
 
 def _begins_session(post: Post) -> bool:
-    return isinstance(post.message, Request) and post.message.method == "initialize"
+    return isinstance(post.message, JsonRpcRequest) and post.message.method == "initialize"
 
 
 def _version_fault(version: str | None, spoken: Sequence[str]) -> McpError | None:

@@ -22,10 +22,10 @@ from ._jsonrpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     JsonObject,
+    JsonRpcRequest,
     Malformed,
     Message,
     Notification,
-    Request,
     RequestId,
     encode_error,
     is_object,
@@ -110,7 +110,7 @@ Headers: TypeAlias = Mapping[str, str]
 class ModernPost:
     """A message that says itself which revision it speaks, and whose header fields agree with it."""
 
-    message: Request | Notification
+    message: JsonRpcRequest | Notification
     revision: str
 
 
@@ -134,7 +134,7 @@ class Post:
     @property
     def params(self) -> JsonObject:
         """The params of the message, empty where it has none."""
-        return (self.message.params or {}) if isinstance(self.message, Request | Notification) else {}
+        return (self.message.params or {}) if isinstance(self.message, JsonRpcRequest | Notification) else {}
 
     @property
     def meta(self) -> JsonObject:
@@ -168,7 +168,7 @@ def first_fault(rules: Sequence[Rule], post: Post) -> McpError | None:
 
 def refusal_of(message: Message | None, error: McpError) -> Refusal:
     """Return the refusal of a message: 400, with the id of the request if it is one."""
-    return Refusal(400, error, message.id if isinstance(message, Request | Malformed) else None)
+    return Refusal(400, error, message.id if isinstance(message, JsonRpcRequest | Malformed) else None)
 
 
 def read_modern(post: Post) -> ModernPost | Refusal:
@@ -176,14 +176,14 @@ def read_modern(post: Post) -> ModernPost | Refusal:
     fault = first_fault(_RULES, post)
     if fault is not None:
         return refusal_of(post.message, fault)
-    assert isinstance(post.message, Request | Notification)
+    assert isinstance(post.message, JsonRpcRequest | Notification)
     assert post.version is not None
     return ModernPost(post.message, post.version)
 
 
 def _is_one_call(post: Post) -> McpError | None:
     match post.message:
-        case Request() | Notification():
+        case JsonRpcRequest() | Notification():
             return None
         case Malformed(code=code, fault=fault):
             return McpError(code, fault)
@@ -220,15 +220,15 @@ def _version_is_repeated(post: Post) -> McpError | None:
 
 
 def _method_is_repeated(post: Post) -> McpError | None:
-    assert isinstance(post.message, Request | Notification)
+    assert isinstance(post.message, JsonRpcRequest | Notification)
     repeated, method = post.headers.get(METHOD_FIELD), post.message.method
     if repeated is None:  # which fields a notification has is not said
-        return _missing(METHOD_FIELD) if isinstance(post.message, Request) else None
+        return _missing(METHOD_FIELD) if isinstance(post.message, JsonRpcRequest) else None
     return None if repeated == method else _different(METHOD_FIELD, repeated, method)
 
 
 def _name_is_repeated(post: Post) -> McpError | None:
-    assert isinstance(post.message, Request | Notification)
+    assert isinstance(post.message, JsonRpcRequest | Notification)
     repeated, name = post.headers.get(NAME_FIELD), name_of(post.message.method, post.message.params)
     if name is None:
         return None  # nothing to repeat; where there should be, the check of the params says so

@@ -81,14 +81,14 @@ _ANY = "*"
 
 
 @frozen
-class _Place:
+class _HostPort:
     """A host with its port, and its scheme where it is an origin. All lower-case; empty where there is none."""
 
     scheme: str
     host: str
     port: str
 
-    def covers(self, other: _Place) -> bool:
+    def covers(self, other: _HostPort) -> bool:
         """Tell whether this entry stands for *other*."""
         return self.scheme == other.scheme and self.host == other.host and self.port in {_ANY, other.port}
 
@@ -120,22 +120,22 @@ def is_origin_entry(entry: str) -> bool:
     return _read_origin(entry) is not None
 
 
-def _is_covered(place: _Place, entries: Iterable[_Place | None]) -> bool:
+def _is_covered(place: _HostPort, entries: Iterable[_HostPort | None]) -> bool:
     return any(entry is not None and entry.covers(place) for entry in entries)
 
 
-def _read_host(text: str) -> _Place | None:
+def _read_host(text: str) -> _HostPort | None:
     found = _HOST.fullmatch(text)
-    return None if found is None else _Place("", found[1].lower(), found[2] or "")
+    return None if found is None else _HostPort("", found[1].lower(), found[2] or "")
 
 
-def _read_origin(text: str) -> _Place | None:
+def _read_origin(text: str) -> _HostPort | None:
     scheme, separator, rest = text.lower().partition("://")
     place = _read_host(rest)
     if not separator or not _SCHEME.fullmatch(scheme) or place is None:
         return None
     port = "" if place.port == _DEFAULT_PORTS.get(scheme) else place.port
-    return _Place(scheme, place.host, port)
+    return _HostPort(scheme, place.host, port)
 
 
 @frozen
@@ -268,7 +268,7 @@ def read_post(
 
 
 @frozen
-class _Offer:
+class _RevisionOffer:
     """What a server speaks of the eras that it serves."""
 
     revisions: Sequence[str]
@@ -277,13 +277,13 @@ class _Offer:
 
 
 @cache  # one for each policy
-def _offer(spoken: Sequence[str], modern: bool, legacy: bool) -> _Offer:
+def _offer(spoken: Sequence[str], modern: bool, legacy: bool) -> _RevisionOffer:
     revisions = [revision for revision in spoken if (modern if is_modern(revision) else legacy)]
     eras = {is_modern(revision) for revision in revisions}
-    return _Offer(revisions, eras.pop() if len(eras) == 1 else None)
+    return _RevisionOffer(revisions, eras.pop() if len(eras) == 1 else None)
 
 
-def _is_modern_post(post: Post, offer: _Offer) -> bool:
+def _is_modern_post(post: Post, offer: _RevisionOffer) -> bool:
     if offer.is_modern is not None:
         return offer.is_modern
     return post.names_its_revision or (post.looks_modern and not names_session(post.headers))

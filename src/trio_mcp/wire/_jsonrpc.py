@@ -33,13 +33,13 @@ __all__ = [
     "BrokenResponse",
     "ErrorReply",
     "JsonObject",
+    "JsonRpcRequest",
     "JsonText",
     "Malformed",
     "Message",
     "NotJsonError",
     "Notification",
     "Reply",
-    "Request",
     "RequestId",
     "Undecodable",
     "copy_json",
@@ -220,7 +220,7 @@ RequestId: TypeAlias = "str | int"
 
 
 @define
-class Request:
+class JsonRpcRequest:
     """Asks for exactly one response."""
 
     id: RequestId
@@ -271,7 +271,7 @@ class Malformed:
     fault: str
 
 
-Message: TypeAlias = "Request | Notification | Reply | ErrorReply | BrokenResponse | Malformed"
+Message: TypeAlias = "JsonRpcRequest | Notification | Reply | ErrorReply | BrokenResponse | Malformed"
 
 
 def parse_line(line: bytes) -> Message | list[Any]:
@@ -305,7 +305,7 @@ def _parse_call(value: JsonObject) -> Message:
                 None, INVALID_PARAMS, f"'params' of notification {method!r} are {_kind(params)}, not an object"
             )
         return Malformed(value["id"], INVALID_PARAMS, f"'params' of {method!r} are {_kind(params)}, not an object")
-    return Request(value["id"], method, params) if "id" in value else Notification(method, params)
+    return JsonRpcRequest(value["id"], method, params) if "id" in value else Notification(method, params)
 
 
 def _call_fault(value: JsonObject, method: Any) -> str | None:

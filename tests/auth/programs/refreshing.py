@@ -60,7 +60,7 @@ async def main() -> None:
                 attempt = source.attempt("POST", URL)
                 assert "authorization" in await attempt.fields()
                 if attempt.heard(status, {}):
-                    await attempt.settle()
+                    await attempt.resolve()
 
 
 if __name__ == "__main__":

@@ -26,12 +26,12 @@ from attrs import define, evolve, field, frozen
 
 from ..._errors import AuthorizationFailed
 from .._urls import shown_text
-from ._discovery import Place, ServerMetadata
-from ._flow import Flow, Visit
+from ._discovery import ServerMetadata, TokenIssuer
+from ._flow import BrowserStep, Flow
 from ._grant import Grant, TokenAsk
 from ._registration import (
     ClientProfile,
-    Known,
+    KnownRegistration,
     check_metadata_url,
     check_redirect_uri,
     forget,
@@ -43,7 +43,7 @@ from ._token_endpoint import refusal, request_tokens, scope_member
 from ._tokens import Registration, Tokens
 
 if TYPE_CHECKING:
-    from ._browser import Visitor
+    from ._browser import BrowserAgent
 
 __all__ = ["OAuth", "Pkce", "authorize", "check_pkce", "refresh"]
 
@@ -74,7 +74,7 @@ class Pkce:
         return cls.of(secrets.token_urlsafe(_RANDOM_BYTES))
 
 
-def check_pkce(place: Place) -> None:
+def check_pkce(place: TokenIssuer) -> None:
     """Refuse an authorization server that does not say that it knows S256.
 
     A server of 2025-03-26, which nothing but its address leads to, need not say so: PKCE is used there all the same.
@@ -115,7 +115,7 @@ def authorize(ask: TokenAsk, profile: ClientProfile) -> Flow[Tokens]:
     pkce, state = Pkce.make(), secrets.token_urlsafe(_STATE_BYTES)
     url = _with_query(endpoint, _request(ask, known, pkce, state))
     try:
-        came_back_to: str = yield Visit(url, known.redirect_uri)
+        came_back_to: str = yield BrowserStep(url, known.redirect_uri)
     except AuthorizationFailed:
         # Nobody comes back either where the server shows the person that it does not know the client any more.
         if not known.is_new:
@@ -153,7 +153,7 @@ def refresh(ask: TokenAsk, profile: ClientProfile, refresh_token: str) -> Flow[T
     return tokens if tokens.refresh_token is not None else evolve(tokens, refresh_token=refresh_token)
 
 
-def _request_tokens(ask: TokenAsk, known: Known, form: Mapping[str, str]) -> Flow[Tokens]:
+def _request_tokens(ask: TokenAsk, known: KnownRegistration, form: Mapping[str, str]) -> Flow[Tokens]:
     try:
         return (yield from request_tokens(ask, known.registration, form))
     except AuthorizationFailed as failure:
@@ -161,13 +161,13 @@ def _request_tokens(ask: TokenAsk, known: Known, form: Mapping[str, str]) -> Flo
         raise
 
 
-def _forget_after(failure: AuthorizationFailed, known: Known) -> Flow[None]:
+def _forget_after(failure: AuthorizationFailed, known: KnownRegistration) -> Flow[None]:
     """Drop a registration that was made here, where another one may do better."""
     if failure.error in _CLIENT_IS_UNKNOWN:
         yield from forget(known)
 
 
-def _request(ask: TokenAsk, known: Known, pkce: Pkce, state: str) -> dict[str, str]:
+def _request(ask: TokenAsk, known: KnownRegistration, pkce: Pkce, state: str) -> dict[str, str]:
     """Return the parameters of the authorization request."""
     identifier = ask.place.identifier
     parameters = {
@@ -381,15 +381,15 @@ class OAuth(Grant):
         """Get tokens in exchange for a refresh token; raises `AuthorizationFailed`."""
         return refresh(ask, self._profile, refresh_token)
 
-    def visitor(self) -> AbstractAsyncContextManager[Visitor]:
+    def agent(self) -> AbstractAsyncContextManager[BrowserAgent]:
         """Open what leads the person to the authorization server and back, for one authorization."""
         if self.visit is not None:
-            from ._browser import HandlerVisitor  # noqa: PLC0415 # one of two is needed
+            from ._browser import CustomBrowserAgent  # noqa: PLC0415 # one of two is needed
 
             assert self._redirect_uri is not None
-            return nullcontext(HandlerVisitor(self.visit, self._redirect_uri, self.visit_seconds))
-        from ._browser import open_browser, open_loopback_visitor  # noqa: PLC0415 # likewise
+            return nullcontext(CustomBrowserAgent(self.visit, self._redirect_uri, self.visit_seconds))
+        from ._browser import open_browser, open_loopback_browser  # noqa: PLC0415 # likewise
 
-        return open_loopback_visitor(
+        return open_loopback_browser(
             show=self.show or open_browser, seconds=self.visit_seconds, redirect_uri=self._redirect_uri
         )

@@ -37,14 +37,14 @@ __all__ = [
     "STRANGER",
     "USUAL",
     "WRONG_METHOD",
+    "BrowserAgent",
     "Callback",
-    "HandlerVisitor",
-    "Visitor",
+    "CustomBrowserAgent",
     "close_all",
     "host_of",
     "listen",
     "open_browser",
-    "open_loopback_visitor",
+    "open_loopback_browser",
     "print_url",
 ]
 
@@ -121,7 +121,7 @@ def _open(url: str) -> bool:
 # Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations
 
 
-class Visitor(Protocol):
+class BrowserAgent(Protocol):
     """Leads a person to an authorization server and back, once."""
 
     async def pick_redirect(self, preferred: str | None) -> str:
@@ -156,8 +156,8 @@ class Visitor(Protocol):
 
 
 @frozen(eq=False)
-class HandlerVisitor:
-    """A `Visitor` by a function of the application's."""
+class CustomBrowserAgent:
+    """A `BrowserAgent` by a function of the application's."""
 
     _visit: Callable[[str], Awaitable[str]]
     _redirect_uri: str
@@ -342,9 +342,9 @@ _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) ([!-~]+) HTTP/1\.[01]\r?\n")
 
 
 @asynccontextmanager
-async def open_loopback_visitor(
+async def open_loopback_browser(
     *, show: Callable[[str], Awaitable[None]], seconds: float, redirect_uri: str | None
-) -> AsyncGenerator[Visitor]:
+) -> AsyncGenerator[BrowserAgent]:
     """Open what leads a person to an authorization server by a browser, and takes the browser back on this machine.
 
     Args:
@@ -353,16 +353,16 @@ async def open_loopback_visitor(
         redirect_uri: an ``http`` URL of this machine, to be kept to the letter; without a port, any free one is taken.
             None: ``http://127.0.0.1:PORT/callback``, or as like the preferred one as can be had.
     """
-    visitor = _LoopbackVisitor(show, seconds, redirect_uri)
+    agent = _LoopbackBrowserAgent(show, seconds, redirect_uri)
     try:
-        yield visitor
+        yield agent
     finally:
-        visitor.close()
+        agent.close()
 
 
 @define(eq=False)
-class _LoopbackVisitor:
-    """A `Visitor` that listens."""
+class _LoopbackBrowserAgent:
+    """A `BrowserAgent` that listens."""
 
     _show: Callable[[str], Awaitable[None]]
     _seconds: float
@@ -412,7 +412,7 @@ class _LoopbackVisitor:
         callback = self._callback
         if callback is None or callback.uri != redirect_uri:
             raise RuntimeError("a visit needs the redirect URI that was picked")
-        visit = _Visit(host_of(url), self._show, callback, _state_of(url))
+        visit = _BrowserVisit(host_of(url), self._show, callback, _state_of(url))
         with trio.move_on_after(self._seconds):
             async with owned_nursery() as nursery:
                 nursery.start_soon(trio.serve_listeners, visit.serve, self._listeners)
@@ -429,7 +429,7 @@ class _LoopbackVisitor:
 
 
 @define(eq=False)
-class _Visit:
+class _BrowserVisit:
     """One visit to an authorization server."""
 
     host: str

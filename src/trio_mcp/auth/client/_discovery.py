@@ -32,9 +32,9 @@ from ._flow import CallFailed, Flow, HttpReply, Unreadable, get_json_from
 
 __all__ = [
     "OFFLINE_ACCESS",
-    "Place",
     "ResourceMetadata",
     "ServerMetadata",
+    "TokenIssuer",
     "discover",
     "first_scopes",
     "is_scope",
@@ -90,7 +90,7 @@ class ServerMetadata:
 
 
 @frozen(kw_only=True)
-class Place:
+class TokenIssuer:
     """Where a token for a server is to be had."""
 
     url: str
@@ -111,7 +111,7 @@ def read_resource_metadata(body: bytes, url: str) -> ResourceMetadata:
     Raises:
         AuthorizationFailed: it is no such document; the text names what is wrong with it.
     """
-    document = _Document.read(body, f"the protected-resource metadata at {shown_url(url)}")
+    document = _MetadataDocument.read(body, f"the protected-resource metadata at {shown_url(url)}")
     servers = document.texts("authorization_servers")
     if not servers:
         raise document.fault("its member 'authorization_servers' names nobody")
@@ -129,7 +129,7 @@ def read_server_metadata(body: bytes, url: str) -> ServerMetadata:
     Raises:
         AuthorizationFailed: it is no such document; the text names what is wrong with it.
     """
-    document = _Document.read(body, f"the authorization-server metadata at {shown_url(url)}")
+    document = _MetadataDocument.read(body, f"the authorization-server metadata at {shown_url(url)}")
     signing = "token_endpoint_auth_signing_alg_values_supported"
     return ServerMetadata(
         issuer=document.text("issuer"),
@@ -148,14 +148,14 @@ def read_server_metadata(body: bytes, url: str) -> ServerMetadata:
 
 
 @frozen
-class _Document:
+class _MetadataDocument:
     """The members of a document, and what it is called in messages."""
 
     members: JsonObject
     name: str
 
     @classmethod
-    def read(cls, body: bytes, name: str) -> _Document:
+    def read(cls, body: bytes, name: str) -> _MetadataDocument:
         try:
             members = decode(body)
         except Undecodable as exc:
@@ -204,7 +204,7 @@ _SERVER = "authorization-server metadata"
 
 def discover(
     url: str, challenged: Challenge | None, *, trusted_hosts: Sequence[str], prefer: str | None = None
-) -> Flow[Place]:
+) -> Flow[TokenIssuer]:
     """Find out where a token for a server is to be had.
 
     Args:
@@ -221,8 +221,8 @@ def discover(
     try:
         resource = yield from search.resource(challenged)
         if resource is None:
-            return Place(url=url, resource=None, server=(yield from search.unnamed_server()))
-        return Place(url=url, resource=resource, server=(yield from search.named_server(resource, prefer)))
+            return TokenIssuer(url=url, resource=None, server=(yield from search.unnamed_server()))
+        return TokenIssuer(url=url, resource=resource, server=(yield from search.named_server(resource, prefer)))
     except CallFailed as exc:
         raise AuthorizationFailed(str(exc)) from None
 
@@ -371,7 +371,7 @@ def read_scopes(text: str) -> tuple[str, ...]:
 
 
 def first_scopes(
-    configured: Sequence[str] | None, challenged: Challenge | None, place: Place, *, offline: bool
+    configured: Sequence[str] | None, challenged: Challenge | None, place: TokenIssuer, *, offline: bool
 ) -> tuple[str, ...] | None:
     """Return what to ask for first; None: ask for no scope, so that the authorization server gives what it likes.
 

@@ -8,10 +8,10 @@ step             outcome                                         error
 ================ =============================================== ====================================
 `HttpCall`       `HttpReply`                                     `CallFailed`, `Unreadable`
 `PickRedirect`   the redirect URI, a text                        `AuthorizationFailed`
-`Visit`          the URL that the browser was led to, a text     `AuthorizationFailed`
+`BrowserStep`          the URL that the browser was led to, a text     `AuthorizationFailed`
 `Load`           the value, or None                              what the storage raises
 `Swap`           whether it was swapped                          what the storage raises
-`Now`            the time, a float as `time.time` counts         none
+`ReadClock`            the time, a float as `time.time` counts         none
 `Pause`          None                                            none
 `Await`          what the function returns                       what it raises
 ================ =============================================== ====================================
@@ -31,23 +31,23 @@ from ..._util import owned_nursery
 
 if TYPE_CHECKING:
     from ...abc import Fetch, TokenStorage
-    from ._browser import Visitor
+    from ._browser import BrowserAgent
 
 __all__ = [
     "Await",
+    "BrowserStep",
     "CallFailed",
     "Flow",
+    "FlowServices",
     "HttpCall",
     "HttpReply",
     "Load",
-    "Now",
     "Pause",
     "PickRedirect",
+    "ReadClock",
     "Step",
     "Swap",
     "Unreadable",
-    "Visit",
-    "World",
     "call",
     "drive",
     "get_json_from",
@@ -99,7 +99,7 @@ class PickRedirect:
 
 
 @frozen
-class Visit:
+class BrowserStep:
     """Have a person visit an authorization server, and wait until the browser comes back."""
 
     url: str = field(repr=False)
@@ -123,7 +123,7 @@ class Swap:
 
 
 @frozen
-class Now:
+class ReadClock:
     """Look at the clock."""
 
 
@@ -141,7 +141,7 @@ class Await:
     function: Callable[[], Awaitable[Any]]
 
 
-Step: TypeAlias = "HttpCall | PickRedirect | Visit | Load | Swap | Now | Pause | Await"
+Step: TypeAlias = "HttpCall | PickRedirect | BrowserStep | Load | Swap | ReadClock | Pause | Await"
 Flow: TypeAlias = Generator[Step, Any, T]
 
 
@@ -168,7 +168,7 @@ def post_form(
 
 def now() -> Flow[float]:
     """Return the time, as `time.time` counts."""
-    time: float = yield Now()
+    time: float = yield ReadClock()
     return time
 
 
@@ -178,19 +178,19 @@ def now() -> Flow[float]:
 
 
 @frozen(kw_only=True)
-class World:
+class FlowServices:
     """What flows act upon."""
 
     fetch: Fetch
     storage: TokenStorage = field(repr=False)
     clock: Callable[[], float]
-    visitor: Callable[[], AbstractAsyncContextManager[Visitor]]
+    agent: Callable[[], AbstractAsyncContextManager[BrowserAgent]]
     """Opens what leads a person, for one flow."""
     asking_person: Callable[[], AbstractContextManager[None]]
     """Entered while a person is visiting."""
 
 
-async def drive(flow: Flow[T], world: World) -> T:
+async def drive(flow: Flow[T], world: FlowServices) -> T:
     """Run a flow to its end; return what it returns, and raise what it raises.
 
     What leads a person is opened when the flow first needs it, and closed at its end.
@@ -198,7 +198,7 @@ async def drive(flow: Flow[T], world: World) -> T:
     Cancellation: the flow is closed where it stands; it is told nothing.
     """
     async with AsyncExitStack() as opened:
-        hands = _Hands(world, opened)
+        hands = _StepRunner(world, opened)
         try:
             step = next(flow)
             while True:
@@ -216,12 +216,12 @@ async def drive(flow: Flow[T], world: World) -> T:
 
 
 @define(eq=False)
-class _Hands:
+class _StepRunner:
     """Does the steps of one flow."""
 
-    _world: World
+    _world: FlowServices
     _opened: AsyncExitStack
-    _visitor: Visitor | None = field(default=None, init=False)
+    _agent: BrowserAgent | None = field(default=None, init=False)
 
     async def do(self, step: Step) -> Any:
         world = self._world
@@ -232,7 +232,7 @@ class _Hands:
                 return await world.storage.load(key)
             case Swap(key, old, new):
                 return await world.storage.swap(key, old, new)
-            case Now():
+            case ReadClock():
                 return world.clock()
             case Pause(seconds):
                 return await trio.sleep(seconds)
@@ -241,13 +241,13 @@ class _Hands:
             case _:
                 return await self._lead(step)
 
-    async def _lead(self, step: PickRedirect | Visit) -> str:
-        if self._visitor is None:
-            self._visitor = await self._opened.enter_async_context(self._world.visitor())
+    async def _lead(self, step: PickRedirect | BrowserStep) -> str:
+        if self._agent is None:
+            self._agent = await self._opened.enter_async_context(self._world.agent())
         if isinstance(step, PickRedirect):
-            return await self._visitor.pick_redirect(step.preferred)
+            return await self._agent.pick_redirect(step.preferred)
         with self._world.asking_person():
-            return await self._visitor.visit(step.url, step.redirect_uri)
+            return await self._agent.visit(step.url, step.redirect_uri)
 
 
 async def outlast(work: Callable[[], Awaitable[None]], *, seconds: float, grace: float) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from attrs import define, field, frozen
 
-from ._discovery import Place
+from ._discovery import TokenIssuer
 from ._flow import Flow
 from ._tokens import MemoryTokenStorage, Registration, Tokens
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import trio
 
     from ...abc import Fetch, TokenSource, TokenStorage
-    from .._dpop import Proofs
-    from ._browser import Visitor
-    from ._token_cache import Keepers
+    from .._dpop import DpopProver
+    from ._browser import BrowserAgent
+    from ._token_cache import TokenCaches
 
 __all__ = ["Grant", "TokenAsk"]
 
@@ -35,10 +35,10 @@ _SCOPE = re.compile(r"[!#-\[\]-~]+")
 class TokenAsk:
     """What a token is wanted for."""
 
-    place: Place
+    place: TokenIssuer
     scopes: tuple[str, ...] | None
     """What to ask for; None: whatever the authorization server gives to those who name none."""
-    proofs: Proofs | None
+    proofs: DpopProver | None
     """Makes the proofs of possession; None where tokens are for their bearer."""
     client: Registration | None = None
     """As whom the tokens were obtained that are to be refreshed; None where the grant knows that by itself."""
@@ -72,7 +72,7 @@ class Grant(abc.ABC):
     """Names of hosts that may be reached without TLS and at private addresses, though a server has named them."""
     clock: Callable[[], float] = time.time
     """Tells the time by which tokens end."""
-    _keepers: Keepers | None = field(default=None, init=False, repr=False)
+    _keepers: TokenCaches | None = field(default=None, init=False, repr=False)
     """What is known of the servers, by all connections together."""
 
     interactive: ClassVar[bool] = False
@@ -103,7 +103,7 @@ class Grant(abc.ABC):
             AuthorizationFailed: it was refused (`error` says how), or could not be asked for.
         """
 
-    def visitor(self) -> AbstractAsyncContextManager[Visitor]:
+    def agent(self) -> AbstractAsyncContextManager[BrowserAgent]:
         """Open what leads a person to an authorization server and back, for one authorization."""
         raise RuntimeError(f"{type(self).__name__} leads nobody anywhere")
 
@@ -116,10 +116,10 @@ class Grant(abc.ABC):
         asking_person: Callable[[], AbstractContextManager[None]],
     ) -> TokenSource:
         """Return what shows the server at *url* who asks; see `abc.ClientAuth`."""
-        from ._renewal import Connected  # noqa: PLC0415 # these know what a grant is
+        from ._renewal import ConnectionServices  # noqa: PLC0415 # these know what a grant is
         from ._source import GrantSource  # noqa: PLC0415
-        from ._token_cache import Keepers  # noqa: PLC0415
+        from ._token_cache import TokenCaches  # noqa: PLC0415
 
         if self._keepers is None:
-            self._keepers = Keepers(self)
-        return GrantSource(self._keepers.of(url), Connected(fetch, nursery, asking_person))
+            self._keepers = TokenCaches(self)
+        return GrantSource(self._keepers.of(url), ConnectionServices(fetch, nursery, asking_person))

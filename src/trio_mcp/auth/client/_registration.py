@@ -20,7 +20,7 @@ from attrs import evolve, field, frozen
 from ..._errors import AuthorizationFailed
 from ...wire import JsonObject, decode, encode, is_object
 from .._urls import is_local_host, read_url, resource_of, shown_text, shown_url
-from ._discovery import Place, ServerMetadata
+from ._discovery import ServerMetadata, TokenIssuer
 from ._flow import CallFailed, Flow, HttpCall, Load, PickRedirect, Swap, call, now
 from ._token_endpoint import json_object_of, refusal_of
 from ._tokens import AuthMethod, Registration
@@ -28,7 +28,7 @@ from ._tokens import AuthMethod, Registration
 __all__ = [
     "ApplicationType",
     "ClientProfile",
-    "Known",
+    "KnownRegistration",
     "StoredRegistration",
     "application_type_of",
     "check_issuer",
@@ -55,7 +55,7 @@ __all__ = [
 _END_OF_TIME = 1e12  # as `time.time` counts: what is beyond it means never, and may be too much for a float
 
 
-def register_now(place: Place, introduction: dict[str, Any]) -> Flow[Registration]:
+def register_now(place: TokenIssuer, introduction: dict[str, Any]) -> Flow[Registration]:
     """Register a client at the authorization server of *place*, with an introduction of `ClientProfile`.
 
     Raises:
@@ -87,7 +87,7 @@ def register_now(place: Place, introduction: dict[str, Any]) -> Flow[Registratio
         raise AuthorizationFailed(f"{step} brought no registration that can be used: {fault}") from None
 
 
-def _read_answer(members: JsonObject, introduction: dict[str, Any], place: Place) -> Registration:
+def _read_answer(members: JsonObject, introduction: dict[str, Any], place: TokenIssuer) -> Registration:
     """Read a registration; raises `ValueError`."""
     asked: AuthMethod = introduction["token_endpoint_auth_method"]
     secret = optional_text(members, "client_secret")
@@ -318,7 +318,7 @@ _TRIES = 4  # how often a registration is put in the place of one that somebody 
 
 
 @frozen(kw_only=True)
-class Known:
+class KnownRegistration:
     """A registration, and where it is stored."""
 
     registration: Registration
@@ -336,7 +336,7 @@ class Known:
         return self.registration.redirect_uri
 
 
-def check_issuer(issuer: str | None, place: Place, what: str) -> None:
+def check_issuer(issuer: str | None, place: TokenIssuer, what: str) -> None:
     """Refuse to show what belongs to one authorization server to another.
 
     Args:
@@ -354,7 +354,9 @@ def check_issuer(issuer: str | None, place: Place, what: str) -> None:
         )
 
 
-def known_client(place: Place, profile: ClientProfile, earlier: Registration | None = None) -> Flow[Known | None]:
+def known_client(
+    place: TokenIssuer, profile: ClientProfile, earlier: Registration | None = None
+) -> Flow[KnownRegistration | None]:
     """Return how the client is known to the authorization server, None where it is not.
 
     Args:
@@ -367,16 +369,18 @@ def known_client(place: Place, profile: ClientProfile, earlier: Registration | N
     """
     given = _given(place, profile) if earlier is None else None
     if given is not None:
-        return Known(registration=given)
+        return KnownRegistration(registration=given)
     key = _key(place, profile)
     text: str | None = yield Load(key)
     stored = read_stored(text, place.server.issuer)
     if earlier is not None and (stored is None or stored.registration != earlier):
-        return Known(registration=earlier)
-    return None if stored is None else Known(registration=stored.registration, key=key, text=text)
+        return KnownRegistration(registration=earlier)
+    return None if stored is None else KnownRegistration(registration=stored.registration, key=key, text=text)
 
 
-def make_known(place: Place, profile: ClientProfile, scopes: tuple[str, ...] | None, *, dpop: bool) -> Flow[Known]:
+def make_known(
+    place: TokenIssuer, profile: ClientProfile, scopes: tuple[str, ...] | None, *, dpop: bool
+) -> Flow[KnownRegistration]:
     """Return how the client is known to the authorization server, with a redirect URI that is ready.
 
     Args:
@@ -391,7 +395,7 @@ def make_known(place: Place, profile: ClientProfile, scopes: tuple[str, ...] | N
     given = _given(place, profile)
     if given is not None:
         redirect_uri: str = yield PickRedirect(profile.redirect_uri or given.redirect_uri)
-        return Known(registration=evolve(given, redirect_uri=redirect_uri))
+        return KnownRegistration(registration=evolve(given, redirect_uri=redirect_uri))
     key = _key(place, profile)
     text: str | None = yield Load(key)
     stored = read_stored(text, place.server.issuer)
@@ -399,30 +403,30 @@ def make_known(place: Place, profile: ClientProfile, scopes: tuple[str, ...] | N
     redirect_uri = yield PickRedirect(profile.redirect_uri or earlier)
     time = yield from now()
     if stored is not None and stored.fits(redirect_uri, scopes, time):
-        return Known(registration=stored.registration, key=key, text=text)
+        return KnownRegistration(registration=stored.registration, key=key, text=text)
     wanted = _worth_registering(place, scopes)
     fresh = yield from register_now(place, profile.introduction(place.server, redirect_uri, wanted, dpop=dpop))
     written = StoredRegistration(fresh, wanted).to_text()
     for _ in range(_TRIES):
         if (yield Swap(key, text, written)):
-            return Known(registration=fresh, key=key, text=written, is_new=True)
+            return KnownRegistration(registration=fresh, key=key, text=written, is_new=True)
         text = yield Load(key)
         stored = read_stored(text, place.server.issuer)
         if stored is not None and stored.fits(redirect_uri, scopes, time):
-            return Known(registration=stored.registration, key=key, text=text)
+            return KnownRegistration(registration=stored.registration, key=key, text=text)
     raise AuthorizationFailed(
         f"the registration at {shown_text(place.server.issuer)} could not be stored: others change it all the time"
     )
 
 
-def forget(known: Known) -> Flow[None]:
+def forget(known: KnownRegistration) -> Flow[None]:
     """Drop a registration that the authorization server does not know any more, so that the next one is made anew."""
     if known.key is not None:
         _log.info("the registration of client %s is forgotten", shown_text(known.registration.client_id))
         yield Swap(known.key, known.text, None)
 
 
-def _given(place: Place, profile: ClientProfile) -> Registration | None:
+def _given(place: TokenIssuer, profile: ClientProfile) -> Registration | None:
     """Return the registration that there is without the storage."""
     if profile.registration is not None:
         check_issuer(profile.registration.issuer, place, f"the client {profile.registration.client_id!r}")
@@ -432,12 +436,12 @@ def _given(place: Place, profile: ClientProfile) -> Registration | None:
     return None
 
 
-def _key(place: Place, profile: ClientProfile) -> str:
+def _key(place: TokenIssuer, profile: ClientProfile) -> str:
     names = [place.server.issuer, place.identifier or resource_of(place.url), profile.identity, profile.account]
     return f"registration {encode(names).decode()}"
 
 
-def _worth_registering(place: Place, scopes: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def _worth_registering(place: TokenIssuer, scopes: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Return what the client may have to ask for one day: some servers hold it to what it was registered with."""
     if scopes is None:
         return None

@@ -25,23 +25,23 @@ from attrs import define, evolve, field, frozen
 from ..._errors import AuthorizationFailed
 from .._dpop import DpopKey
 from .._urls import read_url, shown_text, shown_url
-from ._discovery import Place, discover, first_scopes, wider_scopes
-from ._flow import Flow, HttpCall, HttpReply, Load, Pause, Swap, World, drive, now, outlast
+from ._discovery import TokenIssuer, discover, first_scopes, wider_scopes
+from ._flow import Flow, FlowServices, HttpCall, HttpReply, Load, Pause, Swap, drive, now, outlast
 from ._grant import Grant, TokenAsk
-from ._tokens import Held, Lease, Need, Record, Tokens, read_record, write_record
+from ._tokens import ActiveToken, Lease, TokenRecord, TokenRequirement, Tokens, read_record, write_record
 
 if TYPE_CHECKING:
     from ...abc import Fetch
-    from ._token_cache import Keeper
+    from ._token_cache import TokenCache
 
 __all__ = [
     "REFRESH_SECONDS",
-    "Connected",
-    "Flight",
-    "Landed",
-    "Leased",
-    "Renewing",
-    "Turns",
+    "ConnectionServices",
+    "IssuerLocks",
+    "LeasedRecord",
+    "SharedTask",
+    "TaskOutcome",
+    "TokenRenewal",
     "failing_as_authorization",
     "load_record",
     "refresh_leased",
@@ -75,22 +75,22 @@ _TEMPORARY = {"temporarily_unavailable", "server_error", "slow_down", "use_dpop_
 
 
 @frozen
-class Leased:
+class LeasedRecord:
     """A record that is ours to replace."""
 
     key: str
-    record: Record
+    record: TokenRecord
     text: str = field(repr=False)
     """What stands in the storage."""
 
 
-def load_record(key: str) -> Flow[Record | None]:
+def load_record(key: str) -> Flow[TokenRecord | None]:
     """Return the record that the storage holds."""
     text: str | None = yield Load(key)
     return read_record(text)
 
 
-def take_lease(key: str, useless: str, place: Place) -> Flow[Leased | Record | None]:
+def take_lease(key: str, useless: str, place: TokenIssuer) -> Flow[LeasedRecord | TokenRecord | None]:
     """Wait until nobody else replaces the tokens from *place*, and lease them.
 
     Args:
@@ -118,15 +118,15 @@ def take_lease(key: str, useless: str, place: Place) -> Flow[Leased | Record | N
         leased = evolve(record, lease=Lease(secrets.token_urlsafe(12), time + _LEASE_SECONDS))
         leased_text = write_record(leased)
         if (yield Swap(key, text, leased_text)):
-            return Leased(key, leased, leased_text)
+            return LeasedRecord(key, leased, leased_text)
 
 
-def release_lease(leased: Leased) -> Flow[None]:
+def release_lease(leased: LeasedRecord) -> Flow[None]:
     """Let others try, with the same refresh token; nothing happens where the record is ours no more."""
     yield Swap(leased.key, leased.text, write_record(evolve(leased.record, lease=None)))
 
 
-def refresh_leased(leased: Leased, grant: Grant, ask: TokenAsk) -> Flow[Record]:
+def refresh_leased(leased: LeasedRecord, grant: Grant, ask: TokenAsk) -> Flow[TokenRecord]:
     """Replace the tokens; the lease ends with it. Where this fails, it is to be released.
 
     Returns:
@@ -160,7 +160,7 @@ def refresh_leased(leased: Leased, grant: Grant, ask: TokenAsk) -> Flow[Record]:
     return new
 
 
-def _store_refreshed(leased: Leased, new: Record) -> Flow[None]:
+def _store_refreshed(leased: LeasedRecord, new: TokenRecord) -> Flow[None]:
     """Store what has become of a leased record, unless the lease has run out and somebody else has replaced it."""
     replaced, new_text = leased.record.tokens.access_token, write_record(new)
     text: str | None = leased.text
@@ -173,7 +173,7 @@ def _store_refreshed(leased: Leased, new: Record) -> Flow[None]:
             return
 
 
-def store_record(key: str, record: Record) -> Flow[None]:
+def store_record(key: str, record: TokenRecord) -> Flow[None]:
     """Store a record in place of whatever is there."""
     new_text = write_record(record)
     for _ in range(_MOST_SWAPS):
@@ -216,7 +216,7 @@ T = TypeVar("T")
 
 
 @frozen(eq=False)
-class Connected:
+class ConnectionServices:
     """What a connection lends to the work on tokens."""
 
     fetch: Fetch
@@ -225,13 +225,13 @@ class Connected:
 
 
 @frozen
-class Landed(Generic[T]):
+class TaskOutcome(Generic[T]):
     """What has come of a flight."""
 
     value: T
 
 
-_Outcome: TypeAlias = "Landed[T] | AuthorizationFailed | None"
+_Outcome: TypeAlias = "TaskOutcome[T] | AuthorizationFailed | None"
 
 
 class _Abandoned(Exception):
@@ -250,7 +250,7 @@ def failing_as_authorization() -> Generator[None]:
 
 
 @define(eq=False)
-class Flight(Generic[T]):
+class SharedTask(Generic[T]):
     """One piece of work, from its first step to its outcome."""
 
     _outcome: _Outcome[T] = field(default=None, init=False)
@@ -270,7 +270,7 @@ class Flight(Generic[T]):
         """
         try:
             with failing_as_authorization():
-                self._outcome = Landed(await work())
+                self._outcome = TaskOutcome(await work())
         except AuthorizationFailed as failure:
             self._outcome = failure
         except _Abandoned:
@@ -280,7 +280,7 @@ class Flight(Generic[T]):
             self._is_over = True
             self._change()
 
-    async def wait(self, connected: Connected) -> _Outcome[T]:
+    async def wait(self, connected: ConnectionServices) -> _Outcome[T]:
         """Return the outcome when it is there; None where there is none (rule 3).
 
         Args:
@@ -331,7 +331,7 @@ def _locks() -> defaultdict[str, trio.Lock]:
 
 
 @define(eq=False)
-class Turns:
+class IssuerLocks:
     """Who may ask which authorization server now (rule 2); locks by issuer."""
 
     machines: defaultdict[str, trio.Lock] = field(factory=_locks, init=False)
@@ -341,7 +341,7 @@ class Turns:
 
 
 @define(eq=False)
-class Renewing:
+class TokenRenewal:
     """What one flight does.
 
     Args:
@@ -351,18 +351,18 @@ class Renewing:
         need: what it is about.
     """
 
-    _keeper: Keeper
+    _keeper: TokenCache
     _fetch: Fetch
-    _flight: Flight[Held | None]
-    _need: Need
-    _world: World = field(init=False)
+    _flight: SharedTask[ActiveToken | None]
+    _need: TokenRequirement
+    _world: FlowServices = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._world = World(
+        self._world = FlowServices(
             fetch=trusting(self._fetch, self._grant.trusted_hosts),
             storage=self._grant.storage,
             clock=self._grant.clock,
-            visitor=self._grant.visitor,
+            agent=self._grant.agent,
             asking_person=self._flight.asking_person,
         )
 
@@ -370,7 +370,7 @@ class Renewing:
     def _grant(self) -> Grant:
         return self._keeper.grant
 
-    async def run(self) -> Held | None:
+    async def run(self) -> ActiveToken | None:
         """Return better tokens; None where they take a person, and the server has not asked for them yet.
 
         It is None too where nobody knows what would be better: all scopes that the server lists were asked for.
@@ -397,14 +397,14 @@ class Renewing:
             return None
         return await self._obtain(record, place)
 
-    async def _find(self, record: Record | None) -> Place:
+    async def _find(self, record: TokenRecord | None) -> TokenIssuer:
         """Return where tokens are to be had, as the server says now that it has refused one."""
         keeper = self._keeper
         if keeper.place is None or not self._need.scopes:
             keeper.place = await self._discovered(record)
         return keeper.place
 
-    async def _find_again(self, record: Record | None) -> Place | None:
+    async def _find_again(self, record: TokenRecord | None) -> TokenIssuer | None:
         """Return where the tokens came from; None where only a refusal of the server's can tell."""
         place = self._keeper.place
         if record is not None and place is None:
@@ -417,7 +417,7 @@ class Renewing:
         self._keeper.place = place
         return place
 
-    def _check_issuer(self, record: Record, place: Place) -> None:
+    def _check_issuer(self, record: TokenRecord, place: TokenIssuer) -> None:
         """Refuse to show another authorization server what the one that tokens came from has given by hand."""
         issuer = place.server.issuer
         if self._grant.stays_with_issuer and record.issuer != issuer:
@@ -426,21 +426,21 @@ class Renewing:
                 f"{shown_text(record.issuer)}, and so may the client's credentials; name the right one as their issuer"
             )
 
-    async def _discovered(self, record: Record | None) -> Place:
+    async def _discovered(self, record: TokenRecord | None) -> TokenIssuer:
         prefer = None if record is None else record.issuer
         trusted, challenge = self._grant.trusted_hosts, self._need.challenge
         return await drive(discover(self._keeper.url, challenge, trusted_hosts=trusted, prefer=prefer), self._world)
 
     # The refresh token.
 
-    async def _refresh(self, record: Record, place: Place) -> Held | None:
+    async def _refresh(self, record: TokenRecord, place: TokenIssuer) -> ActiveToken | None:
         """Replace the tokens by their refresh token; return None where that has brought nothing better."""
         keeper, useless = self._keeper, record.tokens.access_token
         async with keeper.turns.machines[place.server.issuer]:
             found = await drive(take_lease(keeper.key, useless, place), self._world)
             if found is None:
                 return None
-            if isinstance(found, Leased):
+            if isinstance(found, LeasedRecord):
                 await self._refresh_leased(found, place)
             else:
                 keeper.take(found, "loaded")
@@ -450,7 +450,7 @@ class Renewing:
             return None if held.token == useless else held
         return None if held.record.ends_soon(self._grant.clock()) else held
 
-    async def _refresh_leased(self, leased: Leased, place: Place) -> None:
+    async def _refresh_leased(self, leased: LeasedRecord, place: TokenIssuer) -> None:
         record = leased.record
         proofs = None if record.dpop_key is None else self._keeper.proofs_with(record.dpop_key)
         ask = TokenAsk(place=place, scopes=record.requested, proofs=proofs, client=record.tokens.client)
@@ -470,7 +470,7 @@ class Renewing:
 
     # New tokens.
 
-    async def _obtain(self, record: Record | None, place: Place) -> Held:
+    async def _obtain(self, record: TokenRecord | None, place: TokenIssuer) -> ActiveToken:
         """Get tokens anew, and store them."""
         key = self._key(record, place)
         proofs = None if key is None else self._keeper.proofs_with(key)
@@ -506,7 +506,7 @@ class Renewing:
                 turns.persons[issuer].release()
 
     async def _store(self, ask: TokenAsk, tokens: Tokens, key: str | None) -> None:
-        record = Record(
+        record = TokenRecord(
             issuer=ask.place.server.issuer,
             resource=ask.place.identifier,
             tokens=tokens,
@@ -517,7 +517,7 @@ class Renewing:
         await drive(store_record(self._keeper.key, record), self._world)
         self._keeper.take(record, "obtained")
 
-    def _key(self, record: Record | None, place: Place) -> str | None:
+    def _key(self, record: TokenRecord | None, place: TokenIssuer) -> str | None:
         """Return the key that new tokens are to be bound to; None where they are for their bearer."""
         if self._grant.dpop:
             return DpopKey.generate().to_jwk() if record is None else record.dpop_key
@@ -527,7 +527,7 @@ class Renewing:
             )
         return None
 
-    def _scopes(self, record: Record | None, place: Place) -> tuple[str, ...] | None:
+    def _scopes(self, record: TokenRecord | None, place: TokenIssuer) -> tuple[str, ...] | None:
         """Return what to ask for: what was asked for earlier is not lost by what is needed now."""
         need, configured = self._need, self._grant.scopes
         earlier = () if record is None or self._keeper.doubts_scopes else record.known_scopes
@@ -538,6 +538,6 @@ class Renewing:
         return wanted if need.challenge is None else wider_scopes(wanted, need.challenge)
 
 
-def _listed(place: Place) -> tuple[str, ...]:
+def _listed(place: TokenIssuer) -> tuple[str, ...]:
     """Return the scopes that a server's metadata list."""
     return first_scopes(None, None, place, offline=False) or ()

@@ -23,9 +23,9 @@ from ..._errors import AuthorizationFailed
 from .._challenges import Challenge, read_challenges
 from .._dpop import NONCE_FIELD
 from ._discovery import read_scopes, wider_scopes
-from ._renewal import Connected, failing_as_authorization
-from ._token_cache import Keeper
-from ._tokens import Held, Need, is_showable
+from ._renewal import ConnectionServices, failing_as_authorization
+from ._token_cache import TokenCache
+from ._tokens import ActiveToken, TokenRequirement, is_showable
 
 if TYPE_CHECKING:
     from ...abc import Fetch
@@ -39,8 +39,8 @@ _MOST_FRUITLESS = 2
 class GrantSource:
     """Shows one server who asks, for one connection; an `abc.TokenSource`."""
 
-    keeper: Keeper
-    connected: Connected
+    keeper: TokenCache
+    connected: ConnectionServices
     asked: set[str] = field(factory=set[str], init=False)
     """The scopes that were asked for, as long as this connection lives."""
     fruitless: set[frozenset[str]] = field(factory=set[frozenset[str]], init=False)
@@ -58,10 +58,10 @@ class GrantAttempt:
     _source: GrantSource
     _method: str
     _url: str
-    _shown: Held | None = field(default=None, init=False)
-    _settled: Held | None = field(default=None, init=False)
+    _shown: ActiveToken | None = field(default=None, init=False)
+    _resolved: ActiveToken | None = field(default=None, init=False)
     """What to show next, whatever else there is."""
-    _need: Need | None = field(default=None, init=False)
+    _need: TokenRequirement | None = field(default=None, init=False)
     """What to settle; None where sending the request again is all there is to do."""
     _has_renewed: bool = field(default=False, init=False)
     _has_repeated: bool = field(default=False, init=False)
@@ -71,15 +71,15 @@ class GrantAttempt:
 
     async def fields(self) -> Mapping[str, str]:
         """Return the header fields that show who asks; none where there is nothing to show yet."""
-        source, held = self._source, self._settled
-        self._settled = None
+        source, held = self._source, self._resolved
+        self._resolved = None
         if held is None:
             held = await source.keeper.current(source.connected)
         self._shown = held
         return {} if held is None else held.fields(self._method, self._url, source.keeper.grant.clock())
 
     def heard(self, status: int, headers: Mapping[str, str]) -> bool:
-        """Take the head of the response; return whether to `settle`, and to send the request once more."""
+        """Take the head of the response; return whether to `resolve`, and to send the request once more."""
         self._need = None
         shown = self._shown
         if shown is not None:
@@ -98,21 +98,21 @@ class GrantAttempt:
             self._source.fruitless.clear()
         return self._need is not None
 
-    async def settle(self) -> None:
+    async def resolve(self) -> None:
         """Get what the response asks for."""
         source, need = self._source, self._need
         if need is None:
             return
         try:
-            self._settled = await source.keeper.renewed(source.connected, need)
+            self._resolved = await source.keeper.renewed(source.connected, need)
         except AuthorizationFailed as failure:
             if self._widening is not None and failure.error is not None:  # somebody has said no
                 source.asked |= self._widening
                 source.fruitless.add(self._widening)
             raise
         self._has_repeated = False
-        if self._settled is not None and (need.scopes is not None or self._settled.way == "obtained"):
-            source.asked.update(self._settled.record.known_scopes)
+        if self._resolved is not None and (need.scopes is not None or self._resolved.way == "obtained"):
+            source.asked.update(self._resolved.record.known_scopes)
 
     def _challenges(self, headers: Mapping[str, str]) -> list[Challenge]:
         """Return the challenges that can be met, those that fit the grant best first."""
@@ -126,7 +126,7 @@ class GrantAttempt:
             return False
         return any(challenge.parameters.get("error") == "use_dpop_nonce" for challenge in challenges)
 
-    def _renewal(self, challenges: list[Challenge]) -> Need | None:
+    def _renewal(self, challenges: list[Challenge]) -> TokenRequirement | None:
         """Return what is needed in place of a token that was refused (rule 1)."""
         keeper, shown = self._source.keeper, self._shown
         if self._has_renewed:
@@ -135,14 +135,14 @@ class GrantAttempt:
             return None
         self._has_renewed = True
         pointing = [challenge for challenge in challenges if "resource_metadata" in challenge.parameters]
-        return Need(
+        return TokenRequirement(
             shown=None if shown is None else shown.token,
             was_refused=True,
             may_refresh=shown is None or shown.way != "refreshed" or shown.is_accepted,
             challenge=next(iter([*pointing, *challenges]), None),
         )
 
-    def _step_up(self, challenges: list[Challenge]) -> Need | None:
+    def _step_up(self, challenges: list[Challenge]) -> TokenRequirement | None:
         """Return which scopes are needed in addition to those that were asked for (rule 2)."""
         source, shown = self._source, self._shown
         if self._widening is not None:
@@ -154,7 +154,7 @@ class GrantAttempt:
             return None
         challenge = (named or lacking)[0]
         wanted = frozenset(read_scopes(challenge.parameters.get("scope", "")))
-        need = Need(
+        need = TokenRequirement(
             shown=None if shown is None else shown.token,
             was_refused=True,
             scopes=wider_scopes(None if shown is None else shown.record.known_scopes, challenge) if named else (),
@@ -256,7 +256,7 @@ class BearerAttempt:
 
     _bearer: Bearer
     _shown: str | None = field(default=None, init=False, repr=False)
-    _has_settled: bool = field(default=False, init=False)
+    _has_resolved: bool = field(default=False, init=False)
 
     async def fields(self) -> Mapping[str, str]:
         """Return the header field that shows the token."""
@@ -266,11 +266,11 @@ class BearerAttempt:
 
     def heard(self, status: int, headers: Mapping[str, str]) -> bool:  # noqa: ARG002 # what it says changes nothing
         """Return whether another token may do better: once, when one is refused."""
-        if status != 401 or self._has_settled or not self._bearer.can_change:
+        if status != 401 or self._has_resolved or not self._bearer.can_change:
             return False
-        self._has_settled = True
+        self._has_resolved = True
         return True
 
-    async def settle(self) -> None:
+    async def resolve(self) -> None:
         """Have another token."""
         self._shown = await self._bearer.current(self._shown)

@@ -1,6 +1,6 @@
 """Keeps the tokens for one server, for all connections of one grant.
 
-Called by the sources of the connections; begins flights, which do what `Renewing` says. Rules of this file:
+Called by the sources of the connections; begins flights, which do what `TokenRenewal` says. Rules of this file:
 
 1. Whoever has a token that is good shows it, and waits for nobody.
 2. There is one flight at a time. Whoever needs what it brings waits for it, and looks again when it has landed.
@@ -17,14 +17,14 @@ import trio
 from attrs import define, field
 
 from ..._errors import AuthorizationFailed, ConnectionClosed
-from .._dpop import DpopKey, Proofs
+from .._dpop import DpopKey, DpopProver
 from .._urls import resource_of
-from ._discovery import Place
+from ._discovery import TokenIssuer
 from ._grant import Grant
-from ._renewal import Connected, Flight, Renewing, Turns, failing_as_authorization
-from ._tokens import Held, Need, Record, Way, key_of, read_record
+from ._renewal import ConnectionServices, IssuerLocks, SharedTask, TokenRenewal, failing_as_authorization
+from ._tokens import ActiveToken, TokenRecord, TokenRequirement, Way, key_of, read_record
 
-__all__ = ["Keeper", "Keepers"]
+__all__ = ["TokenCache", "TokenCaches"]
 
 _log = logging.getLogger("trio_mcp.auth")
 
@@ -33,44 +33,44 @@ _REST_SECONDS = 10.0
 
 
 @define(eq=False)
-class Keepers:
+class TokenCaches:
     """What one grant keeps, of all servers that it is used for."""
 
     _grant: Grant
-    _by_url: dict[str, Keeper] = field(factory=dict[str, "Keeper"], init=False)
-    _turns: Turns = field(factory=Turns, init=False)
+    _by_url: dict[str, TokenCache] = field(factory=dict[str, "TokenCache"], init=False)
+    _turns: IssuerLocks = field(factory=IssuerLocks, init=False)
 
-    def of(self, url: str) -> Keeper:
+    def of(self, url: str) -> TokenCache:
         """Return the keeper of the tokens for the server at *url*; the same for all spellings of it."""
         canonical = resource_of(url)
         if canonical not in self._by_url:
-            self._by_url[canonical] = Keeper(self._grant, url, key_of(self._grant, canonical), self._turns)
+            self._by_url[canonical] = TokenCache(self._grant, url, key_of(self._grant, canonical), self._turns)
         return self._by_url[canonical]
 
 
 @define(eq=False)
-class Keeper:
+class TokenCache:
     """Keeps the tokens for the server at one URL."""
 
     grant: Grant
     url: str
     key: str
     """Of the record in the storage."""
-    turns: Turns
-    held: Held | None = field(default=None, init=False)
+    turns: IssuerLocks
+    held: ActiveToken | None = field(default=None, init=False)
     """What is shown now."""
-    place: Place | None = field(default=None, init=False)
+    place: TokenIssuer | None = field(default=None, init=False)
     """Where tokens were last found to be had."""
     doubts_scopes: bool = field(default=False, init=False)
     """Whether the authorization server refuses the scopes that were asked for earlier."""
-    _proofs: tuple[str, Proofs] | None = field(default=None, init=False, repr=False)
+    _proofs: tuple[str, DpopProver] | None = field(default=None, init=False, repr=False)
     """With the key that they are made with."""
     _is_loaded: bool = field(default=False, init=False)
     _loading: trio.Lock = field(factory=trio.Lock, init=False)
-    _flying: tuple[Need, Flight[Held | None]] | None = field(default=None, init=False)
+    _flying: tuple[TokenRequirement, SharedTask[ActiveToken | None]] | None = field(default=None, init=False)
     _rests_until: float = field(default=0.0, init=False)
 
-    async def current(self, connected: Connected) -> Held | None:
+    async def current(self, connected: ConnectionServices) -> ActiveToken | None:
         """Return what to show; None where there is nothing, until the server has said what it wants.
 
         What ends soon is replaced first, where this needs no person.
@@ -89,11 +89,11 @@ class Keeper:
         held = self.held
         return None if held is None or held.record.has_ended(self.grant.clock()) else held
 
-    async def _replace(self, connected: Connected, held: Held) -> None:
+    async def _replace(self, connected: ConnectionServices, held: ActiveToken) -> None:
         if self.grant.interactive and held.record.tokens.refresh_token is None:
             return
         try:
-            await self.renewed(connected, Need(shown=held.token))
+            await self.renewed(connected, TokenRequirement(shown=held.token))
         except AuthorizationFailed as failure:
             now = self.grant.clock()
             if held.record.has_ended(now):
@@ -101,7 +101,7 @@ class Keeper:
             _log.info("a token that is still good could not be replaced: %s", failure)
             self._rests_until = now + _REST_SECONDS
 
-    async def renewed(self, connected: Connected, need: Need) -> Held | None:
+    async def renewed(self, connected: ConnectionServices, need: TokenRequirement) -> ActiveToken | None:
         """Return what is better than what was shown; None where that takes a person, and the server has not asked yet.
 
         Raises:
@@ -113,10 +113,10 @@ class Keeper:
         while True:
             if self.held is not None and self.held.serves(need, self.grant.clock()):
                 return self.held
-            is_own = self._flying is None
+            is_new = self._flying is None
             flown_for, flight = self._flying or self._begin(connected, need)
             outcome = await flight.wait(connected)
-            if not is_own and (outcome is None or flown_for != need):
+            if not is_new and (outcome is None or flown_for != need):
                 continue
             if outcome is None:
                 raise ConnectionClosed("this side closed the connection while it asked for a token")
@@ -124,9 +124,11 @@ class Keeper:
                 raise AuthorizationFailed(str(outcome), error=outcome.error) from outcome
             return outcome.value
 
-    def _begin(self, connected: Connected, need: Need) -> tuple[Need, Flight[Held | None]]:
-        flight = Flight[Held | None]()
-        work = Renewing(self, connected.fetch, flight, need).run
+    def _begin(
+        self, connected: ConnectionServices, need: TokenRequirement
+    ) -> tuple[TokenRequirement, SharedTask[ActiveToken | None]]:
+        flight = SharedTask[ActiveToken | None]()
+        work = TokenRenewal(self, connected.fetch, flight, need).run
         try:
             connected.nursery.start_soon(flight.run, work, self._landed, name="authorization")
         except RuntimeError:  # the nursery is closed; nobody may be left to wait for what never lands
@@ -148,17 +150,17 @@ class Keeper:
 
     # For the flights.
 
-    def take(self, record: Record, way: Way) -> Held:
+    def take(self, record: TokenRecord, way: Way) -> ActiveToken:
         """Show these tokens from now on."""
         if way != "obtained" and self.held is not None and self.held.token == record.tokens.access_token:
             self.held.record = record  # what is known of the token holds
             return self.held
         proofs = None if record.dpop_key is None else self.proofs_with(record.dpop_key)
-        self.held = Held(record, proofs, way, self.grant.clock())
+        self.held = ActiveToken(record, proofs, way, self.grant.clock())
         return self.held
 
-    def proofs_with(self, key: str) -> Proofs:
+    def proofs_with(self, key: str) -> DpopProver:
         """Return what makes proofs with a key: the same for as long as the key is, so that nonces stay known."""
         if self._proofs is None or self._proofs[0] != key:
-            self._proofs = key, Proofs(DpopKey.from_jwk(key))
+            self._proofs = key, DpopProver(DpopKey.from_jwk(key))
         return self._proofs[1]

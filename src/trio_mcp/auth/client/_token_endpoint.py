@@ -22,7 +22,7 @@ from attrs import field, frozen
 
 from ..._errors import AuthorizationFailed
 from ...wire import JsonObject, Undecodable, decode, is_object
-from .._dpop import NONCE_FIELD, PROOF_FIELD, Proofs
+from .._dpop import NONCE_FIELD, PROOF_FIELD, DpopProver
 from .._urls import shown_text, shown_url
 from ._discovery import ServerMetadata
 from ._flow import CallFailed, Flow, HttpReply, now, post_form
@@ -31,7 +31,7 @@ from ._tokens import AuthMethod, PrivateKey, Registration, Tokens, TokenType
 
 __all__ = [
     "ASSERTION_TYPE",
-    "Authenticated",
+    "ClientAuthentication",
     "authenticate",
     "error_code_of",
     "json_object_of",
@@ -61,7 +61,7 @@ _KEY_TYPES: Mapping[str, Literal["EC", "OKP", "RSA"]] = {
 
 
 @frozen(kw_only=True)
-class Authenticated:
+class ClientAuthentication:
     """What a token request carries besides what it asks for."""
 
     headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
@@ -69,7 +69,7 @@ class Authenticated:
     form: Mapping[str, str] = field(factory=dict[str, str], repr=False)
 
 
-def authenticate(registration: Registration, server: ServerMetadata, now: float) -> Authenticated:
+def authenticate(registration: Registration, server: ServerMetadata, now: float) -> ClientAuthentication:
     """Return what proves a client at the token endpoint of *server*, made for one request.
 
     Args:
@@ -83,18 +83,18 @@ def authenticate(registration: Registration, server: ServerMetadata, now: float)
     client_id, secret, key = registration.client_id, registration.secret, registration.private_key
     method = registration.method or _choose(registration, server.token_endpoint_auth_methods_supported)
     if method == "none":
-        return Authenticated(form={"client_id": client_id})
+        return ClientAuthentication(form={"client_id": client_id})
     if method == "private_key_jwt" and key is not None:
         assertion = _assertion(client_id, key, server.issuer, now)
-        return Authenticated(form={"client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion})
+        return ClientAuthentication(form={"client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion})
     if method == "client_secret_basic" and secret is not None:
         # A blank as %20, and the name once more in the form: there are servers that do not read "+", or that look for
         # the name there first. Both are allowed, and no other server minds.
         pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}".encode()
         shown = {"authorization": f"Basic {base64.b64encode(pair).decode()}"}
-        return Authenticated(headers=shown, form={"client_id": client_id})
+        return ClientAuthentication(headers=shown, form={"client_id": client_id})
     if method == "client_secret_post" and secret is not None:
-        return Authenticated(form={"client_id": client_id, "client_secret": secret})
+        return ClientAuthentication(form={"client_id": client_id, "client_secret": secret})
     lacking = "private key" if method == "private_key_jwt" else "secret"
     raise AuthorizationFailed(
         f"the client {shown_text(client_id)!r} is to authenticate with {shown_text(method)}, but has no {lacking}"
@@ -243,7 +243,7 @@ def post_token_request(
     registration: Registration | None,
     form: Mapping[str, str],
     *,
-    proofs: Proofs | None,
+    proofs: DpopProver | None,
     named_by: Literal["user", "server"] = "server",
 ) -> Flow[JsonObject]:
     """Send a form to a token endpoint, and return the members of the successful response.
@@ -270,7 +270,7 @@ def _send(
     server: ServerMetadata,
     registration: Registration | None,
     form: Mapping[str, str],
-    proofs: Proofs | None,
+    proofs: DpopProver | None,
     named_by: Literal["user", "server"],
 ) -> Flow[HttpReply]:
     """Send the form with fresh proofs, none of which may be seen twice."""

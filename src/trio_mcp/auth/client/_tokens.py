@@ -25,22 +25,22 @@ from attrs import define, field, frozen
 from ..._errors import AuthorizationFailed
 from ...wire import encode
 from .._challenges import Challenge
-from .._dpop import PROOF_FIELD, DpopKey, Proofs
-from ._discovery import Place
+from .._dpop import PROOF_FIELD, DpopKey, DpopProver
+from ._discovery import TokenIssuer
 
 if TYPE_CHECKING:
     from ._grant import Grant
 
 __all__ = [
+    "ActiveToken",
     "AuthMethod",
     "FileTokenStorage",
-    "Held",
     "Lease",
     "MemoryTokenStorage",
-    "Need",
     "PrivateKey",
-    "Record",
     "Registration",
+    "TokenRecord",
+    "TokenRequirement",
     "TokenType",
     "Tokens",
     "Way",
@@ -131,7 +131,7 @@ class Lease:
 
 
 @frozen(kw_only=True)
-class Record:
+class TokenRecord:
     """The tokens for one server, and what has to be known to replace them."""
 
     version: Literal[1] = 1
@@ -149,7 +149,7 @@ class Record:
     """The private key that the tokens are bound to, as a JSON Web Key."""
     lease: Lease | None = None
 
-    def is_for(self, place: Place) -> bool:
+    def is_for(self, place: TokenIssuer) -> bool:
         """Tell whether the tokens are from the issuer at *place*, and for the server there."""
         return self.issuer == place.server.issuer and self.resource == place.identifier
 
@@ -180,12 +180,12 @@ def is_showable(token: str) -> bool:
     return _SHOWABLE.fullmatch(token) is not None
 
 
-def read_record(text: str | None) -> Record | None:
+def read_record(text: str | None) -> TokenRecord | None:
     """Return what `write_record` has written; None for anything else, which is logged without its content."""
     if text is None:
         return None
     try:
-        record = msgspec.json.decode(text, type=Record)
+        record = msgspec.json.decode(text, type=TokenRecord)
     except (ValueError, RecursionError):
         record = None
     if record is None or not is_showable(record.tokens.access_token) or not _is_bound_as_it_says(record):
@@ -194,7 +194,7 @@ def read_record(text: str | None) -> Record | None:
     return record
 
 
-def _is_bound_as_it_says(record: Record) -> bool:
+def _is_bound_as_it_says(record: TokenRecord) -> bool:
     if record.dpop_key is None:
         return record.tokens.token_type == "Bearer"  # noqa: S105 # a type
     try:
@@ -204,7 +204,7 @@ def _is_bound_as_it_says(record: Record) -> bool:
     return record.tokens.token_type == "DPoP"  # noqa: S105 # a type
 
 
-def write_record(record: Record) -> str:
+def write_record(record: TokenRecord) -> str:
     """Return a record as the storage holds it; it is full of secrets."""
     return msgspec.json.encode(record).decode()
 
@@ -219,7 +219,7 @@ _REST_SECONDS = 60.0
 
 
 @frozen(kw_only=True)
-class Need:
+class TokenRequirement:
     """What is wrong with what was shown. Requests whose needs are equal are served by the same."""
 
     shown: str | None = field(repr=False)
@@ -236,11 +236,11 @@ class Need:
 
 
 @define(eq=False)
-class Held:
+class ActiveToken:
     """Tokens that are being shown."""
 
-    record: Record
-    proofs: Proofs | None
+    record: TokenRecord
+    proofs: DpopProver | None
     way: Way
     """How they came here."""
     since: float
@@ -253,7 +253,7 @@ class Held:
         """What is shown."""
         return self.record.tokens.access_token
 
-    def serves(self, need: Need, now: float) -> bool:
+    def serves(self, need: TokenRequirement, now: float) -> bool:
         """Tell whether they are better than what was shown."""
         is_other = self.token != need.shown and not self.record.has_ended(now)
         return is_other and set(self.record.known_scopes).issuperset(need.scopes or ())

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from ..._facade import lazy_names
 
 if TYPE_CHECKING:
-    from ._resource_server import Guard as Guard
     from ._resource_server import ResourceServer as ResourceServer
+    from ._resource_server import TokenGuard as TokenGuard
     from ._token_verifiers import IntrospectionVerifier as IntrospectionVerifier
     from ._token_verifiers import JwtVerifier as JwtVerifier
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_resource_server": ("Guard", "ResourceServer"),
+            "_resource_server": ("TokenGuard", "ResourceServer"),
             "_token_verifiers": ("IntrospectionVerifier", "JwtVerifier"),
         },
     )  # fmt: skip

@@ -22,12 +22,12 @@ from ...abc import Fetch, TokenVerifier
 from ...peer import Access
 from ...wire import INTERNAL_ERROR, INVALID_REQUEST, Headers, Refusal, encode
 from .._challenges import Challenge, write_challenge
-from .._dpop import Replays, read_proof
+from .._dpop import SeenProofs, read_proof
 from .._jose import ASYMMETRIC, LEEWAY_SECONDS, InvalidToken, VerifiedToken, VerifierUnavailable
 from .._urls import origin_of, read_url, well_known_urls
 from ._token_verifiers import IntrospectionVerifier, JwtVerifier, check_option
 
-__all__ = ["Guard", "ResourceServer"]
+__all__ = ["ResourceServer", "TokenGuard"]
 
 
 # What stands before a protected server: it looks at the head of each request, and says who makes it, or refuses it.
@@ -62,7 +62,7 @@ class _InvalidProofError(InvalidToken):
 
 
 @define(eq=False)
-class Guard:
+class TokenGuard:
     """Checks the requests of one application. Any number of tasks may use it at once.
 
     Args:
@@ -72,7 +72,7 @@ class Guard:
 
     _server: ResourceServer
     _fetch: Fetch
-    _replays: Replays = field(factory=Replays, init=False, repr=False)
+    _replays: SeenProofs = field(factory=SeenProofs, init=False, repr=False)
 
     async def admit(self, method: str, path: str, query: str, headers: Headers) -> Access | Refusal:
         """Return who makes a request, or why it is not served. Whoever is admitted has the scopes of every request.
@@ -368,10 +368,10 @@ class ResourceServer:
                 waiting += self.implied_scopes.get(name, ())
         return frozenset(granted)
 
-    def guard(self, fetch: Fetch) -> Guard:
+    def guard(self, fetch: Fetch) -> TokenGuard:
         """Return what checks the requests of one application.
 
         Args:
             fetch: makes the requests to authorization servers, unless there is one of the user's.
         """
-        return Guard(self, self.fetch or fetch)
+        return TokenGuard(self, self.fetch or fetch)

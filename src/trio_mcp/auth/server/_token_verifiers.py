@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 __all__ = [
     "ACCEPT_JSON",
     "PAUSE_SECONDS",
-    "Answers",
     "IntrospectionVerifier",
     "JwtVerifier",
     "KeyRing",
-    "Renewal",
+    "RefreshSchedule",
+    "VerdictCache",
     "check_option",
     "endpoint_of",
     "fetch_json",
@@ -62,15 +62,15 @@ _MAX_KEPT = 10_000
 
 
 @define(eq=False)
-class _Question:
+class _PendingLookup:
     """A question that is being asked, for all who want its answer."""
 
-    settled: trio.Event = field(factory=trio.Event)
+    resolved: trio.Event = field(factory=trio.Event)
     failure: VerifierUnavailable | None = None
 
 
 @define(eq=False)
-class Answers:
+class VerdictCache:
     """What tokens are, None for those that are not good. Tokens themselves are not kept, only digests of them.
 
     Args:
@@ -84,7 +84,7 @@ class Answers:
         factory=dict[bytes, "tuple[float, VerifiedToken | None]"], init=False, repr=False
     )
     """The oldest first, each with the time of its arrival."""
-    _asked: dict[bytes, _Question] = field(factory=dict[bytes, _Question], init=False, repr=False)
+    _asked: dict[bytes, _PendingLookup] = field(factory=dict[bytes, _PendingLookup], init=False, repr=False)
 
     async def find(self, token: str, ask: Callable[[], Awaitable[VerifiedToken | None]]) -> VerifiedToken | None:
         """Return what is known of a token, or else what *ask* returns.
@@ -98,7 +98,7 @@ class Answers:
             return await ask()
         digest = hashlib.sha256(token.encode()).digest()
         while (question := self._asked.get(digest)) is not None:
-            await question.settled.wait()
+            await question.resolved.wait()
             if question.failure is not None:
                 raise VerifierUnavailable(*question.failure.args)
         at, answer = self._kept.get(digest, (-math.inf, None))
@@ -107,7 +107,7 @@ class Answers:
         return await self._ask(digest, ask)
 
     async def _ask(self, digest: bytes, ask: Callable[[], Awaitable[VerifiedToken | None]]) -> VerifiedToken | None:
-        question = self._asked[digest] = _Question()
+        question = self._asked[digest] = _PendingLookup()
         try:
             answer = await ask()
         except VerifierUnavailable as exc:
@@ -115,7 +115,7 @@ class Answers:
             raise
         finally:
             del self._asked[digest]
-            question.settled.set()
+            question.resolved.set()
         self._kept.pop(digest, None)
         self._kept[digest] = (self._clock(), answer)
         if len(self._kept) > _MAX_KEPT:
@@ -226,7 +226,7 @@ _FETCH_SECONDS = 10.0
 
 
 @define(eq=False)
-class Renewal:
+class RefreshSchedule:
     """When something was fetched, and may be fetched again. Any number of tasks may use it at once.
 
     Args:
@@ -309,10 +309,10 @@ class KeyRing:
     _trusted_hosts: Sequence[str]
     _clock: Callable[[], float]
     _keys: Sequence[Key] = field(default=(), init=False, repr=False)
-    _renewal: Renewal = field(init=False, repr=False)
+    _renewal: RefreshSchedule = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        self._renewal = Renewal(f"the keys of {self._issuer}", self._read, self._clock)
+        self._renewal = RefreshSchedule(f"the keys of {self._issuer}", self._read, self._clock)
 
     async def has_signed(self, signed: SignedJson, fetch: Fetch) -> bool:
         """Tell whether one of the keys has signed.
@@ -448,7 +448,7 @@ def _is_for_something_else(claims: JsonObject) -> bool:
 
 
 @frozen(kw_only=True)
-class _Place:
+class _IntrospectionEndpoint:
     """Where to ask."""
 
     url: str
@@ -482,16 +482,16 @@ class IntrospectionVerifier:
     issuer: str | None = field(default=None, kw_only=True)
     trusted_hosts: Sequence[str] = field(default=(), kw_only=True)
     clock: Callable[[], float] = field(default=time.time, kw_only=True)
-    _place: _Place | None = field(default=None, init=False, repr=False)
-    _renewal: Renewal = field(init=False, repr=False)
-    _answers: Answers = field(init=False, repr=False)
+    _place: _IntrospectionEndpoint | None = field(default=None, init=False, repr=False)
+    _renewal: RefreshSchedule = field(init=False, repr=False)
+    _answers: VerdictCache = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         if not 0 <= self.cache_seconds < math.inf:
             raise ValueError(f"cache_seconds={self.cache_seconds!r}: must be a number of seconds, 0 or more")
         self.issuer = self.issuer or self.client.issuer
-        self._renewal = Renewal("the place where tokens are introspected", self._look_up, self.clock)
-        self._answers = Answers(self.cache_seconds, self.clock)
+        self._renewal = RefreshSchedule("the place where tokens are introspected", self._look_up, self.clock)
+        self._answers = VerdictCache(self.cache_seconds, self.clock)
 
     def serving(
         self, issuers: Sequence[str], *, trusted_hosts: Sequence[str], clock: Callable[[], float]
@@ -527,12 +527,12 @@ class IntrospectionVerifier:
         call = HttpCall(method="POST", url=place.url, headers=headers, body=form, named_by=place.named_by)
         return _read_answer(await fetch_json(call, fetch), place.server.issuer)
 
-    async def _where(self, fetch: Fetch) -> _Place:
+    async def _where(self, fetch: Fetch) -> _IntrospectionEndpoint:
         if self.issuer is None:
             raise RuntimeError("IntrospectionVerifier: outside of a ResourceServer it needs issuer=")
         if self.endpoint is not None:
             server = ServerMetadata(issuer=self.issuer, token_endpoint=self.endpoint)
-            return _Place(url=self.endpoint, named_by="user", server=server)
+            return _IntrospectionEndpoint(url=self.endpoint, named_by="user", server=server)
         await self._renewal.keep_fresh(fetch)
         if self._place is None:
             raise VerifierUnavailable(f"it is not known where {self.issuer} introspects tokens")
@@ -548,7 +548,7 @@ class IntrospectionVerifier:
             token_endpoint=url,
             token_endpoint_auth_methods_supported=tuple(methods) if is_array(methods) else None,
         )
-        self._place = _Place(url=url, named_by=host_chosen_by(self.issuer, url), server=server)
+        self._place = _IntrospectionEndpoint(url=url, named_by=host_chosen_by(self.issuer, url), server=server)
 
 
 def _read_answer(answer: JsonObject, issuer: str) -> VerifiedToken | None:

@@ -22,7 +22,7 @@ import trio
 from attrs import define, field
 
 from ..._errors import AskExpired, LocalProtocolError, McpError
-from ...peer import Exchange, Question, Run, Waiting
+from ...peer import HandlerRun, IncomingRequest, PendingQuestions, Question
 from ...wire import (
     INVALID_PARAMS,
     SERVER_INFO_KEY,
@@ -41,9 +41,9 @@ from ._legacy import ask_directly
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    from .._serving import Serving
+    from .._serving import ActiveServer
 
-__all__ = ["ASKABLE", "Asker", "AskingMode", "BadStateError", "Past", "Seals", "binding_of", "pin", "resume"]
+__all__ = ["ASKABLE", "Asker", "AskingMode", "BadStateError", "PastRounds", "Seals", "binding_of", "pin", "resume"]
 
 
 # Asking without keeping anything: the answers so far travel with the client, and the handler begins anew.
@@ -62,7 +62,7 @@ __all__ = ["ASKABLE", "Asker", "AskingMode", "BadStateError", "Past", "Seals", "
 
 
 @define(eq=False)
-class Past:
+class PastRounds:
     """What a handler was told and has done in earlier rounds, and in this one."""
 
     answers: dict[str, Any] = field(factory=dict[str, Any])
@@ -73,7 +73,7 @@ class Past:
     """What `Context.once` returned, by its key."""
 
     @classmethod
-    def of(cls, contents: JsonObject, given: Mapping[str, Any]) -> Past:
+    def of(cls, contents: JsonObject, given: Mapping[str, Any]) -> PastRounds:
         """Return the past that a state holds, and the answers that came with it (rule 3)."""
         past = cls(contents["answers"], done=contents["done"])
         past.answers.update({key: given[key] for key in contents["asked"] if key in given})
@@ -83,7 +83,7 @@ class Past:
         """Return what the state of the next round holds."""
         return {"answers": self.answers, "done": self.done, "asked": list(asked)}
 
-    def answer(self, run: Run, questions: Sequence[Question]) -> bool:
+    def answer(self, run: HandlerRun, questions: Sequence[Question]) -> bool:
         """Answer those of *questions* whose answers are there; tell whether these are all.
 
         Raises:
@@ -100,8 +100,8 @@ class Past:
         return all(question.answered for question in questions)
 
 
-def _refuse(run: Run, error: McpError) -> None:
-    exchange: Exchange | None = run.exchange
+def _refuse(run: HandlerRun, error: McpError) -> None:
+    exchange: IncomingRequest | None = run.exchange
     if exchange is not None:
         exchange.respond(error)
     run.stop("the client's answer is none")
@@ -137,7 +137,7 @@ class BadStateError(McpError):
         _log.warning("the state of a retry of %r was refused: %s", method, cause)
 
 
-def pin(exchange: Exchange) -> bytes:
+def pin(exchange: IncomingRequest) -> bytes:
     """Return what a state is bound to, in JSON: the request without what belongs to one attempt, and who makes it.
 
     Call it before a handler is given the params, which it may change.
@@ -187,7 +187,7 @@ class Seals:
         sealed = _VERSION + nonce + self._made()[0].encrypt(nonce, plain, _VERSION)
         return base64.urlsafe_b64encode(sealed).decode()
 
-    def open(self, state: str, exchange: Exchange) -> JsonObject:
+    def open(self, state: str, exchange: IncomingRequest) -> JsonObject:
         """Return the contents of a state that came with *exchange*.
 
         Raises:
@@ -246,9 +246,9 @@ _KEY_LENGTH = 16
 class Asker:
     """Asks for one handler."""
 
-    _serving: Serving
-    _run: Run
-    _past: Past
+    _serving: ActiveServer
+    _run: HandlerRun
+    _past: PastRounds
     _pinned: bytes
     """What the states of its request are bound to."""
     _count: dict[str, int] = field(factory=dict[str, int], init=False)
@@ -261,7 +261,7 @@ class Asker:
         run = self._run
         questions = [self._question(ask) for ask in asks]
         try:
-            run.hall.parking.check_open()
+            run.pool.parking.check_open()
             answers = await (
                 self._in_an_interim_result(questions) if run.context.modern else ask_directly(run, questions)
             )
@@ -297,18 +297,18 @@ class Asker:
             return [question.answer for question in questions]
         if run.waiting is None:
             parked = self._serving.asking == "parked"
-            run.waiting = run.hall.parking.waiting(run, self._parked) if parked else Waiting(run, self._leave)
+            run.waiting = run.pool.parking.waiting(run, self._parked) if parked else PendingQuestions(run, self._leave)
         return await run.waiting.ask(questions)
 
     def _parked(self, token: str, requests: Mapping[str, JsonObject]) -> JsonObject:
         """Return the interim result of a run that is being parked."""
         return self._interim({"token": token}, requests)
 
-    def _leave(self, waiting: Waiting, requests: Mapping[str, JsonObject]) -> None:
+    def _leave(self, waiting: PendingQuestions, requests: Mapping[str, JsonObject]) -> None:
         """Answer with the questions, and end the run: another one will know more."""
         run = waiting.run
         assert run.exchange is not None
-        if run.hall.parking.closing:
+        if run.pool.parking.closing:
             run.fail_all(AskExpired("the server stops"))
             return
         run.exchange.respond(self._interim(self._past.contents(list(requests)), requests))
@@ -340,7 +340,7 @@ def _without_ids(request: JsonObject) -> JsonObject:
     return {**request, "params": {name: each for name, each in request["params"].items() if name != "elicitationId"}}
 
 
-def resume(serving: Serving, exchange: Exchange, state: str | None) -> Past | None:
+def resume(serving: ActiveServer, exchange: IncomingRequest, state: str | None) -> PastRounds | None:
     """Take a request: give a retry to its parked run, or return the past with which a handler begins, if it has one.
 
     Raises:
@@ -349,10 +349,10 @@ def resume(serving: Serving, exchange: Exchange, state: str | None) -> Past | No
     given: Any = (exchange.params or {}).get("inputResponses")
     answers: Mapping[str, Any] = given if is_object(given) else {}
     if state is None:
-        return Past(offered=answers)
+        return PastRounds(offered=answers)
     contents = serving.server.seals.open(state, exchange)
     if "token" not in contents:
-        return Past.of(contents, answers)
-    if not serving.hall.parking.resume(contents["token"], exchange, answers):
+        return PastRounds.of(contents, answers)
+    if not serving.pool.parking.resume(contents["token"], exchange, answers):
         raise BadStateError(exchange.method, "its handler has gone on, ended or expired, or was in another process")
     return None

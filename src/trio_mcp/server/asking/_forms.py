@@ -21,7 +21,7 @@ from ...wire import is_array, is_object
 from ..signature import (
     FORMATS,
     MISSING,
-    Annotations,
+    AnnotationReader,
     ArgumentFaults,
     Definitions,
     Inexpressible,
@@ -93,11 +93,11 @@ class Choices:
 
 
 @define(eq=False)
-class FormAnnotations(Annotations):
+class FormAnnotations(AnnotationReader):
     """Annotations among which `Choices` counts."""
 
     def shape(self, annotation: Any) -> Shape:
-        """Return the JSON form of an annotation; see `Annotations.shape`."""
+        """Return the JSON form of an annotation; see `AnnotationReader.shape`."""
         shape = super().shape(annotation)
         if get_origin(annotation) is Annotated:
             for note in annotation.__metadata__:

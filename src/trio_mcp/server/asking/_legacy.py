@@ -15,7 +15,7 @@ import trio
 from ..._errors import AskExpired, McpError, MissingCapability, RemoteProtocolError
 from ..._tracing import client_span
 from ..._util import run_all
-from ...peer import GRACE_SECONDS, Asked, Exchange, Question, Run
+from ...peer import GRACE_SECONDS, HandlerRun, IncomingRequest, OutgoingRequest, Question
 from ...wire import JsonObject
 
 __all__ = ["ask_directly"]
@@ -23,7 +23,7 @@ __all__ = ["ask_directly"]
 _log = logging.getLogger("trio_mcp.server")
 
 
-async def ask_directly(run: Run, questions: Sequence[Question]) -> list[Any]:
+async def ask_directly(run: HandlerRun, questions: Sequence[Question]) -> list[Any]:
     """Ask the client at once, all questions at the same time, and return the answers.
 
     Raises:
@@ -36,7 +36,7 @@ async def ask_directly(run: Run, questions: Sequence[Question]) -> list[Any]:
     exchange = run.exchange
     if exchange is None:  # answered or cancelled: only a thread or a task that was left can come here
         raise AskExpired("the call is over")
-    if not exchange.peer.gate.operating:
+    if not exchange.peer.admission.operating:
         raise MissingCapability("the client cannot be asked before it has said that it is initialized", {})
     for question in questions:
         lacking = question.lacking(run.context)
@@ -52,7 +52,7 @@ async def ask_directly(run: Run, questions: Sequence[Question]) -> list[Any]:
         run.holds.start_clock(run.scope)
 
 
-async def _all_answers(run: Run, exchange: Exchange, questions: Sequence[Question]) -> list[Any]:
+async def _all_answers(run: HandlerRun, exchange: IncomingRequest, questions: Sequence[Question]) -> list[Any]:
     if len(questions) == 1:
         return [await _answer(run, exchange, questions[0])]
     answers: list[Any] = [None] * len(questions)
@@ -64,8 +64,8 @@ async def _all_answers(run: Run, exchange: Exchange, questions: Sequence[Questio
     return answers
 
 
-async def _answer(run: Run, exchange: Exchange, question: Question) -> Any:
-    parking = run.hall.parking
+async def _answer(run: HandlerRun, exchange: IncomingRequest, question: Question) -> Any:
+    parking = run.pool.parking
     with run.asking([question]) as asking:
         asking.scope.deadline = trio.current_time() + parking.expire_after
         parking.direct.add(asking)
@@ -79,7 +79,7 @@ async def _answer(run: Run, exchange: Exchange, question: Question) -> Any:
         return asking.outcome()[0]
 
 
-def _asked(exchange: Exchange, request: JsonObject) -> Asked:
+def _asked(exchange: IncomingRequest, request: JsonObject) -> OutgoingRequest:
     method, params = request["method"], request["params"]
     span = client_span(method, params, exchange.context.revision)
     asked = exchange.ask(method, params if span is None else span.inject(params))

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ._completion import Completions as Completions
     from ._content import Audio as Audio
     from ._content import Image as Image
-    from ._content import older_messages as older_messages
-    from ._content import older_result as older_result
+    from ._content import legacy_messages as legacy_messages
+    from ._content import legacy_result as legacy_result
     from ._legacy_subscriptions import SessionListeners as SessionListeners
     from ._prompts import Prompts as Prompts
     from ._resources import Resources as Resources

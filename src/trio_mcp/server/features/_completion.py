@@ -18,7 +18,7 @@ from attrs import define, evolve, field, frozen
 
 from ... import types
 from ..._errors import McpError
-from ...peer import Run
+from ...peer import HandlerRun
 from ...wire import INVALID_PARAMS, encode
 from .._context import Context, run_of
 from ..signature import Callee, inspect_callable
@@ -26,7 +26,7 @@ from ._prompts import Prompts, TextFunction, name_of
 from ._resources import Resources
 
 if TYPE_CHECKING:
-    from .._serving import Serving
+    from .._serving import ActiveServer
 
 __all__ = ["Completions"]
 
@@ -46,14 +46,14 @@ class _Completer:
     callee: Callee
     typed: str
     """The parameter that takes the text typed so far."""
-    settled: tuple[str, ...]
+    resolved: tuple[str, ...]
     """Parameters that take what other arguments are settled to."""
 
     async def suggest(
-        self, serving: Serving, context: Context, value: str, settled: Mapping[str, str]
+        self, serving: ActiveServer, context: Context, value: str, resolved: Mapping[str, str]
     ) -> types.Completion:
         """Return what the function suggests for an argument that begins with *value*."""
-        keywords: dict[str, Any] = {name: settled.get(name) for name in self.settled}
+        keywords: dict[str, Any] = {name: resolved.get(name) for name in self.resolved}
         keywords |= dict.fromkeys(self.callee.injected, context)
         work = partial(self.function, **{self.typed: value}, **keywords)
         if self.callee.is_async:
@@ -123,7 +123,7 @@ class Completions:
         self._completers[entry.function] = {**completers, argument: completer}
 
     async def call(
-        self, serving: Serving, _: Run, context: Context, params: types.CompleteRequestParams
+        self, serving: ActiveServer, _: HandlerRun, context: Context, params: types.CompleteRequestParams
     ) -> types.CompleteResult:
         """Answer `completion/complete`.
 
@@ -146,8 +146,8 @@ class Completions:
             typed = argument.value.casefold()
             known = [each for each in _choices(function, argument.name) if each.casefold().startswith(typed)]
             return types.CompleteResult(completion=_completion(known))
-        settled = (params.context.arguments if params.context else None) or {}
-        return types.CompleteResult(completion=await completer.suggest(serving, context, argument.value, settled))
+        resolved = (params.context.arguments if params.context else None) or {}
+        return types.CompleteResult(completion=await completer.suggest(serving, context, argument.value, resolved))
 
 
 def _completer(function: Callable[..., Any], others: set[str], namespace: Mapping[str, Any]) -> _Completer:

@@ -27,8 +27,8 @@ __all__ = [
     "content_blocks",
     "data_result",
     "holds_content",
-    "older_messages",
-    "older_result",
+    "legacy_messages",
+    "legacy_result",
     "text_result",
 ]
 
@@ -159,7 +159,7 @@ def data_result(plain: Any, structured: Any, revision: str) -> JsonObject:
     return result
 
 
-def older_result(result: types.CallToolResult, revision: str, tool: str) -> types.CallToolResult:
+def legacy_result(result: types.CallToolResult, revision: str, tool: str) -> types.CallToolResult:
     """Return the *result* of a tool as a peer of the legacy *revision* can read it.
 
     Structured content is there from 2025-06-18 on, and is an object. Where it has to go, its JSON takes its place, if
@@ -183,7 +183,7 @@ def older_result(result: types.CallToolResult, revision: str, tool: str) -> type
     return evolve(result, content=content, structured_content=types.UNSET)
 
 
-def older_messages(result: types.GetPromptResult, revision: str, prompt: str) -> types.GetPromptResult:
+def legacy_messages(result: types.GetPromptResult, revision: str, prompt: str) -> types.GetPromptResult:
     """Return the *result* of a prompt as a peer of *revision* can read it.
 
     Raises:

@@ -23,7 +23,7 @@ from ._resources import RESOURCE_NOT_FOUND
 from ._subscriptions import has_resource
 
 if TYPE_CHECKING:
-    from .._serving import Serving
+    from .._serving import ActiveServer
 
 __all__ = ["SessionListeners"]
 
@@ -34,7 +34,7 @@ _EVERY_LIST = ChangeFilter(tools=True, prompts=True, resource_list=True)
 class SessionListeners:
     """The sessions of one serving."""
 
-    _serving: Serving
+    _serving: ActiveServer
     _sessions: dict[Peer, _SessionListener] = field(factory=dict["Peer", "_SessionListener"], init=False)
 
     def begin(self, peer: Peer, declared: types.ServerCapabilities) -> None:
@@ -47,7 +47,7 @@ class SessionListeners:
             self._serving.changes.discard(listener)
             self._sessions.pop(peer, None)
 
-        peer.when_lost(end)
+        peer.on_disconnect(end)
 
     def subscribe(self, peer: Peer, uri: str) -> None:
         """Tell the session when this resource is updated.
@@ -66,7 +66,7 @@ class SessionListeners:
 class _SessionListener:
     """One session."""
 
-    _serving: Serving
+    _serving: ActiveServer
     _peer: Peer
     _lists: frozenset[Change]
     """The lists whose changes it is told of."""
@@ -95,32 +95,32 @@ class _SessionListener:
             self._waiting[change] = None
             if not self._telling:
                 self._telling = True
-                self._serving.hall.nursery.start_soon(self._tell, name="changes for a session")
+                self._serving.pool.nursery.start_soon(self._notify, name="changes for a session")
 
-    def tell_now(self) -> None:
+    def notify_now(self) -> None:
         """Tell of what waits, as far as there is room."""
         while self._waiting and self._peer.has_room():
-            self._tell_next()
+            self._notify_next()
 
     def _is_told(self, change: Change) -> bool:
         if isinstance(change, ResourceUpdated):
             return change.uri in self._uris
-        return change in self._lists and self._peer.gate.operating
+        return change in self._lists and self._peer.admission.operating
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         """Tell of all that waits, and of what comes meanwhile."""
         try:
             while True:
                 await self._peer.room()
                 if not self._waiting:  # told meanwhile, or taken back by an `unsubscribe`
                     return
-                self._tell_next()
+                self._notify_next()
         except ConnectionLost:
             self._waiting.clear()
         finally:
             self._telling = False
 
-    def _tell_next(self) -> None:
+    def _notify_next(self) -> None:
         change = next(iter(self._waiting))
         del self._waiting[change]
-        self._peer.tell(*notification_of(change))
+        self._peer.notify_nowait(*notification_of(change))

@@ -14,15 +14,15 @@ from attrs import define, field, frozen
 from ... import types
 from ..._errors import McpError
 from ..._user_types import kinds_of, value_from_text
-from ...peer import Run
+from ...peer import HandlerRun
 from ...wire import INVALID_PARAMS
 from .._context import Context, pin_request, run_of
 from ..signature import ArgumentFaults, Signature, describe
 from ._catalog import NO_SCOPES, Catalog, Listable, check_scopes
-from ._content import content_blocks, older_messages
+from ._content import content_blocks, legacy_messages
 
 if TYPE_CHECKING:
-    from .._serving import Serving
+    from .._serving import ActiveServer
 
 __all__ = ["Prompts", "TextFunction", "look_at", "name_of"]
 
@@ -98,7 +98,7 @@ class TextFunction:
         plain = "string" in kinds_of(items, self.schema)
         return [each if plain else value_from_text(each, items, self.schema) for each in text]
 
-    async def call(self, serving: Serving, bound: Mapping[str, Any], context: Context) -> Any:
+    async def call(self, serving: ActiveServer, bound: Mapping[str, Any], context: Context) -> Any:
         """Call it with what `bind` returned: in this task if it is async, in a worker thread otherwise."""
         signature = self._signature
         if signature.injected:
@@ -147,7 +147,7 @@ class _Prompt(Listable):
         return self.function.waits
 
     async def call(
-        self, serving: Serving, _: Run, context: Context, params: types.GetPromptRequestParams
+        self, serving: ActiveServer, _: HandlerRun, context: Context, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
         """Answer `prompts/get`.
 
@@ -164,7 +164,7 @@ class _Prompt(Listable):
             result = value
         else:
             result = types.GetPromptResult(description=self.definition.description, messages=_messages(value))
-        return older_messages(result, context.revision, params.name)
+        return legacy_messages(result, context.revision, params.name)
 
 
 @define(eq=False)

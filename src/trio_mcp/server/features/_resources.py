@@ -23,7 +23,7 @@ from attrs import define, evolve, field, frozen
 
 from ... import types
 from ..._errors import McpError, ResourceNotFound
-from ...peer import Run
+from ...peer import HandlerRun
 from ...wire import INVALID_PARAMS, UriTemplate, escapes, is_modern, is_uri
 from .._context import Context
 from ..signature import ArgumentFaults
@@ -31,7 +31,7 @@ from ._catalog import NO_SCOPES, CacheHint, Catalog, Listable, check_hint, check
 from ._prompts import TextFunction, look_at, name_of
 
 if TYPE_CHECKING:
-    from .._serving import Serving
+    from .._serving import ActiveServer
 
 __all__ = ["Contents", "Resources"]
 
@@ -65,7 +65,7 @@ class _Resource(Listable):
         return self.function is not None and self.function.waits
 
     async def call(
-        self, serving: Serving, _: Run, context: Context, params: types.ReadResourceRequestParams
+        self, serving: ActiveServer, _: HandlerRun, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         """Answer `resources/read`.
 
@@ -251,7 +251,7 @@ class Resources:
         (self.templates if self.templates.get(uri) else self.catalog).remove(uri)
 
     async def call(
-        self, serving: Serving, _: Run, context: Context, params: types.ReadResourceRequestParams
+        self, serving: ActiveServer, _: HandlerRun, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         """Answer `resources/read` where no resource has just this URI.
 

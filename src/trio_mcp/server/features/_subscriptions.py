@@ -23,7 +23,7 @@ from attrs import define, evolve, field
 
 from ... import types
 from ..._errors import McpError
-from ...peer import Exchange, Run
+from ...peer import HandlerRun, IncomingRequest
 from ...wire import (
     ACKNOWLEDGED,
     INTERNAL_ERROR,
@@ -39,7 +39,7 @@ from ...wire import (
 )
 
 if TYPE_CHECKING:
-    from .._serving import Serving
+    from .._serving import ActiveServer
     from ._resources import Resources
 
 __all__ = ["ChangeHub", "ChangeListener", "ChangeSource", "has_resource", "listen", "listen_in"]
@@ -66,7 +66,7 @@ class ChangeListener(Protocol):
         """Take note, and say so soon; synchronous, and never raises."""
         ...
 
-    def tell_now(self) -> None:
+    def notify_now(self) -> None:
         """Say what was noted, as far as there is room; likewise."""
         ...
 
@@ -79,7 +79,7 @@ class ChangeHub:
     _listeners: dict[ChangeListener, None] = field(factory=dict["ChangeListener", None], init=False)
     """A set in order."""
     unsaid: bool = field(default=False, init=False)
-    """Whether somebody may have noted something since `tell_now`."""
+    """Whether somebody may have noted something since `notify_now`."""
 
     @property
     def listening(self) -> int:
@@ -98,20 +98,20 @@ class ChangeHub:
         """Tell nobody any more, not even of what is on its way from another thread."""
         self._listeners.clear()
 
-    def tell(self, change: Change) -> None:
+    def notify_nowait(self, change: Change) -> None:
         """Tell all listeners; from any thread, where equal changes that wait for the Trio run count once."""
         if self._is_here():
-            self._tell(change)
+            self._notify(change)
         else:
             with suppress(trio.RunFinishedError):  # then nobody listens any more
-                self._token.run_sync_soon(self._tell, change, idempotent=True)
+                self._token.run_sync_soon(self._notify, change, idempotent=True)
 
-    def tell_now(self) -> None:
+    def notify_now(self) -> None:
         """Have all listeners say what they noted (rule 4)."""
         if self.unsaid:
             self.unsaid = False
             for listener in self._listeners:
-                listener.tell_now()
+                listener.notify_now()
 
     def _is_here(self) -> bool:
         try:
@@ -119,7 +119,7 @@ class ChangeHub:
         except RuntimeError:  # a thread without a Trio run
             return False
 
-    def _tell(self, change: Change) -> None:
+    def _notify(self, change: Change) -> None:
         self.unsaid = True
         for listener in self._listeners:
             listener.changed(change)
@@ -133,14 +133,14 @@ class ChangeSource:
     """Replaced as a whole, because another thread may be going through it."""
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
-    def tell(self, change: Change) -> None:
+    def notify_nowait(self, change: Change) -> None:
         """Tell all listeners of all servings; from any thread, at any time."""
         for hub in self._hubs:
-            hub.tell(change)
+            hub.notify_nowait(change)
 
     def resource_updated(self, uri: str) -> None:
         """Tell that the resource of this URI is not what it was."""
-        self.tell(ResourceUpdated(uri))
+        self.notify_nowait(ResourceUpdated(uri))
 
     @contextmanager
     def serving(self) -> Generator[ChangeHub]:
@@ -166,20 +166,20 @@ def has_resource(resources: Resources, uri: str) -> bool:
 _log = logging.getLogger("trio_mcp.server")
 
 
-def listen(serving: Serving, exchange: Exchange, params: types.SubscriptionsListenRequestParams) -> None:
+def listen(serving: ActiveServer, exchange: IncomingRequest, params: types.SubscriptionsListenRequestParams) -> None:
     """Begin to answer `subscriptions/listen`.
 
     Raises:
         McpError: the refusal.
     """
     subscription = _subscribe(serving, exchange, params)
-    serving.hall.begin(exchange, subscription.run, _explain, exchange.peer.listens)
+    serving.pool.begin(exchange, subscription.run, _explain, exchange.peer.listens)
     if exchange.run is not None:  # else there are too many already
         exchange.run.last_words = subscription.conclude
 
 
 async def listen_in(
-    run: Run, serving: Serving, exchange: Exchange, params: types.SubscriptionsListenRequestParams
+    run: HandlerRun, serving: ActiveServer, exchange: IncomingRequest, params: types.SubscriptionsListenRequestParams
 ) -> NoReturn:
     """Answer it in a run that has begun already.
 
@@ -191,15 +191,17 @@ async def listen_in(
     await subscription.run(run)
 
 
-def _subscribe(serving: Serving, exchange: Exchange, params: types.SubscriptionsListenRequestParams) -> _Subscription:
+def _subscribe(
+    serving: ActiveServer, exchange: IncomingRequest, params: types.SubscriptionsListenRequestParams
+) -> _ListenSubscription:
     wanted, most = ChangeFilter.from_wire(params.notifications), serving.limits.max_subscriptions
     if len(wanted.resources) > most:
         fault = f"$.notifications.resourceSubscriptions: at most {most} resources, not {len(wanted.resources)}"
         raise McpError(INVALID_PARAMS, fault)
-    return _Subscription(serving, exchange, _agreed(serving, wanted))
+    return _ListenSubscription(serving, exchange, _agreed(serving, wanted))
 
 
-def _agreed(serving: Serving, wanted: ChangeFilter) -> ChangeFilter:
+def _agreed(serving: ActiveServer, wanted: ChangeFilter) -> ChangeFilter:
     """Return what the server tells of: what it has declared, and resources that it has."""
     agreed, known = wanted.within(serving.server.capabilities), serving.server.resources
     return evolve(agreed, resources=[uri for uri in agreed.resources if has_resource(known, uri)])
@@ -211,11 +213,11 @@ def _explain(failure: Exception) -> McpError:
 
 
 @define(eq=False)
-class _Subscription:
+class _ListenSubscription:
     """One of them, from its request to its end."""
 
-    _serving: Serving
-    _exchange: Exchange
+    _serving: ActiveServer
+    _exchange: IncomingRequest
     _agreed: ChangeFilter
     _told: frozenset[Change] = field(init=False)
     """All that it may be told of."""
@@ -227,7 +229,7 @@ class _Subscription:
     def __attrs_post_init__(self) -> None:
         self._told = self._agreed.changes()
 
-    async def run(self, _: Run) -> NoReturn:
+    async def run(self, _: HandlerRun) -> NoReturn:
         """Tell of changes until cancelled."""
         self._serving.changes.add(self)
         try:
@@ -237,7 +239,7 @@ class _Subscription:
                 while not self._waiting:
                     await self._news.park()
                 await self._room()
-                self.tell_now()
+                self.notify_now()
         finally:
             self._serving.changes.discard(self)
 
@@ -247,16 +249,16 @@ class _Subscription:
             self._waiting[change] = None
             self._news.unpark()
 
-    def tell_now(self) -> None:
+    def notify_now(self) -> None:
         """Tell of what waits, as far as there is room; of nothing before the acknowledgement."""
         while self._waiting and self._acknowledged and self._exchange.has_room():
-            self._tell_next()
+            self._notify_next()
 
     def conclude(self) -> JsonObject:
         """Say what there is still to say, and return the result."""
         if not self._acknowledged:
             self._acknowledge()
-        self.tell_now()
+        self.notify_now()
         meta = {SERVER_INFO_KEY: self._serving.server.info_json, SUBSCRIPTION_ID_KEY: self._exchange.id}
         return {"resultType": "complete", "_meta": meta}
 
@@ -266,12 +268,12 @@ class _Subscription:
 
     def _acknowledge(self) -> None:
         self._acknowledged = True
-        self._tell(ACKNOWLEDGED, {"notifications": self._agreed.to_wire()})
+        self._notify(ACKNOWLEDGED, {"notifications": self._agreed.to_wire()})
 
-    def _tell_next(self) -> None:
+    def _notify_next(self) -> None:
         change = next(iter(self._waiting))
         del self._waiting[change]
-        self._tell(*notification_of(change))
+        self._notify(*notification_of(change))
 
-    def _tell(self, method: str, params: JsonObject) -> None:
+    def _notify(self, method: str, params: JsonObject) -> None:
         self._exchange.notify(method, stamp(params, {SUBSCRIPTION_ID_KEY: self._exchange.id}))

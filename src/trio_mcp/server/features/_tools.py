@@ -18,7 +18,7 @@ from attrs import define, field
 
 from ... import types
 from ..._errors import ToolError
-from ...peer import OutOfTimeError, Run, Turns
+from ...peer import FairLimiter, HandlerRun, OutOfTimeError
 from ...schema import SchemaError, compile_schema
 from ...wire import JsonObject, JsonText, Undecodable, decode, is_modern, is_object, json_text, mirrored_params
 from .._context import Context, pin_request
@@ -27,13 +27,13 @@ from .._processes import Isolated, isolated
 from .._threads import take_turn
 from ..signature import ArgumentFaults, ResultFaults, Signature, describe
 from ._catalog import NO_SCOPES, Catalog, Listable, check_scopes, with_texts
-from ._content import RESULT_CLASSES, SCALARS, content_blocks, data_result, holds_content, older_result, text_result
+from ._content import RESULT_CLASSES, SCALARS, content_blocks, data_result, holds_content, legacy_result, text_result
 from ._prompts import name_of
 
 if TYPE_CHECKING:
-    from .._serving import Serving
+    from .._serving import ActiveServer
 
-__all__ = ["RawSchema", "Tools", "older_schema", "read_raw_schema", "written_schemas"]
+__all__ = ["RawSchema", "Tools", "legacy_schema", "read_raw_schema", "written_schemas"]
 
 
 # JSON Schemas that an author has written by hand: as an object, or as a text that is published byte for byte.
@@ -82,7 +82,7 @@ def written_schemas(schemas: Mapping[str, RawSchema | None]) -> dict[str, JsonTe
     return {name: json_text(_bytes(text)) for name, text in schemas.items() if isinstance(text, str | bytes)}
 
 
-def older_schema(schema: JsonObject) -> JsonObject:
+def legacy_schema(schema: JsonObject) -> JsonObject:
     """Return *schema* as legacy revisions have it: a property's schema is an object there, never true or false."""
     properties = schema.get("properties")
     if not is_object(properties) or not any(isinstance(each, bool) for each in properties.values()):
@@ -129,8 +129,8 @@ class _Tool(Listable):
     """Set where the function runs in a worker process."""
     scopes: frozenset[str]
     """What must have been granted to whoever calls it."""
-    _turns: WeakKeyDictionary[trio.lowlevel.TrioToken, Turns] = field(
-        factory=WeakKeyDictionary[trio.lowlevel.TrioToken, Turns], init=False
+    _turns: WeakKeyDictionary[trio.lowlevel.TrioToken, FairLimiter] = field(
+        factory=WeakKeyDictionary[trio.lowlevel.TrioToken, FairLimiter], init=False
     )
     """Bounds that, by Trio run: a server may be served in several, and none can wake the tasks of another."""
     _runs_freely: bool = field(init=False)
@@ -150,21 +150,21 @@ class _Tool(Listable):
             return with_texts(json, self.texts)
         if not _is_object_schema(self.definition.output_schema):
             json.pop("outputSchema", None)  # older peers take structured content to be an object
-        older = {member: older_schema(json[member]) for member in _SCHEMAS if member in json}
+        older = {member: legacy_schema(json[member]) for member in _SCHEMAS if member in json}
         as_written = {member: text for member, text in self.texts.items() if older.get(member) is json.get(member)}
         return with_texts(json | older, as_written)
 
-    def turns(self) -> Turns | None:
+    def turns(self) -> FairLimiter | None:
         """Return what calls in this Trio run take turns by."""
         if self.max_concurrency is None:
             return None
         token = trio.lowlevel.current_trio_token()
         if token not in self._turns:
-            self._turns[token] = Turns(self.max_concurrency)
+            self._turns[token] = FairLimiter(self.max_concurrency)
         return self._turns[token]
 
     async def call(
-        self, serving: Serving, run: Run, context: Context, params: types.CallToolRequestParams
+        self, serving: ActiveServer, run: HandlerRun, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | ExtensionResult | JsonObject:
         """Answer `tools/call`; what is nothing but data comes in the JSON form of the request's revision.
 
@@ -182,7 +182,9 @@ class _Tool(Listable):
             value = await self._work(serving, run, bound, injected)
         return self._result(value, run.context.revision)
 
-    async def _work(self, serving: Serving, run: Run, bound: Mapping[str, Any], injected: Mapping[type, Any]) -> Any:
+    async def _work(
+        self, serving: ActiveServer, run: HandlerRun, bound: Mapping[str, Any], injected: Mapping[type, Any]
+    ) -> Any:
         """Call the function where more than itself is to be waited for."""
         work, turns = partial(self.signature.call, bound, injected), self.turns()
 
@@ -229,7 +231,7 @@ class _Tool(Listable):
 
     def _readable(self, result: types.CallToolResult, revision: str) -> types.CallToolResult:
         """Return a typed result as a peer of *revision* can read it."""
-        return result if is_modern(revision) else older_result(result, revision, self.definition.name)
+        return result if is_modern(revision) else legacy_result(result, revision, self.definition.name)
 
     def _check(self, structured: Any) -> None:
         """Check what a handler has put into a whole result of its own: what the list promises must be there."""

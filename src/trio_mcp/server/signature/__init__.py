@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..._facade import lazy_names
 
 if TYPE_CHECKING:
-    from ._annotations import Annotations as Annotations
+    from ._annotations import AnnotationReader as AnnotationReader
     from ._annotations import Definitions as Definitions
     from ._conversion import FORMATS as FORMATS
     from ._conversion import MISSING as MISSING
@@ -27,7 +27,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_annotations": ("Annotations", "Definitions"),
+            "_annotations": ("AnnotationReader", "Definitions"),
             "_conversion": ("FORMATS", "Inexpressible", "MISSING", "Shape", "to_json"),
             "_inspect": ("Callee", "inspect_callable", "may_wait"),
             "_signature": ("ArgumentFaults", "ResultFaults", "Signature", "TypeReader", "describe", "describe_type"),

@@ -1,7 +1,7 @@
 """Turns a type annotation into its JSON Schema and a loader that agrees with it.
 
 `_signature` calls it for parameters and return annotations; questions to the user use it for their answers.
-`Annotations` collects the classes met on the way in ``$defs``. The leaves are in `_annotations_scalars`, classes are
+`AnnotationReader` collects the classes met on the way in ``$defs``. The leaves are in `_scalars`, classes are
 read by `_annotations_objects`, loaders come from `_annotations_load`. Rules of this file:
 
 1. Schema and loader are made together; what the schema passes, the loader takes.
@@ -28,8 +28,8 @@ from ._conversion import (
     MISSING,
     Inexpressible,
     Loader,
-    Member,
     Misfit,
+    ObjectMember,
     ObjectSpec,
     Shape,
     array_loader,
@@ -46,7 +46,7 @@ from ._conversion import (
 )
 from ._inspect import parse_docstring
 
-__all__ = ["Annotations", "Definitions", "annotated_schema", "publish_member", "reference_to", "union_loader"]
+__all__ = ["AnnotationReader", "Definitions", "annotated_schema", "publish_member", "reference_to", "union_loader"]
 
 
 # Publishes what stands in ``Annotated[...]`` beside the type: a description, bounds, lengths, patterns.
@@ -149,7 +149,9 @@ def union_loader(shapes: Sequence[Shape], definitions: Mapping[str, Any]) -> Loa
     """
     if all(shape.load is None for shape in shapes):
         return None
-    arms = {kind: [_Arm(shape, definitions) for shape in _candidates(shapes, kind)] for kind in TYPE_NAMES.values()}
+    arms = {
+        kind: [_JudgedArm(shape, definitions) for shape in _candidates(shapes, kind)] for kind in TYPE_NAMES.values()
+    }
 
     def load(value: Any) -> Any:
         *earlier, last = arms[TYPE_NAMES[type(value)]]
@@ -160,7 +162,7 @@ def union_loader(shapes: Sequence[Shape], definitions: Mapping[str, Any]) -> Loa
     return load
 
 
-class _Arm:
+class _JudgedArm:
     """One arm and the judge that says whether a value is for it."""
 
     def __init__(self, shape: Shape, definitions: Mapping[str, Any]) -> None:
@@ -265,7 +267,7 @@ _INT_KEY: Final = Shape({"pattern": "^(0|-?[1-9][0-9]{0,17})$"}, frozenset({"str
 
 
 @define(eq=False)
-class Annotations:
+class AnnotationReader:
     """The annotations of one signature, turned into JSON Schema one after the other.
 
     Their classes share one set of definitions, so that the published schema contains each once.
@@ -437,7 +439,7 @@ class Annotations:
         self._classes[annotation] = evolve(shape, hashable=hashable)
         return self._classes[annotation]
 
-    def _member(self, cls: Any, annotation: Any, member: Member) -> Shape:
+    def _member(self, cls: Any, annotation: Any, member: ObjectMember) -> Shape:
         try:
             return self.shape(_specialised(member.annotation, cls, annotation))
         except Inexpressible as error:

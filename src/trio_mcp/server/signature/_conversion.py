@@ -31,8 +31,8 @@ __all__ = [
     "PLAIN",
     "Inexpressible",
     "Loader",
-    "Member",
     "Misfit",
+    "ObjectMember",
     "ObjectSpec",
     "Shape",
     "array_loader",
@@ -192,7 +192,7 @@ _QUALIFIERS: Final = ("Required", "NotRequired", "ReadOnly")
 
 
 @attrs.frozen
-class Member:
+class ObjectMember:
     """One member of an object."""
 
     wire: str
@@ -216,7 +216,7 @@ class ObjectSpec:
     """A class whose JSON form is an object."""
 
     construct: Callable[..., Any]
-    members: tuple[Member, ...]
+    members: tuple[ObjectMember, ...]
     tag: tuple[str, str | int] | None = None
     """Name and value of the member by which a msgspec class is told from others."""
 
@@ -262,7 +262,7 @@ def _read_dataclass(cls: Any, namespace: Mapping[str, Any]) -> ObjectSpec:
         if isinstance(hint, dataclasses.InitVar):
             raise TypeError(f"{cls.__name__}.{name} is an InitVar, which no JSON form can give back")
     members = (
-        Member(
+        ObjectMember(
             wire=field.name,
             keyword=field.name,
             attribute=field.name,
@@ -279,7 +279,7 @@ def _read_dataclass(cls: Any, namespace: Mapping[str, Any]) -> ObjectSpec:
 def _read_attrs(cls: Any, namespace: Mapping[str, Any]) -> ObjectSpec:
     hints = resolve_hints(cls, namespace)
     members = (
-        Member(
+        ObjectMember(
             wire=field.alias,
             keyword=field.alias,
             attribute=field.name,
@@ -299,7 +299,7 @@ def _without_nothing(default: Any) -> Any:
 
 def _read_struct(cls: Any, _namespace: Mapping[str, Any]) -> ObjectSpec:
     members = (
-        Member(
+        ObjectMember(
             wire=field.encode_name,
             keyword=field.name,
             attribute=field.name,
@@ -315,7 +315,7 @@ def _read_struct(cls: Any, _namespace: Mapping[str, Any]) -> ObjectSpec:
 
 
 def _read_typed_dict(cls: Any, namespace: Mapping[str, Any]) -> ObjectSpec:
-    members: list[Member] = []
+    members: list[ObjectMember] = []
     for name, hint in resolve_hints(cls, namespace).items():
         # Where annotations are strings, __required_keys__ has not seen the qualifiers.
         required = name in cls.__required_keys__
@@ -323,7 +323,7 @@ def _read_typed_dict(cls: Any, namespace: Mapping[str, Any]) -> ObjectSpec:
         while (qualifier := getattr(get_origin(bare), "_name", None)) in _QUALIFIERS:
             required = {"Required": True, "NotRequired": False}.get(str(qualifier), required)
             (bare,) = get_args(bare)
-        members.append(Member(name, name, name, bare, required))
+        members.append(ObjectMember(name, name, name, bare, required))
     return ObjectSpec(dict, tuple(members))
 
 
@@ -331,7 +331,7 @@ def _read_named_tuple(cls: Any, namespace: Mapping[str, Any]) -> ObjectSpec:
     hints = resolve_hints(cls, namespace)
     defaults = cls._field_defaults
     members = (
-        Member(name, name, name, hints.get(name, Any), name not in defaults, defaults.get(name, MISSING))
+        ObjectMember(name, name, name, hints.get(name, Any), name not in defaults, defaults.get(name, MISSING))
         for name in cls._fields
     )
     return ObjectSpec(cls, tuple(members))

@@ -15,7 +15,7 @@ from attrs import field, frozen
 
 from ..._errors import TrioMcpError
 from ...schema import LazyValidator, dialect_of, render_path
-from ._annotations import Annotations, publish_member
+from ._annotations import AnnotationReader, publish_member
 from ._conversion import FORMATS, MISSING, PLAIN, Inexpressible, Loader, Misfit, Shape, load_members, to_json
 from ._inspect import Callee, inspect_callable, may_wait, mentions, parse_docstring
 
@@ -45,7 +45,7 @@ def named_arguments(callee: Callee) -> list[inspect.Parameter]:
     return [parameter for parameter in callee.arguments() if parameter.kind not in variadic]
 
 
-def shape_of(annotations: Annotations, annotation: Any, where: str) -> Shape:
+def shape_of(annotations: AnnotationReader, annotation: Any, where: str) -> Shape:
     """Return the JSON form of an annotation.
 
     Raises:
@@ -65,7 +65,7 @@ def publish_parameters(
     Raises:
         TypeError: a parameter cannot be published; names it.
     """
-    annotations = Annotations(output=False, namespace=callee.namespace)
+    annotations = AnnotationReader(output=False, namespace=callee.namespace)
     properties: dict[str, Any] = {}
     required: list[str] = []
     loaders: dict[str, Loader | None] = {}
@@ -121,7 +121,7 @@ def publish_result(callee: Callee, name: str, content: Collection[type]) -> tupl
     nothing = (inspect.Signature.empty, None, type(None), Any, object, Never, NoReturn)
     if any(callee.returns is each for each in nothing) or mentions(callee.returns, content):
         return None, False
-    annotations = Annotations(output=True, namespace=callee.namespace)
+    annotations = AnnotationReader(output=True, namespace=callee.namespace)
     shape = shape_of(annotations, callee.returns, f"{name}: the return annotation")
     if shape.kinds == frozenset({"object"}):
         return {"type": "object", **annotations.definitions.complete(shape.schema)}, False
@@ -371,7 +371,7 @@ def describe_type(
     *,
     name: str,
     namespace: Mapping[str, Any] | None = None,
-    annotations: type[Annotations] = Annotations,
+    annotations: type[AnnotationReader] = AnnotationReader,
 ) -> TypeReader:
     """Work out the schema and the reading of one type.
 

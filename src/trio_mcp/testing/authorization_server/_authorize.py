@@ -21,11 +21,11 @@ from urllib.parse import urlsplit
 from attrs import define, evolve, field, frozen
 
 from ._clients import ClientRegistry, is_registered, keep
-from ._grants import Family, GrantBook, asked_resource, asked_scopes, granted_scopes, require_grant
-from ._http import Answer, Asked, OAuthError, consent_page, error_page, redirect, with_query
+from ._grants import GrantBook, TokenFamily, asked_resource, asked_scopes, granted_scopes, require_grant
+from ._http import EndpointRequest, EndpointResponse, OAuthError, consent_page, error_page, redirect, with_query
 from ._options import AccessAsk, KnownClient, Settings
 
-__all__ = ["Visits"]
+__all__ = ["BrowserSessions"]
 
 _COOKIE = "trio-mcp-development"
 _TICKET_SECONDS = 600.0
@@ -60,7 +60,7 @@ class _Ticket:
 
 
 @define(eq=False)
-class Visits:
+class BrowserSessions:
     """All browsers that are here."""
 
     _settings: Settings
@@ -68,7 +68,7 @@ class Visits:
     _book: GrantBook
     _tickets: dict[str, Any] = field(factory=dict[str, Any], init=False)
 
-    async def authorize(self, asked: Asked) -> Answer:
+    async def authorize(self, asked: EndpointRequest) -> EndpointResponse:
         """Take a browser that a client has sent."""
         try:
             client, back = await self._known(asked.query)
@@ -84,7 +84,7 @@ class Visits:
         keep(self._tickets, name, ticket, _MAX_TICKETS)
         return self._show(name, ticket, None)
 
-    async def decide(self, asked: Asked) -> Answer:
+    async def decide(self, asked: EndpointRequest) -> EndpointResponse:
         """Take what a user has decided."""
         name = asked.form.get("ticket", "")
         ticket: _Ticket | None = self._tickets.get(name)
@@ -117,7 +117,7 @@ class Visits:
             raise OAuthError("invalid_request", "the client has not registered this redirect_uri")
         return client, _Return(uri, query.get("state"))
 
-    def _ticket(self, asked: Asked, client: KnownClient, back: _Return) -> _Ticket:
+    def _ticket(self, asked: EndpointRequest, client: KnownClient, back: _Return) -> _Ticket:
         query = asked.query
         require_grant(client, "authorization_code")
         if query.get("response_type") != "code":
@@ -142,14 +142,14 @@ class Visits:
             ends=self._settings.clock() + _TICKET_SECONDS,
         )
 
-    def _allow(self, ticket: _Ticket, user: str, *, status: int = 302) -> Answer:
+    def _allow(self, ticket: _Ticket, user: str, *, status: int = 302) -> EndpointResponse:
         """Send a browser back with a code.
 
         Raises:
             OAuthError: the policy denies access.
         """
         ask = evolve(ticket.ask, subject=user)
-        family = Family(
+        family = TokenFamily(
             client_id=ask.client_id,
             subject=user,
             scopes=granted_scopes(self._settings, ask, refusal="access_denied"),
@@ -159,12 +159,12 @@ class Visits:
         code = self._book.give_code(family, redirect_uri=ticket.back.uri, challenge=ticket.challenge)
         return self._back(ticket.back, {"code": code}, status=status)
 
-    def _back(self, back: _Return, members: Mapping[str, str], *, status: int = 302) -> Answer:
+    def _back(self, back: _Return, members: Mapping[str, str], *, status: int = 302) -> EndpointResponse:
         state = {} if back.state is None else {"state": back.state}
         parameters = self._settings.changed("authorize", {**members, **state, "iss": self._settings.issuer})
         return redirect(with_query(back.uri, parameters), status=status, error=parameters.get("error"))
 
-    def _show(self, name: str, ticket: _Ticket, trouble: str | None) -> Answer:
+    def _show(self, name: str, ticket: _Ticket, trouble: str | None) -> EndpointResponse:
         place = urlsplit(self._settings.issuer)
         page = consent_page(
             action=self._settings.place("/decide"),
@@ -181,7 +181,7 @@ class Visits:
         return evolve(page, headers={**page.headers, "set-cookie": cookie}, error="access_denied" if trouble else None)
 
 
-def _cookie_of(asked: Asked) -> str | None:
+def _cookie_of(asked: EndpointRequest) -> str | None:
     """Return what tells a browser from others; None where it is here for the first time."""
     for pair in re.split(r"[;,] *", asked.headers.get("cookie", "")):
         name, _, value = pair.partition("=")
@@ -190,5 +190,5 @@ def _cookie_of(asked: Asked) -> str | None:
     return None
 
 
-def _is_of(asked: Asked, ticket: _Ticket) -> bool:
+def _is_of(asked: EndpointRequest, ticket: _Ticket) -> bool:
     return hmac.compare_digest((_cookie_of(asked) or "").encode(), ticket.browser.encode())

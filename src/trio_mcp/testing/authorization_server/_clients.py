@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 
 from ...auth import AuthMethod, CallFailed, HttpCall
 from ...wire import Undecodable, decode, is_array, is_object
-from ._http import Asked, OAuthError
+from ._http import EndpointRequest, OAuthError
 from ._options import KnownClient, Settings, is_for, read_jwt, read_keys, unverified_claims
 
 __all__ = [
@@ -107,7 +107,7 @@ def keep(kept: dict[str, Any], key: str, value: object, most: int) -> None:
 
 
 @frozen
-class _Document:
+class _ClientDocument:
     client: KnownClient
     until: float
 
@@ -119,7 +119,7 @@ class ClientRegistry:
     _settings: Settings
     _registered: dict[str, KnownClient] = field(factory=dict[str, KnownClient], init=False)
     """By themselves."""
-    _documents: dict[str, _Document] = field(factory=dict[str, _Document], init=False)
+    _documents: dict[str, _ClientDocument] = field(factory=dict[str, _ClientDocument], init=False)
 
     async def find(self, client_id: str) -> KnownClient:
         """Return a client, by its document where its name is the address of one.
@@ -167,7 +167,7 @@ class ClientRegistry:
         kept = self._documents.get(client_id)
         if kept is None or kept.until < self._settings.clock():
             client = await self._read_document(client_id)
-            kept = _Document(client, self._settings.clock() + _DOCUMENT_SECONDS)
+            kept = _ClientDocument(client, self._settings.clock() + _DOCUMENT_SECONDS)
             keep(self._documents, client_id, kept, _MAX_DOCUMENTS)
         return kept.client
 
@@ -280,7 +280,7 @@ class ClientCheck:
     _seen: dict[str, Any] = field(factory=dict[str, Any], init=False)
     """Assertions, each of which holds once."""
 
-    async def check(self, asked: Asked) -> KnownClient:
+    async def check(self, asked: EndpointRequest) -> KnownClient:
         """Return the client that has authenticated, or that is public.
 
         Raises:
@@ -348,12 +348,12 @@ class ClientCheck:
         return client
 
 
-def presents_credentials(asked: Asked) -> bool:
+def presents_credentials(asked: EndpointRequest) -> bool:
     """Tell whether a client tries to authenticate."""
     return bool(_ways(asked))
 
 
-def _ways(asked: Asked) -> set[str]:
+def _ways(asked: EndpointRequest) -> set[str]:
     return {"client_secret", "client_assertion"} & {*asked.form} | {"authorization"} & {*asked.headers}
 
 

@@ -22,12 +22,12 @@ from ._http import OAuthError
 from ._options import AccessAsk, Jwt, KnownClient, Settings, SigningKeys, read_jwt
 
 __all__ = [
-    "Access",
-    "Code",
-    "Family",
+    "AccessToken",
+    "AuthorizationCode",
     "GrantBook",
     "ProofCheck",
-    "Refresh",
+    "RefreshToken",
+    "TokenFamily",
     "asked_resource",
     "asked_scopes",
     "granted_scopes",
@@ -40,7 +40,7 @@ _MOST = 100_000
 
 
 @define(eq=False, kw_only=True)
-class Family:
+class TokenFamily:
     """What was granted once, and all tokens that come of it."""
 
     client_id: str
@@ -53,10 +53,10 @@ class Family:
 
 
 @frozen(kw_only=True)
-class Code:
+class AuthorizationCode:
     """An authorization code, and what was granted by it."""
 
-    family: Family
+    family: TokenFamily
     redirect_uri: str
     challenge: str
     """Of PKCE."""
@@ -64,18 +64,18 @@ class Code:
 
 
 @define(eq=False)
-class Refresh:
+class RefreshToken:
     """A refresh token."""
 
-    family: Family
+    family: TokenFamily
     is_used: bool = False
 
 
 @frozen
-class Access:
+class AccessToken:
     """An access token."""
 
-    family: Family
+    family: TokenFamily
     ends: float
 
 
@@ -94,20 +94,20 @@ class GrantBook:
     """How often tokens were refreshed."""
     reuses: int = field(default=0, init=False)
     """How often a refresh token was shown that had been used already."""
-    _codes: dict[str, Code] = field(factory=dict[str, Code], init=False)
-    _used_codes: dict[str, Family] = field(factory=dict[str, Family], init=False)
-    _refresh: dict[str, Refresh] = field(factory=dict[str, Refresh], init=False)
-    _access: dict[str, Access] = field(factory=dict[str, Access], init=False)
+    _codes: dict[str, AuthorizationCode] = field(factory=dict[str, AuthorizationCode], init=False)
+    _used_codes: dict[str, TokenFamily] = field(factory=dict[str, TokenFamily], init=False)
+    _refresh: dict[str, RefreshToken] = field(factory=dict[str, RefreshToken], init=False)
+    _access: dict[str, AccessToken] = field(factory=dict[str, AccessToken], init=False)
 
-    def give_code(self, family: Family, *, redirect_uri: str, challenge: str) -> str:
+    def give_code(self, family: TokenFamily, *, redirect_uri: str, challenge: str) -> str:
         """Return a code for what was granted."""
         code = secrets.token_urlsafe(32)
         ends = self._settings.clock() + self._settings.code_seconds
-        known = Code(family=family, redirect_uri=redirect_uri, challenge=challenge, ends=ends)
+        known = AuthorizationCode(family=family, redirect_uri=redirect_uri, challenge=challenge, ends=ends)
         keep(self._codes, _digest(code), known, _MOST)
         return code
 
-    def take_code(self, code: str) -> Code:
+    def take_code(self, code: str) -> AuthorizationCode:
         """Return what was granted by a code, which is then used up.
 
         Raises:
@@ -123,7 +123,7 @@ class GrantBook:
         keep(self._used_codes, digest, known.family, _MOST)
         return known
 
-    def give_tokens(self, family: Family, scopes: tuple[str, ...], *, refreshable: bool) -> dict[str, Any]:
+    def give_tokens(self, family: TokenFamily, scopes: tuple[str, ...], *, refreshable: bool) -> dict[str, Any]:
         """Return the members of an answer with tokens.
 
         Args:
@@ -139,15 +139,15 @@ class GrantBook:
         }
         if refreshable:
             members["refresh_token"] = token = secrets.token_urlsafe(32)
-            keep(self._refresh, _digest(token), Refresh(family), _MOST)
+            keep(self._refresh, _digest(token), RefreshToken(family), _MOST)
         return members
 
     def access_token(
-        self, family: Family, scopes: tuple[str, ...], seconds: float, claims: Mapping[str, Any] | None = None
+        self, family: TokenFamily, scopes: tuple[str, ...], seconds: float, claims: Mapping[str, Any] | None = None
     ) -> str:
         """Return an access token, a JWT (RFC 9068)."""
         now, number = self._settings.clock(), secrets.token_urlsafe(16)
-        keep(self._access, number, Access(family, now + seconds), _MOST)
+        keep(self._access, number, AccessToken(family, now + seconds), _MOST)
         bound = {} if family.key_thumbprint is None else {"cnf": {"jkt": family.key_thumbprint}}
         usual = {
             "iss": self._settings.issuer,
@@ -161,7 +161,7 @@ class GrantBook:
         }
         return self._keys.sign({**usual, **bound, **(claims or {})}, typ="at+jwt")
 
-    def find_refresh(self, token: str, client_id: str, key_thumbprint: str | None) -> Refresh:
+    def find_refresh(self, token: str, client_id: str, key_thumbprint: str | None) -> RefreshToken:
         """Return what is known of a refresh token that a client shows.
 
         Raises:
@@ -178,7 +178,7 @@ class GrantBook:
             raise OAuthError("invalid_dpop_proof", "the refresh token is bound to another key")
         return known
 
-    def use_up(self, refresh: Refresh) -> None:
+    def use_up(self, refresh: RefreshToken) -> None:
         """Let a refresh token be used: it does not hold any more."""
         refresh.is_used = True
         self.refreshes += 1
@@ -210,7 +210,11 @@ class GrantBook:
 
     def revoke_all(self) -> None:
         """Let nothing hold that was granted so far."""
-        books: tuple[Mapping[str, Code | Refresh | Access], ...] = (self._codes, self._refresh, self._access)
+        books: tuple[Mapping[str, AuthorizationCode | RefreshToken | AccessToken], ...] = (
+            self._codes,
+            self._refresh,
+            self._access,
+        )
         for known in (each for book in books for each in book.values()):
             known.family.is_revoked = True
         self._codes.clear()

@@ -18,8 +18,8 @@ from ...transports import HttpRequest
 from ...wire import Undecodable, decode, encode, is_object
 
 __all__ = [
-    "Answer",
-    "Asked",
+    "EndpointRequest",
+    "EndpointResponse",
     "OAuthError",
     "consent_page",
     "error_page",
@@ -64,7 +64,7 @@ class OAuthError(Exception):
 
 
 @frozen(kw_only=True)
-class Asked:
+class EndpointRequest:
     """One request to an endpoint. All of it may be secret."""
 
     method: str
@@ -76,7 +76,7 @@ class Asked:
     body: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, request: HttpRequest) -> Asked:
+    def of(cls, request: HttpRequest) -> EndpointRequest:
         """Read the parameters of a request.
 
         Raises:
@@ -127,8 +127,8 @@ def _parameters(text: str) -> dict[str, str]:
 
 
 @frozen(kw_only=True)
-class Answer:
-    """The response to an `Asked`."""
+class EndpointResponse:
+    """The response to an `EndpointRequest`."""
 
     status: int = 200
     headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
@@ -137,13 +137,15 @@ class Answer:
     """The code, where it says no."""
 
 
-def json_answer(members: Mapping[str, Any], *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+def json_answer(
+    members: Mapping[str, Any], *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> EndpointResponse:
     """Answer with a JSON object, which nobody may keep."""
     fields = {"content-type": "application/json", "cache-control": "no-store", **(headers or {})}
-    return Answer(status=status, headers=fields, body=encode(members))
+    return EndpointResponse(status=status, headers=fields, body=encode(members))
 
 
-def refusal(error: OAuthError) -> Answer:
+def refusal(error: OAuthError) -> EndpointResponse:
     """Answer with an error, as JSON."""
     answer = json_answer(error.members, status=error.status, headers=error.headers)
     return evolve(answer, error=error.error)
@@ -155,10 +157,10 @@ def with_query(url: str, parameters: Mapping[str, str]) -> str:
     return f"{url}{separator}{urlencode(parameters)}" if parameters else url
 
 
-def redirect(url: str, *, status: int = 302, error: str | None = None) -> Answer:
+def redirect(url: str, *, status: int = 302, error: str | None = None) -> EndpointResponse:
     """Lead the browser somewhere else."""
     headers = {"location": url, "cache-control": "no-store", "referrer-policy": "no-referrer"}
-    return Answer(status=status, headers=headers, error=error)
+    return EndpointResponse(status=status, headers=headers, error=error)
 
 
 # The pages that the development authorization server shows to people: sign in and consent, or what is wrong.
@@ -184,7 +186,7 @@ def consent_page(
     scopes: tuple[str, ...],
     resource: str | None,
     trouble: str | None,
-) -> Answer:
+) -> EndpointResponse:
     """Return the page on which a user signs in, and allows what a client asks for, or does not.
 
     Args:
@@ -211,13 +213,13 @@ def consent_page(
     return _page("Sign in and consent", body, targets, status=403 if trouble else 200)
 
 
-def error_page(message: str, *, error: str, status: int = 400) -> Answer:
+def error_page(message: str, *, error: str, status: int = 400) -> EndpointResponse:
     """Return a page for a user who cannot be sent back, because it is not certain whose address that would be."""
     body = f'<h1>This does not work</h1><p class="error">{escape(message)}</p>'
     return _page("Error", body, "form-action 'none'", status=status, error=error)
 
 
-def _page(title: str, body: str, targets: str, *, status: int, error: str | None = None) -> Answer:
+def _page(title: str, body: str, targets: str, *, status: int, error: str | None = None) -> EndpointResponse:
     text = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<style>{_STYLE}</style></head><body><p class="warning">{_WARNING}</p>{body}</body></html>'
@@ -231,4 +233,4 @@ def _page(title: str, body: str, targets: str, *, status: int, error: str | None
         "x-content-type-options": "nosniff",
         "x-frame-options": "DENY",
     }
-    return Answer(status=status, headers=headers, body=text.encode(), error=error)
+    return EndpointResponse(status=status, headers=headers, body=text.encode(), error=error)

@@ -30,10 +30,10 @@ from ...transports import (
     serve_asgi,
 )
 from ...wire import Undecodable, decode, is_object
-from ._authorize import Visits
+from ._authorize import BrowserSessions
 from ._clients import THIS_MACHINE, ClientCheck, ClientRegistry
-from ._grants import Family, GrantBook, ProofCheck
-from ._http import BODY_SECONDS, MAX_BODY_BYTES, Answer, Asked, OAuthError, json_answer, refusal
+from ._grants import GrantBook, ProofCheck, TokenFamily
+from ._http import BODY_SECONDS, MAX_BODY_BYTES, EndpointRequest, EndpointResponse, OAuthError, json_answer, refusal
 from ._options import (
     AuthorizationRequest,
     AuthorizationServerOptions,
@@ -47,7 +47,7 @@ from ._token import Exchanges, TokenEndpoint
 
 __all__ = ["AuthorizationServer", "open_authorization_server"]
 
-_Handler: TypeAlias = Callable[[Asked], Awaitable[Answer]]
+_Handler: TypeAlias = Callable[[EndpointRequest], Awaitable[EndpointResponse]]
 _MAX_REQUESTS = 10_000
 """How many requests are remembered."""
 _SECRETS = frozenset(
@@ -121,7 +121,7 @@ class AuthorizationServer:
     def _make_routes(self) -> Mapping[str, _Route]:
         exchanges = Exchanges(self.settings, self._keys, self._check, self._book)
         token = TokenEndpoint(self.settings, self._check, self._proofs, self._book, exchanges)
-        visits = Visits(self.settings, self._registry, self._book)
+        visits = BrowserSessions(self.settings, self._registry, self._book)
         base = unquote(urlsplit(self.issuer).path).rstrip("/")
         below = {
             "/authorize": _Route("authorize", "GET", visits.authorize),
@@ -193,7 +193,7 @@ class AuthorizationServer:
             seconds: how long it holds; by default as long as others.
             claims: what it says in place of the usual, or beside that.
         """
-        family = Family(client_id=client_id, subject=subject, scopes=tuple(scopes), resource=resource)
+        family = TokenFamily(client_id=client_id, subject=subject, scopes=tuple(scopes), resource=resource)
         held = self.settings.token_seconds if seconds is None else seconds
         return self._book.access_token(family, family.scopes, held, claims)
 
@@ -250,23 +250,23 @@ class AuthorizationServer:
         if isinstance(body, bytes):
             answer = await self._answer(evolve(request, body=body))
         else:
-            answer = Answer(status=body.status)
+            answer = EndpointResponse(status=body.status)
         fields = {**answer.headers, "content-length": str(len(answer.body))}
         lines = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
         await send({"type": "http.response.start", "status": answer.status, "headers": lines})
         await send({"type": "http.response.body", "body": answer.body, "more_body": False})
 
-    async def _answer(self, request: HttpRequest) -> Answer:
+    async def _answer(self, request: HttpRequest) -> EndpointResponse:
         route = self._routes.get(request.path)
         if route is None:
-            return Answer(status=404)
+            return EndpointResponse(status=404)
         if request.method == "OPTIONS":
-            return Answer(status=204, headers=_PREFLIGHT)
+            return EndpointResponse(status=204, headers=_PREFLIGHT)
         if request.method != route.method:
-            return Answer(status=405, headers={"allow": route.method})
+            return EndpointResponse(status=405, headers={"allow": route.method})
         parameters: Mapping[str, Any] = {}
         try:
-            asked = Asked.of(request)
+            asked = EndpointRequest.of(request)
             parameters = _shown(asked)
             if self.settings.before is not None:
                 await self.settings.before(route.endpoint)
@@ -285,31 +285,31 @@ class AuthorizationServer:
             else evolve(answer, headers={**answer.headers, **_ANY_ORIGIN})
         )
 
-    async def _show_metadata(self, _: Asked) -> Answer:
+    async def _show_metadata(self, _: EndpointRequest) -> EndpointResponse:
         return json_answer(self.settings.changed("metadata", server_metadata(self.settings)))
 
-    async def _show_keys(self, _: Asked) -> Answer:
+    async def _show_keys(self, _: EndpointRequest) -> EndpointResponse:
         return json_answer(self.settings.changed("jwks", self.jwks))
 
-    async def _register(self, asked: Asked) -> Answer:
+    async def _register(self, asked: EndpointRequest) -> EndpointResponse:
         if not self.settings.registration:
             raise OAuthError("access_denied", "clients do not register by themselves here", status=403)
         told = self._registry.register(asked.json())
         return json_answer(self.settings.changed("register", told), status=201)
 
-    async def _introspect(self, asked: Asked) -> Answer:
+    async def _introspect(self, asked: EndpointRequest) -> EndpointResponse:
         client = await self._check.check(asked)
         if client.is_public:
             raise OAuthError("invalid_client", "the client has to authenticate", status=401)
         return json_answer(self.settings.changed("introspect", self._book.introspect(asked.form.get("token", ""))))
 
-    async def _revoke(self, asked: Asked) -> Answer:
+    async def _revoke(self, asked: EndpointRequest) -> EndpointResponse:
         client = await self._check.check(asked)
         self._book.revoke(asked.form.get("token", ""), client.client_id)
         return json_answer(self.settings.changed("revoke", {}))
 
 
-def _shown(asked: Asked) -> Mapping[str, Any]:
+def _shown(asked: EndpointRequest) -> Mapping[str, Any]:
     """Return the parameters of a request, without what is secret."""
     try:
         body: Any = decode(asked.body)

@@ -15,16 +15,16 @@ from attrs import define, evolve, field
 
 from ._clients import ClientCheck, keep, presents_credentials
 from ._grants import (
-    Family,
     GrantBook,
     ProofCheck,
+    TokenFamily,
     asked_resource,
     asked_scopes,
     granted_scopes,
     may_refresh,
     require_grant,
 )
-from ._http import Answer, Asked, OAuthError, json_answer
+from ._http import EndpointRequest, EndpointResponse, OAuthError, json_answer
 from ._options import (
     ID_JAG_TYPE,
     JWT_BEARER,
@@ -65,7 +65,7 @@ class Exchanges:
     _seen: dict[str, Any] = field(factory=dict[str, Any], init=False)
     """ID-JAGs, each of which holds once."""
 
-    async def take(self, asked: Asked, thumbprint: str | None) -> dict[str, Any]:
+    async def take(self, asked: EndpointRequest, thumbprint: str | None) -> dict[str, Any]:
         """Give a token for an assertion of a trusted issuer (the grant jwt-bearer).
 
         A workload need not authenticate beside it; the client of an ID-JAG has to.
@@ -85,7 +85,7 @@ class Exchanges:
             self._narrowed(asked, assertion, client_id) if is_id_jag else asked, assertion, client_id, thumbprint
         )
 
-    def _asserted(self, asked: Asked) -> Jwt:
+    def _asserted(self, asked: EndpointRequest) -> Jwt:
         """Return the assertion, if it holds."""
         text, places = asked.form.get("assertion", ""), (self._settings.issuer, self._settings.place("/token"))
         issuer = unverified_claims(text).get("iss")
@@ -97,7 +97,7 @@ class Exchanges:
             raise OAuthError("invalid_grant", "the assertion does not say about whom it is")
         return assertion
 
-    def _narrowed(self, asked: Asked, assertion: Jwt, client_id: str) -> Asked:
+    def _narrowed(self, asked: EndpointRequest, assertion: Jwt, client_id: str) -> EndpointRequest:
         """Return a request that asks for what an ID-JAG allows, and use that up."""
         claims, form, number = assertion.claims, asked.form, assertion.claims.get("jti")
         if claims.get("client_id") != client_id:
@@ -112,7 +112,7 @@ class Exchanges:
         keep(self._seen, number, None, _MAX_ASSERTIONS)
         return evolve(asked, form={**allowed, **form})
 
-    def _give(self, asked: Asked, assertion: Jwt, client_id: str, thumbprint: str | None) -> dict[str, Any]:
+    def _give(self, asked: EndpointRequest, assertion: Jwt, client_id: str, thumbprint: str | None) -> dict[str, Any]:
         ask = AccessAsk(
             grant_type=JWT_BEARER,
             client_id=client_id,
@@ -121,7 +121,7 @@ class Exchanges:
             resource=asked_resource(self._settings, asked.form),
         )
         scopes = granted_scopes(self._settings, ask, refusal="unauthorized_client")
-        family = Family(
+        family = TokenFamily(
             client_id=client_id,
             subject=ask.subject,
             scopes=scopes,
@@ -130,7 +130,7 @@ class Exchanges:
         )
         return self._book.give_tokens(family, scopes, refreshable=False)
 
-    def give_id_jag(self, asked: Asked, client: KnownClient) -> dict[str, Any]:
+    def give_id_jag(self, asked: EndpointRequest, client: KnownClient) -> dict[str, Any]:
         """Give an ID-JAG for an ID token of this server (the grant token-exchange).
 
         Raises:
@@ -188,7 +188,7 @@ class TokenEndpoint:
     _book: GrantBook
     _exchanges: Exchanges
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: EndpointRequest) -> EndpointResponse:
         """Give tokens.
 
         Raises:
@@ -197,7 +197,7 @@ class TokenEndpoint:
         members = await self._members(asked)
         return json_answer(self._settings.changed("token", members), headers=self._proofs.fields)
 
-    async def _members(self, asked: Asked) -> dict[str, Any]:
+    async def _members(self, asked: EndpointRequest) -> dict[str, Any]:
         kind = asked.form.get("grant_type")
         if kind == JWT_BEARER:
             return await self._exchanges.take(asked, self._proven(asked))
@@ -215,10 +215,10 @@ class TokenEndpoint:
             case _:
                 raise OAuthError("unsupported_grant_type", "this grant_type is not known here")
 
-    def _proven(self, asked: Asked) -> str | None:
+    def _proven(self, asked: EndpointRequest) -> str | None:
         return self._proofs.check(asked.headers.get("dpop"))
 
-    def _exchange_code(self, asked: Asked, client: KnownClient, thumbprint: str | None) -> dict[str, Any]:
+    def _exchange_code(self, asked: EndpointRequest, client: KnownClient, thumbprint: str | None) -> dict[str, Any]:
         code, form = self._book.take_code(asked.form.get("code", "")), asked.form
         family = code.family
         if family.client_id != client.client_id:
@@ -234,7 +234,7 @@ class TokenEndpoint:
         refreshable = may_refresh(self._settings, client, family.scopes)
         return self._book.give_tokens(family, family.scopes, refreshable=refreshable)
 
-    def _refresh(self, asked: Asked, client: KnownClient, thumbprint: str | None) -> dict[str, Any]:
+    def _refresh(self, asked: EndpointRequest, client: KnownClient, thumbprint: str | None) -> dict[str, Any]:
         refresh = self._book.find_refresh(asked.form.get("refresh_token", ""), client.client_id, thumbprint)
         family = refresh.family
         scopes = asked_scopes(self._settings, {"scope": " ".join(family.scopes), **asked.form})
@@ -244,7 +244,7 @@ class TokenEndpoint:
         self._book.use_up(refresh)
         return self._book.give_tokens(family, scopes, refreshable=True)
 
-    def _give_client(self, asked: Asked, client: KnownClient, thumbprint: str | None) -> dict[str, Any]:
+    def _give_client(self, asked: EndpointRequest, client: KnownClient, thumbprint: str | None) -> dict[str, Any]:
         require_grant(client, "client_credentials")
         if client.is_public:
             raise OAuthError("unauthorized_client", "a client without credentials has none to show")
@@ -255,7 +255,7 @@ class TokenEndpoint:
             scopes=asked_scopes(self._settings, asked.form),
             resource=asked_resource(self._settings, asked.form),
         )
-        family = Family(
+        family = TokenFamily(
             client_id=client.client_id,
             subject=client.client_id,
             scopes=granted_scopes(self._settings, ask, refusal="unauthorized_client"),
@@ -264,7 +264,7 @@ class TokenEndpoint:
         )
         return self._book.give_tokens(family, family.scopes, refreshable=False)
 
-    def _require_resource(self, asked: Asked, family: Family) -> None:
+    def _require_resource(self, asked: EndpointRequest, family: TokenFamily) -> None:
         resource = asked_resource(self._settings, asked.form)
         if resource is not None and resource != family.resource:
             raise OAuthError("invalid_target", "the grant is for another resource")

@@ -19,7 +19,7 @@ from attrs import field, frozen
 
 from ..._errors import ConnectionBroken, ServerExited
 from ..._util import owned_nursery
-from ...abc import Client, Transport, TransportOpener
+from ...abc import Transport, TransportClient, TransportOpener
 from .._stream import connect_link
 from ._pipes import ImmediateStream, read_pipe, wake_reader, write_now
 
@@ -585,10 +585,10 @@ def stdio_transport(server: StdioServer) -> TransportOpener:
     """Return an opener that starts *server* anew each time, and winds it down with everything it has started."""
 
     @asynccontextmanager
-    async def connect(client: Client) -> AsyncGenerator[Transport]:
+    async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
         async with (
             open_child_process(server.command, env=server.env, cwd=server.cwd) as child,
-            connect_link(child.stream, client, why_lost=child.exit_error) as link,
+            connect_link(child.stream, client, disconnect_reason=child.exit_error) as link,
         ):
             yield link
 

@@ -22,7 +22,7 @@ import trio
 from attrs import define, field
 
 from ...._errors import ErrorResponse, ResponseLost, TrioMcpError
-from ....peer import Lane
+from ....peer import Outlet
 from ....wire import (
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
@@ -41,14 +41,14 @@ from ....wire import (
     parse_message,
 )
 from .._engine import EngineError, HttpResponse, Refused, is_event_stream, is_success
-from ._legacy_session import EventTrail, ReplyLane, Session
-from ._request import TRIES, Carrier
+from ._legacy_session import EventTrail, LegacySession, ReplyOutlet
+from ._request import TRIES, HttpRequestTask
 
-__all__ = ["SessionCarrier"]
+__all__ = ["LegacyRequestTask"]
 
 _TAKE_UPS = 5
 """How often a stream that ends is taken up again without anything coming."""
-_UNKNOWN_TO_OLDER = (400, 404, 405)
+_UNKNOWN_TO_LEGACY = (400, 404, 405)
 """What servers of HTTP+SSE, which take no POST here, may answer to one."""
 _NEWER = (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_REVISION)
 """Errors that only newer servers have."""
@@ -59,10 +59,10 @@ _VERDICT_SECONDS = 5.0
 
 
 @define(eq=False)
-class SessionCarrier(Carrier):
+class LegacyRequestTask(HttpRequestTask):
     """Carries a request in the session there is; `initialize` begins one."""
 
-    _session: Session | None = field(default=None, init=False)
+    _session: LegacySession | None = field(default=None, init=False)
     """In which it was sent."""
     _refused: Refused | None = field(default=None, init=False)
     """Why, if the server refused it."""
@@ -105,14 +105,14 @@ class SessionCarrier(Carrier):
                 if not self._is_over:
                     assert self._session is not None
                     line = encode_notification("notifications/cancelled", {"requestId": self.asked.id})
-                    await self.transport.keeper.tell(self._session, line, is_farewell=True)
+                    await self.transport.keeper.notify_nowait(self._session, line, is_farewell=True)
         finally:
             self._scope.cancel(reason="the request was left")
 
     def lose_session(self) -> None:
         """The session is over: nothing comes any more, but for the word that the request was not taken."""
         assert self._session is not None
-        if self._is_taken or self._session.is_older or self.asked.repeatable:
+        if self._is_taken or self._session.is_legacy or self.asked.repeatable:
             self._attempt_scope.cancel(reason="the session is over")
         else:
             self._attempt_scope.deadline = trio.current_time() + _VERDICT_SECONDS
@@ -136,24 +136,24 @@ class SessionCarrier(Carrier):
     async def _begin_session(self) -> TrioMcpError | None:
         keeper = self.transport.keeper
         failure: TrioMcpError | None = ResponseLost("the server's event stream cannot be opened", sent=False)
-        if keeper.is_older is not True:
-            failure = await self._attempt_in(Session(self.transport.door.url))
-            if keeper.is_older is False or not self._may_be_older():
+        if keeper.is_legacy is not True:
+            failure = await self._attempt_in(LegacySession(self.transport.door.url))
+            if keeper.is_legacy is False or not self._may_be_legacy():
                 return failure
-        session = await keeper.open_older()
+        session = await keeper.open_legacy()
         if session is None:
             return failure
         self.asked.reissue()  # an id that was refused is not used again
         return await self._attempt_in(session)
 
-    def _may_be_older(self) -> bool:
+    def _may_be_legacy(self) -> bool:
         """Whether the server may know HTTP+SSE alone, as far as its answer to `initialize` tells."""
         refused = self._refused
-        if refused is None or refused.status not in _UNKNOWN_TO_OLDER:
+        if refused is None or refused.status not in _UNKNOWN_TO_LEGACY:
             return False
         return not (isinstance(refused.error, ErrorResponse) and refused.error.code in _NEWER)
 
-    async def _attempt_in(self, session: Session) -> TrioMcpError | None:
+    async def _attempt_in(self, session: LegacySession) -> TrioMcpError | None:
         self._session, self._refused, self._sent, self._is_taken = session, None, trio.Event(), False
         with trio.CancelScope() as self._attempt_scope:
             session.carriers.add(self)
@@ -163,23 +163,23 @@ class SessionCarrier(Carrier):
                 session.carriers.discard(self)
         return ResponseLost(f"the session was lost before the answer to {self.asked.method!r}")
 
-    async def _post(self, session: Session) -> TrioMcpError | None:
-        asked, lane = self.asked, ReplyLane.of(self.transport.keeper, session)
-        trail = EventTrail(self.transport.limits.max_message_bytes, lambda event: self._take_event(event, lane))
+    async def _post(self, session: LegacySession) -> TrioMcpError | None:
+        asked, outlet = self.asked, ReplyOutlet.of(self.transport.keeper, session)
+        trail = EventTrail(self.transport.limits.max_message_bytes, lambda event: self._take_event(event, outlet))
         fields = {**session.fields, **asked.sent_fields}
         async with self.transport.door.post(session.url, asked.line, fields, self._note_sent) as response:
             self._note_sent()
             if not is_success(response):
                 return self._take_session_refusal(session, await self._read_refusal(response))
             self._is_taken = True
-            if asked.method == "initialize" and not session.is_older:
+            if asked.method == "initialize" and not session.is_legacy:
                 session.begun_by(response)
                 self.transport.keeper.enter(session)
-            if not session.is_older:
+            if not session.is_legacy:
                 if not is_event_stream(response):
-                    return await self._read(response, lane)
+                    return await self._read(response, outlet)
                 await self._read_stream(trail, response)
-        if session.is_older:
+        if session.is_legacy:
             await self._answered.wait()
             return None
         return await self._take_up_again(session, trail)
@@ -188,24 +188,24 @@ class SessionCarrier(Carrier):
         super()._note_sent()
         self._sent.set()
 
-    def _take_event(self, event: SseEvent, lane: Lane) -> None:
+    def _take_event(self, event: SseEvent, outlet: Outlet) -> None:
         assert self._session is not None
         if not self._session.is_lost:
-            super()._take_event(event, lane)
+            super()._take_event(event, outlet)
         elif event.event == "message" and event.data:
             self.transport.door.received(event.data)
             with suppress(Undecodable):
-                self._take_value(decode(event.data), len(event.data), lane)
+                self._take_value(decode(event.data), len(event.data), outlet)
 
-    def _take_value(self, value: Any, size: int, lane: Lane) -> None:
+    def _take_value(self, value: Any, size: int, outlet: Outlet) -> None:
         assert self._session is not None
         if not self._session.is_lost:
-            super()._take_value(value, size, lane)
+            super()._take_value(value, size, outlet)
             return
         values: list[Any] = value if is_array(value) else [value]
         for each in values:
             if self._is_about_asked(parse_message(each)):
-                super()._take_value(each, size // len(values), lane)
+                super()._take_value(each, size // len(values), outlet)
 
     def _is_about_asked(self, message: Message) -> bool:
         """Whether a message is the answer to the request, or its progress."""
@@ -217,7 +217,7 @@ class SessionCarrier(Carrier):
             case _:
                 return False
 
-    def _take_session_refusal(self, session: Session, refused: Refused) -> TrioMcpError:
+    def _take_session_refusal(self, session: LegacySession, refused: Refused) -> TrioMcpError:
         self._refused, failure = refused, self._take_refusal(refused)
         is_answer = isinstance(failure, ErrorResponse) and failure.code == METHOD_NOT_FOUND
         if refused.status != 404 or session.id is None or is_answer:
@@ -233,7 +233,7 @@ class SessionCarrier(Carrier):
         with suppress(EngineError):  # however it has ended
             await trail.read(response)
 
-    async def _take_up_again(self, session: Session, trail: EventTrail) -> TrioMcpError | None:
+    async def _take_up_again(self, session: LegacySession, trail: EventTrail) -> TrioMcpError | None:
         keeper = self.transport.keeper
         while self.asked.is_awaited():
             if not trail.fields or trail.failures >= _TAKE_UPS:

@@ -35,7 +35,7 @@ from ...._errors import (
     ResponseLost,
     TrioMcpError,
 )
-from ....peer import Entry, Outbox
+from ....peer import Outbox, QueuedMessage
 from ....wire import (
     LAST_EVENT_FIELD,
     SESSION_FIELD,
@@ -50,10 +50,10 @@ from .._engine import EngineError, HttpResponse, Refused, checked_endpoint, is_e
 from ._request import back_off
 
 if TYPE_CHECKING:
-    from ._legacy_request import SessionCarrier
+    from ._legacy_request import LegacyRequestTask
     from ._transport import HttpTransport
 
-__all__ = ["EventTrail", "NewsStream", "ReplyLane", "Session", "SessionKeeper", "open_older_session"]
+__all__ = ["EventTrail", "LegacySession", "NewsStream", "ReplyOutlet", "SessionManager", "open_legacy_session"]
 
 
 # One session of a server of the older revisions: what names it, and what is under way in it.
@@ -64,12 +64,12 @@ _ID = re.compile(r"[!-~]{1,1024}")
 
 
 @define(eq=False)
-class Session:
+class LegacySession:
     """One session, from its `initialize` on; also what stands for it where the server gives it no id."""
 
     url: str
     """Where its messages are posted."""
-    is_older: bool = False
+    is_legacy: bool = False
     """Whether it is one of HTTP+SSE: answers come by its one stream, and not in response to what is posted."""
     id: str | None = field(default=None, init=False, repr=False)
     revision: str | None = field(default=None, init=False)
@@ -78,7 +78,7 @@ class Session:
     has_streams: bool = field(default=False, init=False)
     """Whether the server has answered a GET with a stream."""
     news: NewsStream | None = field(default=None, init=False)
-    carriers: set[SessionCarrier] = field(factory=set["SessionCarrier"], init=False)
+    carriers: set[LegacyRequestTask] = field(factory=set["LegacyRequestTask"], init=False)
     """The requests under way in it."""
     _streams: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
 
@@ -105,7 +105,7 @@ class Session:
             finally:
                 self._streams.discard(scope)
 
-    def lose(self) -> None:
+    def disconnect(self) -> None:
         """It is over: end its streams, and what is under way in it. Synchronous."""
         self.is_lost = True
         for scope in self._streams:
@@ -122,22 +122,22 @@ class Session:
 
 
 @define(eq=False)
-class ReplyLane(Outbox):
+class ReplyOutlet(Outbox):
     """A queue that has a task only while something is in it."""
 
-    _keeper: SessionKeeper
-    _session: Session | None
+    _keeper: SessionManager
+    _session: LegacySession | None
     """What its messages belong to; None for whatever session there is when they leave."""
     _is_draining: bool = field(default=False, init=False)
 
     @classmethod
-    def of(cls, keeper: SessionKeeper, session: Session | None) -> Self:
+    def of(cls, keeper: SessionManager, session: LegacySession | None) -> Self:
         """Return an empty lane."""
         transport = keeper.transport
         limits = transport.limits
-        return cls(limits.outbox_bytes, limits.outbox_urgent_bytes, transport.lose, keeper, session)
+        return cls(limits.outbox_bytes, limits.outbox_urgent_bytes, transport.disconnect, keeper, session)
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, entry: QueuedMessage) -> None:
         super()._append(entry)
         if self.size and not self._is_draining:
             self._is_draining = True
@@ -148,7 +148,7 @@ class ReplyLane(Outbox):
         try:
             while lines := self.take():
                 for line in lines:
-                    await self._keeper.tell(self._session or self._keeper.current, line)
+                    await self._keeper.notify_nowait(self._session or self._keeper.current, line)
                     self.sent(len(line))
         finally:
             self._is_draining = False
@@ -231,31 +231,31 @@ class EventTrail:
 class NewsStream:
     """What the server says in a session outside of all exchanges; `run` is its task."""
 
-    _keeper: SessionKeeper
-    _session: Session
-    settled: trio.Event = field(factory=trio.Event, init=False)
+    _keeper: SessionManager
+    _session: LegacySession
+    resolved: trio.Event = field(factory=trio.Event, init=False)
     """Set when the stream has begun, or it is known that it does not."""
     _trail: EventTrail = field(init=False)
-    _lane: ReplyLane = field(init=False)
+    _outlet: ReplyOutlet = field(init=False)
     _has_begun: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._trail = EventTrail(self._keeper.transport.limits.max_message_bytes, self._take)
-        self._lane = ReplyLane.of(self._keeper, self._session)
+        self._outlet = ReplyOutlet.of(self._keeper, self._session)
 
     async def run(self) -> None:
         """Hear it until the session ends, or the server refuses; never raises."""
         with self._session.streams():
             while await self._connect():
-                self.settled.set()
+                self.resolved.set()
                 await self._trail.pause()
-        self.settled.set()
+        self.resolved.set()
 
     async def _connect(self) -> bool:
         """Hear it over one connection; return whether to try another."""
         keeper, session = self._keeper, self._session
-        patience = keeper.transport.patience
-        pauses = patience.pauses
+        timeouts = keeper.transport.timeouts
+        pauses = timeouts.pauses
         try:
             async with keeper.transport.door.get({**session.fields, **self._trail.fields}) as response:
                 if not is_event_stream(response):
@@ -263,7 +263,7 @@ class NewsStream:
                         keeper.lost(session)
                     return self._has_begun and response.status >= 500
                 self._has_begun = session.has_streams = True
-                self.settled.set()
+                self.resolved.set()
                 await self._trail.read(response)
         except EngineError as exc:
             _log.debug("the stream of news broke: %s", exc)
@@ -271,7 +271,7 @@ class NewsStream:
             _log.warning("some of the server's news cannot be read: %s", exc)
             self._trail.forget()  # else the same would come again
         except AuthorizationFailed as exc:
-            if not self._has_begun or exc.error is not None or patience.pauses > pauses:
+            if not self._has_begun or exc.error is not None or timeouts.pauses > pauses:
                 _log.warning("the server's news are not heard: %s", exc)
                 return False
             _log.debug("the stream of news cannot be taken up again: %s", exc)
@@ -279,7 +279,7 @@ class NewsStream:
 
     def _take(self, event: SseEvent) -> None:
         if event.event == "message" and event.data:
-            self._keeper.transport.received(event.data, self._lane)
+            self._keeper.transport.received(event.data, self._outlet)
 
 
 # HTTP+SSE of 2024-11-05: one stream brings everything, and names the address that messages are posted to.
@@ -297,16 +297,16 @@ class _NoStreamError(Exception):
     """The server has no such stream."""
 
 
-async def open_older_session(keeper: SessionKeeper) -> Session | None:
+async def open_legacy_session(keeper: SessionManager) -> LegacySession | None:
     """Begin a session by asking for its stream; None where the server has none.
 
     Raises:
         RemoteProtocolError: the stream names no address that messages may be posted to, or cannot be read.
         AuthorizationFailed: the server wants to know who asks, and there is no token for it.
     """
-    session = Session(keeper.transport.door.url, is_older=True)
-    stream = _OlderStream(keeper, session, ReplyLane.of(keeper, session))
-    with keeper.transport.patience.within(_ENDPOINT_SECONDS):
+    session = LegacySession(keeper.transport.door.url, is_legacy=True)
+    stream = _LegacySseStream(keeper, session, ReplyOutlet.of(keeper, session))
+    with keeper.transport.timeouts.within(_ENDPOINT_SECONDS):
         try:
             await keeper.transport.nursery.start(stream.run)
         except (_NoStreamError, EngineError):
@@ -316,12 +316,12 @@ async def open_older_session(keeper: SessionKeeper) -> Session | None:
 
 
 @define(eq=False)
-class _OlderStream:
+class _LegacySseStream:
     """The stream of one session; `run` is its task."""
 
-    _keeper: SessionKeeper
-    _session: Session
-    _lane: ReplyLane
+    _keeper: SessionManager
+    _session: LegacySession
+    _outlet: ReplyOutlet
     _has_begun: bool = field(default=False, init=False)
     """Whether the first event has come."""
 
@@ -344,7 +344,7 @@ class _OlderStream:
                 self._begin(event)
                 task_status.started()
             elif event.event == "message" and event.data:
-                transport.received(event.data, self._lane)
+                transport.received(event.data, self._outlet)
 
         transport = self._keeper.transport
         async with transport.door.get({}) as response:
@@ -367,16 +367,16 @@ _NEWS_SECONDS = 2.0
 
 
 @define(eq=False)
-class SessionKeeper:
+class SessionManager:
     """Keeps the one session of a transport."""
 
     transport: HttpTransport
-    lane: ReplyLane = field(init=False)
+    outlet: ReplyOutlet = field(init=False)
     """Where what belongs to no exchange goes out."""
-    current: Session = field(init=False)
-    draining: set[ReplyLane] = field(factory=set[ReplyLane], init=False)
+    current: LegacySession = field(init=False)
+    draining: set[ReplyOutlet] = field(factory=set[ReplyOutlet], init=False)
     """The lanes in which something waits."""
-    is_older: bool | None = field(default=None, init=False)
+    is_legacy: bool | None = field(default=None, init=False)
     """Whether the server knows nothing but HTTP+SSE; None while that is not known."""
     _params: JsonObject | None = field(default=None, init=False)
     """Of the `initialize` that was answered; None where none was."""
@@ -389,27 +389,27 @@ class SessionKeeper:
     _wants_news: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.current = Session(self.transport.door.url)
-        self.lane = ReplyLane.of(self, None)
+        self.current = LegacySession(self.transport.door.url)
+        self.outlet = ReplyOutlet.of(self, None)
 
     @property
     def waiting_bytes(self) -> int:
         """Bytes of replies and notices that wait."""
-        return sum(lane.size for lane in self.draining)
+        return sum(outlet.size for outlet in self.draining)
 
     # A session begins.
 
-    def enter(self, session: Session) -> None:
+    def enter(self, session: LegacySession) -> None:
         """The server has accepted an `initialize`: what is sent from now on belongs to its session."""
         self.current = session
 
-    async def open_older(self) -> Session | None:
+    async def open_legacy(self) -> LegacySession | None:
         """Ask for the stream of HTTP+SSE, and enter its session; None where the server has none.
 
         Raises:
             RemoteProtocolError: what it says there is no address for messages.
         """
-        session = await open_older_session(self)
+        session = await open_legacy_session(self)
         if session is not None:
             self.enter(session)
         return session
@@ -418,25 +418,25 @@ class SessionKeeper:
         """`initialize` has been answered."""
         revision = answer.get("protocolVersion")
         self.current.revision = revision if type(revision) is str and is_plain_field(revision) else None
-        self._params, self.is_older = params, self.current.is_older
+        self._params, self.is_legacy = params, self.current.is_legacy
         self._revision = self._revision or self.current.revision
 
     async def hear_news(self) -> None:
         """Open the stream on which the server says what belongs to no exchange, unless it is open, or there is none."""
         self._wants_news = True
         session = self.current
-        if session.revision is None or session.is_older or session.is_lost:
+        if session.revision is None or session.is_legacy or session.is_lost:
             await trio.lowlevel.checkpoint()
             return
         if session.news is None:
             session.news = NewsStream(self, session)
             self.transport.nursery.start_soon(session.news.run)
         with trio.move_on_after(_NEWS_SECONDS):
-            await session.news.settled.wait()
+            await session.news.resolved.wait()
 
     # What belongs to it.
 
-    async def usable(self) -> Session:
+    async def usable(self) -> LegacySession:
         """Return the session, or the one that stands in its place when it was lost.
 
         Raises:
@@ -464,7 +464,7 @@ class SessionKeeper:
                 raise refused.error
         raise ResponseLost(f"the server has forgotten the session, and did not take {method!r}", sent=False)
 
-    async def tell(self, session: Session, line: bytes, *, is_farewell: bool = False) -> None:
+    async def notify_nowait(self, session: LegacySession, line: bytes, *, is_farewell: bool = False) -> None:
         """Post a reply, or a notice that nobody waits for; what becomes of it is at most logged.
 
         Args:
@@ -472,7 +472,7 @@ class SessionKeeper:
         """
         if session.is_lost:
             return  # another session knows nothing of it
-        with self.transport.patience.within(self.transport.limits.stall_seconds) as patience:
+        with self.transport.timeouts.within(self.transport.limits.stall_seconds) as timeouts:
             try:
                 refused = await self._post(session, line, is_farewell=is_farewell)
             except TrioMcpError as exc:
@@ -480,10 +480,10 @@ class SessionKeeper:
             else:
                 if refused is not None:
                     _log.warning("the server did not take a reply or a notification: %s", refused.error)
-        if patience.cancelled_caught:
+        if timeouts.cancelled_caught:
             _log.warning("the server does not say whether it has taken a reply or a notification")
 
-    async def _post(self, session: Session, line: bytes, *, is_farewell: bool = False) -> Refused | None:
+    async def _post(self, session: LegacySession, line: bytes, *, is_farewell: bool = False) -> Refused | None:
         refused = await self.transport.post(session.url, line, session.fields, is_farewell=is_farewell)
         if refused is not None and _says_forgotten(refused, session):
             self.lost(session)
@@ -492,18 +492,18 @@ class SessionKeeper:
     # A session ends.
 
     @staticmethod
-    def is_forgotten(session: Session, response: HttpResponse) -> bool:
+    def is_forgotten(session: LegacySession, response: HttpResponse) -> bool:
         """Tell whether a response to a GET says that the server has forgotten the session, and not that it has none."""
         return response.status == 404 and session.id is not None and session.has_streams
 
-    def lost(self, session: Session) -> None:
+    def lost(self, session: LegacySession) -> None:
         """The server has forgotten a session, or its stream has ended: begin another. Synchronous."""
         if session.is_lost:
             return
-        session.lose()
+        session.disconnect()
         if session is self.current and session.revision is not None:
             for exchange in list(self.transport.ledger.answering.values()):
-                exchange.lose()
+                exchange.disconnect()
             self._begin_renewal()
 
     def _begin_renewal(self) -> None:
@@ -517,7 +517,7 @@ class SessionKeeper:
         assert self._renewal is not None
         is_begun, self._unauthorized = False, None
         try:
-            with self.transport.patience.within(_RENEWAL_SECONDS):
+            with self.transport.timeouts.within(_RENEWAL_SECONDS):
                 await self._begin_again()
                 is_begun = True
                 self.transport.renewed()
@@ -525,10 +525,12 @@ class SessionKeeper:
             _log.debug("no other session could be begun: %s", exc)
             self._unauthorized = exc if isinstance(exc, AuthorizationFailed) else None
             if _is_final(exc):
-                self.transport.lose(ConnectionBroken(f"the server has lost the session, and begins no other: {exc}"))
+                self.transport.disconnect(
+                    ConnectionBroken(f"the server has lost the session, and begins no other: {exc}")
+                )
         finally:
             if not is_begun:
-                self.current.lose()
+                self.current.disconnect()
             renewal, self._renewal = self._renewal, None
             renewal.set()
 
@@ -548,9 +550,9 @@ class SessionKeeper:
 
     def give_up(self, reason: ConnectionLost) -> None:
         """The connection is gone. A session that this side ends is ended by `close`, after the last words."""
-        self.lane.fail(reason)
+        self.outlet.fail(reason)
         if not isinstance(reason, ConnectionClosed):
-            self.current.lose()
+            self.current.disconnect()
 
     async def close(self) -> None:
         """Tell the server that the session is not needed any more, whatever it answers."""
@@ -564,7 +566,7 @@ class SessionKeeper:
             _log.debug("the session could not be ended: %s", exc)
 
 
-def _says_forgotten(refused: Refused, session: Session) -> bool:
+def _says_forgotten(refused: Refused, session: LegacySession) -> bool:
     """Tell whether what was posted was refused because the server has forgotten the session."""
     return refused.status == 404 and session.id is not None
 

@@ -25,7 +25,7 @@ from attrs import define, field, frozen
 
 from ...._errors import AuthorizationFailed, LocalProtocolError, RemoteProtocolError, ResponseLost, TrioMcpError
 from ....abc import Fetch, Tap, TokenSource
-from ....peer import Lane
+from ....peer import Outlet
 from ....wire import EVENT_STREAM_TYPE, JSON_TYPE, JsonObject, SseDecoder, SseEvent, Undecodable, decode, is_object
 from .._engine import (
     EngineError,
@@ -43,9 +43,18 @@ from .._fetch import engine_fetch
 
 if TYPE_CHECKING:
     from .._engine import HttpxClient
-    from ._transport import AskedOverHttp, HttpTransport
+    from ._transport import HttpTransport, OutgoingHttpRequest
 
-__all__ = ["SHOWN_FIELDS", "TRIES", "Carrier", "HttpDoor", "Network", "StatelessCarrier", "back_off", "open_network"]
+__all__ = [
+    "SHOWN_FIELDS",
+    "TRIES",
+    "HttpNetwork",
+    "HttpRequestTask",
+    "HttpSender",
+    "ModernRequestTask",
+    "back_off",
+    "open_network",
+]
 
 _log = logging.getLogger("trio_mcp.transports")
 
@@ -63,11 +72,11 @@ def back_off(attempt: int, *, first: float, longest: float) -> float:
 
 
 @define(eq=False)
-class Carrier(abc.ABC):
+class HttpRequestTask(abc.ABC):
     """Carries one request to the server and its answer back; `run` is its task."""
 
     transport: HttpTransport
-    asked: AskedOverHttp
+    asked: OutgoingHttpRequest
     has_sent: bool = field(default=False, init=False)
     """Whether the latest attempt has left as a whole."""
     _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
@@ -147,26 +156,26 @@ class Carrier(abc.ABC):
     def _note_sent(self) -> None:
         self.has_sent = True
 
-    async def _read(self, response: HttpResponse, lane: Lane) -> TrioMcpError | None:
+    async def _read(self, response: HttpResponse, outlet: Outlet) -> TrioMcpError | None:
         """Read the response to the request; *lane* is where its answers go, should it ask something."""
         limits = self.transport.limits
         if is_event_stream(response):
             await read_events(
-                response, SseDecoder(limits.max_message_bytes), lambda event: self._take_event(event, lane)
+                response, SseDecoder(limits.max_message_bytes), lambda event: self._take_event(event, outlet)
             )
             return self._unanswered()
         if is_success(response) and media_type(response) == JSON_TYPE:
-            return self._take_body(await read_body(response, limits.max_message_bytes), lane)
+            return self._take_body(await read_body(response, limits.max_message_bytes), outlet)
         return self._take_refusal(await self._read_refusal(response))
 
     def _unanswered(self) -> ResponseLost:
         return ResponseLost(f"the server ended its response to {self.asked.method!r} before the answer")
 
-    def _take_event(self, event: SseEvent, lane: Lane) -> None:
+    def _take_event(self, event: SseEvent, outlet: Outlet) -> None:
         if event.event == "message" and event.data:  # else it is there for its id
-            self.transport.received(event.data, lane)
+            self.transport.received(event.data, outlet)
 
-    def _take_body(self, body: bytes, lane: Lane) -> TrioMcpError | None:
+    def _take_body(self, body: bytes, outlet: Outlet) -> TrioMcpError | None:
         self.transport.door.received(body)
         try:
             value = decode(body)
@@ -174,11 +183,11 @@ class Carrier(abc.ABC):
             return RemoteProtocolError(f"the answer to {self.asked.method!r} is not JSON: {exc}")
         if is_object(value) and _is_nameless_error(value):
             value = {**value, "id": self.asked.id}  # it answers what its response does
-        self._take_value(value, len(body), lane)
+        self._take_value(value, len(body), outlet)
         return RemoteProtocolError(f"what came as the answer to {self.asked.method!r} does not answer it")
 
-    def _take_value(self, value: Any, size: int, lane: Lane) -> None:
-        self.transport.take_value(value, size, lane)
+    def _take_value(self, value: Any, size: int, outlet: Outlet) -> None:
+        self.transport.take_value(value, size, outlet)
 
     async def _read_refusal(self, response: HttpResponse) -> Refused:
         transport = self.transport
@@ -195,7 +204,7 @@ def _is_nameless_error(value: JsonObject) -> bool:
 
 
 @define(eq=False)
-class StatelessCarrier(Carrier):
+class ModernRequestTask(HttpRequestTask):
     """Carries a request that says everything about itself: closing its response cancels it."""
 
     def stop(self) -> None:
@@ -206,7 +215,7 @@ class StatelessCarrier(Carrier):
         door = transport.door
         async with door.post(door.url, asked.line, asked.sent_fields, self._note_sent) as response:
             self._note_sent()
-            return await self._read(response, transport.lane)
+            return await self._read(response, transport.outlet)
 
 
 # The one door through which everything of a client goes out over HTTP: what each request carries is decided here.
@@ -222,7 +231,7 @@ _TAKEN = f"{JSON_TYPE}, {EVENT_STREAM_TYPE}"
 
 
 @define(eq=False)
-class HttpDoor:
+class HttpSender:
     """Requests to one server.
 
     Args:
@@ -321,7 +330,7 @@ class HttpDoor:
                     yield response
                     return
             with _failing_as_authorization():
-                await attempt.settle()
+                await attempt.resolve()
 
 
 @contextmanager
@@ -339,7 +348,7 @@ def _failing_as_authorization() -> Generator[None]:
 
 
 @frozen
-class Network:
+class HttpNetwork:
     """What a client reaches others by."""
 
     engine: HttpEngine
@@ -351,7 +360,7 @@ class Network:
 @asynccontextmanager
 async def open_network(
     url: str, engine: HttpEngine | None, http_client: HttpxClient | None, *, fetches: bool
-) -> AsyncGenerator[Network]:
+) -> AsyncGenerator[HttpNetwork]:
     """Open what a client of the server at *url* needs.
 
     Args:
@@ -360,7 +369,7 @@ async def open_network(
         fetches: whether there are to be requests to others: what makes them takes its time to open.
     """
     if engine is not None:
-        yield Network(engine, engine_fetch(engine))
+        yield HttpNetwork(engine, engine_fetch(engine))
         return
     from .._engine import HttpxEngine, new_httpx_client  # noqa: PLC0415 # takes its time to load
     from .._fetch import open_client_fetch  # noqa: PLC0415 # likewise
@@ -368,7 +377,7 @@ async def open_network(
     own = HttpxEngine(http_client or new_httpx_client(), closes=http_client is None, notes_address=fetches)
     try:
         async with open_client_fetch(url, own, http_client) if fetches else nullcontext() as fetch:
-            yield Network(own, fetch)
+            yield HttpNetwork(own, fetch)
     finally:
         with trio.CancelScope(shield=True):  # there is nothing left in it that could wait
             await own.aclose()

@@ -21,8 +21,8 @@ from attrs import define, field
 
 from ...._errors import ConnectionClosed, ConnectionLost, LocalProtocolError, ResponseLost, TrioMcpError
 from ...._util import owned_nursery
-from ....abc import Client, ClientAuth, Transport, TransportOpener
-from ....peer import NO_HEADERS, AskedByMessage, Correspondent, Lane, Patience
+from ....abc import ClientAuth, Transport, TransportClient, TransportOpener
+from ....peer import NO_HEADERS, MessageConnection, OutgoingMessageRequest, Outlet, PausableTimeouts
 from ....wire import (
     LISTEN,
     REVISION_KEY,
@@ -34,14 +34,14 @@ from ....wire import (
     request_fields,
 )
 from .._engine import EngineError, HttpEngine, Refused, checked_fields, checked_url, is_success, read_refusal
-from ._legacy_request import SessionCarrier
-from ._legacy_session import SessionKeeper
-from ._request import SHOWN_FIELDS, Carrier, HttpDoor, StatelessCarrier, open_network
+from ._legacy_request import LegacyRequestTask
+from ._legacy_session import SessionManager
+from ._request import SHOWN_FIELDS, HttpRequestTask, HttpSender, ModernRequestTask, open_network
 
 if TYPE_CHECKING:
     from .._engine import HttpxClient
 
-__all__ = ["AskedOverHttp", "Places", "fields_of", "http_transport", "says_revision"]
+__all__ = ["OutgoingHttpRequest", "RequestSlots", "fields_of", "http_transport", "says_revision"]
 
 
 # A request of a client over HTTP, as whoever asks sees it, and the places that such requests take.
@@ -66,7 +66,7 @@ def fields_of(method: str, params: JsonObject | None) -> Mapping[str, str]:
 
 
 @define(eq=False)
-class Places:
+class RequestSlots:
     """Room for the requests that are under way at once."""
 
     most: int
@@ -97,7 +97,7 @@ class Places:
 
 
 @define(eq=False)
-class AskedOverHttp(AskedByMessage):
+class OutgoingHttpRequest(OutgoingMessageRequest):
     """A request that goes out in a POST of its own."""
 
     _transport: HttpTransport
@@ -105,7 +105,7 @@ class AskedOverHttp(AskedByMessage):
     """The request as it was sent last, with its newline."""
     sent_fields: Mapping[str, str] = field(default=NO_HEADERS, init=False)
     """The header fields that go with it."""
-    _carrier: Carrier | None = field(default=None, init=False)
+    _carrier: HttpRequestTask | None = field(default=None, init=False)
 
     def is_awaited(self) -> bool:
         """Tell whether somebody still waits for the answer."""
@@ -197,14 +197,16 @@ def http_transport(
         address = _as_it_is_sent(address)
 
     @asynccontextmanager
-    async def connect(client: Client) -> AsyncGenerator[Transport]:
+    async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
         fetches = auth is not None
         async with open_network(address, engine, http_client, fetches=fetches) as network, owned_nursery() as nursery:
-            door = HttpDoor(network.engine, address, client.tap, fields)
-            transport = HttpTransport(client.gate, client.answer, client.notified, client.limits, door, client.renewed)
+            door = HttpSender(network.engine, address, client.tap, fields)
+            transport = HttpTransport(
+                client.admission, client.answer, client.notified, client.limits, door, client.renewed
+            )
             with trio.CancelScope(shield=True):  # it takes no time; cancelled, it would wait for that shielded task
                 await nursery.start(transport.run)
-            asking_person = partial(_asking_person, client, transport.patience)
+            asking_person = partial(_asking_person, client, transport.timeouts)
             try:
                 if auth is not None:
                     assert network.fetch is not None  # it was wanted
@@ -233,29 +235,29 @@ def _as_it_is_sent(url: str) -> str:
 
 
 @contextmanager
-def _asking_person(client: Client, patience: Patience) -> Generator[None]:
+def _asking_person(client: TransportClient, timeouts: PausableTimeouts) -> Generator[None]:
     """Have all time limits of the connection stand still."""
-    with client.asking_person(), patience.paused():
+    with client.asking_person(), timeouts.paused():
         yield
 
 
 @define(eq=False)
-class HttpTransport(Correspondent):
-    """The client's end of what goes over HTTP; see also `Correspondent`.
+class HttpTransport(MessageConnection):
+    """The client's end of what goes over HTTP; see also `MessageConnection`.
 
     Args:
         door: leads to the server.
         renewed: called when a session stands in the place of a lost one.
     """
 
-    door: HttpDoor
+    door: HttpSender
     renewed: Callable[[], None]
-    places: Places = field(init=False)
-    keeper: SessionKeeper = field(init=False)
+    places: RequestSlots = field(init=False)
+    keeper: SessionManager = field(init=False)
     """What the server remembers of this client, if it does."""
-    patience: Patience = field(factory=Patience, init=False)
+    timeouts: PausableTimeouts = field(factory=PausableTimeouts, init=False)
     """The limits of what takes its time here, and may wait for a person."""
-    _carriers: dict[Carrier, bool] = field(factory=dict[Carrier, bool], init=False)
+    _carriers: dict[HttpRequestTask, bool] = field(factory=dict[HttpRequestTask, bool], init=False)
     """The requests under way, and whether each takes a place."""
     _notices: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
     """The notifications under way, which the tasks of others wait for."""
@@ -266,8 +268,8 @@ class HttpTransport(Correspondent):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.places = Places(self.limits.max_posts)
-        self.keeper = SessionKeeper(self)
+        self.places = RequestSlots(self.limits.max_posts)
+        self.keeper = SessionManager(self)
 
     @property
     def has_fields(self) -> bool:
@@ -275,9 +277,9 @@ class HttpTransport(Correspondent):
         return True
 
     @property
-    def lane(self) -> Lane:
+    def outlet(self) -> Outlet:
         """Where what belongs to no exchange goes out."""
-        return self.keeper.lane
+        return self.keeper.outlet
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Hold the tasks of the connection until `stop`; shielded, because the last words follow a cancellation."""
@@ -294,7 +296,7 @@ class HttpTransport(Correspondent):
 
     async def close(self) -> None:
         """Tell those who wait, and the server; to be bounded by the caller."""
-        self.lose(ConnectionClosed("this side closed the connection"))
+        self.disconnect(ConnectionClosed("this side closed the connection"))
         while self._farewells:
             await self._no_farewells.park()
         await self.keeper.close()
@@ -305,31 +307,31 @@ class HttpTransport(Correspondent):
 
     # What is asked, and told.
 
-    def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> AskedOverHttp:
+    def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> OutgoingHttpRequest:
         """Return an exchange to enter; entering posts the request, leaving ends it."""
-        return AskedOverHttp(method, params, wants_updates, self.budget, self, self.lane, self)
+        return OutgoingHttpRequest(method, params, wants_updates, self.budget, self, self.outlet, self)
 
-    def carry(self, asked: AskedOverHttp) -> Carrier:
+    def carry(self, asked: OutgoingHttpRequest) -> HttpRequestTask:
         """Begin to carry a request; it takes a place, unless it is apart."""
-        carrier = StatelessCarrier(self, asked) if asked.says_revision else SessionCarrier(self, asked)
+        carrier = ModernRequestTask(self, asked) if asked.says_revision else LegacyRequestTask(self, asked)
         takes_place = not asked.is_apart
         self._carriers[carrier] = takes_place
         self.places.taken += takes_place
         self.nursery.start_soon(carrier.run, name=f"http {asked.method}")
         return carrier
 
-    def answered(self, carrier: Carrier) -> None:
+    def answered(self, carrier: HttpRequestTask) -> None:
         """The answer to a request is there: its place is free, though its response may not have ended yet."""
         if self._carriers.get(carrier, False):
             self._carriers[carrier] = False
             self.places.give_back()
 
-    def carried(self, carrier: Carrier) -> None:
+    def carried(self, carrier: HttpRequestTask) -> None:
         """A request is not carried any more."""
         self.answered(carrier)
         del self._carriers[carrier]
 
-    def fail(self, asked: AskedOverHttp, failure: TrioMcpError) -> None:
+    def fail(self, asked: OutgoingHttpRequest, failure: TrioMcpError) -> None:
         """Give a request an outcome that is no message of the server."""
         self._on_outcome(asked.id, failure)
 
@@ -375,7 +377,7 @@ class HttpTransport(Correspondent):
 
     async def _post_notice(self, method: str, params: JsonObject | None) -> None:
         line = encode_notification(method, params)
-        agreed = self.gate.revision
+        agreed = self.admission.revision
         if says_revision(params) or (agreed is not None and is_modern(agreed)):
             named = {} if agreed is None else {VERSION_FIELD: agreed}
             refused = await self.post(self.door.url, line, {**named, **fields_of(method, params)})
@@ -416,22 +418,22 @@ class HttpTransport(Correspondent):
 
     # What comes back.
 
-    def received(self, message: bytes, lane: Lane) -> None:
+    def received(self, message: bytes, outlet: Outlet) -> None:
         """Take a message that has come in an event; its answers go out in *lane*."""
         self.door.received(message)
-        self.take(message, lane)
+        self.take(message, outlet)
 
     def agreed(self, params: JsonObject | None, answer: JsonObject) -> None:
         """A handshake has been answered."""
         self.keeper.agreed(params, answer)
 
-    def lose(self, reason: ConnectionLost) -> None:
+    def disconnect(self, reason: ConnectionLost) -> None:
         """Tell all who wait for a response that there is none; nothing is asked or answered any more."""
-        super().lose(reason)
+        super().disconnect(reason)
         self.places.close()
         self.keeper.give_up(reason)
         for exchange in list(self.ledger.answering.values()):
-            exchange.lose()
+            exchange.disconnect()
         for scope in self._notices:
             scope.cancel(reason="the connection is gone")
 

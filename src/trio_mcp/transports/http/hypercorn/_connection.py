@@ -215,7 +215,7 @@ class _Connection:
                 self._reading.cancel()
 
     async def _write(self, data: bytes) -> None:
-        with trio.CancelScope(shield=True) as patience:
+        with trio.CancelScope(shield=True) as timeouts:
             try:
                 self._writing.acquire_nowait()  # nearly always: `acquire` would let all other tasks go first
             except trio.WouldBlock:
@@ -225,13 +225,13 @@ class _Connection:
                     if self._is_lost:
                         await trio.lowlevel.checkpoint()  # who goes on sending is not to keep others from running
                         return
-                    patience.deadline = trio.current_time() + self._common.listening.write_seconds
+                    timeouts.deadline = trio.current_time() + self._common.listening.write_seconds
                     await self._stream.send_all(data[start : start + _WRITE_BYTES])
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self.abort()
             finally:
                 self._writing.release()
-        if patience.cancelled_caught:
+        if timeouts.cancelled_caught:
             _log.info("the connection from %s is closed: its client reads nothing", self.client)
             with suppress(OSError):
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)

@@ -191,11 +191,11 @@ class Http2(H2Protocol):
         elif isinstance(event, Response):
             await self._send_head(event)
         elif isinstance(event, (EndBody, EndData)):
-            with trio.move_on_after(self.config.write_seconds) as patience:
+            with trio.move_on_after(self.config.write_seconds) as timeouts:
                 await super().stream_send(event)
                 while event.stream_id in self.stream_buffers and not self.closed:
                     await self._sent.park()  # the last frame is still to be sent; a stop must not overtake it
-            if patience.cancelled_caught:
+            if timeouts.cancelled_caught:
                 await self._reset(event.stream_id, ErrorCodes.CANCEL)
         else:
             await super().stream_send(event)
@@ -218,10 +218,10 @@ class Http2(H2Protocol):
         return self.connection.state_machine.state is ConnectionState.CLOSED
 
     async def _send_piece(self, event: Body | Data) -> None:
-        with trio.move_on_after(self.config.write_seconds) as patience:
+        with trio.move_on_after(self.config.write_seconds) as timeouts:
             while self._is_full(event.stream_id):
                 await self._sent.park()
-        if patience.cancelled_caught:
+        if timeouts.cancelled_caught:
             await self._reset(event.stream_id, ErrorCodes.CANCEL)
         else:
             await super().stream_send(event)

@@ -86,7 +86,7 @@ async def serve_asgi(
         with stop.opening, sockets or await bind_sockets(listening) as listened:
             listeners = _listeners(listened, tls_context(listening))
             async with lifespan_of(app) as state:
-                serving = _Serving(Connections(app, listening, state), listeners, stop.obey())
+                serving = _AcceptPhase(Connections(app, listening, state), listeners, stop.obey())
                 await serving.run(partial(task_status.started, listened.bound), drain, drain_seconds)
 
 
@@ -119,7 +119,7 @@ def _listeners(listened: HttpSockets, context: ssl.SSLContext | None) -> list[_L
 
 
 @define(eq=False)
-class _Serving:
+class _AcceptPhase:
     """The time in which connections are accepted, and the time until they have ended."""
 
     _connections: Connections
@@ -278,12 +278,14 @@ async def serve_workers(
         raise OSError(errno.ENOTSUP, "several workers on one port need a system with POSIX processes")
     with await bind_sockets(listening) as listened:
         variables = {**os.environ, **(env or {})}
-        crew = _Crew(command, listened.sockets, variables, drain_seconds + leave_seconds, set(range(1, workers + 1)))
+        crew = _WorkerGroup(
+            command, listened.sockets, variables, drain_seconds + leave_seconds, set(range(1, workers + 1))
+        )
         async with owned_nursery() as nursery:
             nursery.start_soon(crew.watch, stopping)
             for number in range(1, workers + 1):
                 nursery.start_soon(crew.keep, number, name=f"worker {number}")
-            await crew.settled()
+            await crew.resolved()
             if not crew.stop.is_set():
                 task_status.started(listened.bound)
             await crew.gone()
@@ -292,7 +294,7 @@ async def serve_workers(
 
 
 @define(eq=False)
-class _Crew:
+class _WorkerGroup:
     """The workers of one parent."""
 
     _command: Sequence[str]
@@ -314,7 +316,7 @@ class _Crew:
         await stopping()
         self._end()
 
-    async def settled(self) -> None:
+    async def resolved(self) -> None:
         """Wait until all have served once, or the end has come."""
         while self._unready and not self.stop.is_set():
             await self._news.park()

@@ -26,10 +26,10 @@ from ....abc import HttpAnswerer, HttpServing
 from ....wire import (
     INTERNAL_ERROR,
     HttpPolicy,
+    JsonRpcRequest,
     ModernPost,
     Notification,
     Refusal,
-    Request,
     RequestId,
     check_head,
     needs_null_id,
@@ -49,14 +49,14 @@ from ._asgi import (
     read_body,
     refuse_without_trio,
 )
-from ._auth import Admission
-from ._legacy_session_manager import Sessions, SessionSettings, open_sessions
-from ._modern import Posts
+from ._auth import RequestAuthorizer
+from ._legacy_session_manager import SessionRegistry, SessionSettings, open_sessions
+from ._modern import ModernEndpoint
 
 if TYPE_CHECKING:
     from ....auth import ResourceServer
 
-__all__ = ["Door", "HttpApp", "HttpSettings", "Running", "no_host", "serve_lifespan"]
+__all__ = ["HttpApp", "HttpRouter", "HttpSettings", "RunningApp", "no_host", "serve_lifespan"]
 
 
 # What an HTTP application makes of one request: refused by the rules, a modern exchange, or something for a session.
@@ -98,12 +98,12 @@ class HttpSettings:
 
 
 @frozen
-class Running:
+class RunningApp:
     """What there is while the application is run."""
 
     serving: HttpServing
-    posts: Posts
-    sessions: Sessions
+    posts: ModernEndpoint
+    sessions: SessionRegistry
 
     def stop(self) -> None:
         """Let end what does not end by itself; synchronous."""
@@ -119,14 +119,14 @@ class Running:
 
 
 @define(eq=False)
-class Door:
+class HttpRouter:
     """Takes the requests of one application."""
 
     _answerer: HttpAnswerer
     _settings: HttpSettings
-    admission: Admission = field(init=False)
+    authorizer: RequestAuthorizer = field(init=False)
     """Judges who asks."""
-    running: Running | None = field(default=None, init=False)
+    running: RunningApp | None = field(default=None, init=False)
     """None where nobody runs the application."""
     closed: str | None = field(default=None, init=False)
     """Why nothing is served now; None while something is."""
@@ -134,7 +134,7 @@ class Door:
     """Requests that are served by themselves now."""
 
     def __attrs_post_init__(self) -> None:
-        self.admission = Admission(self._settings.auth)
+        self.authorizer = RequestAuthorizer(self._settings.auth)
 
     async def take(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:
         """Answer one HTTP request (rule 3)."""
@@ -150,7 +150,7 @@ class Door:
     async def _answer(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:
         policy = self._settings.policy
         refusal = check_head(request.method, request.headers, policy)
-        admitted = await self.admission.admit(request) if refusal is None else refusal
+        admitted = await self.authorizer.admit(request) if refusal is None else refusal
         if isinstance(admitted, Refusal):
             await responding.refuse(admitted)
             return
@@ -180,7 +180,7 @@ class Door:
             await self._answer_modern(posted, request, responding)
         else:
             message = parse_message(posted.value)
-            sessions = await self._sessions(message.id if isinstance(message, Request) else None, responding)
+            sessions = await self._sessions(message.id if isinstance(message, JsonRpcRequest) else None, responding)
             if sessions is not None:
                 await sessions.post(posted, request, responding)
 
@@ -190,7 +190,7 @@ class Door:
             self.running.sessions.speak_in(responding, request)
         await responding.refuse(refusal)
 
-    async def _sessions(self, id: RequestId | None, responding: Responding) -> Sessions | None:
+    async def _sessions(self, id: RequestId | None, responding: Responding) -> SessionRegistry | None:
         """Return the sessions; where there are none, say why to whoever asked by request *id*."""
         if self.closed is None and self.running is not None:
             return self.running.sessions
@@ -224,13 +224,13 @@ class Door:
         self._alone += 1
         try:
             async with opening as serving:
-                await Posts(serving, self.admission).post(posted, request, responding)
+                await ModernEndpoint(serving, self.authorizer).post(posted, request, responding)
         finally:
             self._alone -= 1
 
 
 def _id_of(posted: ModernPost) -> RequestId | None:
-    return posted.message.id if isinstance(posted.message, Request) else None
+    return posted.message.id if isinstance(posted.message, JsonRpcRequest) else None
 
 
 async def _turn_away(why: str, id: RequestId | None, responding: Responding) -> None:
@@ -352,11 +352,11 @@ class HttpApp:
 
     _answerer: HttpAnswerer
     _settings: HttpSettings
-    _door: Door = field(init=False)
+    _door: HttpRouter = field(init=False)
     _runs: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._door = Door(self._answerer, self._settings)
+        self._door = HttpRouter(self._answerer, self._settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take one request, one WebSocket, or the lifespan, as ASGI wants it."""
@@ -368,7 +368,7 @@ class HttpApp:
                 stall_seconds = self._answerer.limits.stall_seconds
                 responding = Responding(send, receive, self._settings.keep_alive, stall_seconds)
                 if self._is_about_protection(scope):
-                    await self._door.admission.describe(HttpRequest.of(scope), responding)
+                    await self._door.authorizer.describe(HttpRequest.of(scope), responding)
                 elif self._is_asked(scope):
                     await self._door.take(HttpRequest.of(scope), receive, responding)
                 else:
@@ -395,13 +395,13 @@ class HttpApp:
             raise RuntimeError("this HTTP application is being run already")
         self._runs, self._door.closed = True, "the server is starting; try again"
         try:
-            admission = self._door.admission
+            authorizer = self._door.authorizer
             async with (
-                admission.running(),
+                authorizer.running(),
                 self._answerer.serving(asking=self._settings.asking) as serving,
-                open_sessions(serving, self._answerer.revisions, self._settings.sessions, admission) as sessions,
+                open_sessions(serving, self._answerer.revisions, self._settings.sessions, authorizer) as sessions,
             ):
-                self._door.running = running = Running(serving, Posts(serving, admission), sessions)
+                self._door.running = running = RunningApp(serving, ModernEndpoint(serving, authorizer), sessions)
                 self._door.closed = None
                 try:
                     yield
@@ -470,7 +470,7 @@ class HttpApp:
 
     def _is_about_protection(self, scope: Scope) -> bool:
         """Tell whether a request is for what clients read of a protected server, before they know anything of it."""
-        places = self._door.admission.metadata_paths
+        places = self._door.authorizer.metadata_paths
         return bool(places) and scope["type"] == "http" and not {path_of(scope), path_below(scope)}.isdisjoint(places)
 
     def _is_asked(self, scope: Scope) -> bool:

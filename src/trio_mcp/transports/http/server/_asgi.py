@@ -17,7 +17,7 @@ from attrs import define, field
 
 from ...._errors import McpError
 from ...._util import owned_nursery
-from ....peer import Access, Envelope
+from ....peer import Access, MessageOrigin
 from ....wire import EVENT_STREAM_TYPE, INVALID_REQUEST, JSON_TYPE, Headers, Refusal, sse_comment
 
 __all__ = [
@@ -73,10 +73,10 @@ class HttpRequest:
         return None if self.access is None else self.access.principal
 
     @property
-    def envelope(self) -> Envelope:
+    def envelope(self) -> MessageOrigin:
         """What handlers may know of it."""
         shown = {name: value for name, value in self.headers.items() if name not in _SECRET_FIELDS}
-        return Envelope(shown, self.access)
+        return MessageOrigin(shown, self.access)
 
     @classmethod
     def of(cls, scope: Scope) -> Self:

@@ -25,13 +25,13 @@ from ...._errors import McpError
 from ....abc import Fetch, HttpServing
 from ....auth import LEEWAY_SECONDS
 from ....peer import Limits
-from ....wire import INVALID_REQUEST, Message, Refusal, Request, is_array, parse_message
+from ....wire import INVALID_REQUEST, JsonRpcRequest, Message, Refusal, is_array, parse_message
 from ._asgi import HttpRequest, Responding
 
 if TYPE_CHECKING:
-    from ....auth import Guard, HttpCall, HttpReply, ResourceServer
+    from ....auth import HttpCall, HttpReply, ResourceServer, TokenGuard
 
-__all__ = ["Admission", "messages_in"]
+__all__ = ["RequestAuthorizer", "messages_in"]
 
 _DOCUMENT_FIELDS = {"access-control-allow-origin": "*", "cache-control": "public, max-age=300"}
 
@@ -65,7 +65,7 @@ class _Fetching:
 
 
 @define(eq=False)
-class Admission:
+class RequestAuthorizer:
     """Judges the requests of one application.
 
     Args:
@@ -74,7 +74,7 @@ class Admission:
 
     _auth: ResourceServer | None
     _fetching: _Fetching = field(init=False)
-    _guard: Guard | None = field(init=False)
+    _guard: TokenGuard | None = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         auth = self._auth
@@ -123,7 +123,7 @@ class Admission:
             request: which carried them, admitted.
             serving: knows what each of them needs.
         """
-        requests = [message for message in messages if isinstance(message, Request)]
+        requests = [message for message in messages if isinstance(message, JsonRpcRequest)]
         needed = frozenset[str]().union(*(serving.needed_scopes(each.method, each.params or {}) for each in requests))
         if not needed:
             return None

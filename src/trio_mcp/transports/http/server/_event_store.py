@@ -30,7 +30,7 @@ from ....abc import EventLog
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["PAGE_BYTES", "EventBounds", "Holdings", "MemoryEventStore", "Record", "SqliteEventStore"]
+__all__ = ["PAGE_BYTES", "EventBounds", "EventQuota", "EventRecord", "MemoryEventStore", "SqliteEventStore"]
 
 PAGE_BYTES = 64 * 1024
 """What is read at once, unless a single event is longer."""
@@ -66,7 +66,7 @@ class EventBounds:
 
 
 @define(eq=False)
-class Holdings:
+class EventQuota:
     """How much each owner holds, and who gives up what."""
 
     _bounds: EventBounds
@@ -141,21 +141,21 @@ class MemoryEventStore:
 
 
 @frozen
-class _Kept:
+class _StoredEvent:
     data: bytes
     kept_at: float
 
 
 @define(eq=False)
-class _Owned:
+class _OwnerEvents:
     """The events of one owner."""
 
-    events: dict[tuple[int, int], _Kept] = field(factory=dict[tuple[int, int], _Kept], init=False)
+    events: dict[tuple[int, int], _StoredEvent] = field(factory=dict[tuple[int, int], _StoredEvent], init=False)
     """By stream and number, the oldest first."""
     firsts: dict[int, int] = field(factory=dict[int, int], init=False)
     """The lowest number of each stream."""
 
-    def add(self, stream: int, number: int, kept: _Kept) -> None:
+    def add(self, stream: int, number: int, kept: _StoredEvent) -> None:
         self.events[stream, number] = kept
         self.firsts.setdefault(stream, number)
 
@@ -177,12 +177,12 @@ class _Owned:
 @define(eq=False)
 class _MemoryLog:
     _bounds: EventBounds
-    _holdings: Holdings = field(init=False)
-    _owned: dict[str, _Owned] = field(factory=dict[str, _Owned], init=False)
+    _holdings: EventQuota = field(init=False)
+    _owned: dict[str, _OwnerEvents] = field(factory=dict[str, _OwnerEvents], init=False)
     _next_sweep: float = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._holdings = Holdings(self._bounds)
+        self._holdings = EventQuota(self._bounds)
         self._next_sweep = trio.current_time() + self._bounds.seconds_between_sweeps
 
     async def append(self, owner: str, stream: int, first: int, events: Sequence[bytes]) -> None:
@@ -192,9 +192,9 @@ class _MemoryLog:
             self._next_sweep = now + self._bounds.seconds_between_sweeps
             for each in list(self._owned):
                 self._drop_old(each)
-        owned = self._owned.setdefault(owner, _Owned())
+        owned = self._owned.setdefault(owner, _OwnerEvents())
         for number, data in enumerate(events, first):
-            owned.add(stream, number, _Kept(data, now))
+            owned.add(stream, number, _StoredEvent(data, now))
             self._holdings.change(owner, 1, len(data))
         for giver, count in self._holdings.givers():
             for _ in range(count):
@@ -203,7 +203,7 @@ class _MemoryLog:
     async def read(self, owner: str, stream: int, after: int) -> tuple[int, Sequence[bytes]]:
         await trio.lowlevel.checkpoint()
         self._drop_old(owner)
-        owned = self._owned.get(owner, _Owned())
+        owned = self._owned.get(owner, _OwnerEvents())
         first = number = max(after + 1, owned.firsts.get(stream, 0))
         page: list[bytes] = []
         size = 0
@@ -236,7 +236,7 @@ _log = logging.getLogger("trio_mcp.transports")
 
 
 @define(eq=False)
-class Record:
+class EventRecord:
     """The events of one owner. Nobody outside of this process can know its name in the log."""
 
     _events: EventLog
@@ -372,14 +372,14 @@ class _SqliteLog:
     _bounds: EventBounds
     _connection: sqlite3.Connection
     _one_at_a_time: trio.CapacityLimiter
-    _holdings: Holdings = field(init=False)
+    _holdings: EventQuota = field(init=False)
     """What this process has in the file."""
     _is_counted: bool = field(default=True, init=False)
     """Whether that is so; not after a failure, or after others than this process have removed something."""
     _next_sweep: float = field(default=0.0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._holdings = Holdings(self._bounds)
+        self._holdings = EventQuota(self._bounds)
 
     async def append(self, owner: str, stream: int, first: int, events: Sequence[bytes]) -> None:
         await self._in_thread(partial(self._append, owner, stream, first, events))
@@ -430,7 +430,7 @@ class _SqliteLog:
         self._is_counted = False
 
     def _count(self) -> None:
-        owners, self._holdings = self._holdings.owners, Holdings(self._bounds)
+        owners, self._holdings = self._holdings.owners, EventQuota(self._bounds)
         for owner in owners:
             held, size = self._connection.execute(
                 "select count(*), total(length(data)) from events where owner = ?", (owner,)

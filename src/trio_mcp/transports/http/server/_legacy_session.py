@@ -25,7 +25,16 @@ from attrs import define, evolve, field, frozen
 
 from ...._errors import AskExpired, ConnectionBroken, ConnectionClosed, ConnectionLost, McpError
 from ....abc import EventLog, HttpServing
-from ....peer import BUSY, NO_ENVELOPE, NO_HEADERS, Correspondent, Envelope, ExchangeByMessage, ExchangeContext, Lane
+from ....peer import (
+    BUSY,
+    NO_HEADERS,
+    NO_ORIGIN,
+    ExchangeContext,
+    IncomingMessageRequest,
+    MessageConnection,
+    MessageOrigin,
+    Outlet,
+)
 from ....wire import (
     INVALID_REQUEST,
     LAST_EVENT_FIELD,
@@ -35,18 +44,18 @@ from ....wire import (
     SESSION_FIELD,
     ExchangeState,
     JsonObject,
+    JsonRpcRequest,
     LegacyPost,
     Refusal,
-    Request,
     Undecodable,
     decode,
     is_array,
     sse_event,
 )
 from ._asgi import QUICK_PASSES, HttpRequest, Responding
-from ._auth import Admission, messages_in
-from ._event_store import Record
-from ._legacy_streams import HttpLane, KeptLane, LaneReader, Replay, Source, read_mark
+from ._auth import RequestAuthorizer, messages_in
+from ._event_store import EventRecord
+from ._legacy_streams import EventReplay, EventSource, HttpOutlet, OutletReader, StoredOutlet, read_mark
 
 __all__ = ["HttpSession", "SessionHost", "SseConnection", "StreamableSession", "addressed_stream"]
 
@@ -56,7 +65,7 @@ class SessionHost:
     """What sessions are part of."""
 
     serving: HttpServing
-    admission: Admission
+    authorizer: RequestAuthorizer
     """Judges who asks."""
     nursery: trio.Nursery
     """For their tasks, which end with them."""
@@ -75,8 +84,8 @@ class SessionHost:
 
 
 @define(eq=False)
-class HttpSession(Correspondent):
-    """One session; see also `Correspondent`. Made by `begin`."""
+class HttpSession(MessageConnection):
+    """One session; see also `MessageConnection`. Made by `begin`."""
 
     host: SessionHost
     principal: str | None
@@ -87,7 +96,7 @@ class HttpSession(Correspondent):
     """Answers that nobody was there to take."""
     resting_since: float = field(factory=trio.current_time, init=False)
     """On Trio's clock; infinite while it is not at rest."""
-    envelope: Envelope = field(default=NO_ENVELOPE, init=False)
+    envelope: MessageOrigin = field(default=NO_ORIGIN, init=False)
     """What the messages came in that are being taken."""
     _visits: int = field(default=0, init=False)
     _left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
@@ -100,24 +109,24 @@ class HttpSession(Correspondent):
             serving.notified(method, params, session, session.envelope)
 
         serving = host.serving
-        session = cls(serving.gate(), serving.answer, notified, serving.limits, host, principal)
+        session = cls(serving.admission(), serving.answer, notified, serving.limits, host, principal)
         return session
 
     @property
     @abc.abstractmethod
-    def lane(self) -> HttpLane:
+    def outlet(self) -> HttpOutlet:
         """Where what belongs to no request goes out."""
 
     @property
     def deadline(self) -> float:
         """When it ends by itself, on Trio's clock, unless somebody uses it."""
         host = self.host
-        return self.resting_since + (host.idle_seconds if self.gate.operating else host.half_open_seconds)
+        return self.resting_since + (host.idle_seconds if self.admission.operating else host.half_open_seconds)
 
     def speaks_in(self, responding: Responding) -> None:
         """Have errors be as the session's revision wants them, once a handshake has settled on one."""
-        if self.gate.revision is not None:
-            responding.null_ids = not self.gate.omits_unknown_id
+        if self.admission.revision is not None:
+            responding.null_ids = not self.admission.omits_unknown_id
 
     @contextmanager
     def visit(self) -> Generator[None]:
@@ -148,26 +157,26 @@ class HttpSession(Correspondent):
         """End the session, now; harmless when it has ended (rule 3)."""
         if self.lost is None:
             for exchange in list(self.ledger.answering.values()):
-                exchange.lose()
-            self.lose(reason)
-            self.lane.end(reason)
+                exchange.disconnect()
+            self.disconnect(reason)
+            self.outlet.end(reason)
             self.host.ended(self)
 
-    async def room_in(self, lane: Lane) -> None:
+    async def room_in(self, outlet: Outlet) -> None:
         """Wait until a question may be queued in a lane.
 
         Raises:
             ConnectionLost: the session has ended, or nobody reads that lane any more.
         """
-        await super().room_in(lane)
-        assert isinstance(lane, HttpLane)
-        if lane.is_abandoned:
+        await super().room_in(outlet)
+        assert isinstance(outlet, HttpOutlet)
+        if outlet.is_abandoned:
             raise _nobody_to_ask()
 
-    def abandon_lane(self, lane: HttpLane) -> None:
+    def abandon_outlet(self, outlet: HttpOutlet) -> None:
         """Nobody will read a lane any more: its exchanges go on, but nothing can be asked there."""
-        self.desert(lane, _nobody_to_ask())
-        lane.abandon()
+        self.desert(outlet, _nobody_to_ask())
+        outlet.abandon()
 
     def refusal(self, value: object, request: HttpRequest) -> Refusal | None:
         """Return what a POST gets whose messages need more than was granted; None where they do not.
@@ -176,41 +185,41 @@ class HttpSession(Correspondent):
         array, would take too long.
         """
         posted = messages_in(value, self.limits)
-        messages = [each for each in posted if not isinstance(each, Request) or each.method != LISTEN]
-        return self.host.admission.refusal(messages, request, self.host.serving)
+        messages = [each for each in posted if not isinstance(each, JsonRpcRequest) or each.method != LISTEN]
+        return self.host.authorizer.refusal(messages, request, self.host.serving)
 
-    def take_value(self, value: Any, size: int, lane: Lane) -> None:
+    def take_value(self, value: Any, size: int, outlet: Outlet) -> None:
         """Take what was posted, all of it at once; its answers go out by a lane."""
-        assert isinstance(lane, HttpLane)
-        self.envelope = lane.envelope
-        super().take_value(value, size, lane)
+        assert isinstance(outlet, HttpOutlet)
+        self.envelope = outlet.envelope
+        super().take_value(value, size, outlet)
 
-    def _admit(self, request: Request, lane: Lane) -> ExchangeContext:
-        context = super()._admit(request, lane)
-        assert isinstance(lane, HttpLane)
-        return evolve(context, access=lane.envelope.access, headers=lane.envelope.headers)
+    def _admit(self, request: JsonRpcRequest, outlet: Outlet) -> ExchangeContext:
+        context = super()._admit(request, outlet)
+        assert isinstance(outlet, HttpOutlet)
+        return evolve(context, access=outlet.envelope.access, headers=outlet.envelope.headers)
 
-    def begun(self, exchange: ExchangeByMessage) -> None:
+    def begun(self, exchange: IncomingMessageRequest) -> None:
         """Owe an answer to a request."""
-        assert isinstance(exchange.lane, HttpLane)
-        exchange.lane.expect()
+        assert isinstance(exchange.outlet, HttpOutlet)
+        exchange.outlet.expect()
 
-    def ended(self, exchange: ExchangeByMessage) -> None:
+    def ended(self, exchange: IncomingMessageRequest) -> None:
         """Owe it no longer."""
         super().ended(exchange)
-        lane = exchange.lane
-        assert isinstance(lane, HttpLane)
-        if lane.is_abandoned and exchange.state is ExchangeState.ANSWERED:
+        outlet = exchange.outlet
+        assert isinstance(outlet, HttpOutlet)
+        if outlet.is_abandoned and exchange.state is ExchangeState.ANSWERED:
             self.unheard += 1
-        lane.settle()
-        if lane.is_complete:
-            self._withdraw_questions(lane)
+        outlet.resolve()
+        if outlet.is_complete:
+            self._withdraw_questions(outlet)
         self._rest()
 
-    def _withdraw_questions(self, lane: HttpLane) -> None:
+    def _withdraw_questions(self, outlet: HttpOutlet) -> None:
         """Take back what is still asked by a lane that ends in this step: later nobody reads there any more."""
         for asked in list(self.ledger.asked.values()):
-            if asked.goes_by(lane):
+            if asked.goes_by(outlet):
                 self.ledger.forget(asked.id)
                 asked.withdraw()
                 asked.finish(AskExpired("the call is over"))
@@ -252,10 +261,10 @@ _PRIMED_REVISIONS = frozenset(LEGACY_REVISIONS[LEGACY_REVISIONS.index("2025-11-2
 class StreamableSession(HttpSession):
     """One session of Streamable HTTP."""
 
-    _record: Record | None = field(init=False)
+    _record: EventRecord | None = field(init=False)
     """What is kept of it; None where nothing is."""
-    _standing: HttpLane = field(init=False)
-    _lanes: dict[int, HttpLane] = field(factory=dict[int, HttpLane], init=False)
+    _standing: HttpOutlet = field(init=False)
+    _lanes: dict[int, HttpOutlet] = field(factory=dict[int, HttpOutlet], init=False)
     """Those that are not complete, or are read, by number."""
     _issued: int = field(default=_STANDING, init=False)
     """The number of the newest lane."""
@@ -266,30 +275,30 @@ class StreamableSession(HttpSession):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         events = self.host.events
-        self._record = None if events is None else Record(events)
-        self._standing = self._new_lane(_STANDING, kept=True)
+        self._record = None if events is None else EventRecord(events)
+        self._standing = self._new_outlet(_STANDING, kept=True)
 
     @property
-    def lane(self) -> HttpLane:
+    def outlet(self) -> HttpOutlet:
         """The standing stream."""
         return self._standing
 
     @property
     def _is_primed(self) -> bool:
-        return self.gate.revision in _PRIMED_REVISIONS
+        return self.admission.revision in _PRIMED_REVISIONS
 
-    def _new_lane(self, number: int, envelope: Envelope = NO_ENVELOPE, *, kept: bool) -> HttpLane:
+    def _new_outlet(self, number: int, envelope: MessageOrigin = NO_ORIGIN, *, kept: bool) -> HttpOutlet:
         if self._record is None or not kept:
-            lane = HttpLane(self.limits, self.close, envelope)
+            outlet = HttpOutlet(self.limits, self.close, envelope)
         else:
-            lane = KeptLane(self.limits, self.close, envelope, self._record, number, number == _STANDING)
-        self._lanes[number] = lane
-        return lane
+            outlet = StoredOutlet(self.limits, self.close, envelope, self._record, number, number == _STANDING)
+        self._lanes[number] = outlet
+        return outlet
 
     async def post(self, posted: LegacyPost, request: HttpRequest, responding: Responding) -> None:
         """Take what was posted, and answer it. A handshake that fails ends the session."""
-        if is_array(posted.value) and not self.gate.batches:
-            await self._refuse_http(400, f"revision {self.gate.revision} has no arrays of messages", responding)
+        if is_array(posted.value) and not self.admission.batches:
+            await self._refuse_http(400, f"revision {self.admission.revision} has no arrays of messages", responding)
             return
         refusal = self.refusal(posted.value, request)
         if refusal is not None:
@@ -298,59 +307,59 @@ class StreamableSession(HttpSession):
         begins = posted.session_id is None
         self._issued += 1
         number = self._issued
-        lane = self._new_lane(number, request.envelope, kept=not begins)
+        outlet = self._new_outlet(number, request.envelope, kept=not begins)
         with self.visit():
-            self.take_value(posted.value, len(request.body), lane)
-            lane.settle()
-            if isinstance(lane, KeptLane) and not lane.is_silent:
-                self.host.nursery.start_soon(self._keep, lane, name="a kept stream")
-                await self._stream(lane.attach(), responding, math.inf)
+            self.take_value(posted.value, len(request.body), outlet)
+            outlet.resolve()
+            if isinstance(outlet, StoredOutlet) and not outlet.is_silent:
+                self.host.nursery.start_soon(self._keep, outlet, name="a kept stream")
+                await self._stream(outlet.attach(), responding, math.inf)
                 return
             try:
-                await self._respond(lane, responding, begins=begins)
+                await self._respond(outlet, responding, begins=begins)
             finally:
                 del self._lanes[number]
-                self._leave(lane)
-                if begins and (self.gate.revision is None or not responding.begun):
+                self._leave(outlet)
+                if begins and (self.admission.revision is None or not responding.begun):
                     self.close(ConnectionClosed("the handshake failed"))
 
-    def _leave(self, lane: HttpLane) -> None:
+    def _leave(self, outlet: HttpOutlet) -> None:
         """The response that a lane goes out by has ended, be it that its client has left."""
-        if lane.is_silent:
+        if outlet.is_silent:
             return
-        if lane.is_complete:
+        if outlet.is_complete:
             self.unheard += 1
-        self.abandon_lane(lane)
+        self.abandon_outlet(outlet)
 
-    async def _respond(self, lane: HttpLane, responding: Responding, *, begins: bool) -> None:
+    async def _respond(self, outlet: HttpOutlet, responding: Responding, *, begins: bool) -> None:
         """Answer with what goes out in a lane that is not kept (rule 2)."""
         for _ in range(QUICK_PASSES):
-            if not lane.is_complete:
+            if not outlet.is_complete:
                 await trio.lowlevel.checkpoint()
-        if await self._respond_whole(lane, responding, begins=begins):
+        if await self._respond_whole(outlet, responding, begins=begins):
             return
-        reader = lane.attach()
+        reader = outlet.attach()
         try:
             async with responding.attending():
                 with trio.move_on_after(responding.keep_alive):
-                    await lane.said()
-                if not await self._respond_whole(lane, responding, begins=begins):
+                    await outlet.said()
+                if not await self._respond_whole(outlet, responding, begins=begins):
                     headers = {SESSION_FIELD: self.id} if begins else NO_HEADERS
                     await self._write(reader, responding, headers, math.inf)
         finally:
             reader.leave()
 
-    async def _respond_whole(self, lane: HttpLane, responding: Responding, *, begins: bool) -> bool:
+    async def _respond_whole(self, outlet: HttpOutlet, responding: Responding, *, begins: bool) -> bool:
         """Answer if it is known what there is to say, and that is no stream; return whether it was."""
-        answer = lane.only_answer()
+        answer = outlet.only_answer()
         if answer is not None:
-            has_begun = begins and self.gate.revision is not None
+            has_begun = begins and self.admission.revision is not None
             await responding.json(answer, headers={SESSION_FIELD: self.id} if has_begun else NO_HEADERS)
-        elif lane.is_silent and self.lost is not None:
+        elif outlet.is_silent and self.lost is not None:
             await self._refuse_http(404, "the session has ended", responding)
-        elif lane.is_silent:
+        elif outlet.is_silent:
             await responding.empty()
-        return answer is not None or lane.is_silent
+        return answer is not None or outlet.is_silent
 
     async def get(self, request: HttpRequest, responding: Responding) -> None:
         """Open the standing stream, or go on with one that was left (`Last-Event-ID`)."""
@@ -367,49 +376,51 @@ class StreamableSession(HttpSession):
                 if source is None:
                     await self._refuse_http(400, f"nothing is kept after the event {mark[:100]!r}", responding)
                 else:
-                    is_standing = isinstance(source, LaneReader) and source.lane is self._standing
+                    is_standing = isinstance(source, OutletReader) and source.outlet is self._standing
                     await self._stream(source, responding, request.access_until if is_standing else math.inf)
         finally:
             self._gets -= 1
 
-    async def _source(self, mark: str) -> Source | None:
+    async def _source(self, mark: str) -> EventSource | None:
         """Return what a GET gets; None where it wants to go on after something that nobody knows of."""
         if self._record is None or not mark:
             return self._standing_reader()
         stream, number = read_mark(mark) or (self._issued + 1, 0)
-        lane = self._lanes.get(stream)
-        if isinstance(lane, KeptLane):
-            return lane.attach_after(number) if number <= lane.last else None
-        replay = Replay(self._record, stream, number)
+        outlet = self._lanes.get(stream)
+        if isinstance(outlet, StoredOutlet):
+            return outlet.attach_after(number) if number <= outlet.last else None
+        replay = EventReplay(self._record, stream, number)
         return replay if stream <= self._issued and await replay.find() else None
 
-    def _standing_reader(self) -> LaneReader:
-        lane = self._standing
-        if isinstance(lane, KeptLane) and not self._keeps_standing:  # until then it is bounded by its queue alone
+    def _standing_reader(self) -> OutletReader:
+        outlet = self._standing
+        if isinstance(outlet, StoredOutlet) and not self._keeps_standing:  # until then it is bounded by its queue alone
             self._keeps_standing = True
-            self.host.nursery.start_soon(lane.keep, name="the kept standing stream")
-        return lane.attach()
+            self.host.nursery.start_soon(outlet.keep, name="the kept standing stream")
+        return outlet.attach()
 
-    async def _keep(self, lane: KeptLane) -> None:
-        await lane.keep()
-        self._retire(lane)
+    async def _keep(self, outlet: StoredOutlet) -> None:
+        await outlet.keep()
+        self._retire(outlet)
 
-    def _retire(self, lane: HttpLane) -> None:
+    def _retire(self, outlet: HttpOutlet) -> None:
         """Forget a lane that is complete, if nobody reads it: who comes back to it gets what was kept."""
-        if isinstance(lane, KeptLane) and lane.is_kept and not lane.is_read:
-            self._lanes.pop(lane.stream, None)
+        if isinstance(outlet, StoredOutlet) and outlet.is_kept and not outlet.is_read:
+            self._lanes.pop(outlet.stream, None)
 
-    async def _stream(self, source: Source, responding: Responding, until: float) -> None:
+    async def _stream(self, source: EventSource, responding: Responding, until: float) -> None:
         """Answer with an event stream, which ends at a time of Trio's clock if it has not ended before."""
         try:
             async with responding.attending():
                 await self._write(source, responding, NO_HEADERS, until)
         finally:
             source.leave()
-            if isinstance(source, LaneReader):
-                self._retire(source.lane)
+            if isinstance(source, OutletReader):
+                self._retire(source.outlet)
 
-    async def _write(self, source: Source, responding: Responding, headers: Mapping[str, str], until: float) -> None:
+    async def _write(
+        self, source: EventSource, responding: Responding, headers: Mapping[str, str], until: float
+    ) -> None:
         async with responding.stream(headers) as stream:
             if self._is_primed and source.mark is not None:
                 await stream.send(sse_event(b"", id=source.mark, retry_ms=self.host.retry_ms))
@@ -423,10 +434,10 @@ class StreamableSession(HttpSession):
     ) -> None:
         await responding.refuse(Refusal(status, McpError(code, sentence)))
 
-    def detach(self, lane: Lane, retry_ms: int | None) -> None:
+    def detach(self, outlet: Outlet, retry_ms: int | None) -> None:
         """Send away who reads a lane, where that is understood (rule 4)."""
-        if isinstance(lane, KeptLane) and self._is_primed:
-            lane.send_away(self.host.retry_ms if retry_ms is None else retry_ms)
+        if isinstance(outlet, StoredOutlet) and self._is_primed:
+            outlet.send_away(self.host.retry_ms if retry_ms is None else retry_ms)
 
     async def forget(self) -> None:
         """Forget what is kept of it, when it has ended, and the last visit has, too."""
@@ -435,10 +446,10 @@ class StreamableSession(HttpSession):
             await self._record.forget()
 
     def _outbox_bytes(self) -> int:
-        return sum(lane.size for lane in self._lanes.values())
+        return sum(outlet.size for outlet in self._lanes.values())
 
 
-async def _next_chunk(source: Source, until: float) -> bytes:
+async def _next_chunk(source: EventSource, until: float) -> bytes:
     """Return what is to be sent next; empty when there is no more, or it is too late."""
     with trio.CancelScope(deadline=until):
         return await source.next_chunk()
@@ -472,24 +483,24 @@ def addressed_stream(request: HttpRequest) -> str | None:
 class SseConnection(HttpSession):
     """One stream, and what is posted for it."""
 
-    _stream: HttpLane = field(init=False)
+    _stream: HttpOutlet = field(init=False)
     _begun_at: float = field(factory=trio.current_time, init=False)
     _access_until: float = field(default=-math.inf, init=False)
     """Until when the access of its client lasts, as far as that has been shown."""
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self._stream = HttpLane(self.limits, self.close, NO_ENVELOPE)
+        self._stream = HttpOutlet(self.limits, self.close, NO_ORIGIN)
 
     @property
-    def lane(self) -> HttpLane:
+    def outlet(self) -> HttpOutlet:
         """The stream."""
         return self._stream
 
     @property
     def deadline(self) -> float:
         """When it ends by itself: soon, unless there is a handshake; else with its stream."""
-        return math.inf if self.gate.operating else self._begun_at + self.host.half_open_seconds
+        return math.inf if self.admission.operating else self._begun_at + self.host.half_open_seconds
 
     async def get(self, request: HttpRequest, responding: Responding) -> None:
         """Answer the GET that has begun it, to the end."""
@@ -507,7 +518,7 @@ class SseConnection(HttpSession):
             reader.leave()
             self.close(ConnectionBroken("the client has closed its event stream"))
 
-    async def _next_chunk(self, reader: LaneReader) -> bytes:
+    async def _next_chunk(self, reader: OutletReader) -> bytes:
         """Return what is to be sent next; empty when there is no more, or the access has ended, and all calls have."""
         while self.ledger.answering or trio.current_time() < self._access_until:
             with trio.CancelScope(deadline=max(self._access_until, trio.current_time() + _PATIENCE)):

@@ -35,17 +35,17 @@ from ....wire import (
     LEGACY_REVISIONS,
     SESSION_FIELD,
     VERSION_FIELD,
+    JsonRpcRequest,
     LegacyPost,
     Refusal,
-    Request,
     check_session,
     parse_message,
 )
 from ._asgi import HttpRequest, Responding
-from ._auth import Admission
+from ._auth import RequestAuthorizer
 from ._legacy_session import HttpSession, SessionHost, SseConnection, StreamableSession, addressed_stream
 
-__all__ = ["SessionSettings", "SessionStatistics", "Sessions", "open_sessions"]
+__all__ = ["SessionRegistry", "SessionSettings", "SessionStatistics", "open_sessions"]
 
 _log = logging.getLogger("trio_mcp.transports")
 
@@ -116,8 +116,8 @@ class SessionStatistics:
 
 @asynccontextmanager
 async def open_sessions(
-    serving: HttpServing, spoken: Sequence[str], settings: SessionSettings, admission: Admission
-) -> AsyncGenerator[Sessions]:
+    serving: HttpServing, spoken: Sequence[str], settings: SessionSettings, authorizer: RequestAuthorizer
+) -> AsyncGenerator[SessionRegistry]:
     """Open the sessions of an application that is run; at the end of the block all of them end, at once.
 
     Args:
@@ -128,7 +128,7 @@ async def open_sessions(
     """
     store = settings.event_store
     async with nullcontext() if store is None else store.open() as events, owned_nursery() as nursery:
-        sessions = Sessions(serving, spoken, settings, admission, nursery, events)
+        sessions = SessionRegistry(serving, spoken, settings, authorizer, nursery, events)
         nursery.start_soon(sessions.expire)
         try:
             yield sessions
@@ -137,13 +137,13 @@ async def open_sessions(
 
 
 @define(eq=False)
-class Sessions:
+class SessionRegistry:
     """The sessions of an application. Made by `open_sessions`."""
 
     _serving: HttpServing
     _spoken: Sequence[str]
     _settings: SessionSettings
-    _admission: Admission
+    _admission: RequestAuthorizer
     _nursery: trio.Nursery
     _events: EventLog | None
     _host: SessionHost = field(init=False)
@@ -235,7 +235,7 @@ class Sessions:
             gone = "there is no such session, or no more: send 'initialize' without the header field"
             return _refusal(404, f"{gone} {SESSION_FIELD}", value)
         session.speaks_in(responding)
-        version, revision = request.headers.get(VERSION_FIELD), session.gate.revision
+        version, revision = request.headers.get(VERSION_FIELD), session.admission.revision
         if version and version != revision:
             return _refusal(400, f"{VERSION_FIELD} {version[:100]!r}: this session speaks {revision}", value)
         return session
@@ -260,8 +260,8 @@ class Sessions:
         """End the session that others miss least, if there is one, for somebody to have one more."""
         spared_since = trio.current_time() - _SPARED_SECONDS
         idle = [each for each in self._table.values() if each.deadline < math.inf]
-        missed_less = [each for each in idle if not each.gate.operating or each.resting_since <= spared_since]
-        least = min(missed_less, key=lambda each: (each.gate.operating, each.deadline), default=None)
+        missed_less = [each for each in idle if not each.admission.operating or each.resting_since <= spared_since]
+        least = min(missed_less, key=lambda each: (each.admission.operating, each.deadline), default=None)
         least = least or self._surplus(idle, newcomer)
         if least is not None:
             _log.debug("a session ends to make room for another one")
@@ -324,7 +324,7 @@ class Sessions:
         sessions = self._table.values()
         return SessionStatistics(
             sessions=len(sessions),
-            half_open=sum(not each.gate.operating for each in sessions),
+            half_open=sum(not each.admission.operating for each in sessions),
             resting=sum(each.resting_since < math.inf for each in sessions),
             outbox_bytes=sum(each.statistics().outbox_bytes for each in sessions),
             unheard=self._unheard + sum(each.unheard for each in sessions),
@@ -334,4 +334,6 @@ class Sessions:
 def _refusal(status: int, sentence: str, value: object) -> Refusal:
     """Return the refusal of a request, with the id of what was posted, if that is a request."""
     message = parse_message(value)
-    return Refusal(status, McpError(INVALID_REQUEST, sentence), message.id if isinstance(message, Request) else None)
+    return Refusal(
+        status, McpError(INVALID_REQUEST, sentence), message.id if isinstance(message, JsonRpcRequest) else None
+    )

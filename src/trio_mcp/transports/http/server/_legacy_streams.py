@@ -21,17 +21,17 @@ import trio
 from attrs import define, field
 
 from ...._errors import ConnectionBroken, ConnectionLost
-from ....peer import Entry, Envelope, Limits, Outbox
+from ....peer import Limits, MessageOrigin, Outbox, QueuedMessage
 from ....wire import sse_event
-from ._event_store import Record
+from ._event_store import EventRecord
 
-__all__ = ["MESSAGE_EVENT", "HttpLane", "KeptLane", "LaneReader", "Replay", "Source", "read_mark"]
+__all__ = ["MESSAGE_EVENT", "EventReplay", "EventSource", "HttpOutlet", "OutletReader", "StoredOutlet", "read_mark"]
 
 MESSAGE_EVENT = "message"
 """What events are called. It is the name of those without one, but there are clients that look for it."""
 
 
-class Source(Protocol):
+class EventSource(Protocol):
     """What an event stream is fed from."""
 
     @property
@@ -54,10 +54,10 @@ class Source(Protocol):
 
 
 @define(eq=False)
-class LaneReader:
-    """One HTTP response that reads a lane. Made by `HttpLane.attach`."""
+class OutletReader:
+    """One HTTP response that reads a lane. Made by `HttpOutlet.attach`."""
 
-    lane: HttpLane
+    outlet: HttpOutlet
     retry_ms: int | None = field(default=None, init=False)
     """Set when it is sent away: after how many milliseconds its client shall come back."""
     taken: int = field(default=0, init=False)
@@ -66,19 +66,19 @@ class LaneReader:
     @property
     def mark(self) -> str | None:
         """Where the lane stands."""
-        return self.lane.mark
+        return self.outlet.mark
 
     async def next_chunk(self) -> bytes:
         """Wait for what to send next. What was returned before has been sent."""
-        return await self.lane.next_chunk(self)
+        return await self.outlet.next_chunk(self)
 
     def leave(self) -> None:
         """Read no more."""
-        self.lane.detach(self)
+        self.outlet.detach(self)
 
 
 @define(eq=False)
-class HttpLane:
+class HttpOutlet:
     """One way out, which holds its messages in memory.
 
     Args:
@@ -89,14 +89,14 @@ class HttpLane:
 
     limits: Limits
     _on_failure: Callable[[ConnectionLost], None]
-    envelope: Envelope
+    envelope: MessageOrigin
     is_abandoned: bool = field(default=False, init=False)
     _outbox: Outbox = field(init=False)
     _owed: int = field(default=1, init=False)
     """Answers that are owed, and one more until all that they are owed to has been taken."""
     _reason: ConnectionLost | None = field(default=None, init=False)
     """Why nothing more goes out."""
-    _readers: list[LaneReader] = field(factory=list[LaneReader], init=False)
+    _readers: list[OutletReader] = field(factory=list[OutletReader], init=False)
     """The newest is the last."""
     _news: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
@@ -145,7 +145,7 @@ class HttpLane:
             if not self.is_abandoned:
                 raise
 
-    def put(self, line: bytes) -> Entry:
+    def put(self, line: bytes) -> QueuedMessage:
         """Queue a message; after `room`, without a checkpoint in between."""
         entry = self._outbox.put(line)
         if self._news:
@@ -157,7 +157,7 @@ class HttpLane:
         self._outbox.put_urgent(line)
         self._news.unpark_all()
 
-    def withdraw(self, entry: Entry) -> bool:
+    def withdraw(self, entry: QueuedMessage) -> bool:
         """Take back a message; False if it has left already."""
         return self._outbox.withdraw(entry)
 
@@ -165,7 +165,7 @@ class HttpLane:
         """One more answer is owed."""
         self._owed += 1
 
-    def settle(self) -> None:
+    def resolve(self) -> None:
         """One answer is in the lane, or about to be put there in this step, or will not come."""
         self._owed -= 1
         if self._news:
@@ -184,12 +184,12 @@ class HttpLane:
         self._outbox.sent(len(line))
         return line.removesuffix(b"\n")
 
-    def attach(self) -> LaneReader:
+    def attach(self) -> OutletReader:
         """Return a reader, who gets what goes out from now on; the ones before get nothing meanwhile."""
-        self._readers.append(LaneReader(self))
+        self._readers.append(OutletReader(self))
         return self._readers[-1]
 
-    def detach(self, reader: LaneReader) -> None:
+    def detach(self, reader: OutletReader) -> None:
         """A reader has ended."""
         self._readers.remove(reader)
         self._count_as_sent(reader)
@@ -197,7 +197,7 @@ class HttpLane:
         if self._reason is not None and not self._readers:
             self._outbox.fail(self._reason)
 
-    async def next_chunk(self, reader: LaneReader) -> bytes:
+    async def next_chunk(self, reader: OutletReader) -> bytes:
         """Wait for what a reader is to send next; empty when it is to end."""
         if reader.retry_ms is not None:
             return b""
@@ -208,18 +208,18 @@ class HttpLane:
                 return chunk
             await self._news.park()
 
-    def _is_newest(self, reader: LaneReader) -> bool:
+    def _is_newest(self, reader: OutletReader) -> bool:
         return self._readers[-1] is reader
 
     def _is_drained(self) -> bool:
         """Whether all that was put into it has been made available to readers, and nothing more will be."""
         return self.is_complete
 
-    def _count_as_sent(self, reader: LaneReader) -> None:
+    def _count_as_sent(self, reader: OutletReader) -> None:
         self._outbox.sent(reader.taken)
         reader.taken = 0
 
-    async def _take(self, reader: LaneReader) -> bytes:
+    async def _take(self, reader: OutletReader) -> bytes:
         """Return what is there for a reader to send; empty if nothing is, right now."""
         lines = self._outbox.take()
         reader.taken = sum(map(len, lines))
@@ -270,7 +270,7 @@ def _events(stream: int, first: int, lines: Iterable[bytes]) -> bytes:
 
 
 @define(eq=False)
-class KeptLane(HttpLane):
+class StoredOutlet(HttpOutlet):
     """One way out whose messages are kept, so that those who have missed some can come back (rule 1).
 
     Args:
@@ -279,7 +279,7 @@ class KeptLane(HttpLane):
         waits: whether what nobody reads fills the lane, so that `room` waits for a reader, however much can be kept.
     """
 
-    _record: Record
+    _record: EventRecord
     stream: int
     _waits: bool
     last: int = field(default=0, init=False)
@@ -303,12 +303,12 @@ class KeptLane(HttpLane):
         """The id of the event that was taken last."""
         return _mark_of(self.stream, self._position)
 
-    def attach_after(self, number: int) -> LaneReader:
+    def attach_after(self, number: int) -> OutletReader:
         """Return a reader who has had the events up to a number, and wants the others."""
         self._position = number
         return self.attach()
 
-    def detach(self, reader: LaneReader) -> None:
+    def detach(self, reader: OutletReader) -> None:
         """A reader has ended; its client may come back."""
         super().detach(reader)
         if not self._readers and not self._waits:
@@ -357,7 +357,7 @@ class KeptLane(HttpLane):
     def _is_drained(self) -> bool:
         return self.is_kept
 
-    async def _take(self, reader: LaneReader) -> bytes:
+    async def _take(self, reader: OutletReader) -> bytes:
         while self._is_newest(reader):
             position, first_fresh = self._position, self.last - len(self._fresh) + 1
             if position + 1 >= first_fresh:
@@ -384,10 +384,10 @@ class KeptLane(HttpLane):
 
 
 @define(eq=False)
-class Replay:
+class EventReplay:
     """The kept events of a lane that is complete, and gone."""
 
-    _record: Record
+    _record: EventRecord
     _stream: int
     _position: int
     retry_ms: int | None = field(default=None, init=False)

@@ -25,17 +25,17 @@ from attrs import define, evolve, field
 
 from ...._errors import ConnectionBroken, ConnectionClosed, ConnectionLost, LocalProtocolError, McpError
 from ....abc import HttpServing, Serving
-from ....peer import Asked, Exchange, ExchangeContext, Gate, Peer, Slots
+from ....peer import Admission, ExchangeContext, HandlerSlots, IncomingRequest, OutgoingRequest, Peer
 from ....wire import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
     Headers,
     JsonObject,
+    JsonRpcRequest,
     MirroredParam,
     ModernPost,
     Notification,
     Refusal,
-    Request,
     encode_notification,
     is_object,
     mirrored_params,
@@ -44,9 +44,9 @@ from ....wire import (
     status_of,
 )
 from ._asgi import QUICK_PASSES, HttpRequest, Responding
-from ._auth import Admission
+from ._auth import RequestAuthorizer
 
-__all__ = ["Guest", "Guests", "Mirrors", "PostedExchange", "Posts"]
+__all__ = ["ClientAddress", "ClientAddresses", "HeaderMirroring", "IncomingHttpRequest", "ModernEndpoint"]
 
 
 # A request that came in a POST of its own, whose answer, and all that belongs to it, leaves in the response to it.
@@ -62,7 +62,7 @@ __all__ = ["Guest", "Guests", "Mirrors", "PostedExchange", "Posts"]
 
 
 @define(eq=False)
-class PostedExchange(Exchange):
+class IncomingHttpRequest(IncomingRequest):
     """One request in a POST of its own.
 
     Args:
@@ -104,7 +104,7 @@ class PostedExchange(Exchange):
         self._taken = self._size
         return lines
 
-    def ask(self, method: str, params: JsonObject | None) -> Asked:
+    def ask(self, method: str, params: JsonObject | None) -> OutgoingRequest:
         """Refuse: in this revision the answer itself says what is asked."""
         del params
         raise LocalProtocolError(f"{method!r} cannot be asked of a client of revision {self.context.revision}")
@@ -130,7 +130,7 @@ class PostedExchange(Exchange):
         if self._space:
             self._space.unpark_all()
 
-    def _tell(self, method: str, params: JsonObject) -> None:
+    def _notify(self, method: str, params: JsonObject) -> None:
         self._put(encode_notification(method, params))
 
     def _put(self, line: bytes) -> None:
@@ -155,14 +155,14 @@ _KEPT = 256
 
 
 @define(eq=False)
-class Guest:
+class ClientAddress:
     """One sender, as a `peer.Peer`: nothing reaches it but the answers to its requests."""
 
-    gate: Gate
-    slots: Slots
-    listens: Slots
+    admission: Admission
+    slots: HandlerSlots
+    listens: HandlerSlots
     _lost: ConnectionLost | None = field(default=None, init=False)
-    _when_lost: list[Callable[[ConnectionLost], None]] = field(
+    _on_disconnect: list[Callable[[ConnectionLost], None]] = field(
         factory=list["Callable[[ConnectionLost], None]"], init=False
     )
 
@@ -174,49 +174,51 @@ class Guest:
         """Likewise."""
         await trio.lowlevel.checkpoint()
 
-    def tell(self, method: str, params: JsonObject) -> None:
+    def notify_nowait(self, method: str, params: JsonObject) -> None:
         """Drop it: in this revision nothing goes to a client that belongs to no request of its own."""
 
-    def when_lost(self, tell: Callable[[ConnectionLost], None]) -> None:
-        """Call *tell* when the serving stops; a sender by itself may always come back."""
+    def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
+        """Call *callback* when the serving stops; a sender by itself may always come back."""
         if self._lost is None:
-            self._when_lost.append(tell)
+            self._on_disconnect.append(callback)
         else:
-            tell(copy(self._lost))
+            callback(copy(self._lost))
 
-    def lose(self, reason: ConnectionLost) -> None:
+    def disconnect(self, reason: ConnectionLost) -> None:
         """The serving stops."""
         self._lost = reason
-        for tell in self._when_lost:
-            tell(copy(reason))
+        for callback in self._on_disconnect:
+            callback(copy(reason))
 
 
 @define(eq=False)
-class Guests:
+class ClientAddresses:
     """The senders of one serving, each for as long as something of it is worked on, and the latest ones."""
 
     _serving: Serving
-    _guests: WeakValueDictionary[tuple[str, str | None], Guest] = field(
-        factory=WeakValueDictionary[tuple[str, str | None], Guest], init=False
+    _guests: WeakValueDictionary[tuple[str, str | None], ClientAddress] = field(
+        factory=WeakValueDictionary[tuple[str, str | None], ClientAddress], init=False
     )
-    _latest: deque[Guest] = field(factory=lambda: deque[Guest](maxlen=_KEPT), init=False)
+    _latest: deque[ClientAddress] = field(factory=lambda: deque[ClientAddress](maxlen=_KEPT), init=False)
     """Keeps those that come again and again from being made anew each time."""
 
-    def of(self, request: HttpRequest) -> Guest:
+    def of(self, request: HttpRequest) -> ClientAddress:
         """Return who makes a request."""
         who = ("principal", request.principal) if request.principal is not None else ("host", request.client)
         guest = self._guests.get(who)
         if guest is None:
             limits = self._serving.limits
-            slots = Slots(limits.max_in_flight, limits.max_queued)
-            self._guests[who] = guest = Guest(self._serving.gate(), slots, Slots.for_listens(limits.max_listens))
+            slots = HandlerSlots(limits.max_in_flight, limits.max_queued)
+            self._guests[who] = guest = ClientAddress(
+                self._serving.admission(), slots, HandlerSlots.for_listens(limits.max_listens)
+            )
         self._latest.append(guest)
         return guest
 
-    def lose(self, reason: ConnectionLost) -> None:
+    def disconnect(self, reason: ConnectionLost) -> None:
         """The serving stops; it takes no more requests."""
         for guest in list(self._guests.values()):
-            guest.lose(reason)
+            guest.disconnect(reason)
 
 
 # Whether the header fields of a tool call repeat the arguments that the tool's schema wants to have repeated.
@@ -226,7 +228,7 @@ _MAX_KNOWN = 4096
 
 
 @define(eq=False)
-class Mirrors:
+class HeaderMirroring:
     """Checks calls, and remembers what each tool's schema asks for."""
 
     _serving: HttpServing
@@ -235,7 +237,7 @@ class Mirrors:
     )
     """By tool: its schema, and what that asks for. Another schema is another object."""
 
-    def fault(self, request: Request, headers: Headers) -> McpError | None:
+    def fault(self, request: JsonRpcRequest, headers: Headers) -> McpError | None:
         """Return what is wrong with the header fields of a request, None where nothing is."""
         params: Any = request.params or {}
         name, arguments = params.get("name"), params.get("arguments", {})
@@ -264,20 +266,20 @@ _FLUSH_SECONDS = 2.0
 
 
 @define(eq=False)
-class Posts:
+class ModernEndpoint:
     """Answers the modern requests of one serving."""
 
     _serving: HttpServing
-    _admission: Admission
-    _guests: Guests = field(init=False)
-    _mirrors: Mirrors = field(init=False)
-    _open: set[PostedExchange] = field(factory=set[PostedExchange], init=False)
+    _admission: RequestAuthorizer
+    _guests: ClientAddresses = field(init=False)
+    _mirrors: HeaderMirroring = field(init=False)
+    _open: set[IncomingHttpRequest] = field(factory=set[IncomingHttpRequest], init=False)
     """Requests whose response is not written yet."""
     _fewer: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._guests = Guests(self._serving)
-        self._mirrors = Mirrors(self._serving)
+        self._guests = ClientAddresses(self._serving)
+        self._mirrors = HeaderMirroring(self._serving)
 
     async def post(self, posted: ModernPost, request: HttpRequest, responding: Responding) -> None:
         """Answer a POST."""
@@ -297,7 +299,7 @@ class Posts:
             await responding.refuse(Refusal(status, error, message.id))
             return
         limits = self._serving.limits
-        exchange = PostedExchange(message.method, message.params, context, message.id, guest, limits.outbox_bytes)
+        exchange = IncomingHttpRequest(message.method, message.params, context, message.id, guest, limits.outbox_bytes)
         self._open.add(exchange)
         try:
             self._serving.answer(exchange)
@@ -306,14 +308,14 @@ class Posts:
             if responding.left:
                 exchange.cancel("the client closed the response")
             else:
-                exchange.lose()  # harmless where it was answered
+                exchange.disconnect()  # harmless where it was answered
             self._open.discard(exchange)
             if self._fewer:
                 self._fewer.unpark_all()
 
-    def _admit(self, message: Request, request: HttpRequest, guest: Peer) -> ExchangeContext:
+    def _admit(self, message: JsonRpcRequest, request: HttpRequest, guest: Peer) -> ExchangeContext:
         """Return the terms of a request; raises `McpError` where it is refused."""
-        context = guest.gate.admit(message.method, message.params)
+        context = guest.admission.admit(message.method, message.params)
         fault = self._mirrors.fault(message, request.headers)
         if fault is not None:
             raise fault
@@ -339,7 +341,7 @@ class Posts:
     def close(self) -> None:
         """Tell those that still wait for an answer that there is none; synchronous."""
         self._abandon(endless_only=False)
-        self._guests.lose(ConnectionClosed("the server stops"))
+        self._guests.disconnect(ConnectionClosed("the server stops"))
 
     def _abandon(self, *, endless_only: bool) -> None:
         for exchange in list(self._open):
@@ -347,7 +349,7 @@ class Posts:
                 exchange.abandon()
 
 
-async def _respond(exchange: PostedExchange, responding: Responding, access_until: float) -> None:
+async def _respond(exchange: IncomingHttpRequest, responding: Responding, access_until: float) -> None:
     """Write what belongs to an exchange until all of it has been written, or its client has left (rules 1 and 4)."""
     answer = exchange.only_answer()
     for _ in range(QUICK_PASSES):
@@ -369,7 +371,7 @@ async def _respond(exchange: PostedExchange, responding: Responding, access_unti
                 await stream.send(b"".join(map(sse_event, lines)))
 
 
-async def _take(exchange: PostedExchange, access_until: float) -> list[bytes]:
+async def _take(exchange: IncomingHttpRequest, access_until: float) -> list[bytes]:
     """Return what is to be written next."""
     with trio.CancelScope(deadline=access_until):
         return await exchange.take()
