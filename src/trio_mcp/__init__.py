@@ -130,7 +130,8 @@ else:
             "server": (
                 "Accepted", "Ask", "Audio", "CacheHint", "CallNext", "Choices", "Context", "Declined", "Dismissed",
                 "Elicit", "ExtensionResult", "HttpBound", "Image", "ListRoots", "Middleware", "RateLimit", "Request",
-                "Sample", "Server", "Visit", "http_app", "serve_http", "serve_listeners", "serve_stdio", "serve_stream",
+                "Sample", "Server", "Visit", "http_app", "serve_http", "serve_listeners", "serve_stdio",
+                "serve_stream",
             ),
             "transports": ("HttpApp", "MemoryEventStore", "SessionSettings", "SqliteEventStore"),
             "wire": ("Change", "ChangeFilter", "ListChanged", "ResourceUpdated"),

@@ -41,12 +41,12 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_jose": ("InvalidToken", "LEEWAY_SECONDS", "VerifiedToken", "VerifierUnavailable"),
+            "_jose": ("LEEWAY_SECONDS", "InvalidToken", "VerifiedToken", "VerifierUnavailable"),
             "client": (
                 "AuthMethod", "Bearer", "CallFailed", "ClientCredentials", "EnterpriseManaged", "FileTokenStorage",
                 "Grant", "HttpCall", "HttpReply", "MemoryTokenStorage", "OAuth", "PrivateKey", "Registration",
                 "Unreadable", "WorkloadIdentity", "open_browser", "print_url",
             ),
-            "server": ("TokenGuard", "IntrospectionVerifier", "JwtVerifier", "ResourceServer"),
+            "server": ("IntrospectionVerifier", "JwtVerifier", "ResourceServer", "TokenGuard"),
         },
     )  # fmt: skip

@@ -22,8 +22,8 @@ else:
         __name__,
         {
             "_validate": (
-                "LazyValidator", "SchemaError", "TYPE_NAMES", "Validator",
-                "compile_schema", "dialect_of", "render_path",
+                "TYPE_NAMES", "LazyValidator", "SchemaError", "Validator", "compile_schema", "dialect_of",
+                "render_path",
             ),
         },
     )  # fmt: skip

@@ -58,7 +58,7 @@ else:
                 "serve_http", "serve_in_workers", "shared_key",
             ),
             "_server": ("Server",),
-            "_serving": ("ServerStatistics", "ActiveServer"),
+            "_serving": ("ActiveServer", "ServerStatistics"),
             "asking": (
                 "Accepted", "Ask", "AskingMode", "Choices", "Declined", "Dismissed", "Elicit", "ListRoots", "Sample",
                 "Visit",

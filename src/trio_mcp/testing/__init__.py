@@ -56,8 +56,8 @@ else:
             "_recorder": ("WireMessage", "WireRecorder"),
             "_script": ("ScriptedPeer", "open_scripted_client", "open_scripted_server"),
             "authorization_server": (
-                "AccessAsk", "AuthorizationRequest", "AuthorizationServer", "AuthorizationServerOptions", "KnownClient",
-                "OAuthError", "open_authorization_server",
+                "AccessAsk", "AuthorizationRequest", "AuthorizationServer", "AuthorizationServerOptions",
+                "KnownClient", "OAuthError", "open_authorization_server",
             ),
         },
     )  # fmt: skip

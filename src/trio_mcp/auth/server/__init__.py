@@ -15,7 +15,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_resource_server": ("TokenGuard", "ResourceServer"),
+            "_resource_server": ("ResourceServer", "TokenGuard"),
             "_token_verifiers": ("IntrospectionVerifier", "JwtVerifier"),
         },
     )  # fmt: skip

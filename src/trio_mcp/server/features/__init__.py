@@ -37,11 +37,11 @@ else:
         __name__,
         {
             "_catalog": (
-                "CacheHint", "CacheableMethod", "Catalog", "Cursors", "NOT_KEPT", "NO_SCOPES", "check_hints",
+                "NOT_KEPT", "NO_SCOPES", "CacheHint", "CacheableMethod", "Catalog", "Cursors", "check_hints",
                 "check_keys", "check_scopes", "keys_by_default", "needed_scopes",
             ),
             "_completion": ("Completions",),
-            "_content": ("Audio", "Image", "older_messages", "older_result"),
+            "_content": ("Audio", "Image", "legacy_messages", "legacy_result"),
             "_legacy_subscriptions": ("SessionListeners",),
             "_prompts": ("Prompts",),
             "_resources": ("Resources",),

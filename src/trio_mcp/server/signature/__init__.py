@@ -28,7 +28,7 @@ else:
         __name__,
         {
             "_annotations": ("AnnotationReader", "Definitions"),
-            "_conversion": ("FORMATS", "Inexpressible", "MISSING", "Shape", "to_json"),
+            "_conversion": ("FORMATS", "MISSING", "Inexpressible", "Shape", "to_json"),
             "_inspect": ("Callee", "inspect_callable", "may_wait"),
             "_signature": ("ArgumentFaults", "ResultFaults", "Signature", "TypeReader", "describe", "describe_type"),
         },
