@@ -1,0 +1,208 @@
+"""Tests of the rules of the layout, by parsing the sources.
+
+1. A folder imports only folders above it, through their `__init__`, and so do sub-folders. No circle of imports exists
+   at run time; circles of imports for annotations exist only inside one folder.
+2. A module is one idea: at most 500 lines of code, and at least 100 unless two other modules import it.
+3. One name has one meaning: no class name is defined twice.
+4. Code for the legacy revisions lives in files named for it, and the modern files that import these are listed.
+5. Tests import facades; the private modules that they import all the same are listed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+
+import pytest
+
+from tests.architecture.sources import (
+    MODULES,
+    ROOT,
+    WRITTEN,
+    Module,
+    circles,
+    home_of,
+    imports_of_package,
+)
+
+# Each folder may import the folders named before it.
+LAYERS = ("schema", "types", "wire", "peer", "auth", "transports", "client", "server", "llm", "testing", "cli")
+# Importable by every layer; each may import the layers and the modules named here, and nothing else of the package.
+SHARED = {
+    "_facade": set[str](),
+    "_errors": set[str](),
+    "_util": {"_errors"},
+    "_tracing": {"_errors"},
+    "_user_types": {"_errors", "types", "wire"},
+    "_extensions": {"_errors", "types", "wire"},
+    "abc": {"_errors", "_util", "types", "wire", "peer"},  # for annotations alone; see the test of that below
+}
+FACADES = ("__init__", "lowlevel")
+
+HTTP_LIBRARIES = {"httpx2", "httpcore2", "h11", "hypercorn", "wsproto", "h2"}
+HTTP_LAYERS = {"transports", "auth"}
+TRIO_FREE_LAYERS = {"schema", "types", "wire"}
+
+LONGEST_MODULE, SHORTEST_MODULE = 500, 100  # lines of code
+MOST_MODULES, MOST_SMALL_MODULES = 175, 30
+SMALL_MODULE = 60  # lines of code
+ENTRY_POINTS = ("__main__.py", "cli/_main.py", "cli/demo/__main__.py", "testing/pytest_plugin.py", "lowlevel.py")
+
+INSIDE = [module for module in MODULES if module.layer not in FACADES]
+
+
+def layers_imported(module: Module) -> set[str]:
+    """The folders and the modules beside them that this one imports, wherever in the file."""
+    return {(f"{each.source}.{each.name}").split(".")[1] for each in module.imports()}
+
+
+def allowed(layer: str) -> set[str]:
+    """The folders and shared modules that this one may import."""
+    if layer in SHARED:
+        return SHARED[layer]
+    above = set(LAYERS[: LAYERS.index(layer) + 1]) | set(SHARED)
+    return above - {"client"} if layer == "server" else above
+
+
+def test_every_folder_has_its_place_among_the_layers() -> None:
+    assert {module.layer for module in MODULES} <= {*LAYERS, *SHARED, *FACADES}
+
+
+@pytest.mark.parametrize("module", INSIDE, ids=lambda module: module.name)
+def test_a_module_imports_only_its_own_layer_and_those_above(module: Module) -> None:
+    assert layers_imported(module) - allowed(module.layer) == set()
+
+
+@pytest.mark.parametrize("module", INSIDE, ids=lambda module: module.name)
+def test_a_module_imports_other_folders_through_their_facades(module: Module) -> None:
+    private = [
+        f"{each.source}.{each.name}"
+        for each in module.imports()
+        if any(part.startswith("_") for part in each.source.split(".")[1:])  # a private module
+        and not module.folder.startswith(each.source.rpartition(".")[0])  # of another folder than this and its parents
+    ]
+
+    assert private == []
+
+
+def test_no_circle_of_imports_exists_at_run_time() -> None:
+    graph = {module.dotted: imports_of_package(module, at_run_time=True) for module in MODULES if not module.is_package}
+
+    assert circles(graph) == []
+
+
+def test_circles_of_imports_for_annotations_stay_inside_one_folder() -> None:
+    folders = {module.dotted: module.folder for module in MODULES}
+    graph = {
+        module.dotted: imports_of_package(module, at_run_time=False) for module in MODULES if not module.is_package
+    }
+
+    assert [circle for circle in circles(graph) if len({folders[name] for name in circle}) > 1] == []
+
+
+def test_the_interfaces_import_the_package_for_annotations_alone() -> None:
+    (interfaces,) = (module for module in MODULES if module.name == "abc.py")
+
+    assert [each.name for each in interfaces.imports() if not each.is_for_types] == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+def test_only_transports_and_auth_import_an_http_library(module: Module) -> None:
+    assert module.layer in HTTP_LAYERS or not module.libraries() & HTTP_LIBRARIES
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+def test_vocabulary_and_grammar_do_not_know_trio(module: Module) -> None:
+    assert module.layer not in TRIO_FREE_LAYERS or not module.libraries() & {"trio", "outcome", "sniffio"}
+
+
+@pytest.mark.parametrize("module", INSIDE, ids=lambda module: module.name)
+def test_only_the_command_line_prints_with_rich(module: Module) -> None:
+    assert module.layer == "cli" or "rich" not in module.libraries()
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+def test_a_module_first_says_why_it_exists(module: Module) -> None:
+    assert ast.get_docstring(module.tree)
+
+
+@pytest.mark.parametrize("module", WRITTEN, ids=lambda module: module.name)
+def test_a_module_is_short_enough_to_be_read(module: Module) -> None:
+    assert module.lines_of_code <= LONGEST_MODULE
+
+
+def test_a_module_of_less_than_100_lines_has_two_importers_at_least() -> None:
+    importers: defaultdict[str, set[str]] = defaultdict(set)
+    for module in MODULES:
+        if not module.is_package and module.name not in FACADES:
+            for each in module.imports():
+                importers[home_of(each.source, each.name)].add(module.dotted)
+    small = [
+        module
+        for module in WRITTEN
+        if not module.is_package and module.name not in ENTRY_POINTS and module.lines_of_code < SHORTEST_MODULE
+    ]
+
+    assert {
+        module.name for module in small if len(importers[module.dotted] - {module.dotted}) < 2
+    } == SMALL_WITH_A_REASON.keys()
+
+
+SMALL_WITH_A_REASON: dict[str, str] = {}
+"""Modules of less than 100 lines of code that fewer than two others import, each with the reason for its own file."""
+
+
+def test_the_package_consists_of_few_modules() -> None:
+    small = [module for module in WRITTEN if not module.is_package and module.lines_of_code < SMALL_MODULE]
+
+    assert len(MODULES) <= MOST_MODULES
+    assert len(small) <= MOST_SMALL_MODULES
+
+
+def test_no_class_name_is_defined_twice() -> None:
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for module in MODULES:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(module.name)
+
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def is_legacy(name: str) -> bool:
+    """Whether a module, by its dotted name, is named for the legacy revisions."""
+    return "legacy" in name.rpartition(".")[2]
+
+
+LEGACY_IMPORTERS: dict[str, set[str]] = {}
+"""The modern modules that import legacy ones, each with those that it imports."""
+
+
+def test_few_modern_modules_import_legacy_ones() -> None:
+    importers: defaultdict[str, set[str]] = defaultdict(set)
+    for module in MODULES:
+        if not is_legacy(module.dotted) and not module.is_package:
+            for each in module.imports():
+                home = home_of(each.source, each.name)
+                if is_legacy(home):
+                    importers[module.name].add(home.removeprefix("trio_mcp."))
+
+    assert importers == LEGACY_IMPORTERS
+
+
+PRIVATE_MODULES_OF_TESTS: set[str] = set()
+"""The private modules that tests import: the things of theirs that the public names cannot show."""
+
+
+def test_tests_import_facades_and_a_few_private_modules() -> None:
+    private: set[str] = set()
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "trio_mcp":
+                for alias in node.names:
+                    parts = [*str(node.module).split(".")[1:], alias.name]
+                    last = next((at for at, part in enumerate(parts) if part.startswith("_")), None)
+                    if last is not None:
+                        private.add(".".join(parts[: last + 1]))
+
+    assert private == PRIVATE_MODULES_OF_TESTS
