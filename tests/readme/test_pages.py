@@ -1,9 +1,9 @@
 """The README and the pages of `docs` do what they say: every program and every command in them is run.
 
 A block headed ```` ```python title="NAME" ```` (or ``json``) is a whole file of that name; a ``text`` block right after
-it is its output. The files of all pages are in one folder, as they would be for a reader, and the programs run there with
-empty standard input, those of the README first. The ``sh`` blocks run in that folder as well, except for the first two of
-the README: the first runs in a fresh copy of the checkout, and the second is the command that runs the tests.
+it is its output. The files of all pages are in one folder, as they would be for a reader. The programs run there with
+empty standard input, those of the README first. The ``sh`` blocks run in that folder as well, except for the first two
+of the README: the first runs in a fresh copy of the checkout, and the second is the command that runs the tests.
 """
 
 from __future__ import annotations
