@@ -48,7 +48,7 @@ async def ask(request: types.ElicitRequestParams) -> types.ElicitResult:
 
 
 @pytest.mark.parametrize("revision", WITH_ELICITATION)
-async def test_it_books_what_the_user_says(opened: Open, revision: str) -> None:
+async def test_the_tool_books_the_number_that_the_user_enters(opened: Open, revision: str) -> None:
     async with opened(revision=revision, on_elicit=ask) as client:
         booked = await client.call_tool("book", {"show": "Tosca"})
     assert booked.structured_content == {"result": "2 seats for Tosca"}
@@ -56,7 +56,7 @@ async def test_it_books_what_the_user_says(opened: Open, revision: str) -> None:
 
 @pytest.mark.parametrize("revision", WITH_ELICITATION)
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_it_books_nothing_for_a_user_who_does_not_say(
+async def test_the_tool_books_nothing_when_the_user_declines_or_cancels(
     opened: Open, revision: str, action: Literal["decline", "cancel"]
 ) -> None:
     async def refuse(_: object) -> types.ElicitResult:
@@ -68,7 +68,7 @@ async def test_it_books_nothing_for_a_user_who_does_not_say(
 
 
 @pytest.mark.parametrize("revision", WITHOUT)
-async def test_where_there_is_no_elicitation_the_missing_capability_is_a_tool_error(
+async def test_in_a_revision_without_elicitation_the_missing_capability_is_a_tool_error(
     opened: Open, revision: str
 ) -> None:
     async with opened(revision=revision, on_elicit=ask) as client:
@@ -79,7 +79,7 @@ async def test_where_there_is_no_elicitation_the_missing_capability_is_a_tool_er
 
 
 @pytest.mark.parametrize("revision", WITH_ELICITATION)
-async def test_without_the_capability_it_is_a_tool_error_in_the_older_revisions_and_32021_in_the_newest(
+async def test_a_missing_capability_is_a_tool_error_in_legacy_revisions_and_32021_in_the_newest(
     opened: Open, revision: str
 ) -> None:
     async with opened(revision=revision) as client:

@@ -48,7 +48,7 @@ async def text(client: Client) -> str:
 
 
 @pytest.mark.requirement("B.17-C4a")
-async def test_what_may_be_kept_is_asked_for_once(opened: Open, revision: str) -> None:
+async def test_a_cacheable_result_is_requested_once(opened: Open, revision: str) -> None:
     requests = Requests()
     async with opened(tap=requests) as client:
         for _ in range(3):
@@ -64,7 +64,7 @@ async def test_what_may_be_kept_is_asked_for_once(opened: Open, revision: str) -
 
 
 @pytest.mark.requirement("B.17-C5")
-async def test_who_listens_is_never_shown_what_was_before_a_change(opened: Open) -> None:
+async def test_a_listening_client_never_returns_a_result_from_before_a_change(opened: Open) -> None:
     async with opened() as client, client.listen(prompts=True, resources=[MEMO]) as changes:
         for number in range(1, 5):
             for _ in range(2):
@@ -76,7 +76,7 @@ async def test_who_listens_is_never_shown_what_was_before_a_change(opened: Open)
             assert heard == {ListChanged("prompts"), ResourceUpdated(MEMO)}
 
 
-async def test_who_does_not_listen_may_ask_for_what_is_there_now(opened: Open, revision: str) -> None:
+async def test_a_client_that_does_not_listen_can_request_a_fresh_result(opened: Open, revision: str) -> None:
     async with opened() as client:
         assert await text(client) == "first"
         await client.call_tool("change")
@@ -85,7 +85,7 @@ async def test_who_does_not_listen_may_ask_for_what_is_there_now(opened: Open, r
         assert await text(client) == "number 1"
 
 
-async def test_without_a_cache_everything_is_asked_for(opened: Open) -> None:
+async def test_without_a_cache_the_client_requests_everything(opened: Open) -> None:
     requests = Requests()
     async with opened(tap=requests, cache=False) as client:
         for _ in range(3):

@@ -198,7 +198,7 @@ CASES = [
 ]
 
 
-def test_every_public_coroutine_of_a_client_is_tried() -> None:
+def test_every_public_coroutine_of_a_client_is_tested() -> None:
     public = {name for name in vars(Client) if not name.startswith("_")}
     facts = {"revision", "server_info", "server_capabilities", "extension", "instructions", "statistics"}
     elsewhere = {"aclose", "hold", "ended"}  # below; the other two are the owner's
@@ -207,7 +207,7 @@ def test_every_public_coroutine_of_a_client_is_tried() -> None:
 
 @everywhere
 @pytest.mark.parametrize(("revision", "name"), CASES)
-async def test_a_cancelled_call_leaves_nothing(
+async def test_a_cancelled_call_leaves_no_state_behind(
     revision: str, name: str, opened: Callable[[str], Any], autojump_clock: object
 ) -> None:
     async with opened(revision) as pair:
@@ -223,7 +223,7 @@ async def test_a_cancelled_call_leaves_nothing(
 
 
 @everywhere
-async def test_wherever_a_block_that_listens_is_cancelled_no_subscription_is_left(
+async def test_a_cancelled_listen_block_leaves_no_subscription_behind(
     opened: Callable[[str], Any], autojump_clock: object
 ) -> None:
     async with opened(ERAS[0]) as pair:
@@ -236,7 +236,7 @@ async def test_wherever_a_block_that_listens_is_cancelled_no_subscription_is_lef
         assert await cancel_everywhere(lambda: listen(pair.client), check) > 4
 
 
-async def test_a_cancelled_call_of_a_plain_function_leaves_its_thread_to_end() -> None:
+async def test_the_thread_of_a_cancelled_call_runs_to_its_end() -> None:
     async with over_bytes(MODERN) as pair:
 
         async def check() -> None:
@@ -249,7 +249,7 @@ async def test_a_cancelled_call_of_a_plain_function_leaves_its_thread_to_end() -
 
 
 @pytest.mark.requirement("B.12-P2a")
-async def test_a_thousand_calls_of_which_a_quarter_is_cancelled_leave_nothing(autojump_clock: object) -> None:
+async def test_a_thousand_calls_with_a_quarter_cancelled_leave_no_state_behind(autojump_clock: object) -> None:
     chance = random.Random(1)
     outcomes: list[bool] = []
 
@@ -373,7 +373,7 @@ async def through_start_http_client(server: Server, revision: str) -> None:
     ],
 )
 @pytest.mark.complaint(8)
-async def test_a_cancelled_door_leaves_nothing(
+async def test_a_cancelled_opener_leaves_no_state_behind(
     through: Callable[[Server, str], Awaitable[None]], revision: str, autojump_clock: object
 ) -> None:
     lifespans = [0, 0]
@@ -415,7 +415,7 @@ for line in sys.stdin:
 
 @pytest.mark.parametrize("door", ["open", "start"])
 @pytest.mark.complaint(8)
-async def test_a_cancelled_door_to_a_child_process_leaves_nothing(door: str) -> None:
+async def test_a_cancelled_opener_of_a_child_process_leaves_no_state_behind(door: str) -> None:
     command = [sys.executable, "-S", "-c", TINY]
 
     async def through_open() -> None:
@@ -436,7 +436,7 @@ async def test_a_cancelled_door_to_a_child_process_leaves_nothing(door: str) -> 
     assert points > 10
 
 
-async def test_a_cancelled_aclose_closes_all_the_same(autojump_clock: object) -> None:
+async def test_a_cancelled_aclose_still_closes_the_client(autojump_clock: object) -> None:
     clients: list[Client] = []
     before = tasks_alive()
     async with trio.open_nursery() as nursery:
@@ -460,7 +460,9 @@ async def test_a_cancelled_aclose_closes_all_the_same(autojump_clock: object) ->
 
 
 @pytest.mark.parametrize("revision", ERAS)
-async def test_a_cancelled_serving_leaves_nothing_and_closes_the_stream(revision: str, autojump_clock: object) -> None:
+async def test_a_cancelled_serving_closes_the_stream_and_leaves_no_state_behind(
+    revision: str, autojump_clock: object
+) -> None:
     server, before = make_server(), tasks_alive()
     ends: list[trio.abc.Stream] = []
 

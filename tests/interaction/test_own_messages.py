@@ -97,7 +97,7 @@ def make_server() -> Server:
     return server
 
 
-async def test_a_method_of_ones_own_is_answered_typed_in_every_revision(door: Open, revision: str) -> None:
+async def test_a_custom_method_returns_typed_results_in_every_revision(door: Open, revision: str) -> None:
     async with door(make_server(), revision=revision) as client:
         found = await client.request("acme/search", Search(["a", "b"], 2), Found)
         assert found == Found(2, ["A", "B"])
@@ -105,7 +105,7 @@ async def test_a_method_of_ones_own_is_answered_typed_in_every_revision(door: Op
         assert isinstance(await client.request("acme/nothing", None, types.EmptyResult), types.EmptyResult)
 
 
-async def test_params_that_do_not_fit_are_refused_and_a_result_that_is_none_is_a_bug(
+async def test_invalid_params_are_refused_and_an_invalid_result_is_an_internal_error(
     door: Open, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with door(make_server(), revision=revision) as client:
@@ -122,13 +122,13 @@ async def test_params_that_do_not_fit_are_refused_and_a_result_that_is_none_is_a
     assert "expected an object, not int" in caplog.text
 
 
-async def test_a_result_that_does_not_fit_is_the_servers_fault(door: Open) -> None:
+async def test_an_invalid_result_is_reported_as_the_fault_of_the_server(door: Open) -> None:
     async with door(make_server()) as client:
         with pytest.raises(RemoteProtocolError, match=r"the result of 'acme/reverse' does not fit: .*`count`"):
             await client.request("acme/reverse", {"text": "abc"}, Found)
 
 
-async def test_a_method_that_the_specification_has_elsewhere_is_not_sent(door: Open, revision: str) -> None:
+async def test_a_method_that_another_revision_defines_is_not_sent(door: Open, revision: str) -> None:
     async with door(make_server(), revision=revision) as client:
         absent = "ping" if revision == MODERN else "server/discover"
         with pytest.raises(LocalProtocolError, match=f"revision {revision} has no request '{absent}'"):
@@ -138,7 +138,7 @@ async def test_a_method_that_the_specification_has_elsewhere_is_not_sent(door: O
 
 
 @pytest.mark.requirement("D.1-P1")
-async def test_both_sides_see_what_the_other_has_declared(door: Open, revision: str) -> None:
+async def test_both_sides_see_the_declared_extensions_of_the_other(door: Open, revision: str) -> None:
     seen: dict[str, Any] = {}
     server = make_server()
 
@@ -171,7 +171,7 @@ async def test_both_sides_see_what_the_other_has_declared(door: Open, revision: 
 
 
 @pytest.mark.requirement("D.1-P1")
-async def test_extensions_are_off_unless_the_application_has_opted_in(door: Open, revision: str) -> None:
+async def test_extensions_are_off_by_default(door: Open, revision: str) -> None:
     messages: list[bytes] = []
 
     def keep(_: str, message: bytes) -> None:
@@ -187,7 +187,7 @@ async def test_extensions_are_off_unless_the_application_has_opted_in(door: Open
 
 
 @pytest.mark.requirement("B.1-S3", "D.1-P2")
-async def test_what_needs_an_extension_is_refused_with_its_name(door: Open, revision: str) -> None:
+async def test_a_request_that_needs_an_extension_is_refused_with_its_name(door: Open, revision: str) -> None:
     required: dict[str, Any] = {"extensions": {ROOMS: {}}}
     async with door(make_server(), revision=revision) as client:
         with pytest.raises(ErrorResponse) as refusal:
@@ -207,7 +207,9 @@ async def test_what_needs_an_extension_is_refused_with_its_name(door: Open, revi
             assert ROOMS in str(result.content)
 
 
-async def test_with_the_extension_it_is_answered(door: Open, revision: str) -> None:
+async def test_a_request_that_needs_an_extension_is_answered_if_the_client_declares_it(
+    door: Open, revision: str
+) -> None:
     async with door(make_server(), revision=revision, extensions=[Extension(ROOMS, {"people": 2})]) as client:
         assert (await client.request("rooms/list", None, dict))["settings"] == {"people": 2}
         assert "in a room for 2" in str((await client.call_tool("in_a_room")).content)
@@ -236,7 +238,7 @@ async def test_notifications_arrive_typed_and_in_order(door: Open, revision: str
     assert got == [0, 1, 2, 3, 4]
 
 
-async def test_one_that_fails_or_does_not_fit_costs_itself(
+async def test_an_invalid_or_failing_notification_does_not_affect_the_others(
     door: Open, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, got, done = Server("s"), list[str](), trio.Event()
@@ -265,7 +267,7 @@ async def test_one_that_fails_or_does_not_fit_costs_itself(
     assert "$.words: Expected `array`, got `int`" in said[1]
 
 
-async def test_a_notification_of_an_extension_needs_the_extension(door: Open, revision: str) -> None:
+async def test_a_notification_of_an_extension_is_dropped_without_the_extension(door: Open, revision: str) -> None:
     server, got, done = Server("s", extensions={ROOMS: {}}), list[str](), trio.Event()
 
     @server.notification("notifications/rooms/left", extension=ROOMS)
@@ -282,7 +284,7 @@ async def test_a_notification_of_an_extension_needs_the_extension(door: Open, re
     assert got == ["ada"]
 
 
-async def test_a_server_notifies_with_its_own_words_and_the_client_hears_them_in_order(
+async def test_a_server_sends_custom_notifications_and_the_client_receives_them_in_order(
     door: Open, revision: str, autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, heard, done = Server("s"), list[int](), trio.Event()
@@ -316,7 +318,7 @@ async def test_a_server_notifies_with_its_own_words_and_the_client_hears_them_in
     ]
 
 
-async def test_a_server_asks_its_client_in_its_own_words_where_the_revision_lets_it(
+async def test_a_server_sends_custom_requests_where_the_revision_allows(
     door: Open, revision: str, autojump_clock: object
 ) -> None:
     server = Server("s")
@@ -352,7 +354,7 @@ async def test_a_server_asks_its_client_in_its_own_words_where_the_revision_lets
         ("ping", {}, "'ping' is the specification's own"),
     ],
 )
-async def test_what_goes_wrong_with_such_a_question_is_the_handlers_to_see(
+async def test_a_failed_custom_request_raises_in_the_handler(
     door: Open, method: str, params: dict[str, Any], said: str
 ) -> None:
     server = Server("s")
@@ -385,7 +387,7 @@ async def test_what_goes_wrong_with_such_a_question_is_the_handlers_to_see(
     assert "secret" not in block.text
 
 
-async def test_nothing_is_asked_before_the_client_says_that_it_is_initialized() -> None:
+async def test_the_server_sends_no_request_before_the_initialized_notification() -> None:
     said: list[str] = []
     server = Server("s")
 
@@ -404,7 +406,7 @@ async def test_nothing_is_asked_before_the_client_says_that_it_is_initialized() 
     assert said == ["'acme/ask' cannot be asked before the client has said that it is initialized"]
 
 
-async def test_names_of_the_specification_are_not_sent_as_ones_own(door: Open) -> None:
+async def test_names_of_the_specification_cannot_be_sent_as_custom_messages(door: Open) -> None:
     server = Server("s")
 
     @server.tool
@@ -417,7 +419,7 @@ async def test_names_of_the_specification_are_not_sent_as_ones_own(door: Open) -
     assert "'notifications/message' is the specification's own" in str(result.content)
 
 
-async def test_a_run_that_is_over_notifies_nobody_and_asks_nothing(door: Open) -> None:
+async def test_the_context_of_a_finished_request_sends_nothing(door: Open) -> None:
     server, contexts = Server("s"), list[Context]()
 
     @server.tool
@@ -431,7 +433,7 @@ async def test_a_run_that_is_over_notifies_nobody_and_asks_nothing(door: Open) -
             await contexts[0].request("acme/ask", None, dict)
 
 
-async def test_requiring_an_extension_that_the_server_does_not_declare_is_its_own_fault(
+async def test_a_handler_that_requires_an_undeclared_extension_is_an_internal_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server("s")
@@ -463,7 +465,7 @@ REGISTRATIONS: dict[str, Callable[[Server], Any]] = {
 
 
 @pytest.mark.parametrize("fault", REGISTRATIONS)
-def test_what_cannot_be_registered_is_refused_at_once(fault: str) -> None:
+def test_an_invalid_registration_raises_at_once(fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         REGISTRATIONS[fault](Server("s"))
 
@@ -491,15 +493,13 @@ def not_async() -> None:
         ),
     ],
 )
-async def test_options_that_could_never_work_are_refused(
-    options: dict[str, Any], kind: type[Exception], fault: str
-) -> None:
+async def test_invalid_options_are_refused(options: dict[str, Any], kind: type[Exception], fault: str) -> None:
     with pytest.raises(kind, match=fault):
         async with open_client(Server("s"), **options):
             pass
 
 
-async def test_a_handler_that_is_too_slow_costs_the_oldest_notifications_and_nothing_else(
+async def test_a_slow_notification_handler_loses_only_the_oldest_notifications(
     door: Open, autojump_clock: object
 ) -> None:
     server, heard, go_on, done = Server("s"), list[int](), trio.Event(), trio.Event()

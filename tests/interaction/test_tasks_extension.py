@@ -168,7 +168,7 @@ async def test_a_call_that_became_a_task_returns_the_result_of_the_tool(door: Op
 
 
 @pytest.mark.requirement("D.2-P1")
-async def test_the_result_on_the_wire_is_flat_and_says_what_it_is(autojump_clock: object) -> None:
+async def test_the_result_on_the_wire_is_flat_and_names_its_type(autojump_clock: object) -> None:
     messages: list[bytes] = []
 
     def keep(direction: str, message: bytes) -> None:
@@ -191,7 +191,7 @@ async def test_the_result_on_the_wire_is_flat_and_says_what_it_is(autojump_clock
 
 @pytest.mark.requirement("D.1-P2", "D.2-P1")
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_who_has_not_declared_the_extension_is_answered_as_ever(
+async def test_a_client_without_the_extension_gets_an_ordinary_result(
     door: Open, revision: str, autojump_clock: object
 ) -> None:
     async with door(make_server(), revision=revision) as client:
@@ -214,7 +214,9 @@ async def test_a_legacy_client_gets_no_task_even_if_it_declares_the_extension(
 
 @pytest.mark.requirement("B.1-S4", "D.1-P2", "D.2-P1")
 @pytest.mark.parametrize("tool", ["only_as_a_task", "careless"])
-async def test_what_can_only_be_a_task_is_refused_where_the_request_does_not_declare_it(door: Open, tool: str) -> None:
+async def test_a_tool_that_requires_tasks_is_refused_if_the_request_does_not_declare_them(
+    door: Open, tool: str
+) -> None:
     async with door(make_server(), revision=MODERN) as client:
         with pytest.raises(ErrorResponse) as refusal:
             await client.call_tool(tool)
@@ -226,7 +228,7 @@ async def test_what_can_only_be_a_task_is_refused_where_the_request_does_not_dec
 
 @pytest.mark.requirement("B.1-S3", "B.1-S4", "D.2-P1")
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
-async def test_methods_of_the_extension_need_it_on_every_single_request(method: str) -> None:
+async def test_every_request_for_a_method_of_the_extension_must_declare_it(method: str) -> None:
     """What one request has declared is not remembered for the next one on the same connection."""
     plain = ScriptedPeer.envelope(MODERN)
     declared: dict[str, Any] = plain | {"io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}}}
@@ -285,7 +287,7 @@ async def answer(server: Any, result: dict[str, Any]) -> None:
 
 @pytest.mark.requirement("D.2-P1")
 @pytest.mark.parametrize("extensions", [[], [Extension(TASKS)]])
-async def test_a_result_of_a_type_that_nobody_registered_is_the_servers_fault(extensions: list[Extension]) -> None:
+async def test_a_result_of_an_unregistered_type_is_the_fault_of_the_server(extensions: list[Extension]) -> None:
     options: dict[str, Any] = {"extensions": extensions}
     async with open_scripted_server(**options) as (client, server), trio.open_nursery() as nursery:
         nursery.start_soon(answer, server, {"resultType": "task", "taskId": "1", "status": "working"})
@@ -295,7 +297,9 @@ async def test_a_result_of_a_type_that_nobody_registered_is_the_servers_fault(ex
 
 @pytest.mark.requirement("D.2-P1")
 @pytest.mark.parametrize("kind", ["task", ["task"], None])
-async def test_a_result_of_an_extension_to_a_method_that_has_none_is_the_servers_fault(kind: object) -> None:
+async def test_an_extension_result_for_a_method_without_extension_results_is_the_fault_of_the_server(
+    kind: object,
+) -> None:
     async with open_scripted_server(extensions=[UNDERSTOOD]) as (client, server), trio.open_nursery() as nursery:
         nursery.start_soon(answer, server, {"resultType": kind, "taskId": "1", "status": "working"})
         with pytest.raises(RemoteProtocolError):
@@ -303,7 +307,7 @@ async def test_a_result_of_an_extension_to_a_method_that_has_none_is_the_servers
 
 
 @pytest.mark.parametrize("made", [7, {"resultType": "task"}])
-async def test_an_extension_that_makes_no_complete_result_is_named(made: Any, door: Open) -> None:
+async def test_the_error_names_an_extension_that_does_not_return_a_complete_result(made: Any, door: Open) -> None:
     async def resolve(client: Client, result: dict[str, Any]) -> Any:
         return made
 
@@ -312,7 +316,7 @@ async def test_an_extension_that_makes_no_complete_result_is_named(made: Any, do
             await client.call_tool("dig")
 
 
-async def test_a_result_that_the_extension_made_is_checked_as_any_other(door: Open) -> None:
+async def test_a_result_of_the_extension_is_validated(door: Open) -> None:
     async def resolve(client: Client, result: dict[str, Any]) -> Any:
         return {"content": 7}
 
@@ -321,7 +325,7 @@ async def test_a_result_that_the_extension_made_is_checked_as_any_other(door: Op
             await client.call_tool("dig")
 
 
-async def test_a_server_that_answers_so_without_declaring_the_extension_has_a_bug(
+async def test_an_extension_result_of_an_undeclared_extension_is_an_internal_error(
     door: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("s")
@@ -338,7 +342,7 @@ async def test_a_server_that_answers_so_without_declaring_the_extension_has_a_bu
     assert "this server does not declare the extension 'io.modelcontextprotocol/tasks'" in caplog.text
 
 
-async def test_a_method_of_ones_own_may_be_answered_so(door: Open) -> None:
+async def test_a_custom_method_can_return_an_extension_result(door: Open) -> None:
     server = Server("s", extensions={TASKS: {}})
 
     @server.method("acme/work")
@@ -352,9 +356,7 @@ async def test_a_method_of_ones_own_may_be_answered_so(door: Open) -> None:
         assert (await client.request("acme/work", None, dict))["done"] == "1"
 
 
-async def test_middleware_may_make_tasks_of_tool_calls_and_of_nothing_else(
-    door: Open, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_middleware_can_turn_only_tool_calls_into_tasks(door: Open, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s", extensions={TASKS: {}})
     server.tool(name="t")(lambda: "t")
 

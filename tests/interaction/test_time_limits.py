@@ -53,7 +53,7 @@ async def ignore(_: object) -> None:
 
 @pytest.mark.requirement("B.13-P1a", "B.13-P1b")
 @everywhere
-async def test_silence_beyond_the_idle_limit_ends_the_call_and_stops_the_handler(
+async def test_the_idle_limit_ends_a_silent_call_and_stops_its_handler(
     door: Callable[..., Any], autojump_clock: object
 ) -> None:
     watched = Watched()
@@ -69,9 +69,7 @@ async def test_silence_beyond_the_idle_limit_ends_the_call_and_stops_the_handler
 @pytest.mark.requirement("B.13-P3")
 @everywhere
 @pytest.mark.complaint(20)
-async def test_progress_begins_the_idle_limit_anew_where_it_was_asked_for(
-    door: Callable[..., Any], autojump_clock: object
-) -> None:
+async def test_requested_progress_restarts_the_idle_limit(door: Callable[..., Any], autojump_clock: object) -> None:
     async with door(Watched().server, time_limits=TimeLimits(idle=10)) as client:
         result = await client.call_tool("work", {"naps": [9, 9, 9]}, on_progress=ignore)
         assert result.content == [types.TextContent(text="done")]
@@ -106,7 +104,7 @@ async def test_the_total_limit_ends_a_call_that_keeps_reporting(
         assert watched.stopped_at - began == 25
 
 
-async def test_the_time_a_callback_takes_is_no_silence_of_the_server(autojump_clock: object) -> None:
+async def test_the_idle_limit_does_not_count_the_time_of_a_callback(autojump_clock: object) -> None:
     async def ponder(_: object) -> None:
         await trio.sleep(1000)
 
@@ -115,7 +113,7 @@ async def test_the_time_a_callback_takes_is_no_silence_of_the_server(autojump_cl
         assert result.content == [types.TextContent(text="done")]
 
 
-async def test_the_time_the_caller_takes_between_two_updates_is_no_silence_of_the_server(
+async def test_the_idle_limit_does_not_count_the_time_that_the_caller_takes_between_two_updates(
     autojump_clock: object,
 ) -> None:
     door = open_client(Watched().server, time_limits=TimeLimits(idle=10))
@@ -125,7 +123,7 @@ async def test_the_time_the_caller_takes_between_two_updates_is_no_silence_of_th
         assert (await call.result()).content == [types.TextContent(text="done")]
 
 
-async def test_each_of_many_calls_is_given_up_at_its_own_time(autojump_clock: object) -> None:
+async def test_each_of_many_calls_times_out_at_its_own_time(autojump_clock: object) -> None:
     async def call(client: Client, delay: float) -> None:
         await trio.sleep(delay)
         began = trio.current_time()
@@ -139,7 +137,7 @@ async def test_each_of_many_calls_is_given_up_at_its_own_time(autojump_clock: ob
         await client.call_tool("work", {"naps": [1]})
 
 
-async def test_a_call_whose_total_limit_passed_unwatched_is_given_up_at_the_next_wait(autojump_clock: object) -> None:
+async def test_a_call_whose_total_limit_passed_unnoticed_times_out_at_the_next_wait(autojump_clock: object) -> None:
     door = open_client(Watched().server, time_limits=TimeLimits(total=10))
     async with door as client, client.open_call("work", {"naps": [100]}) as call:
         await trio.sleep(10)
@@ -156,7 +154,7 @@ async def test_a_result_that_came_in_time_may_be_read_at_any_time(autojump_clock
         assert [update.progress async for update in call.updates] == [1]
 
 
-async def test_a_client_that_has_nothing_in_flight_is_woken_once_and_then_never(autojump_clock: object) -> None:
+async def test_an_idle_client_is_woken_once_and_then_never(autojump_clock: object) -> None:
     async with open_client(Watched().server, time_limits=TimeLimits(idle=10)) as client:
         for _ in range(3):
             await client.call_tool("work", {"naps": [1]})
@@ -172,7 +170,7 @@ async def test_without_limits_a_client_waits_for_ever(autojump_clock: object) ->
 
 
 @pytest.mark.requirement("B.13-P2")
-async def test_the_callers_own_deadline_is_a_different_error(autojump_clock: object) -> None:
+async def test_a_deadline_of_the_caller_raises_a_different_error(autojump_clock: object) -> None:
     async with open_client(Watched().server, time_limits=TimeLimits(idle=10)) as client:
         with pytest.raises(trio.TooSlowError), trio.fail_after(5):
             await client.call_tool("work", {"naps": [100]})
@@ -189,7 +187,7 @@ async def asking_server(
 
 @pytest.mark.requirement("B.10-P1")
 @pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage"])
-async def test_all_clocks_stand_still_while_a_person_is_asked(method: str, autojump_clock: object) -> None:
+async def test_every_timeout_is_paused_while_the_user_is_asked(method: str, autojump_clock: object) -> None:
     params: Json = QUESTION if method == "elicitation/create" else {"messages": [], "maxTokens": 1}
 
     async def think(_: object) -> Any:
@@ -219,7 +217,7 @@ async def expect_time_out(client: Client, limit: str) -> None:
 
 
 @pytest.mark.requirement("B.10-P1")
-async def test_the_total_limit_goes_on_where_it_stood_when_the_person_has_answered(autojump_clock: object) -> None:
+async def test_the_total_limit_resumes_when_the_user_has_answered(autojump_clock: object) -> None:
     async def think(_: object) -> Any:
         await trio.sleep(1000)
         return types.ElicitResult(action="cancel")
@@ -242,7 +240,7 @@ async def test_the_total_limit_goes_on_where_it_stood_when_the_person_has_answer
     await asking_server(test, think, TimeLimits(idle=100, total=50))
 
 
-async def test_a_call_that_begins_while_a_person_is_asked_has_its_whole_time(autojump_clock: object) -> None:
+async def test_a_call_that_begins_while_the_user_is_asked_has_its_full_time(autojump_clock: object) -> None:
     async def think(_: object) -> Any:
         await trio.sleep(1000)
         return types.ElicitResult(action="cancel")
@@ -257,7 +255,7 @@ async def test_a_call_that_begins_while_a_person_is_asked_has_its_whole_time(aut
     await asking_server(test, think, TimeLimits(idle=10, total=100))
 
 
-async def test_a_call_that_is_not_waited_for_while_a_person_is_asked_loses_no_time(autojump_clock: object) -> None:
+async def test_a_call_that_is_not_awaited_while_the_user_is_asked_loses_no_time(autojump_clock: object) -> None:
     async def think(_: object) -> Any:
         await trio.sleep(1000)
         return types.ElicitResult(action="cancel")
@@ -272,7 +270,7 @@ async def test_a_call_that_is_not_waited_for_while_a_person_is_asked_loses_no_ti
     await asking_server(test, think, TimeLimits(idle=10, total=100))
 
 
-async def test_an_update_that_nobody_has_read_counts_when_the_clocks_go_on(autojump_clock: object) -> None:
+async def test_an_unread_update_restarts_the_idle_limit_when_timeouts_resume(autojump_clock: object) -> None:
     async def think(_: object) -> Any:
         await trio.sleep(1000)
         return types.ElicitResult(action="cancel")
@@ -325,7 +323,7 @@ async def test_the_total_limit_covers_the_wait_for_a_server_that_does_not_read(a
             assert trio.current_time() - began == pytest.approx(10)
 
 
-async def test_a_call_that_waited_for_the_server_to_read_goes_on_when_it_does(autojump_clock: object) -> None:
+async def test_a_call_that_waited_for_the_server_to_read_continues_when_it_does(autojump_clock: object) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
     server = ScriptedPeer(theirs)
 
