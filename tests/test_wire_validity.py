@@ -21,14 +21,15 @@ import trio.testing
 
 from tests.interaction.conversation_server import make_server
 from tests.interaction.http_by_hand import HttpByHand
-from tests.interaction.over_http import HTTP_DOORS, carries
+from tests.interaction.openers import OPENERS
+from tests.interaction.over_http import carries
 from tests.wire_validity.plugin import hear_child
 from tests.wire_validity.stand_in import ROOT, judge
 from tests.wire_validity.tap import RECORDS, TEST, Role, install, watched
 from trio_mcp import Client, ErrorResponse, Limits, http_app, open_client, serve_stream, types
 from trio_mcp.lowlevel import Admission, IncomingRequest, Peer, ServerSession
 from trio_mcp.peer import NO_ORIGIN, MessageOrigin
-from trio_mcp.testing import AsgiEngine, open_memory_client
+from trio_mcp.testing import AsgiEngine
 
 PROGRAM = ROOT / "tests" / "interaction" / "conversation_server.py"
 MODERN = "2026-07-28"
@@ -68,21 +69,20 @@ KINDS: list[tuple[Role, str]] = [
 ]
 
 
-DOORS: dict[str, Any] = {"memory": open_client, "bytes": open_memory_client, **HTTP_DOORS}
-PRODUCT = [(door, revision) for door in DOORS for revision in types.REVISIONS if carries(door, revision)]
+PRODUCT = [(opener, revision) for opener in OPENERS for revision in types.REVISIONS if carries(opener, revision)]
 
 
-@pytest.mark.parametrize(("door", "revision"), PRODUCT)
+@pytest.mark.parametrize(("opener", "revision"), PRODUCT)
 async def test_both_ends_of_a_connection_in_this_process_are_checked(
-    door: str, revision: str, monkeypatch: pytest.MonkeyPatch
+    opener: str, revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = judge()
     install(here, monkeypatch.setattr)
 
-    async with DOORS[door](make_server(), revision=revision) as client:
+    async with OPENERS[opener](make_server(), revision=revision) as client:
         await converse(client)
 
-    unneeded = [("client", "notification")] if (door, revision) == ("http", MODERN) else []
+    unneeded = [("client", "notification")] if (opener, revision) == ("http", MODERN) else []
     assert here.faults == []
     assert [kind for kind in KINDS if not here.counts.judged[revision, *kind]] == unneeded
     assert here.counts.made_up.total() == 0

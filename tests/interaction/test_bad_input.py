@@ -14,13 +14,12 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import ENVELOPE, INFO, META, MODERN, Json
+from tests.interaction.by_hand import ENVELOPE, INFO, LEGACY, META, MODERN, Json
 from tests.interaction.conversation_server import make_server
 from trio_mcp import Limits, serve_stream, types
 from trio_mcp.testing import ScriptedPeer, open_scripted_client
 from trio_mcp.types import METHODS
 
-LEGACY = [revision for revision in types.REVISIONS if revision != MODERN]
 BATCHES = "2025-03-26"
 NULL_IDS = ("2024-11-05", "2025-03-26", "2025-06-18")
 """Revisions in which an error without an id to name carries null, instead of no id."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.interaction.by_hand import EVERYTHING, INFO, MODERN, Json
+from tests.interaction.by_hand import EVERYTHING, INFO, LEGACY, MODERN, Json, sample, welcoming
 from trio_mcp import (
     Client,
     ClientOptions,
@@ -21,13 +21,8 @@ from trio_mcp import (
 )
 from trio_mcp.testing import ScriptedPeer, open_scripted_server
 
-LEGACY = [revision for revision in types.REVISIONS if revision != MODERN]
 ASKING = "2025-11-25"
 """The revision in which a server may ask for most."""
-
-
-def welcoming(revision: str) -> Any:
-    return partial(ScriptedPeer.welcome, revision=revision)
 
 
 async def assert_alive(client: Client, server: ScriptedPeer) -> None:
@@ -251,11 +246,6 @@ async def test_a_request_for_an_undeclared_capability_is_an_unknown_method(metho
 async def elicit(_: Any) -> types.ElicitResult:
     await trio.lowlevel.checkpoint()
     return types.ElicitResult(action="accept", content={"count": 2})
-
-
-async def sample(_: Any) -> types.CreateMessageResult:
-    await trio.lowlevel.checkpoint()
-    return types.CreateMessageResult(role="assistant", model="m", content=types.TextContent(text="hi"))
 
 
 @pytest.mark.requirement("B.10-C1", "B.23-C1c")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from tests.interaction.book_server import make_server
 from tests.interaction.conftest import connected
+from tests.interaction.openers import Opener
 from tests.interaction.over_http import IN_PROCESS
 from trio_mcp import Client, ClientOptions, ErrorResponse, types
 from trio_mcp.server import AskingMode
@@ -20,8 +20,6 @@ PROGRAM = str(Path(__file__).with_name("book_server.py"))
 WITH_ELICITATION = types.REVISIONS[2:]
 WITHOUT = types.REVISIONS[:2]
 MODERN = types.REVISIONS[-1]
-
-Open = Callable[..., AbstractAsyncContextManager[Client]]
 
 
 @pytest.fixture(params=["memory", "bytes", "stdio", "unix", *IN_PROCESS, "http-socket"])
@@ -35,7 +33,7 @@ def asking(request: pytest.FixtureRequest) -> AskingMode:
 
 
 @pytest.fixture
-def opened(transport: str, asking: AskingMode, tmp_path: Path) -> Open:
+def opened(transport: str, asking: AskingMode, tmp_path: Path) -> Opener:
     def open_it(**options: Unpack[ClientOptions]) -> AbstractAsyncContextManager[Client]:
         return connected(transport, partial(make_server, asking), [PROGRAM, asking], tmp_path, options)
 
@@ -48,7 +46,7 @@ async def ask(request: types.ElicitRequestParams) -> types.ElicitResult:
 
 
 @pytest.mark.parametrize("revision", WITH_ELICITATION)
-async def test_the_tool_books_the_number_that_the_user_enters(opened: Open, revision: str) -> None:
+async def test_the_tool_books_the_number_that_the_user_enters(opened: Opener, revision: str) -> None:
     async with opened(revision=revision, on_elicit=ask) as client:
         booked = await client.call_tool("book", {"show": "Tosca"})
     assert booked.structured_content == {"result": "2 seats for Tosca"}
@@ -57,7 +55,7 @@ async def test_the_tool_books_the_number_that_the_user_enters(opened: Open, revi
 @pytest.mark.parametrize("revision", WITH_ELICITATION)
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_the_tool_books_nothing_when_the_user_declines_or_cancels(
-    opened: Open, revision: str, action: Literal["decline", "cancel"]
+    opened: Opener, revision: str, action: Literal["decline", "cancel"]
 ) -> None:
     async def refuse(_: object) -> types.ElicitResult:
         return types.ElicitResult(action=action)
@@ -69,7 +67,7 @@ async def test_the_tool_books_nothing_when_the_user_declines_or_cancels(
 
 @pytest.mark.parametrize("revision", WITHOUT)
 async def test_in_a_revision_without_elicitation_the_missing_capability_is_a_tool_error(
-    opened: Open, revision: str
+    opened: Opener, revision: str
 ) -> None:
     async with opened(revision=revision, on_elicit=ask) as client:
         failed = await client.call_tool("book", {"show": "Tosca"})
@@ -80,7 +78,7 @@ async def test_in_a_revision_without_elicitation_the_missing_capability_is_a_too
 
 @pytest.mark.parametrize("revision", WITH_ELICITATION)
 async def test_a_missing_capability_is_a_tool_error_in_legacy_revisions_and_32021_in_the_newest(
-    opened: Open, revision: str
+    opened: Opener, revision: str
 ) -> None:
     async with opened(revision=revision) as client:
         if revision == MODERN:

@@ -17,7 +17,8 @@ from attrs import define
 
 from tests.interaction.by_hand import ENVELOPE, MODERN
 from tests.interaction.conversation_server import Boaster, make_server
-from tests.interaction.over_http import HTTP_DOORS, URL, bridged
+from tests.interaction.openers import HTTP_OPENERS
+from tests.interaction.over_http import URL, bridged
 from trio_mcp import (
     Client,
     ConnectionClosed,
@@ -111,7 +112,7 @@ async def over_http(revision: str) -> AsyncGenerator[Pair]:
     server = make_server(make=Shown)
     assert isinstance(server, Shown)
     limits = Limits(max_posts=1000)
-    async with HTTP_DOORS["http"](server, revision=revision, roots=[], limits=limits) as client:
+    async with HTTP_OPENERS["http"](server, revision=revision, roots=[], limits=limits) as client:
         yield Pair(client, server.shown, None)
 
 
@@ -271,7 +272,7 @@ async def test_a_thousand_calls_with_a_quarter_cancelled_leave_no_state_behind(a
         assert (outcomes.count(True), outcomes.count(False)) == (250, 750)
 
 
-# Doors.
+# Openers.
 
 
 def tasks_alive() -> int:
@@ -348,7 +349,7 @@ async def through_start_stream_client(server: Server, revision: str) -> None:
 
 
 async def through_http(server: Server, revision: str) -> None:
-    async with HTTP_DOORS["http"](server, revision=revision) as client:
+    async with HTTP_OPENERS["http"](server, revision=revision) as client:
         await client.call_tool("add", {"a": 1, "b": 2})
 
 
@@ -413,9 +414,9 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.parametrize("door", ["open", "start"])
+@pytest.mark.parametrize("opener", ["open", "start"])
 @pytest.mark.complaint(8)
-async def test_a_cancelled_opener_of_a_child_process_leaves_no_state_behind(door: str) -> None:
+async def test_a_cancelled_opener_of_a_child_process_leaves_no_state_behind(opener: str) -> None:
     command = [sys.executable, "-S", "-c", TINY]
 
     async def through_open() -> None:
@@ -428,7 +429,7 @@ async def test_a_cancelled_opener_of_a_child_process_leaves_no_state_behind(door
             await client.call_tool("x")
             await client.aclose()
 
-    attempt = through_open if door == "open" else through_start
+    attempt = through_open if opener == "open" else through_start
     with trio.fail_after(100):
         await attempt()  # Trio's own machinery for processes is there from now on
         before = Left(tasks_alive(), descriptors())

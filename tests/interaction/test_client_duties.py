@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import EVERYTHING, INFO, META, MODERN, Json
+from tests.interaction.by_hand import EVERYTHING, INFO, LEGACY, META, MODERN, NEWEST_LEGACY, Json, sample, welcoming
 from trio_mcp import (
     Client,
     ClientOptions,
@@ -27,23 +27,12 @@ from trio_mcp import (
 )
 from trio_mcp.testing import ScriptedPeer, open_scripted_server
 
-LEGACY = [revision for revision in types.REVISIONS if revision != MODERN]
-NEWEST_LEGACY = LEGACY[-1]
 COMPLETE: Json = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 Attempt: TypeAlias = Callable[[Client], Awaitable[object]]
 
 
-def welcoming(revision: str) -> Any:
-    return partial(ScriptedPeer.welcome, revision=revision)
-
-
 async def ignore(_: object) -> Any:
     await trio.lowlevel.checkpoint()
-
-
-async def sample(_: object) -> types.CreateMessageResult:
-    await trio.lowlevel.checkpoint()
-    return types.CreateMessageResult(role="assistant", model="m", content=types.TextContent(text="hi"))
 
 
 async def elicit(_: object) -> types.ElicitResult:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import INFO, META, MODERN, Json
+from tests.interaction.by_hand import INFO, LEGACY, META, MODERN, NEWEST_LEGACY, Json
 from tests.interaction.conversation_server import make_server
-from tests.interaction.over_http import HTTP_DOORS
+from tests.interaction.openers import Opener
 from trio_mcp import (
     Client,
     ConnectionBroken,
@@ -29,38 +28,34 @@ from trio_mcp import (
     open_stream_client,
     types,
 )
-from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_server
+from trio_mcp.testing import ScriptedPeer, open_scripted_server
 
-LEGACY = [revision for revision in types.REVISIONS if revision != MODERN]
-NEWEST_LEGACY = LEGACY[-1]
 SERVERS: dict[str, Sequence[str]] = {
     "dual": types.REVISIONS,
     "legacy only": LEGACY,
     "modern and oldest": (LEGACY[0], MODERN),
     **{f"only {revision}": (revision,) for revision in types.REVISIONS},
 }
-Door: TypeAlias = Callable[..., AbstractAsyncContextManager[Client]]
-DOORS: dict[str, Door] = {"memory": open_client, "bytes": open_memory_client, "http": HTTP_DOORS["http"]}
 
 
 @pytest.mark.requirement("B.4-C2", "B.4-S2")
-@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+@pytest.mark.parametrize("opener", ["memory", "bytes", "http"], indirect=True)
 @pytest.mark.parametrize("spoken", SERVERS)
 @pytest.mark.parametrize("pinned", [None, *types.REVISIONS])
 async def test_every_pairing_agrees_on_the_newest_common_revision_or_raises(
-    door: Door, spoken: str, pinned: str | None
+    opener: Opener, spoken: str, pinned: str | None
 ) -> None:
     server = make_server(revisions=SERVERS[spoken])
     options = {} if pinned is None else {"revision": pinned}
     if pinned is None or pinned in SERVERS[spoken]:
-        async with door(server, **options) as client:
+        async with opener(server, **options) as client:
             assert client.revision == (pinned or SERVERS[spoken][-1])
             assert client.server_info == server.info
             called = await client.call_tool("add", {"a": 1, "b": 2})
             assert called.content == [types.TextContent(text="3")]
     else:
         with pytest.raises(UnsupportedRevision) as refused:
-            async with door(server, **options):
+            async with opener(server, **options):
                 pass
         assert refused.value.requested == pinned
 
@@ -75,7 +70,7 @@ async def test_an_unknown_revision_cannot_be_pinned() -> None:
 
 
 async def converse(script: Callable[[ScriptedPeer], Awaitable[object]], **options: Any) -> Client:
-    """Connect and leave; return the client for what it has learned."""
+    """Opener and leave; return the client for what it has learned."""
     with trio.fail_after(1000):
         async with open_scripted_server(script, **options) as (client, _):
             return client
@@ -230,7 +225,7 @@ async def test_an_unsupported_revision_error_without_a_known_revision_does_not_l
 
 
 async def alone(script: Callable[[ScriptedPeer], Awaitable[object]], **options: Any) -> None:
-    """Connect in vain: the failure comes bare."""
+    """Opener in vain: the failure comes bare."""
     ours, theirs = trio.testing.memory_stream_pair()
 
     async def follow() -> None:

@@ -22,7 +22,8 @@ from attrs import define, field
 from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 
 from tests.interaction.http_by_hand import HttpByHand
-from tests.interaction.over_http import HTTP_DOORS, URL, bridged
+from tests.interaction.openers import HTTP_OPENERS
+from tests.interaction.over_http import URL, bridged
 from tests.wire_validity.tap import RECORDS
 from trio_mcp import Client, Context, Limits, Server, open_client, open_http_client, serve_stream, types
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_server
@@ -187,7 +188,7 @@ async def test_over_http_ten_thousand_updates_arrive_in_order_before_the_result(
     transport: str, revision: str, autojump_clock: MockClock
 ) -> None:
     async with (
-        HTTP_DOORS[transport](make_server(UNTHROTTLED), revision=revision) as client,
+        HTTP_OPENERS[transport](make_server(UNTHROTTLED), revision=revision) as client,
         client.open_call("report", {"number": UPDATES}) as call,
     ):
         await trio.sleep(60)

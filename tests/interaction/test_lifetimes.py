@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 import trio
@@ -16,7 +16,8 @@ import trio.testing
 from tests.interaction.by_hand import ENVELOPE, MODERN
 from tests.interaction.conftest import conversation_program
 from tests.interaction.conversation_server import make_server
-from tests.interaction.over_http import HTTP_DOORS, URL, bridged
+from tests.interaction.openers import HTTP_OPENERS, Opener
+from tests.interaction.over_http import URL, bridged
 from trio_mcp import (
     Client,
     ConnectionBroken,
@@ -40,19 +41,17 @@ from trio_mcp import (
 from trio_mcp.testing import ScriptedPeer, open_scripted_client, open_scripted_server
 from trio_mcp.testing import open_memory_client as open_client_over_bytes
 
-Door: TypeAlias = Callable[[], AbstractAsyncContextManager[Client]]
-
 
 def child() -> list[str]:
     return [sys.executable, conversation_program()]
 
 
-DOORS: dict[str, Door] = {
+BOUND_OPENERS: dict[str, Opener] = {
     "direct": lambda: open_memory_client(make_server()),
     "bytes": lambda: open_client_over_bytes(make_server()),
     "child": lambda: open_stdio_client(child()),
-    "http": lambda: HTTP_DOORS["http"](make_server()),
-    "http session": lambda: HTTP_DOORS["http-resumable"](make_server(), revision="2025-11-25"),
+    "http": lambda: HTTP_OPENERS["http"](make_server()),
+    "http session": lambda: HTTP_OPENERS["http-resumable"](make_server(), revision="2025-11-25"),
 }
 
 
@@ -69,7 +68,7 @@ async def served_stream() -> AsyncGenerator[trio.abc.Stream]:
         yield ours
 
 
-# Doors.
+# Openers.
 
 
 @pytest.mark.complaint(1)
@@ -117,10 +116,10 @@ async def test_clients_close_when_their_nursery_ends(autojump_clock: object) -> 
     await client.aclose()
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_a_client_is_closed_after_its_block(door: str) -> None:
+@pytest.mark.parametrize("opener", BOUND_OPENERS)
+async def test_a_client_is_closed_after_its_block(opener: str) -> None:
     with trio.fail_after(20):
-        async with DOORS[door]() as client:
+        async with BOUND_OPENERS[opener]() as client:
             await add(client)
         with pytest.raises(ConnectionClosed):
             await client.list_tools()
@@ -130,15 +129,15 @@ async def test_a_client_is_closed_after_its_block(door: str) -> None:
         await client.aclose()
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_a_client_can_be_closed_inside_its_block(door: str) -> None:
+@pytest.mark.parametrize("opener", BOUND_OPENERS)
+async def test_a_client_can_be_closed_inside_its_block(opener: str) -> None:
     with trio.fail_after(20):
-        async with DOORS[door]() as client:
+        async with BOUND_OPENERS[opener]() as client:
             await client.aclose()
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_waiting_calls_raise_when_the_client_is_closed(door: str) -> None:
+@pytest.mark.parametrize("opener", BOUND_OPENERS)
+async def test_waiting_calls_raise_when_the_client_is_closed(opener: str) -> None:
     told: list[str] = []
 
     async def wait(client: Client) -> None:
@@ -152,7 +151,7 @@ async def test_waiting_calls_raise_when_the_client_is_closed(door: str) -> None:
         began.set()
 
     with trio.fail_after(20):
-        async with DOORS[door]() as client, trio.open_nursery() as nursery:
+        async with BOUND_OPENERS[opener]() as client, trio.open_nursery() as nursery:
             for _ in range(3):
                 began = trio.Event()
                 nursery.start_soon(wait, client)
@@ -174,12 +173,12 @@ ERRORS: tuple[BaseException, ...] = (
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("opener", BOUND_OPENERS)
 @pytest.mark.complaint(3)
-async def test_the_exception_of_a_block_is_raised_unchanged(door: str, error: BaseException) -> None:
+async def test_the_exception_of_a_block_is_raised_unchanged(opener: str, error: BaseException) -> None:
     with trio.fail_after(20):
         with pytest.raises(type(error)) as raised:
-            async with DOORS[door]() as client, client.open_call("hang", {"key": "k"}):
+            async with BOUND_OPENERS[opener]() as client, client.open_call("hang", {"key": "k"}):
                 raise error
         assert raised.value is error
 
@@ -187,7 +186,11 @@ async def test_the_exception_of_a_block_is_raised_unchanged(door: str, error: Ba
 async def test_an_exception_passes_through_two_clients_and_a_call_unchanged(autojump_clock: object) -> None:
     error = KeyError("mine")
     with pytest.raises(KeyError) as raised:
-        async with open_client(make_server()) as one, DOORS["bytes"]() as two, one.open_call("hang", {"key": "k"}):
+        async with (
+            open_client(make_server()) as one,
+            BOUND_OPENERS["bytes"]() as two,
+            one.open_call("hang", {"key": "k"}),
+        ):
             await add(two)
             raise error
     assert raised.value is error

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 import trio_mcp
-from tests.interaction.by_hand import ENVELOPE, INFO, META, MODERN, Json
+from tests.interaction.by_hand import ENVELOPE, INFO, LEGACY, META, MODERN, Json
 from tests.interaction.conversation_server import SMALL, make_server
 from trio_mcp import Context, Server, types
 from trio_mcp.testing import open_scripted_client
-
-LEGACY = [revision for revision in types.REVISIONS if revision != MODERN]
 
 REQUESTS: dict[str, Json] = {
     "tools/list": {},
