@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -79,7 +80,7 @@ async def test_a_handshake_comes_first_is_whole_and_is_ended_before_anything_is_
     assert heard[0]["params"] == {
         "protocolVersion": NEWEST_LEGACY,
         "capabilities": {},
-        "clientInfo": {"name": "trio-mcp", "version": "0.1.0"},
+        "clientInfo": {"name": "trio-mcp", "version": version("trio-mcp")},
     }
     assert "id" not in heard[1]
 
@@ -164,7 +165,7 @@ async def test_every_modern_request_says_which_revision_it_speaks_and_who_asks(m
     assert request["params"]["_meta"] == {
         META + "protocolVersion": MODERN,
         META + "clientCapabilities": {},
-        META + "clientInfo": {"name": "trio-mcp", "version": "0.1.0"},
+        META + "clientInfo": {"name": "trio-mcp", "version": version("trio-mcp")},
     } | ({"mine": 1} if method == "tools/call" else {})
 
 

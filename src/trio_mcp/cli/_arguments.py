@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from .._version import VERSION
 from ._errors import STATUSES
 
 __all__ = ["LEVELS", "read_arguments"]
@@ -79,12 +80,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """Prints the version, which it looks up only then."""
+    """The option that prints the version and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from importlib.metadata import version  # noqa: PLC0415  # nothing else has a use for it
-
-        sys.stdout.write(f"trio-mcp {version('trio-mcp')}\n")
+        sys.stdout.write(f"trio-mcp {VERSION}\n")
         parser.exit()
 
 
