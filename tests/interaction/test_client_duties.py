@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -68,7 +69,7 @@ async def test_the_client_completes_the_handshake_before_its_first_request() -> 
     assert heard[0]["params"] == {
         "protocolVersion": NEWEST_LEGACY,
         "capabilities": {},
-        "clientInfo": {"name": "trio-mcp", "version": "0.1.0"},
+        "clientInfo": {"name": "trio-mcp", "version": version("trio-mcp")},
     }
     assert "id" not in heard[1]
 
@@ -153,7 +154,7 @@ async def test_every_modern_request_names_its_revision_and_its_client(method: st
     assert request["params"]["_meta"] == {
         META + "protocolVersion": MODERN,
         META + "clientCapabilities": {},
-        META + "clientInfo": {"name": "trio-mcp", "version": "0.1.0"},
+        META + "clientInfo": {"name": "trio-mcp", "version": version("trio-mcp")},
     } | ({"mine": 1} if method == "tools/call" else {})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ async def test_the_probe_is_a_complete_modern_request(autojump_clock: object) ->
     assert probe["params"]["_meta"] == {
         META + "protocolVersion": MODERN,
         META + "clientCapabilities": {},
-        META + "clientInfo": {"name": "trio-mcp", "version": "0.1.0"},
+        META + "clientInfo": {"name": "trio-mcp", "version": version("trio-mcp")},
     }
 
 

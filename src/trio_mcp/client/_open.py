@@ -17,6 +17,7 @@ import trio
 from .. import transports, types
 from .._errors import ConnectionBroken, RequestTimedOut, ResponseLost, ServerExited
 from .._util import owned_nursery
+from .._version import VERSION
 from ..abc import Answerer, ClientAuth, Tap, TransportOpener
 from ..peer import HandlerPool, Limits
 from ..wire import is_modern
@@ -180,7 +181,7 @@ async def _connect_and_hold(
     with ExitStack() as when_all_tasks_have_ended:
         async with owned_nursery() as nursery:
             connection = Connection(
-                options.get("info") or types.Implementation(name="trio-mcp", version="0.1.0"),
+                options.get("info") or types.Implementation(name="trio-mcp", version=VERSION),
                 own.declared_with(callbacks.capabilities()),
                 limits,
                 stopwatch,

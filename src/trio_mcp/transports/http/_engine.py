@@ -14,7 +14,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from contextvars import ContextVar
 from functools import cache, lru_cache
-from importlib.metadata import version
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
@@ -23,6 +22,7 @@ import trio
 from attrs import define, field, frozen
 
 from ..._errors import ErrorResponse, HttpStatusError, RemoteProtocolError
+from ..._version import VERSION
 from ...wire import (
     EVENT_STREAM_TYPE,
     LAST_EVENT_FIELD,
@@ -181,10 +181,9 @@ class _WithoutQueries(logging.Filter):
 logging.getLogger("httpx2").addFilter(_WithoutQueries())
 
 
-@cache
 def user_agent() -> str:
-    """Return what clients call themselves; to look up the version takes a millisecond."""
-    return f"trio-mcp/{version('trio-mcp')}"
+    """Return the `User-Agent` of the client's requests."""
+    return f"trio-mcp/{VERSION}"
 
 
 @cache
