@@ -5,6 +5,7 @@ Called by the typed `Client`; calls the transport. It knows envelopes and time l
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from functools import cache
@@ -16,7 +17,7 @@ from attrs import define, field
 from .. import types
 from .._errors import ConnectionLost, LocalProtocolError, RemoteProtocolError, StructureError
 from .._extensions import is_specified, with_named_extensions
-from .._tracing import client_span
+from .._tracing import TRACING_MODULE, client_span
 from .._user_types import is_model, reader_of
 from ..abc import Tap, Transport
 from ..peer import ClientSession, IncomingRequest, Limits, OutgoingRequest
@@ -239,7 +240,7 @@ class Connection:
         if self.is_modern:
             said = self._said if capabilities is None else {**self._said, CAPABILITIES_KEY: capabilities}
             params = stamp(params, said)
-        span = client_span(method, params, self.revision)
+        span = client_span(method, params, self.revision) if TRACING_MODULE in sys.modules else None
         asked = self.transport.ask(method, params if span is None else span.inject(params), wants_updates=wants_updates)
         asked.span = span
         if self.mirrors_arguments and method == "tools/call":

@@ -40,8 +40,8 @@ from .._errors import (
     TrioMcpError,
 )
 from .._util import run_all
-from ..peer import OutgoingRequest, PausableTimeouts
-from ..wire import HEADER_MISMATCH, ExchangeState, JsonObject, NotJsonError, copy_json
+from ..peer import ExchangeState, OutgoingRequest, PausableTimeouts
+from ..wire import HEADER_MISMATCH, JsonObject, NotJsonError, copy_json
 from ._callbacks import Consent, consented
 
 if TYPE_CHECKING:

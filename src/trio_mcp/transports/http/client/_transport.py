@@ -134,7 +134,8 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
             await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(transport.lost)
         self.line, self.sent_fields = self._issue(), {**own, **self.fields}
-        self._leaving()
+        if self.span is not None:
+            self.span.sent(self.id)
         self._carrier = transport.carry(self)
 
     def reissue(self) -> None:
