@@ -28,6 +28,7 @@ import trio
 from attrs import define, field, frozen
 
 from ..._util import owned_nursery
+from ...abc import HttpCall, HttpReply
 
 if TYPE_CHECKING:
     from ...abc import Fetch, TokenStorage
@@ -65,29 +66,6 @@ class CallFailed(Exception):
 
 class Unreadable(CallFailed):
     """There is nothing that could be read, now or later: too much, or a redirect to where none is followed."""
-
-
-@frozen(kw_only=True)
-class HttpCall:
-    """One HTTP request, whose response is read as a whole."""
-
-    method: Literal["GET", "POST"]
-    url: str
-    headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
-    """By lower-case name."""
-    body: bytes = field(default=b"", repr=False)
-    named_by: Literal["user", "server"]
-    """Who has chosen the host: a server may not lead a client into networks that it cannot reach itself."""
-
-
-@frozen(kw_only=True)
-class HttpReply:
-    """The response to an `HttpCall`."""
-
-    status: int
-    headers: Mapping[str, str] = field(factory=dict[str, str])
-    """By lower-case name; the values of repeated ones are joined with ``", "``."""
-    body: bytes = field(default=b"", repr=False)
 
 
 @frozen
