@@ -1,68 +1,236 @@
-"""A server spoken to over HTTP: Streamable HTTP of every revision, and HTTP+SSE where a server has nothing newer.
+"""The requests of a client over HTTP.
 
-Each message of this side is a POST of its own, and each request's POST a task of its own. What comes back is fed to one
-correspondent, whichever response it came by. Two kinds of messages go out: those that say everything about themselves,
-which need nothing but an address, and those of a handshake, which belong to what the server remembers of it (see
-`_http_client_session`). The message itself says which it is.
+Each message of the client is a POST of its own, and each request's POST is a task of its own, so it fails alone.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 """
 
 from __future__ import annotations
 
+import abc
+import logging
+import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from copy import copy
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import trio
 from attrs import define, field
 
-from ...._errors import ConnectionClosed, ConnectionLost, LocalProtocolError, ResponseLost, TrioMcpError
-from ...._util import owned_nursery
-from ....abc import ClientAuth, Transport, TransportClient, TransportOpener
+from ...._errors import (
+    AuthorizationFailed,
+    ConnectionClosed,
+    ConnectionLost,
+    LocalProtocolError,
+    RemoteProtocolError,
+    ResponseLost,
+    TrioMcpError,
+)
+from ....abc import Tap, TokenSource
 from ....peer import NO_HEADERS, MessageConnection, OutgoingMessageRequest, Outlet, PausableTimeouts
 from ....wire import (
+    EVENT_STREAM_TYPE,
+    JSON_TYPE,
     LISTEN,
     REVISION_KEY,
     VERSION_FIELD,
     JsonObject,
+    SseDecoder,
+    SseEvent,
+    Undecodable,
+    decode,
     encode_notification,
     is_modern,
     is_object,
     request_fields,
 )
-from .._engine import EngineError, HttpEngine, Refused, checked_fields, checked_url, is_success, read_refusal
-from ._legacy_request import LegacyRequestTask
-from ._legacy_session import SessionManager
-from ._request import SHOWN_FIELDS, HttpRequestTask, HttpSender, ModernRequestTask, open_network
+from .._engine import (
+    EngineError,
+    HttpEngine,
+    HttpResponse,
+    Refused,
+    is_event_stream,
+    is_success,
+    media_type,
+    read_body,
+    read_events,
+    read_refusal,
+)
 
-if TYPE_CHECKING:
-    from .._engine import HttpxClient
+__all__ = [
+    "TRIES",
+    "HttpRequestTask",
+    "HttpSender",
+    "HttpSessions",
+    "HttpTransport",
+    "OutgoingHttpRequest",
+    "back_off",
+]
 
-__all__ = ["OutgoingHttpRequest", "RequestSlots", "fields_of", "http_transport", "says_revision"]
+_log = logging.getLogger("trio_mcp.transports")
+
+_LINGER_SECONDS = 1.0
+"""How long the end of a response is waited for when the answer has come."""
+TRIES = 7
+"""How often a server that could be reached before is tried: about 6 s in all."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_TAKEN = f"{JSON_TYPE}, {EVENT_STREAM_TYPE}"
 
 
-# A request of a client over HTTP, as whoever asks sees it, and the places that such requests take.
+@define(eq=False)
+class HttpSender:
+    """Requests to one server.
 
-
-def says_revision(params: JsonObject | None) -> bool:
-    """Tell whether a message says itself which revision it speaks."""
-    meta = (params or {}).get("_meta")
-    return is_object(meta) and REVISION_KEY in meta
-
-
-def fields_of(method: str, params: JsonObject | None) -> Mapping[str, str]:
-    """Return the header fields that repeat what a message which says its revision says.
-
-    Raises:
-        LocalProtocolError: the method, or a name, cannot stand in a field.
+    Args:
+        engine: carries them.
+        url: where the server is.
+        tap: sees each message, or None.
+        fields: header fields of the caller's, which go with each request.
     """
+
+    engine: HttpEngine
+    url: str
+    _tap: Tap | None
+    _fields: Mapping[str, str] = field(repr=False)
+    source: TokenSource | None = field(default=None, init=False)
+    """What shows who asks, if that is not left to the fields."""
+    is_reached: bool = field(default=False, init=False)
+    """Whether the server has answered anything yet."""
+
+    def post(
+        self,
+        url: str,
+        line: bytes,
+        fields: Mapping[str, str],
+        on_sent: Callable[[], None] | None = None,
+        *,
+        is_farewell: bool = False,
+    ) -> AbstractAsyncContextManager[HttpResponse]:
+        """Post one message, which is to be entered at once; see `HttpEngine.request` for the rest.
+
+        Args:
+            line: the message, with its newline.
+            fields: what goes with this one alone.
+            is_farewell: whether it is not worth more than one try.
+
+        Raises:
+            AuthorizationFailed: the server wants to know who asks, and there is no token for it.
+        """
+        message = line.removesuffix(b"\n")
+        if self._tap is not None:  # before it leaves: afterwards, the answer might be told first
+            self._tap("sent", message)
+        fields = {"content-type": JSON_TYPE, "accept": _TAKEN, **fields}
+        return self._request("POST", url, fields, message, on_sent, is_farewell=is_farewell)
+
+    def get(self, fields: Mapping[str, str]) -> AbstractAsyncContextManager[HttpResponse]:
+        """Ask for an event stream; raises what `post` does."""
+        return self._request("GET", self.url, {"accept": EVENT_STREAM_TYPE, **fields})
+
+    def delete(self, fields: Mapping[str, str]) -> AbstractAsyncContextManager[HttpResponse]:
+        """Say that what *fields* name is not needed any more, as a farewell; raises what `post` does."""
+        return self._request("DELETE", self.url, fields, is_farewell=True)
+
+    def received(self, message: bytes) -> None:
+        """A message has come in."""
+        if self._tap is not None:
+            self._tap("received", message)
+
+    def _request(
+        self,
+        method: str,
+        url: str,
+        fields: Mapping[str, str],
+        content: bytes = b"",
+        on_sent: Callable[[], None] | None = None,
+        *,
+        is_farewell: bool = False,
+    ) -> AbstractAsyncContextManager[HttpResponse]:
+        fields = {**self._fields, **fields}
+        if self.source is None and self.is_reached:  # there is nothing to add, and nothing to note
+            return self.engine.request(method, url, fields, content, on_sent=on_sent)
+        return self._showing(method, url, fields, content, on_sent, is_farewell=is_farewell)
+
+    @asynccontextmanager
+    async def _showing(
+        self,
+        method: str,
+        url: str,
+        fields: Mapping[str, str],
+        content: bytes,
+        on_sent: Callable[[], None] | None,
+        *,
+        is_farewell: bool,
+    ) -> AsyncGenerator[HttpResponse]:
+        """Make a request that shows who asks, if there is something that does, and as often as that wants it."""
+        with _failing_as_authorization():
+            attempt = None if self.source is None else self.source.attempt(method, url)
+        while True:
+            headers = dict(fields)
+            with _failing_as_authorization():
+                if attempt is not None:
+                    headers.update(await attempt.fields())
+            async with self.engine.request(method, url, headers, content, on_sent=on_sent) as response:
+                self.is_reached = True
+                with _failing_as_authorization():
+                    wants_more = attempt is not None and attempt.heard(response.status, response.headers)
+                if attempt is None or not wants_more or is_farewell:
+                    yield response
+                    return
+            with _failing_as_authorization():
+                await attempt.resolve()
+
+
+@contextmanager
+def _failing_as_authorization() -> Generator[None]:
+    """Have one request fail, and no other, where what shows who asks raises something: it may be the application's."""
     try:
-        return request_fields(method, params)
-    except ValueError as exc:
-        raise LocalProtocolError(f"{method!r} cannot be sent over HTTP: {exc}") from None
+        yield
+    except AuthorizationFailed:
+        raise
+    except Exception as exc:
+        raise AuthorizationFailed(f"what shows the server who asks has raised {type(exc).__name__}") from exc
+
+
+class HttpSessions(Protocol):
+    """The sessions that servers of the revisions up to 2025-11-25 have with a client, as modern code sees them.
+
+    Implemented by `SessionManager`.
+    """
+
+    @property
+    def outlet(self) -> Outlet:
+        """The outlet for messages that belong to no request."""
+        ...
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The number of bytes of responses and notifications that wait to be sent."""
+        ...
+
+    def carry(self, request: OutgoingHttpRequest) -> HttpRequestTask:
+        """Return the task of a request that does not name its revision."""
+        ...
+
+    def agreed(self, params: JsonObject | None, answer: JsonObject) -> None:
+        """Take the answer to an ``initialize`` request."""
+        ...
+
+    async def notify(self, method: str, line: bytes) -> None:
+        """Post a notification; raises what `HttpTransport.notify` does."""
+        ...
+
+    async def hear_news(self) -> None:
+        """Open the stream of messages that belong to no request."""
+        ...
+
+    def give_up(self, reason: ConnectionLost) -> None:
+        """Stop sending, because the connection is lost; synchronous."""
+        ...
+
+    async def close(self) -> None:
+        """End the session at the server."""
+        ...
 
 
 @define(eq=False)
@@ -114,7 +282,7 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
     @property
     def says_revision(self) -> bool:
         """Whether it says everything about itself."""
-        return says_revision(self.params)
+        return _says_revision(self.params)
 
     @property
     def is_apart(self) -> bool:
@@ -127,7 +295,7 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
 
     async def _begin(self) -> None:
         transport = self._transport
-        own = fields_of(self.method, self.params) if self.says_revision else NO_HEADERS
+        own = _fields_of(self.method, self.params) if self.says_revision else NO_HEADERS
         if not self.is_apart:
             await transport.places.wait()
         if transport.lost is not None:
@@ -160,85 +328,175 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
         self._carrier.answered(in_time=not isinstance(outcome, ConnectionLost))
 
 
-_CLOSING_SECONDS = 2.0
-"""How long it may take to tell the server that this side leaves."""
+def _says_revision(params: JsonObject | None) -> bool:
+    """Tell whether a message says itself which revision it speaks."""
+    meta = (params or {}).get("_meta")
+    return is_object(meta) and REVISION_KEY in meta
 
 
-def http_transport(
-    url: str,
-    *,
-    headers: Mapping[str, str] | None = None,
-    auth: ClientAuth | None = None,
-    http_client: HttpxClient | None = None,
-    engine: HttpEngine | None = None,
-) -> TransportOpener:
-    """Return an opener that speaks to the server at *url*.
-
-    Opening it sends nothing: that an address leads nowhere is found out by the first request. Such a connection is lost
-    only when it is closed, or when a server that has forgotten a session begins no other.
-
-    Args:
-        url: ``http`` or ``https``.
-        headers: fields to send with each request.
-        auth: shows the server who asks; None: nothing does, but for what *headers* say.
-        http_client: carries the requests in place of a client of our own; not closed.
-        engine: carries them in place of httpx2; not closed.
+def _fields_of(method: str, params: JsonObject | None) -> Mapping[str, str]:
+    """Return the header fields that repeat what a message which says its revision says.
 
     Raises:
-        ValueError: *url* is no address of a server, or holds a password; or a header is none. Or both *http_client* and
-            *engine* are given, or both *auth* and a header ``Authorization``.
+        LocalProtocolError: the method, or a name, cannot stand in a field.
     """
-    if http_client is not None and engine is not None:
-        raise ValueError("http_client and engine both carry the requests: give one of them")
-    address, fields = checked_url(url), checked_fields(headers or {})
-    if auth is not None:
-        if not fields.keys().isdisjoint(SHOWN_FIELDS):
-            raise ValueError("auth and headers both show who asks: give one of them")
-        address = _as_it_is_sent(address)
-
-    @asynccontextmanager
-    async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
-        fetches = auth is not None
-        async with open_network(address, engine, http_client, fetches=fetches) as network, owned_nursery() as nursery:
-            door = HttpSender(network.engine, address, client.tap, fields)
-            transport = HttpTransport(
-                client.admission, client.answer, client.notified, client.limits, door, client.renewed
-            )
-            with trio.CancelScope(shield=True):  # it takes no time; cancelled, it would wait for that shielded task
-                await nursery.start(transport.run)
-            asking_person = partial(_asking_person, client, transport.timeouts)
-            try:
-                if auth is not None:
-                    assert network.fetch is not None  # it was wanted
-                    door.source = auth.source(
-                        address, fetch=network.fetch, nursery=transport.nursery, asking_person=asking_person
-                    )
-                yield transport
-            finally:
-                try:
-                    with trio.move_on_after(_CLOSING_SECONDS, shield=True):
-                        await transport.close()
-                finally:  # an engine of the caller's may raise what it likes
-                    transport.stop()
-
-    return connect
-
-
-def _as_it_is_sent(url: str) -> str:
-    """Return an address in ASCII: tokens are made for that, and proofs are about it."""
-    import httpx2  # noqa: PLC0415 # takes its time to load
-
     try:
-        return str(httpx2.URL(url))
-    except httpx2.InvalidURL as exc:
-        raise ValueError(f"{url!r} is no address of a server: {exc}") from None
+        return request_fields(method, params)
+    except ValueError as exc:
+        raise LocalProtocolError(f"{method!r} cannot be sent over HTTP: {exc}") from None
 
 
-@contextmanager
-def _asking_person(client: TransportClient, timeouts: PausableTimeouts) -> Generator[None]:
-    """Have all time limits of the connection stand still."""
-    with client.asking_person(), timeouts.paused():
-        yield
+def back_off(attempt: int, *, first: float, longest: float) -> float:
+    """Return the pause before attempt number *attempt* + 1, in seconds: longer each time, and never quite the same."""
+    pause = min(longest, first * 2.0 ** min(attempt - 1, 30))
+    return pause * random.uniform(0.5, 1)  # noqa: S311 # keeps clients apart; no secret
+
+
+@define(eq=False)
+class HttpRequestTask(abc.ABC):
+    """Carries one request to the server and its answer back; `run` is its task."""
+
+    transport: HttpTransport
+    asked: OutgoingHttpRequest
+    has_sent: bool = field(default=False, init=False)
+    """Whether the latest attempt has left as a whole."""
+    _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _answered: trio.Event = field(factory=trio.Event, init=False)
+    _is_repeated: bool = field(default=False, init=False)
+
+    async def run(self) -> None:
+        """Carry the request until it is answered, has failed, or was left; never raises."""
+        try:
+            with self._scope:
+                await self._carry()
+        finally:
+            self.transport.carried(self)
+
+    def answered(self, *, in_time: bool) -> None:
+        """The outcome is there. Not *in_time*: the connection is gone, and there is nothing to wait for."""
+        self._answered.set()
+        self.transport.answered(self)
+        if in_time:
+            self._scope.deadline = trio.current_time() + _LINGER_SECONDS
+        else:
+            self._scope.cancel(reason="the connection is gone")
+
+    @abc.abstractmethod
+    def stop(self) -> None:
+        """Nobody waits for the answer any more: have the server stop, if it can know of the request. Synchronous."""
+
+    async def _carry(self) -> None:
+        asked, tries = self.asked, 0
+        while True:
+            self.has_sent = False
+            await trio.lowlevel.checkpoint_if_cancelled()  # it may have been left already: then nothing is sent
+            failure = await self._outcome_of_attempt()
+            if failure is None or not asked.is_awaited():
+                return
+            tries += 1
+            if not (isinstance(failure, ResponseLost) and self._may_repeat(failure, tries)):
+                self.transport.fail(asked, failure)
+                return
+            _log.debug("%s is sent once more: %s", asked.method, failure)
+            await self._pause(failure, tries)
+            if not asked.is_awaited():
+                return
+            try:
+                asked.reissue()
+            except LocalProtocolError as exc:  # its params have been changed meanwhile
+                asked.finish(exc)
+                return
+
+    async def _outcome_of_attempt(self) -> TrioMcpError | None:
+        try:
+            return await self._attempt()
+        except EngineError as exc:
+            lost = ResponseLost(f"{self.asked.method!r}: {exc}", sent=exc.sent)
+            lost.__cause__ = exc
+            return lost
+        except TrioMcpError as exc:
+            return exc
+
+    def _may_repeat(self, failure: ResponseLost, tries: int) -> bool:
+        if not self.asked.repeatable:
+            return False
+        if not failure.sent:
+            return self.transport.door.is_reached and tries < TRIES
+        is_first, self._is_repeated = not self._is_repeated, True
+        return is_first
+
+    async def _pause(self, failure: ResponseLost, tries: int) -> None:
+        """Wait before another attempt, where nothing has reached the server."""
+        if not failure.sent:
+            await trio.sleep(back_off(tries, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE))
+
+    @abc.abstractmethod
+    async def _attempt(self) -> TrioMcpError | None:
+        """Send the request and feed its answer to the transport; return what went wrong, None where nothing did."""
+
+    def _note_sent(self) -> None:
+        self.has_sent = True
+
+    async def _read(self, response: HttpResponse, outlet: Outlet) -> TrioMcpError | None:
+        """Read the response to the request; *lane* is where its answers go, should it ask something."""
+        limits = self.transport.limits
+        if is_event_stream(response):
+            await read_events(
+                response, SseDecoder(limits.max_message_bytes), lambda event: self._take_event(event, outlet)
+            )
+            return self._unanswered()
+        if is_success(response) and media_type(response) == JSON_TYPE:
+            return self._take_body(await read_body(response, limits.max_message_bytes), outlet)
+        return self._take_refusal(await self._read_refusal(response))
+
+    def _unanswered(self) -> ResponseLost:
+        return ResponseLost(f"the server ended its response to {self.asked.method!r} before the answer")
+
+    def _take_event(self, event: SseEvent, outlet: Outlet) -> None:
+        if event.event == "message" and event.data:  # else it is there for its id
+            self.transport.received(event.data, outlet)
+
+    def _take_body(self, body: bytes, outlet: Outlet) -> TrioMcpError | None:
+        self.transport.door.received(body)
+        try:
+            value = decode(body)
+        except Undecodable as exc:
+            return RemoteProtocolError(f"the answer to {self.asked.method!r} is not JSON: {exc}")
+        if is_object(value) and _is_nameless_error(value):
+            value = {**value, "id": self.asked.id}  # it answers what its response does
+        self._take_value(value, len(body), outlet)
+        return RemoteProtocolError(f"what came as the answer to {self.asked.method!r} does not answer it")
+
+    def _take_value(self, value: Any, size: int, outlet: Outlet) -> None:
+        self.transport.take_value(value, size, outlet)
+
+    async def _read_refusal(self, response: HttpResponse) -> Refused:
+        transport = self.transport
+        return await read_refusal(response, transport.door.url, transport.limits.max_message_bytes, self.asked.id)
+
+    def _take_refusal(self, refused: Refused) -> TrioMcpError:
+        if refused.body:
+            self.transport.door.received(refused.body)
+        return refused.error
+
+
+def _is_nameless_error(value: JsonObject) -> bool:
+    return value.get("id") is None and "error" in value and "result" not in value and "method" not in value
+
+
+@define(eq=False)
+class ModernRequestTask(HttpRequestTask):
+    """Carries a request that says everything about itself: closing its response cancels it."""
+
+    def stop(self) -> None:
+        self._scope.cancel(reason="the request was left")
+
+    async def _attempt(self) -> TrioMcpError | None:
+        transport, asked = self.transport, self.asked
+        door = transport.door
+        async with door.post(door.url, asked.line, asked.sent_fields, self._note_sent) as response:
+            self._note_sent()
+            return await self._read(response, transport.outlet)
 
 
 @define(eq=False)
@@ -252,8 +510,9 @@ class HttpTransport(MessageConnection):
 
     door: HttpSender
     renewed: Callable[[], None]
+    _new_sessions: Callable[[HttpTransport], HttpSessions]
     places: RequestSlots = field(init=False)
-    keeper: SessionManager = field(init=False)
+    sessions: HttpSessions = field(init=False)
     """What the server remembers of this client, if it does."""
     timeouts: PausableTimeouts = field(factory=PausableTimeouts, init=False)
     """The limits of what takes its time here, and may wait for a person."""
@@ -269,7 +528,7 @@ class HttpTransport(MessageConnection):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self.places = RequestSlots(self.limits.max_posts)
-        self.keeper = SessionManager(self)
+        self.sessions = self._new_sessions(self)
 
     @property
     def has_fields(self) -> bool:
@@ -279,7 +538,7 @@ class HttpTransport(MessageConnection):
     @property
     def outlet(self) -> Outlet:
         """Where what belongs to no exchange goes out."""
-        return self.keeper.outlet
+        return self.sessions.outlet
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Hold the tasks of the connection until `stop`; shielded, because the last words follow a cancellation."""
@@ -299,7 +558,7 @@ class HttpTransport(MessageConnection):
         self.disconnect(ConnectionClosed("this side closed the connection"))
         while self._farewells:
             await self._no_farewells.park()
-        await self.keeper.close()
+        await self.sessions.close()
 
     def stop(self) -> None:
         """End everything that is left. Synchronous."""
@@ -313,7 +572,7 @@ class HttpTransport(MessageConnection):
 
     def carry(self, asked: OutgoingHttpRequest) -> HttpRequestTask:
         """Begin to carry a request; it takes a place, unless it is apart."""
-        carrier = ModernRequestTask(self, asked) if asked.says_revision else LegacyRequestTask(self, asked)
+        carrier = ModernRequestTask(self, asked) if asked.says_revision else self.sessions.carry(asked)
         takes_place = not asked.is_apart
         self._carriers[carrier] = takes_place
         self.places.taken += takes_place
@@ -378,13 +637,13 @@ class HttpTransport(MessageConnection):
     async def _post_notice(self, method: str, params: JsonObject | None) -> None:
         line = encode_notification(method, params)
         agreed = self.admission.revision
-        if says_revision(params) or (agreed is not None and is_modern(agreed)):
+        if _says_revision(params) or (agreed is not None and is_modern(agreed)):
             named = {} if agreed is None else {VERSION_FIELD: agreed}
-            refused = await self.post(self.door.url, line, {**named, **fields_of(method, params)})
+            refused = await self.post(self.door.url, line, {**named, **_fields_of(method, params)})
             if refused is not None:
                 raise refused.error
         else:
-            await self.keeper.notify(method, line)
+            await self.sessions.notify(method, line)
 
     async def post(
         self, url: str, line: bytes, fields: Mapping[str, str], *, is_farewell: bool = False
@@ -414,7 +673,7 @@ class HttpTransport(MessageConnection):
         if self.lost is not None:
             await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(self.lost)
-        await self.keeper.hear_news()
+        await self.sessions.hear_news()
 
     # What comes back.
 
@@ -425,13 +684,13 @@ class HttpTransport(MessageConnection):
 
     def agreed(self, params: JsonObject | None, answer: JsonObject) -> None:
         """A handshake has been answered."""
-        self.keeper.agreed(params, answer)
+        self.sessions.agreed(params, answer)
 
     def disconnect(self, reason: ConnectionLost) -> None:
         """Tell all who wait for a response that there is none; nothing is asked or answered any more."""
         super().disconnect(reason)
         self.places.close()
-        self.keeper.give_up(reason)
+        self.sessions.give_up(reason)
         for exchange in list(self.ledger.answering.values()):
             exchange.disconnect()
         for scope in self._notices:
@@ -439,4 +698,4 @@ class HttpTransport(MessageConnection):
 
     def _outbox_bytes(self) -> int:
         unsent = sum(len(carrier.asked.line) for carrier in self._carriers if not carrier.has_sent)
-        return unsent + self.keeper.waiting_bytes
+        return unsent + self.sessions.waiting_bytes

@@ -32,7 +32,6 @@ from ....wire import (
     Refusal,
     RequestId,
     check_head,
-    needs_null_id,
     parse_message,
     read_post,
 )
@@ -41,6 +40,7 @@ from ._asgi import (
     AsgiMessage,
     HttpRequest,
     Receive,
+    RequestAuthorizer,
     Responding,
     Scope,
     Send,
@@ -49,7 +49,6 @@ from ._asgi import (
     read_body,
     refuse_without_trio,
 )
-from ._auth import RequestAuthorizer
 from ._legacy_session_manager import SessionRegistry, SessionSettings, open_sessions
 from ._modern import ModernEndpoint
 
@@ -138,7 +137,7 @@ class HttpRouter:
 
     async def take(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:
         """Answer one HTTP request (rule 3)."""
-        responding.null_ids = needs_null_id(request.headers, request.query)
+        responding.request = request
         try:
             await self._answer(request, receive, responding)
         except Exception:  # noqa: BLE001 # a bug, or a serving of its own whose lifespan fails
@@ -168,7 +167,7 @@ class HttpRouter:
                 await (sessions.get if request.method == "GET" else sessions.delete)(request, responding)
 
     async def _answer_post(self, request: HttpRequest, responding: Responding) -> None:
-        if self.closed is None and self.running is not None:
+        if request.query and self.closed is None and self.running is not None:
             stream = self.running.sessions.stream_of(request)
             if stream is not None:  # of HTTP+SSE, whose address says it all
                 await stream.post(request, responding)

@@ -15,8 +15,9 @@ from __future__ import annotations
 import abc
 import math
 import secrets
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Self
 from urllib.parse import parse_qs, quote, urlencode
 
@@ -31,6 +32,7 @@ from ....peer import (
     NO_ORIGIN,
     ExchangeContext,
     IncomingMessageRequest,
+    Limits,
     MessageConnection,
     MessageOrigin,
     Outlet,
@@ -46,14 +48,15 @@ from ....wire import (
     JsonObject,
     JsonRpcRequest,
     LegacyPost,
+    Message,
     Refusal,
     Undecodable,
     decode,
     is_array,
+    parse_message,
     sse_event,
 )
-from ._asgi import QUICK_PASSES, HttpRequest, Responding
-from ._auth import RequestAuthorizer, messages_in
+from ._asgi import QUICK_PASSES, HttpRequest, RequestAuthorizer, Responding
 from ._event_store import EventRecord
 from ._legacy_streams import EventReplay, EventSource, HttpOutlet, OutletReader, StoredOutlet, read_mark
 
@@ -184,7 +187,7 @@ class HttpSession(MessageConnection):
         A request to listen, which no session knows, is refused later: to look at what thousands of them name, in one
         array, would take too long.
         """
-        posted = messages_in(value, self.limits)
+        posted = _messages_in(value, self.limits)
         messages = [each for each in posted if not isinstance(each, JsonRpcRequest) or each.method != LISTEN]
         return self.host.authorizer.refusal(messages, request, self.host.serving)
 
@@ -223,6 +226,11 @@ class HttpSession(MessageConnection):
                 self.ledger.forget(asked.id)
                 asked.withdraw()
                 asked.finish(AskExpired("the call is over"))
+
+
+def _messages_in(value: object, limits: Limits) -> Iterable[Message]:
+    """Return the messages that were posted, one or an array of them; of an array that is too long to be taken, some."""
+    return map(parse_message, islice(value, limits.max_queued)) if is_array(value) else [parse_message(value)]
 
 
 def _nobody_to_ask() -> ConnectionBroken:

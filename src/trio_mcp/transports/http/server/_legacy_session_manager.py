@@ -41,8 +41,7 @@ from ....wire import (
     check_session,
     parse_message,
 )
-from ._asgi import HttpRequest, Responding
-from ._auth import RequestAuthorizer
+from ._asgi import HttpRequest, RequestAuthorizer, Responding
 from ._legacy_session import HttpSession, SessionHost, SseConnection, StreamableSession, addressed_stream
 
 __all__ = ["SessionRegistry", "SessionSettings", "SessionStatistics", "open_sessions"]

@@ -43,8 +43,7 @@ from ....wire import (
     sse_event,
     status_of,
 )
-from ._asgi import QUICK_PASSES, HttpRequest, Responding
-from ._auth import RequestAuthorizer
+from ._asgi import QUICK_PASSES, HttpRequest, RequestAuthorizer, Responding
 
 __all__ = ["ClientAddress", "ClientAddresses", "HeaderMirroring", "IncomingHttpRequest", "ModernEndpoint"]
 
