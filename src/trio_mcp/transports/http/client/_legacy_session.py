@@ -42,7 +42,7 @@ from ....wire import (
     parse_message,
 )
 from .._engine import EngineError, HttpResponse, Refused, is_event_stream, is_success
-from ._legacy_streams import EventTrail, LegacySession, NewsStream, ReplyOutlet, open_legacy_session
+from ._legacy_streams import LegacySession, ReplyOutlet, ResumableStream, StandaloneStream, open_sse_session
 from ._transport import TRIES, HttpRequestTask, HttpTransport, OutgoingHttpRequest
 
 __all__ = ["LegacyRequestTask", "SessionManager"]
@@ -51,19 +51,19 @@ _log = logging.getLogger("trio_mcp.transports")
 
 _RENEWAL_SECONDS = 30.0
 """How long it may take to begin another session."""
-_WHO_ASKS = (401, 403)
+_CREDENTIAL_STATUSES = (401, 403)
 """The statuses that say nothing about sessions."""
-_NEWS_SECONDS = 2.0
-"""How long the head of the stream of news is waited for: servers that say nothing yet may not send one."""
-_TAKE_UPS = 5
+_STANDALONE_SECONDS = 2.0
+"""How long the head of the stream of standalone is waited for: servers that say nothing yet may not send one."""
+_MAX_RESUMPTIONS = 5
 """How often a stream that ends is taken up again without anything coming."""
-_UNKNOWN_TO_LEGACY = (400, 404, 405)
+_SSE_STATUSES = (400, 404, 405)
 """What servers of HTTP+SSE, which take no POST here, may answer to one."""
-_NEWER = (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_REVISION)
+_LATER_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_REVISION)
 """Errors that only newer servers have."""
-_NOTICE_SECONDS = 5.0
+_CANCEL_SECONDS = 5.0
 """How long the request is waited for to leave, and the notice that it is cancelled to be taken."""
-_VERDICT_SECONDS = 5.0
+_REJECTION_SECONDS = 5.0
 """How long a request in a lost session is waited for to be refused; a server that was started anew does so at once."""
 
 
@@ -77,7 +77,7 @@ class SessionManager:
     current: LegacySession = field(init=False)
     draining: set[ReplyOutlet] = field(factory=set[ReplyOutlet], init=False)
     """The lanes in which something waits."""
-    is_legacy: bool | None = field(default=None, init=False)
+    is_sse: bool | None = field(default=None, init=False)
     """Whether the server knows nothing but HTTP+SSE; None while that is not known."""
     _params: JsonObject | None = field(default=None, init=False)
     """Of the `initialize` that was answered; None where none was."""
@@ -87,10 +87,10 @@ class SessionManager:
     """Set when the renewal that is under way has ended; None where none is."""
     _unauthorized: AuthorizationFailed | None = field(default=None, init=False)
     """Why the latest renewal has failed, if it is this."""
-    _wants_news: bool = field(default=False, init=False)
+    _wants_standalone: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.current = LegacySession(self.transport.door.url)
+        self.current = LegacySession(self.transport.sender.url)
         self.outlet = ReplyOutlet.of(self, None)
 
     @property
@@ -98,46 +98,46 @@ class SessionManager:
         """Bytes of replies and notices that wait."""
         return sum(outlet.size for outlet in self.draining)
 
-    def carry(self, request: OutgoingHttpRequest) -> LegacyRequestTask:
+    def task_of(self, request: OutgoingHttpRequest) -> LegacyRequestTask:
         """Return the task of a request that does not name its revision."""
         return LegacyRequestTask(self.transport, request, self)
 
     # A session begins.
 
-    def enter(self, session: LegacySession) -> None:
+    def use(self, session: LegacySession) -> None:
         """The server has accepted an `initialize`: what is sent from now on belongs to its session."""
         self.current = session
 
-    async def open_legacy(self) -> LegacySession | None:
-        """Ask for the stream of HTTP+SSE, and enter its session; None where the server has none.
+    async def open_sse(self) -> LegacySession | None:
+        """Ask for the stream of HTTP+SSE, and use its session; None where the server has none.
 
         Raises:
             RemoteProtocolError: what it says there is no address for messages.
         """
-        session = await open_legacy_session(self)
+        session = await open_sse_session(self)
         if session is not None:
-            self.enter(session)
+            self.use(session)
         return session
 
-    def agreed(self, params: JsonObject | None, answer: JsonObject) -> None:
+    def negotiated(self, params: JsonObject | None, answer: JsonObject) -> None:
         """`initialize` has been answered."""
         revision = answer.get("protocolVersion")
         self.current.revision = revision if type(revision) is str and is_plain_field(revision) else None
-        self._params, self.is_legacy = params, self.current.is_legacy
+        self._params, self.is_sse = params, self.current.is_sse
         self._revision = self._revision or self.current.revision
 
     async def hear_news(self) -> None:
         """Open the stream on which the server says what belongs to no exchange, unless it is open, or there is none."""
-        self._wants_news = True
+        self._wants_standalone = True
         session = self.current
-        if session.revision is None or session.is_legacy or session.is_lost:
+        if session.revision is None or session.is_sse or session.is_lost:
             await trio.lowlevel.checkpoint()
             return
-        if session.news is None:
-            session.news = NewsStream(self, session)
-            self.transport.nursery.start_soon(session.news.run)
-        with trio.move_on_after(_NEWS_SECONDS):
-            await session.news.resolved.wait()
+        if session.standalone is None:
+            session.standalone = StandaloneStream(self, session)
+            self.transport.nursery.start_soon(session.standalone.run)
+        with trio.move_on_after(_STANDALONE_SECONDS):
+            await session.standalone.resolved.wait()
 
     # What belongs to it.
 
@@ -165,21 +165,21 @@ class SessionManager:
             refused = await self._post(session, line)
             if refused is None:
                 return
-            if not _says_forgotten(refused, session):  # whatever has become of the session meanwhile
+            if not _is_rejected(refused, session):  # whatever has become of the session meanwhile
                 raise refused.error
         raise ResponseLost(f"the server has forgotten the session, and did not take {method!r}", sent=False)
 
-    async def notify_nowait(self, session: LegacySession, line: bytes, *, is_farewell: bool = False) -> None:
-        """Post a reply, or a notice that nobody waits for; what becomes of it is at most logged.
+    async def notify_nowait(self, session: LegacySession, line: bytes, *, is_last_word: bool = False) -> None:
+        """Post a reply, or a notice that nobody waits for; what becomes of it is at limit logged.
 
         Args:
-            is_farewell: whether it is not worth more than one try.
+            is_last_word: whether it is not worth more than one try.
         """
         if session.is_lost:
             return  # another session knows nothing of it
         with self.transport.timeouts.within(self.transport.limits.stall_seconds) as timeouts:
             try:
-                refused = await self._post(session, line, is_farewell=is_farewell)
+                refused = await self._post(session, line, is_last_word=is_last_word)
             except TrioMcpError as exc:
                 _log.warning("a reply or a notification may not have arrived: %s", exc)
             else:
@@ -188,20 +188,20 @@ class SessionManager:
         if timeouts.cancelled_caught:
             _log.warning("the server does not say whether it has taken a reply or a notification")
 
-    async def _post(self, session: LegacySession, line: bytes, *, is_farewell: bool = False) -> Refused | None:
-        refused = await self.transport.post(session.url, line, session.fields, is_farewell=is_farewell)
-        if refused is not None and _says_forgotten(refused, session):
-            self.lost(session)
+    async def _post(self, session: LegacySession, line: bytes, *, is_last_word: bool = False) -> Refused | None:
+        refused = await self.transport.post(session.url, line, session.fields, is_last_word=is_last_word)
+        if refused is not None and _is_rejected(refused, session):
+            self.replace(session)
         return refused
 
     # A session ends.
 
     @staticmethod
-    def is_forgotten(session: LegacySession, response: HttpResponse) -> bool:
+    def is_unknown(session: LegacySession, response: HttpResponse) -> bool:
         """Tell whether a response to a GET says that the server has forgotten the session, and not that it has none."""
         return response.status == 404 and session.id is not None and session.has_streams
 
-    def lost(self, session: LegacySession) -> None:
+    def replace(self, session: LegacySession) -> None:
         """The server has forgotten a session, or its stream has ended: begin another. Synchronous."""
         if session.is_lost:
             return
@@ -223,7 +223,7 @@ class SessionManager:
         is_begun, self._unauthorized = False, None
         try:
             with self.transport.timeouts.within(_RENEWAL_SECONDS):
-                await self._begin_again()
+                await self._open_successor()
                 is_begun = True
                 self.transport.renewed()
         except TrioMcpError as exc:
@@ -239,21 +239,21 @@ class SessionManager:
             renewal, self._renewal = self._renewal, None
             renewal.set()
 
-    async def _begin_again(self) -> None:
-        asked = self.transport.ask("initialize", self._params)
-        asked.repeatable = True
-        async with asked:
-            await asked.result()
+    async def _open_successor(self) -> None:
+        request = self.transport.ask("initialize", self._params)
+        request.repeatable = True
+        async with request:
+            await request.result()
         session = self.current
         if session.revision != self._revision:
             raise RemoteProtocolError(f"it spoke revision {self._revision} before, and now wants {session.revision}")
         refused = await self._post(session, encode_notification("notifications/initialized", None))
         if refused is not None:
             raise refused.error
-        if self._wants_news:
+        if self._wants_standalone:
             await self.hear_news()
 
-    def give_up(self, reason: ConnectionLost) -> None:
+    def disconnect(self, reason: ConnectionLost) -> None:
         """The connection is gone. A session that this side ends is ended by `close`, after the last words."""
         self.outlet.fail(reason)
         if not isinstance(reason, ConnectionClosed):
@@ -265,13 +265,13 @@ class SessionManager:
         if session.id is None or session.is_lost:
             return
         try:
-            async with self.transport.door.delete(session.fields):
+            async with self.transport.sender.delete(session.fields):
                 pass
         except (EngineError, AuthorizationFailed) as exc:
             _log.debug("the session could not be ended: %s", exc)
 
 
-def _says_forgotten(refused: Refused, session: LegacySession) -> bool:
+def _is_rejected(refused: Refused, session: LegacySession) -> bool:
     """Tell whether what was posted was refused because the server has forgotten the session."""
     return refused.status == 404 and session.id is not None
 
@@ -282,7 +282,7 @@ def _is_final(exc: TrioMcpError) -> bool:
         case AuthorizationFailed() | ConnectionLost() | ResponseLost():
             return False
         case HttpStatusError(status=status):
-            return status < 500 and status not in _WHO_ASKS
+            return status < 500 and status not in _CREDENTIAL_STATUSES
         case _:
             return True
 
@@ -291,128 +291,128 @@ def _is_final(exc: TrioMcpError) -> bool:
 class LegacyRequestTask(HttpRequestTask):
     """Carries a request in the session there is; `initialize` begins one."""
 
-    _keeper: SessionManager
+    _manager: SessionManager
     _session: LegacySession | None = field(default=None, init=False)
     """In which it was sent."""
     _refused: Refused | None = field(default=None, init=False)
     """Why, if the server refused it."""
-    _first_untaken: ResponseLost | None = field(default=None, init=False)
+    _first_rejection: ResponseLost | None = field(default=None, init=False)
     """What came of it when the server first knew nothing of its session."""
     _attempt_scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _sent: trio.Event = field(factory=trio.Event, init=False)
     """Set when the latest attempt has left as a whole, or nothing is attempted any more."""
-    _is_taken: bool = field(default=False, init=False)
+    _is_accepted: bool = field(default=False, init=False)
     """Whether the server has begun a response to the latest attempt which is no refusal."""
-    _is_over: bool = field(default=False, init=False)
-    _says_farewell: bool = field(default=False, init=False)
+    _has_ended: bool = field(default=False, init=False)
+    _is_cancelling: bool = field(default=False, init=False)
 
     async def run(self) -> None:
         """Carry the request; never raises."""
         try:
             await super().run()
         finally:
-            self._is_over = True
+            self._has_ended = True
             self._sent.set()
 
-    def answered(self, *, in_time: bool) -> None:
+    def outcome_arrived(self, *, in_time: bool) -> None:
         """The outcome is there."""
-        if not self._says_farewell:
-            super().answered(in_time=in_time)
+        if not self._is_cancelling:
+            super().outcome_arrived(in_time=in_time)
 
-    def stop(self) -> None:
+    def cancel(self) -> None:
         """Tell the server, if it may know of the request."""
-        is_never_cancelled = self.asked.method == "initialize"
+        is_never_cancelled = self.request.method == "initialize"
         if self._session is None or self._session.is_lost or is_never_cancelled:
             self._scope.cancel(reason="the request was left")
         else:
-            self._says_farewell = True
-            self.transport.say_farewell(self._say_cancelled)
+            self._is_cancelling = True
+            self.transport.finish_before_close(self._send_cancelled)
 
-    async def _say_cancelled(self) -> None:
+    async def _send_cancelled(self) -> None:
         try:
-            with trio.move_on_after(_NOTICE_SECONDS):
+            with trio.move_on_after(_CANCEL_SECONDS):
                 await self._sent.wait()
-                if not self._is_over:
+                if not self._has_ended:
                     assert self._session is not None
-                    line = encode_notification("notifications/cancelled", {"requestId": self.asked.id})
-                    await self._keeper.notify_nowait(self._session, line, is_farewell=True)
+                    line = encode_notification("notifications/cancelled", {"requestId": self.request.id})
+                    await self._manager.notify_nowait(self._session, line, is_last_word=True)
         finally:
             self._scope.cancel(reason="the request was left")
 
-    def lose_session(self) -> None:
+    def session_ended(self) -> None:
         """The session is over: nothing comes any more, but for the word that the request was not taken."""
         assert self._session is not None
-        if self._is_taken or self._session.is_legacy or self.asked.repeatable:
+        if self._is_accepted or self._session.is_sse or self.request.repeatable:
             self._attempt_scope.cancel(reason="the session is over")
         else:
-            self._attempt_scope.deadline = trio.current_time() + _VERDICT_SECONDS
+            self._attempt_scope.deadline = trio.current_time() + _REJECTION_SECONDS
 
     def _may_repeat(self, failure: ResponseLost, tries: int) -> bool:
-        if failure is self._first_untaken:
+        if failure is self._first_rejection:
             return True
         if self._session is not None and self._session.is_lost:  # which may happen again after a response was lost
-            return self.asked.repeatable and tries < TRIES
+            return self.request.repeatable and tries < TRIES
         return super()._may_repeat(failure, tries)
 
     async def _pause(self, failure: ResponseLost, tries: int) -> None:
-        if failure is not self._first_untaken:  # else the next session is what is waited for
+        if failure is not self._first_rejection:  # else the next session is what is waited for
             await super()._pause(failure, tries)
 
     async def _attempt(self) -> TrioMcpError | None:
-        if self.asked.method == "initialize":
-            return await self._begin_session()
-        return await self._attempt_in(await self._keeper.usable())
+        if self.request.method == "initialize":
+            return await self._initialize()
+        return await self._attempt_in(await self._manager.usable())
 
-    async def _begin_session(self) -> TrioMcpError | None:
-        keeper = self._keeper
+    async def _initialize(self) -> TrioMcpError | None:
+        manager = self._manager
         failure: TrioMcpError | None = ResponseLost("the server's event stream cannot be opened", sent=False)
-        if keeper.is_legacy is not True:
-            failure = await self._attempt_in(LegacySession(self.transport.door.url))
-            if keeper.is_legacy is False or not self._may_be_legacy():
+        if manager.is_sse is not True:
+            failure = await self._attempt_in(LegacySession(self.transport.sender.url))
+            if manager.is_sse is False or not self._may_be_sse():
                 return failure
-        session = await keeper.open_legacy()
+        session = await manager.open_sse()
         if session is None:
             return failure
-        self.asked.reissue()  # an id that was refused is not used again
+        self.request.reissue()  # an id that was refused is not used again
         return await self._attempt_in(session)
 
-    def _may_be_legacy(self) -> bool:
+    def _may_be_sse(self) -> bool:
         """Whether the server may know HTTP+SSE alone, as far as its answer to `initialize` tells."""
         refused = self._refused
-        if refused is None or refused.status not in _UNKNOWN_TO_LEGACY:
+        if refused is None or refused.status not in _SSE_STATUSES:
             return False
-        return not (isinstance(refused.error, ErrorResponse) and refused.error.code in _NEWER)
+        return not (isinstance(refused.error, ErrorResponse) and refused.error.code in _LATER_ERRORS)
 
     async def _attempt_in(self, session: LegacySession) -> TrioMcpError | None:
-        self._session, self._refused, self._sent, self._is_taken = session, None, trio.Event(), False
+        self._session, self._refused, self._sent, self._is_accepted = session, None, trio.Event(), False
         with trio.CancelScope() as self._attempt_scope:
-            session.carriers.add(self)
+            session.tasks.add(self)
             try:
                 return await self._post(session)
             finally:
-                session.carriers.discard(self)
-        return ResponseLost(f"the session was lost before the answer to {self.asked.method!r}")
+                session.tasks.discard(self)
+        return ResponseLost(f"the session was lost before the answer to {self.request.method!r}")
 
     async def _post(self, session: LegacySession) -> TrioMcpError | None:
-        asked, outlet = self.asked, ReplyOutlet.of(self._keeper, session)
-        trail = EventTrail(self.transport.limits.max_message_bytes, lambda event: self._take_event(event, outlet))
-        fields = {**session.fields, **asked.sent_fields}
-        async with self.transport.door.post(session.url, asked.line, fields, self._note_sent) as response:
+        request, outlet = self.request, ReplyOutlet.of(self._manager, session)
+        stream = ResumableStream(self.transport.limits.max_message_bytes, lambda event: self._take_event(event, outlet))
+        fields = {**session.fields, **request.sent_headers}
+        async with self.transport.sender.post(session.url, request.line, fields, self._note_sent) as response:
             self._note_sent()
             if not is_success(response):
                 return self._take_session_refusal(session, await self._read_refusal(response))
-            self._is_taken = True
-            if asked.method == "initialize" and not session.is_legacy:
-                session.begun_by(response)
-                self._keeper.enter(session)
-            if not session.is_legacy:
+            self._is_accepted = True
+            if request.method == "initialize" and not session.is_sse:
+                session.take_id(response)
+                self._manager.use(session)
+            if not session.is_sse:
                 if not is_event_stream(response):
                     return await self._read(response, outlet)
-                await self._read_stream(trail, response)
-        if session.is_legacy:
+                await self._read_stream(stream, response)
+        if session.is_sse:
             await self._answered.wait()
             return None
-        return await self._take_up_again(session, trail)
+        return await self._resume(session, stream)
 
     def _note_sent(self) -> None:
         super()._note_sent()
@@ -423,7 +423,7 @@ class LegacyRequestTask(HttpRequestTask):
         if not self._session.is_lost:
             super()._take_event(event, outlet)
         elif event.event == "message" and event.data:
-            self.transport.door.received(event.data)
+            self.transport.sender.received(event.data)
             with suppress(Undecodable):
                 self._take_value(decode(event.data), len(event.data), outlet)
 
@@ -434,16 +434,16 @@ class LegacyRequestTask(HttpRequestTask):
             return
         values: list[Any] = value if is_array(value) else [value]
         for each in values:
-            if self._is_about_asked(parse_message(each)):
+            if self._concerns_request(parse_message(each)):
                 super()._take_value(each, size // len(values), outlet)
 
-    def _is_about_asked(self, message: Message) -> bool:
+    def _concerns_request(self, message: Message) -> bool:
         """Whether a message is the answer to the request, or its progress."""
         match message:
             case Reply(id=id) | ErrorReply(id=id) | BrokenResponse(id=id):
-                return id == self.asked.id
+                return id == self.request.id
             case Notification(method="notifications/progress", params=params):
-                return (params or {}).get("progressToken") == self.asked.id
+                return (params or {}).get("progressToken") == self.request.id
             case _:
                 return False
 
@@ -452,30 +452,30 @@ class LegacyRequestTask(HttpRequestTask):
         is_answer = isinstance(failure, ErrorResponse) and failure.code == METHOD_NOT_FOUND
         if refused.status != 404 or session.id is None or is_answer:
             return failure
-        session.carriers.discard(self)
-        self._keeper.lost(session)
-        text = f"the server has forgotten the session, and did not take {self.asked.method!r}"
-        untaken = ResponseLost(text, sent=False)
-        self._first_untaken = self._first_untaken or untaken
-        return untaken
+        session.tasks.discard(self)
+        self._manager.replace(session)
+        text = f"the server has forgotten the session, and did not take {self.request.method!r}"
+        rejection = ResponseLost(text, sent=False)
+        self._first_rejection = self._first_rejection or rejection
+        return rejection
 
-    async def _read_stream(self, trail: EventTrail, response: HttpResponse) -> None:
+    async def _read_stream(self, stream: ResumableStream, response: HttpResponse) -> None:
         with suppress(EngineError):  # however it has ended
-            await trail.read(response)
+            await stream.read(response)
 
-    async def _take_up_again(self, session: LegacySession, trail: EventTrail) -> TrioMcpError | None:
-        keeper = self._keeper
-        while self.asked.is_awaited():
-            if not trail.fields or trail.failures >= _TAKE_UPS:
+    async def _resume(self, session: LegacySession, stream: ResumableStream) -> TrioMcpError | None:
+        manager = self._manager
+        while self.request.is_awaited():
+            if not stream.fields or stream.failures >= _MAX_RESUMPTIONS:
                 return self._unanswered()
-            await trail.pause()
+            await stream.pause()
             with suppress(EngineError):  # it may be reached again
-                async with self.transport.door.get({**session.fields, **trail.fields}) as response:
+                async with self.transport.sender.get({**session.fields, **stream.fields}) as response:
                     if is_event_stream(response):
                         session.has_streams = True
-                        await self._read_stream(trail, response)
-                    elif keeper.is_forgotten(session, response):
-                        keeper.lost(session)
+                        await self._read_stream(stream, response)
+                    elif manager.is_unknown(session, response):
+                        manager.replace(session)
                     elif response.status < 500:
                         return self._unanswered()
         return None

@@ -17,7 +17,7 @@ from ....wire import LAST_EVENT_FIELD, SESSION_FIELD, VERSION_FIELD, SseDecoder,
 from .._engine import EngineError, HttpResponse, checked_endpoint, is_event_stream, read_events
 from ._transport import HttpTransport, back_off
 
-__all__ = ["EventTrail", "LegacySession", "NewsStream", "ReplyOutlet", "SessionOwner", "open_legacy_session"]
+__all__ = ["LegacySession", "ReplyOutlet", "ResumableStream", "SessionOwner", "StandaloneStream", "open_sse_session"]
 
 _log = logging.getLogger("trio_mcp.transports")
 
@@ -32,7 +32,7 @@ _SHOWN = 200
 class SessionRequest(Protocol):
     """A request in flight in a session."""
 
-    def lose_session(self) -> None:
+    def session_ended(self) -> None:
         """Act on the end of the session; synchronous."""
         ...
 
@@ -44,15 +44,15 @@ class SessionOwner(Protocol):
     current: LegacySession
     draining: set[ReplyOutlet]
 
-    async def notify_nowait(self, session: LegacySession, line: bytes, *, is_farewell: bool = False) -> None:
+    async def notify_nowait(self, session: LegacySession, line: bytes, *, is_last_word: bool = False) -> None:
         """Post a response or a notification that no caller waits for; never raises."""
         ...
 
-    def is_forgotten(self, session: LegacySession, response: HttpResponse) -> bool:
+    def is_unknown(self, session: LegacySession, response: HttpResponse) -> bool:
         """Return True if the response to a GET says that the server no longer knows the session."""
         ...
 
-    def lost(self, session: LegacySession) -> None:
+    def replace(self, session: LegacySession) -> None:
         """Replace a session that the server no longer knows, or whose stream has ended; synchronous."""
         ...
 
@@ -63,16 +63,16 @@ class LegacySession:
 
     url: str
     """Where its messages are posted."""
-    is_legacy: bool = False
+    is_sse: bool = False
     """Whether it is one of HTTP+SSE: answers come by its one stream, and not in response to what is posted."""
     id: str | None = field(default=None, init=False, repr=False)
     revision: str | None = field(default=None, init=False)
-    """What was agreed on; None before."""
+    """What was negotiated on; None before."""
     is_lost: bool = field(default=False, init=False)
     has_streams: bool = field(default=False, init=False)
     """Whether the server has answered a GET with a stream."""
-    news: NewsStream | None = field(default=None, init=False)
-    carriers: set[SessionRequest] = field(factory=set["SessionRequest"], init=False)
+    standalone: StandaloneStream | None = field(default=None, init=False)
+    tasks: set[SessionRequest] = field(factory=set["SessionRequest"], init=False)
     """The requests under way in it."""
     _streams: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
 
@@ -82,7 +82,7 @@ class LegacySession:
         fields = {} if self.id is None else {SESSION_FIELD: self.id}
         return fields if self.revision is None else {**fields, VERSION_FIELD: self.revision}
 
-    def begun_by(self, response: HttpResponse) -> None:
+    def take_id(self, response: HttpResponse) -> None:
         """Take the id that the server has given it; raises `RemoteProtocolError` for one that cannot be sent back."""
         id = response.headers.get(SESSION_FIELD)
         if id is not None and not _ID.fullmatch(id):
@@ -104,46 +104,46 @@ class LegacySession:
         self.is_lost = True
         for scope in self._streams:
             scope.cancel(reason="the session is over")
-        for carrier in list(self.carriers):
-            carrier.lose_session()
+        for task in list(self.tasks):
+            task.session_ended()
 
 
 @define(eq=False)
 class ReplyOutlet(Outbox):
     """A queue that has a task only while something is in it."""
 
-    _keeper: SessionOwner
+    _manager: SessionOwner
     _session: LegacySession | None
     """What its messages belong to; None for whatever session there is when they leave."""
     _is_draining: bool = field(default=False, init=False)
 
     @classmethod
-    def of(cls, keeper: SessionOwner, session: LegacySession | None) -> Self:
+    def of(cls, manager: SessionOwner, session: LegacySession | None) -> Self:
         """Return an empty lane."""
-        transport = keeper.transport
+        transport = manager.transport
         limits = transport.limits
-        return cls(limits.outbox_bytes, limits.outbox_urgent_bytes, transport.disconnect, keeper, session)
+        return cls(limits.outbox_bytes, limits.outbox_urgent_bytes, transport.disconnect, manager, session)
 
     def _append(self, entry: QueuedMessage) -> None:
         super()._append(entry)
         if self.size and not self._is_draining:
             self._is_draining = True
-            self._keeper.draining.add(self)
-            self._keeper.transport.nursery.start_soon(self._post_all)
+            self._manager.draining.add(self)
+            self._manager.transport.nursery.start_soon(self._post_all)
 
     async def _post_all(self) -> None:
         try:
             while lines := self.take():
                 for line in lines:
-                    await self._keeper.notify_nowait(self._session or self._keeper.current, line)
+                    await self._manager.notify_nowait(self._session or self._manager.current, line)
                     self.sent(len(line))
         finally:
             self._is_draining = False
-            self._keeper.draining.discard(self)
+            self._manager.draining.discard(self)
 
 
 @define(eq=False)
-class EventTrail:
+class ResumableStream:
     """One stream, and how far it has been read.
 
     Args:
@@ -195,76 +195,76 @@ class EventTrail:
 
 
 @define(eq=False)
-class NewsStream:
+class StandaloneStream:
     """What the server says in a session outside of all exchanges; `run` is its task."""
 
-    _keeper: SessionOwner
+    _manager: SessionOwner
     _session: LegacySession
     resolved: trio.Event = field(factory=trio.Event, init=False)
     """Set when the stream has begun, or it is known that it does not."""
-    _trail: EventTrail = field(init=False)
+    _stream: ResumableStream = field(init=False)
     _outlet: ReplyOutlet = field(init=False)
-    _has_begun: bool = field(default=False, init=False)
+    _has_started: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._trail = EventTrail(self._keeper.transport.limits.max_message_bytes, self._take)
-        self._outlet = ReplyOutlet.of(self._keeper, self._session)
+        self._stream = ResumableStream(self._manager.transport.limits.max_message_bytes, self._take)
+        self._outlet = ReplyOutlet.of(self._manager, self._session)
 
     async def run(self) -> None:
         """Hear it until the session ends, or the server refuses; never raises."""
         with self._session.streams():
             while await self._connect():
                 self.resolved.set()
-                await self._trail.pause()
+                await self._stream.pause()
         self.resolved.set()
 
     async def _connect(self) -> bool:
         """Hear it over one connection; return whether to try another."""
-        keeper, session = self._keeper, self._session
-        timeouts = keeper.transport.timeouts
+        manager, session = self._manager, self._session
+        timeouts = manager.transport.timeouts
         pauses = timeouts.pauses
         try:
-            async with keeper.transport.door.get({**session.fields, **self._trail.fields}) as response:
+            async with manager.transport.sender.get({**session.fields, **self._stream.fields}) as response:
                 if not is_event_stream(response):
-                    if keeper.is_forgotten(session, response):
-                        keeper.lost(session)
-                    return self._has_begun and response.status >= 500
-                self._has_begun = session.has_streams = True
+                    if manager.is_unknown(session, response):
+                        manager.replace(session)
+                    return self._has_started and response.status >= 500
+                self._has_started = session.has_streams = True
                 self.resolved.set()
-                await self._trail.read(response)
+                await self._stream.read(response)
         except EngineError as exc:
-            _log.debug("the stream of news broke: %s", exc)
+            _log.debug("the stream of standalone broke: %s", exc)
         except RemoteProtocolError as exc:
-            _log.warning("some of the server's news cannot be read: %s", exc)
-            self._trail.forget()  # else the same would come again
+            _log.warning("some of the server's standalone cannot be read: %s", exc)
+            self._stream.forget()  # else the same would come again
         except AuthorizationFailed as exc:
-            if not self._has_begun or exc.error is not None or timeouts.pauses > pauses:
-                _log.warning("the server's news are not heard: %s", exc)
+            if not self._has_started or exc.error is not None or timeouts.pauses > pauses:
+                _log.warning("the server's standalone are not heard: %s", exc)
                 return False
-            _log.debug("the stream of news cannot be taken up again: %s", exc)
+            _log.debug("the stream of standalone cannot be taken up again: %s", exc)
         return True
 
     def _take(self, event: SseEvent) -> None:
         if event.event == "message" and event.data:
-            self._keeper.transport.received(event.data, self._outlet)
+            self._manager.transport.received(event.data, self._outlet)
 
 
 class _NoStreamError(Exception):
     """The server has no such stream."""
 
 
-async def open_legacy_session(keeper: SessionOwner) -> LegacySession | None:
+async def open_sse_session(manager: SessionOwner) -> LegacySession | None:
     """Begin a session by asking for its stream; None where the server has none.
 
     Raises:
         RemoteProtocolError: the stream names no address that messages may be posted to, or cannot be read.
         AuthorizationFailed: the server wants to know who asks, and there is no token for it.
     """
-    session = LegacySession(keeper.transport.door.url, is_legacy=True)
-    stream = _LegacySseStream(keeper, session, ReplyOutlet.of(keeper, session))
-    with keeper.transport.timeouts.within(_ENDPOINT_SECONDS):
+    session = LegacySession(manager.transport.sender.url, is_sse=True)
+    stream = _SseStream(manager, session, ReplyOutlet.of(manager, session))
+    with manager.transport.timeouts.within(_ENDPOINT_SECONDS):
         try:
-            await keeper.transport.nursery.start(stream.run)
+            await manager.transport.nursery.start(stream.run)
         except (_NoStreamError, EngineError):
             return None
         return session
@@ -272,13 +272,13 @@ async def open_legacy_session(keeper: SessionOwner) -> LegacySession | None:
 
 
 @define(eq=False)
-class _LegacySseStream:
+class _SseStream:
     """The stream of one session; `run` is its task."""
 
-    _keeper: SessionOwner
+    _manager: SessionOwner
     _session: LegacySession
     _outlet: ReplyOutlet
-    _has_begun: bool = field(default=False, init=False)
+    _has_started: bool = field(default=False, init=False)
     """Whether the first event has come."""
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
@@ -287,23 +287,23 @@ class _LegacySseStream:
             try:
                 await self._read(task_status)
             except (EngineError, RemoteProtocolError) as exc:
-                if not self._has_begun:
+                if not self._has_started:
                     raise
                 _log.debug("the stream of the session broke: %s", exc)
-        if not self._has_begun:
+        if not self._has_started:
             raise _NoStreamError
-        self._keeper.lost(self._session)
+        self._manager.replace(self._session)
 
     async def _read(self, task_status: trio.TaskStatus[None]) -> None:
         def take(event: SseEvent) -> None:
-            if not self._has_begun:
+            if not self._has_started:
                 self._begin(event)
                 task_status.started()
             elif event.event == "message" and event.data:
                 transport.received(event.data, self._outlet)
 
-        transport = self._keeper.transport
-        async with transport.door.get({}) as response:
+        transport = self._manager.transport
+        async with transport.sender.get({}) as response:
             if is_event_stream(response):
                 await read_events(response, SseDecoder(transport.limits.max_message_bytes), take)
 
@@ -311,4 +311,4 @@ class _LegacySseStream:
         if event.event != "endpoint":
             raise RemoteProtocolError(f"the event stream begins with {event.event[:_SHOWN]!r}, and not with 'endpoint'")
         self._session.url = checked_endpoint(self._session.url, event.data.decode(errors="replace"))
-        self._has_begun = True
+        self._has_started = True

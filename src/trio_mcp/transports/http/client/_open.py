@@ -25,7 +25,7 @@ __all__ = ["http_transport"]
 
 _CLOSING_SECONDS = 2.0
 """How long it may take to tell the server that this side leaves."""
-SHOWN_FIELDS = ("authorization", "dpop")
+CREDENTIAL_FIELDS = ("authorization", "dpop")
 """The header fields that show who asks."""
 
 
@@ -57,17 +57,17 @@ def http_transport(
         raise ValueError("http_client and engine both carry the requests: give one of them")
     address, fields = checked_url(url), checked_fields(headers or {})
     if auth is not None:
-        if not fields.keys().isdisjoint(SHOWN_FIELDS):
+        if not fields.keys().isdisjoint(CREDENTIAL_FIELDS):
             raise ValueError("auth and headers both show who asks: give one of them")
-        address = _as_it_is_sent(address)
+        address = _ascii_url(address)
 
     @asynccontextmanager
     async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
         fetches = auth is not None
         async with _open_network(address, engine, http_client, fetches=fetches) as network, owned_nursery() as nursery:
-            door = HttpSender(network.engine, address, client.tap, fields)
+            sender = HttpSender(network.engine, address, client.tap, fields)
             transport = HttpTransport(
-                client.admission, client.answer, client.notified, client.limits, door, client.renewed, SessionManager
+                client.admission, client.answer, client.notified, client.limits, sender, client.renewed, SessionManager
             )
             with trio.CancelScope(shield=True):  # it takes no time; cancelled, it would wait for that shielded task
                 await nursery.start(transport.run)
@@ -75,7 +75,7 @@ def http_transport(
             try:
                 if auth is not None:
                     assert network.fetch is not None  # it was wanted
-                    door.source = auth.source(
+                    sender.source = auth.source(
                         address, fetch=network.fetch, nursery=transport.nursery, asking_person=asking_person
                     )
                 yield transport
@@ -89,7 +89,7 @@ def http_transport(
     return connect
 
 
-def _as_it_is_sent(url: str) -> str:
+def _ascii_url(url: str) -> str:
     """Return an address in ASCII: tokens are made for that, and proofs are about it."""
     try:
         return str(httpx2.URL(url))

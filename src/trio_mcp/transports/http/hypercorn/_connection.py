@@ -112,7 +112,7 @@ class _Connection:
         self._common = common
         self._reading = trio.CancelScope()
         self._waiting = trio.CancelScope()
-        self._has_run_out = False
+        self._has_timed_out = False
         self._excused = -math.inf
         self._excused_until = -math.inf
         self._writing = trio.Lock()
@@ -136,7 +136,7 @@ class _Connection:
                 with self._reading, suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                     await self._greet()
                     await self._read()
-                await self._end(by_us=self._reading.cancelled_caught or self._has_run_out)
+                await self._end(by_us=self._reading.cancelled_caught or self._has_timed_out)
         finally:
             self.abort()
 
@@ -206,7 +206,7 @@ class _Connection:
         if self._excused == limit:
             with trio.move_on_at(self._excused_until):
                 return bytes(await self._stream.receive_some(_READ_BYTES))
-        self._has_run_out = True
+        self._has_timed_out = True
         return b""
 
     async def _emit(self, event: ConnectionEvent) -> None:
@@ -251,7 +251,7 @@ class _Connection:
     async def _end(self, *, by_us: bool) -> None:
         """Tell everybody, and close the stream as its client deserves."""
         if by_us:
-            await self._protocol.farewell()
+            await self._protocol.announce_close()
         await self._protocol.handle(Closed())
         self._tasks.end()
         with (
@@ -331,7 +331,7 @@ class Http1(H11Protocol):
             event = replace(event, headers=[*event.headers, (b"connection", b"close")])
         await super().stream_send(event)
 
-    async def farewell(self) -> None:
+    async def announce_close(self) -> None:
         """There is nothing to say at the end of a connection."""
 
     async def _send_or_hold(self, event: ConnectionEvent) -> None:
@@ -384,7 +384,7 @@ class Http2(H2Protocol):
                 await buffer.close()
             self._sent.unpark_all()
 
-    async def farewell(self) -> None:
+    async def announce_close(self) -> None:
         """Say that the connection ends, and which requests were taken."""
         if not self._is_over:  # then it has been said
             self.connection.close_connection()

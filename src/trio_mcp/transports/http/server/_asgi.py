@@ -469,13 +469,13 @@ class RequestAuthorizer:
             return None
         id = requests[0].id if len(requests) == 1 else None
         if self._guard is None or request.access is None:
-            refusal: Refusal | None = _nobody_is_known(needed)
+            refusal: Refusal | None = _no_authentication(needed)
         else:
             refusal = self._guard.permit(request.access, needed)
         return None if refusal is None else evolve(refusal, id=id)
 
 
-def _nobody_is_known(needed: Collection[str]) -> Refusal:
+def _no_authentication(needed: Collection[str]) -> Refusal:
     """Return the refusal of rule 3."""
     listed = ", ".join(sorted(needed))
     why = f"this needs scopes ({listed}), and this HTTP application authenticates nobody: see http_app(auth=...)"
