@@ -44,6 +44,7 @@ __all__ = [
     "Topic",
     "check_cache",
     "connection_cache",
+    "with_cache_hints",
 ]
 
 
@@ -499,3 +500,15 @@ def connection_cache(option: CacheOption) -> ConnectionCache:
     if option is None or option is True:
         return ResponseCache().for_connection()
     return option.for_connection()
+
+
+def with_cache_hints(json: JsonObject) -> JsonObject:
+    """Supply what it means where nothing is said about caching, or the age is negative: there shall be none.
+
+    See https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
+    """
+    supplied = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **json}
+    age = supplied["ttlMs"]
+    if type(age) is int and age < 0:
+        supplied["ttlMs"] = 0
+    return supplied

@@ -7,17 +7,20 @@ Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/e
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, Union
 
-from attrs import field, frozen
+from attrs import define, evolve, field, frozen
 
 from .. import types
-from .._errors import MissingCapability
-from ..wire import JsonObject, is_object
+from .._errors import ConsentRefused, LocalProtocolError, McpError, MissingCapability
+from ..schema import SchemaError, compile_schema
+from ..wire import INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject, is_object, sampling_content, sampling_faults
 
 __all__ = [
     "FORMS_ALONE",
+    "IDEMPOTENT",
     "Callbacks",
     "Consent",
     "Consentable",
@@ -26,13 +29,16 @@ __all__ = [
     "OnElicitComplete",
     "OnLog",
     "OnSample",
+    "Replies",
     "Roots",
     "check_declared",
     "consented",
     "declaration",
+    "fitted_answer",
     "undeclared_part",
 ]
 
+_log = logging.getLogger("trio_mcp.client")
 
 # The application's word on what is about to happen: it sees each call and question, and may edit or refuse it.
 #
@@ -164,6 +170,24 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 }
 """Where in the server's capabilities a method is declared; methods that are not here need nothing."""
 
+IDEMPOTENT = frozenset(
+    {
+        "completion/complete",
+        "logging/setLevel",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/templates/list",
+        "resources/unsubscribe",
+        "server/discover",
+        "tools/list",
+    }
+)
+"""Requests that do no harm when they are made twice."""
+
 
 def check_declared(method: str, declared: JsonObject, revision: str) -> None:
     """Raise `MissingCapability` if the server has not declared what *method* needs.
@@ -220,3 +244,138 @@ def undeclared_part(capabilities: types.ClientCapabilities, method: str, params:
             return None if tools is None and choice is None else "sampling.tools"
         case _:
             return None
+
+
+# Answers to a form of the server's, compared with what it asks for before they leave.
+#
+# Specification: https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#requested-schema
+
+
+def fitted_answer(
+    request: types.ElicitRequestFormParams | types.ElicitRequestURLParams,
+    answer: types.ElicitResult,
+    *,
+    apply_defaults: bool,
+) -> types.ElicitResult:
+    """Return what may be sent of an answer: content leaves only with an accepted form, and only if it fits.
+
+    Args:
+        apply_defaults: take the form's defaults for the members that were left out.
+
+    Raises:
+        LocalProtocolError: the content does not fit the form; every fault is named.
+    """
+    if answer.action != "accept" or isinstance(request, types.ElicitRequestURLParams):
+        return evolve(answer, content=None)
+    form: JsonObject = types.unstructure(request.requested_schema)
+    content: JsonObject = dict(answer.content or {})
+    if apply_defaults:
+        content = _defaults(form) | content
+    faults = _faults(form, content)
+    if faults:
+        raise LocalProtocolError(f"on_elicit accepted a form with what does not fit it: {'; '.join(faults)}")
+    return answer if content == (answer.content or {}) else evolve(answer, content=content)
+
+
+def _defaults(form: JsonObject) -> JsonObject:
+    """Return the defaults that fit the members they are for; for the others the server is to blame, not the answer."""
+    members: dict[str, JsonObject] = form["properties"]
+    proposed = {name: schema["default"] for name, schema in members.items() if "default" in schema}
+    return {name: value for name, value in proposed.items() if not _faults(members[name], value)}
+
+
+def _faults(schema: JsonObject, value: Any) -> list[str]:
+    try:
+        return compile_schema(schema).faults(value)
+    except SchemaError as error:
+        _log.warning("answers to a form cannot be checked: %s", error)  # the server has to check them by itself
+        return []
+
+
+# What a question of the server is replied, whichever way it came: checks, consent, the callback, and checks again.
+
+Question: TypeAlias = (
+    "types.CreateMessageRequestParams | types.ElicitRequestParams | types.ListRootsRequestParams | None"
+)
+"""The params of a question; of those for roots there may be none."""
+Reply: TypeAlias = "types.CreateMessageResult | types.ElicitResult | types.ListRootsResult"
+
+R = TypeVar("R", "types.CreateMessageResult", "types.ElicitResult")
+
+
+@define(eq=False)
+class Replies:
+    """The application's replies to the questions of one server."""
+
+    callbacks: Callbacks
+    _declared: types.ClientCapabilities = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._declared = self.callbacks.capabilities()
+
+    def check(self, method: str, question: Question) -> None:
+        """Refuse a question that breaks the rules, before anybody is asked.
+
+        Raises:
+            McpError: the refusal; its message names what was not declared, or every fault with its path.
+        """
+        for params, code in ((None, METHOD_NOT_FOUND), (question, INVALID_PARAMS)):
+            missing = undeclared_part(self._declared, method, params)
+            if missing is not None:
+                raise McpError(code, f"{method!r}: this client has not declared {missing!r}")
+        if isinstance(question, types.CreateMessageRequestParams):
+            faults = [*sampling_faults(types.unstructure(question.messages))]
+            if faults:
+                raise McpError(INVALID_PARAMS, f"{method!r}: {'; '.join(faults)}")
+
+    async def ask(self, question: Question) -> Reply:
+        """Ask the application a question that has passed `check`.
+
+        Raises:
+            ConsentRefused: there is no consent to ask its model; its user is not asked either, and has declined.
+            Exception: whatever the callback or the consent hook raises.
+        """
+        match question:
+            case types.ElicitRequestFormParams() | types.ElicitRequestURLParams():
+                return await self._elicit(question)
+            case types.CreateMessageRequestParams():
+                assert self.callbacks.on_sample is not None
+                allowed = await consented(self.callbacks.consent, question)
+                reply = await self.callbacks.on_sample(allowed)
+                return _of_class(types.CreateMessageResult, "on_sample", reply)
+            case _:
+                return types.ListRootsResult(roots=await self.callbacks.listed_roots())
+
+    async def _elicit(
+        self, question: types.ElicitRequestFormParams | types.ElicitRequestURLParams
+    ) -> types.ElicitResult:
+        assert self.callbacks.on_elicit is not None
+        try:
+            allowed = await consented(self.callbacks.consent, question)
+        except ConsentRefused:
+            return types.ElicitResult(action="decline")
+        reply = await self.callbacks.on_elicit(allowed)
+        return _of_class(types.ElicitResult, "on_elicit", reply)
+
+    def resolve(self, question: Question, reply: Reply, revision: str) -> JsonObject:
+        """Return a reply as it may leave.
+
+        Raises:
+            LocalProtocolError: it does not fit the question as the server has asked it, or the revision.
+        """
+        if isinstance(reply, types.ElicitResult):
+            assert isinstance(question, types.ElicitRequestFormParams | types.ElicitRequestURLParams)
+            reply = fitted_answer(question, reply, apply_defaults=self.callbacks.apply_form_defaults)
+        elif isinstance(reply, types.CreateMessageResult):
+            try:
+                reply = evolve(reply, content=sampling_content(reply.content, revision))
+            except ValueError as fault:
+                raise LocalProtocolError(f"on_sample returned {fault}") from None
+        json: JsonObject = types.unstructure(reply, revision=revision)
+        return json
+
+
+def _of_class(expected: type[R], callback: str, reply: object) -> R:
+    if not isinstance(reply, expected):
+        raise TypeError(f"{callback} returned {reply!r:.200}: expected types.{expected.__name__}")
+    return reply

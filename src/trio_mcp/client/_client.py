@@ -9,25 +9,25 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 
 import trio
 from attrs import define, evolve, field
 
 from .. import types
-from .._errors import LocalProtocolError, StructureError, ToolFailed
+from .._errors import LocalProtocolError, MissingCapability, StructureError, ToolFailed
 from .._extensions import is_specified, with_named_extensions
 from .._user_types import to_object
 from ..peer import ConnectionStatistics
-from ..wire import ChangeFilter, JsonObject
+from ..wire import LISTEN, ChangeFilter, JsonObject
+from ._answer import ANSWERS, STATE, read_interim
 from ._callbacks import declaration
-from ._changes import Changes
-from ._connection import Connection
-from ._listen import Listen
+from ._connection import Connection, OpenRequest
+from ._legacy_listen import LegacyListen
+from ._listen import ChangeInbox, Changes, ListenRequest
 from ._lists import MAX_PAGES, PageWalk
-from ._request import ANSWERS, STATE, OpenRequest, read_interim
 
-__all__ = ["Call", "CallPlan", "Client", "ManualCall", "OnProgress", "OpenCall", "Updates", "call_params", "read_call"]
+__all__ = ["Call", "Client", "ManualCall", "OnProgress", "OpenCall", "Updates"]
 
 
 # One tool call in flight: its progress as it comes, then its result, and what the server asks in between.
@@ -210,7 +210,9 @@ def read_call(request: OpenRequest, json: JsonObject, *, raise_on_error: bool) -
     assert request.params is not None
     name: str = request.params["name"]
     result = request.connection.read_result("tools/call", json, types.CallToolResult)
-    request.connection.tools.outputs.check(name, result)
+    output = request.connection.tools.outputs.get(name)
+    if output is not None:
+        output.check(result)
     if raise_on_error and result.is_error:
         texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
         raise ToolFailed(name, "\n".join(texts), result)
@@ -218,6 +220,63 @@ def read_call(request: OpenRequest, json: JsonObject, *, raise_on_error: bool) -
 
 
 R = TypeVar("R")
+
+
+class _Listening(Protocol):
+    """How a revision listens."""
+
+    async def begin(self) -> ChangeFilter:
+        """Ask the server; return what it has agreed to. If it fails or is cancelled, nothing is left."""
+        ...
+
+    def leave(self) -> None:
+        """Ask for no more; synchronous, and does not wait for the server to take note."""
+        ...
+
+
+@define(eq=False)
+class OpenListen:
+    """An `async with` block that hears of changes; see `Client.listen`."""
+
+    _connection: Connection
+    _wanted: ChangeFilter
+    _inbox: ChangeInbox = field(init=False)
+    _way: _Listening = field(init=False)
+
+    async def __aenter__(self) -> Changes:
+        connection = self._connection
+        possible = self._wanted.within(connection.server_capabilities)
+        if not possible:
+            raise MissingCapability("the server has not declared that it tells of any of this", _required(self._wanted))
+        self._inbox = ChangeInbox(possible, connection.limits)
+        if connection.is_modern:
+            self._way = ListenRequest(
+                connection.ask(LISTEN, {"notifications": possible.to_wire()}),
+                possible,
+                self._inbox,
+                connection.cache,
+                connection.revision,
+                connection.stopwatch.limits.idle,
+            )
+        else:
+            self._way = LegacyListen(connection.news, connection.transport.hear_news, possible, self._inbox)
+        return Changes(await self._way.begin(), self._inbox)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._inbox.end(trio.ClosedResourceError("the block that listened was left"))
+        self._way.leave()
+
+
+def _required(wanted: ChangeFilter) -> dict[str, Any]:
+    """Return the capabilities that a server would have to declare for all of *wanted*."""
+    resources = {"listChanged": wanted.resource_list, "subscribe": bool(wanted.resources)}
+    features = {
+        "tools": {"listChanged": wanted.tools},
+        "prompts": {"listChanged": wanted.prompts},
+        "resources": resources,
+    }
+    needed = {name: {flag: True for flag, is_wanted in flags.items() if is_wanted} for name, flags in features.items()}
+    return {name: flags for name, flags in needed.items() if flags}
 
 
 @define(eq=False)
@@ -537,7 +596,7 @@ class Client:
         )
         if not wanted:
             raise ValueError("listen() was asked to listen for nothing")
-        return Listen(self._connection, wanted)
+        return OpenListen(self._connection, wanted)
 
     async def list_prompts(self, cursor: str | None = None, *, fresh: bool = False) -> types.ListPromptsResult:
         """Return one page of the prompts; see `list_tools`."""

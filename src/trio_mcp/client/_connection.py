@@ -1,10 +1,28 @@
-"""The untyped half of a client: one connection, on terms agreed with the server, over any transport.
+"""The untyped half of a client: one connection, and the requests on it with all their attempts.
 
-Called by the typed `Client`; calls the transport. It knows envelopes and time limits, and no single method.
+The typed `Client` calls it, and it calls the transport. It knows envelopes, attempts and time limits, and no single
+method.
+
+A modern server that needs more information asks for it in the result of a request, and the client repeats the request
+with the answers. Almost every request has one attempt and ends with its result: that way is short, and everything else
+that a request needs is created on demand.
+
+Rules of this file:
+
+1. A retry is a new request with its own id, progress token, `_meta` and clock. `Rounds` decides what it contains.
+2. The updates of all attempts come out in order, as if they were one request.
+3. No task runs in the background: the task that waits for an update or the result also answers the questions.
+4. A server that finds the arguments of a call mirrored wrongly has run nothing. The client lists the tools again and
+   repeats the call once.
+5. A request that does no harm when it is made twice may be repeated once if its response was lost. Any other request,
+   and every retry, is repeated only if the caller allows it: the server may have acted on the answers.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 """
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from functools import cache
@@ -14,27 +32,48 @@ import trio
 from attrs import define, field
 
 from .. import types
-from .._errors import ConnectionLost, LocalProtocolError, RemoteProtocolError, StructureError
+from .._errors import (
+    ConnectionLost,
+    ErrorResponse,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestTimedOut,
+    StructureError,
+    TrioMcpError,
+)
 from .._extensions import is_specified, with_named_extensions
 from .._tracing import client_span
 from .._user_types import is_model, reader_of
 from ..abc import Tap, Transport
 from ..peer import ClientSession, IncomingRequest, Limits, OutgoingRequest
-from ..wire import CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, REVISION_KEY, JsonObject, is_modern, stamp
-from ._answer import VISIT_DONE, Answering
-from ._cache import Cacheable, ConnectionCache
-from ._callbacks import check_declared, declaration
-from ._extensions import CustomMessages
+from ..wire import (
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    HEADER_MISMATCH,
+    LOG_LEVEL_KEY,
+    REVISION_KEY,
+    ExchangeState,
+    JsonObject,
+    NotJsonError,
+    copy_json,
+    is_modern,
+    stamp,
+)
+from ._answer import VISIT_DONE, Answering, CustomMessages, Rounds
+from ._cache import Cacheable, ConnectionCache, with_cache_hints
+from ._callbacks import IDEMPOTENT, check_declared, consented, declaration
 from ._legacy_listen import SessionChanges
 from ._lists import KnownTools
-from ._request import OpenRequest, RequestClocks
+from ._timing import RequestClocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Awaitable, Callable, Generator
 
     from ._callbacks import Consent
 
-__all__ = ["Connection"]
+__all__ = ["Connection", "OpenRequest"]
+
+_OPEN = ExchangeState.OPEN  # looked up once, because looking up a member of an enumeration is slow
 
 R = TypeVar("R")
 C = TypeVar("C", bound=Cacheable)
@@ -70,8 +109,6 @@ class Connection:
     """The protocol revision, once it is agreed on."""
     is_modern: bool = field(default=False, init=False)
     """Whether that is one whose requests say about themselves what others say in a handshake."""
-    mirrors_arguments: bool = field(default=False, init=False)
-    """Whether arguments of a call go into header fields as well, where its tool wants that."""
     server_info: types.Implementation | None = field(default=None, init=False)
     server_capabilities: types.ServerCapabilities = field(init=False)
     instructions: str | None = field(default=None, init=False)
@@ -89,10 +126,11 @@ class Connection:
     """The server's capabilities, as they go over the wire."""
 
     def __attrs_post_init__(self) -> None:
-        self.news, self.tools = SessionChanges(self), KnownTools(self)
+        nursery = self.answering.pool.nursery
+        self.news, self.tools = SessionChanges(self.request, self.cache, nursery), KnownTools(self.cached_request)
         self.server_capabilities = types.ServerCapabilities()
         self.consent = self.answering.replies.callbacks.consent
-        self.answering.pool.nursery.start_soon(self.stopwatch.run)
+        nursery.start_soon(self.stopwatch.run)
 
     def carried_by(self, transport: Transport) -> None:
         """There is something to carry exchanges."""
@@ -178,7 +216,7 @@ class Connection:
         self._checked.clear()
         if self.is_modern:
             self._said = self._envelope = self.envelope(revision)
-            self.mirrors_arguments = self.transport.has_fields
+            self.tools.mirrors_arguments = self.transport.has_fields
             self.cache.agreed(self._envelope, info)
 
     def envelope(self, revision: str) -> JsonObject:
@@ -242,7 +280,7 @@ class Connection:
         span = client_span(method, params, self.revision)
         asked = self.transport.ask(method, params if span is None else span.inject(params), wants_updates=wants_updates)
         asked.span = span
-        if self.mirrors_arguments and method == "tools/call":
+        if self.tools.mirrors_arguments and method == "tools/call":
             assert params is not None
             asked.fields = self.tools.fields(params)
         return asked
@@ -325,6 +363,352 @@ class Connection:
         await self.transport.notify(method, params)
 
 
+@define(eq=False)
+class Attempt:
+    """One attempt at a request, and its clock: `begin` sends it, `leave` ends it.
+
+    What only hands on what is to be awaited is no coroutine itself: whoever is resumed passes through all of them.
+    """
+
+    _stopwatch: RequestClocks
+    asked: OutgoingRequest
+    _began: float = field(init=False)
+    _total_deadline: float = field(init=False)
+    _heard: float = field(init=False)
+    """When the idle limit began last, unless an update has come since."""
+
+    async def begin(self) -> None:
+        """Send the request; `leave` must follow. If it cannot be sent, it is over.
+
+        Raises:
+            RequestTimedOut: it could not be sent within the total limit.
+        """
+        asked = self.asked
+        if not asked.begins_at_once():
+            await self._begin_in_time()
+            return
+        await asked.begin()
+        if asked.state is _OPEN:  # else the answer is there, and nobody will wait
+            self._start()
+
+    async def _begin_in_time(self) -> None:
+        self._start()
+        with self._stopwatch.timeouts.within(self._stopwatch.limits.total) as scope:
+            try:
+                await self.asked.begin()
+            except BaseException:
+                self._stopwatch.running.discard(self)
+                raise
+        if scope.cancelled_caught:
+            raise self._too_long()
+
+    def _start(self) -> None:
+        stopwatch = self._stopwatch
+        self._began = self._heard = now = stopwatch.now()
+        self._total_deadline = now + stopwatch.limits.total
+        stopwatch.running.add(self)
+
+    def leave(self) -> None:
+        """End the attempt; synchronous, and harmless when it has ended already."""
+        self._stopwatch.running.discard(self)
+        self.asked.leave()
+
+    def next_update(self) -> Awaitable[tuple[str, JsonObject] | None]:
+        """Wait for the next update; None when the outcome has arrived.
+
+        Raises:
+            RequestTimedOut: a limit is reached.
+        """
+        if self.asked.state is _OPEN:  # else the outcome is there, however late it is asked for
+            self._begin_wait()
+        return self.asked.next_update()
+
+    def result(self) -> Awaitable[JsonObject]:
+        """Wait for the result.
+
+        Raises:
+            RequestTimedOut: a limit is reached.
+        """
+        if self.asked.state is _OPEN:
+            self._begin_wait()
+        return self.asked.result()
+
+    def _begin_wait(self) -> None:
+        """From now on the other side is waited for. When a limit is reached, the wait raises `RequestTimedOut`."""
+        stopwatch = self._stopwatch
+        self._heard = now = stopwatch.now()
+        if now >= self._total_deadline and math.isinf(stopwatch.stopped_at):
+            raise self._timed_out(now)
+        deadline = min(now + stopwatch.limits.idle, self._total_deadline)
+        if deadline < stopwatch.looks_at:  # which is rare
+            stopwatch.look_at(deadline)
+
+    def judge(self, now: float) -> float:
+        """Give the request up if a limit is reached; return when to look again, infinite where nobody waits."""
+        if not self.asked.receiving:
+            return math.inf
+        # Updates may have come in that nobody has read yet.
+        deadline = min(max(self._heard, self.asked.last_heard) + self._stopwatch.limits.idle, self._total_deadline)
+        if now < deadline:
+            return deadline
+        self.asked.interrupt(self._timed_out(now))
+        return math.inf
+
+    def _timed_out(self, now: float) -> RequestTimedOut:
+        method, limits = self.asked.method, self._stopwatch.limits
+        if now >= self._total_deadline:
+            return self._too_long()
+        return RequestTimedOut(f"{method!r}: nothing was heard for {limits.idle:g} s (TimeLimits.idle)")
+
+    def _too_long(self) -> RequestTimedOut:
+        total = self._stopwatch.limits.total
+        return RequestTimedOut(f"{self.asked.method!r} took longer than {total:g} s in all (TimeLimits.total)")
+
+    def go_on(self, stopped_at: float) -> None:
+        """The person has answered; *stopped_at* is when the clocks were stopped."""
+        now = self._stopwatch.now()
+        self._total_deadline += now - max(stopped_at, self._began)
+        heard = max(self._heard, self.asked.last_heard)
+        self._heard = heard + now - max(stopped_at, heard)
+
+
+_PLAIN = ("complete", None)
+"""The types of almost every result: there is nothing more to do."""
+
+
+@define(eq=False)
+class OpenRequest:
+    """One request with all its attempts: `begin` sends it, `leave` ends what is under way.
+
+    Args:
+        wants_updates: ask for progress.
+        undeclared: ask even what the server has not declared.
+        capabilities: what this request declares, in a modern revision; None for what the client does.
+        is_manual: a result that asks for input is the outcome; by default this client's callbacks answer it.
+        repeatable: every attempt may be sent once more where its answer was lost, whatever it does.
+    """
+
+    connection: Connection
+    method: str
+    params: JsonObject | None
+    """What is asked; once it is sent, with what the consent hook has made of it."""
+    wants_updates: bool = field(default=False, kw_only=True)
+    undeclared: bool = field(default=False, kw_only=True)
+    capabilities: JsonObject | None = field(default=None, kw_only=True)
+    is_manual: bool = field(default=False, kw_only=True)
+    repeatable: bool = field(default=False, kw_only=True)
+    _current: Attempt = field(init=False)
+    _sent: JsonObject | None = field(init=False)
+    """The params of that attempt."""
+    _renewals: int = field(init=False)
+    """Of the list of tools, when it was sent."""
+    _rounds: Rounds | None = field(init=False)
+    """None until the server asks."""
+    _is_corrected: bool = field(init=False)
+    """Whether something was sent once more because it was mirrored wrongly."""
+    _earlier: tuple[Attempt, ...] = field(init=False)
+    """Attempts that are over, with updates that nobody has read."""
+    _skipped: int = field(init=False)
+    """Of the attempts that are left."""
+    _is_going_on: bool = field(init=False)
+    _failure: Exception | None = field(init=False)
+    _completed: JsonObject | None = field(init=False)
+    """What an extension has made of the result."""
+
+    def __attrs_post_init__(self) -> None:
+        # Here, because attrs takes three times as long to set what is no argument, and each call makes one of these.
+        self._rounds = None
+        self._is_corrected = False
+        self._earlier = ()
+        self._skipped = 0
+        self._is_going_on = False
+        self._failure = None
+        self._completed = None
+
+    def begin(self) -> Awaitable[None]:
+        """Send the request; `leave` must follow. If it cannot be sent, it is over.
+
+        Raises:
+            RequestTimedOut: it could not be sent within the total limit.
+            Exception: whatever `Connection.ask` raises, the consent hook, or the transport.
+        """
+        consent = self.connection.consent
+        if consent is not None and self.method == "tools/call":
+            return self._begin_with_consent(consent)
+        return self._send(self.params)
+
+    async def _begin_with_consent(self, consent: Consent) -> None:
+        await self._get_consent(consent)
+        await self._send(self.params)
+
+    def leave(self) -> None:
+        """End it; synchronous, and harmless when it has ended already."""
+        for each in self._earlier:
+            each.leave()
+        self._current.leave()
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether the server has asked."""
+        return self._rounds is not None
+
+    @property
+    def skipped(self) -> int:
+        """Updates that were dropped because too many waited."""
+        return self._skipped + sum(each.asked.skipped for each in (*self._earlier, self._current))
+
+    async def next_update(self) -> tuple[str, JsonObject] | None:
+        """Wait for the next update of whichever attempt; None when the outcome has arrived."""
+        while True:
+            while self._earlier:
+                update = await self._earlier[0].asked.next_update()
+                if update is not None:
+                    return update
+                over, *others = self._earlier
+                self._earlier = tuple(others)
+                self._leave(over)
+            update = await self._current.next_update()
+            if update is not None:
+                return update
+            interim = await self._interim() if self.connection.is_modern else None
+            if interim is None:
+                return None
+            await self._go_on(interim)
+
+    async def _interim(self) -> JsonObject | ErrorResponse | None:
+        """Return the latest outcome if it is none of the request: it asks for a round, or for a correction."""
+        if self._failure is not None:
+            return None
+        try:
+            outcome = await self._current.asked.result()  # it is there
+        except ErrorResponse as error:
+            return error if self._can_correct(error) else None
+        except TrioMcpError:
+            return None
+        return outcome if self.is_interim(outcome) and not self.is_manual else None
+
+    def _can_correct(self, error: ErrorResponse) -> bool:
+        is_meant = error.code == HEADER_MISMATCH and self.method == "tools/call"
+        return is_meant and not self._is_corrected and self.connection.tools.mirrors_arguments
+
+    async def result(self) -> JsonObject:
+        """Wait for the result, which is a round only if the caller goes through them.
+
+        Raises:
+            RemoteProtocolError: what the server asks breaks the protocol, or goes beyond `Limits.max_rounds`.
+            Exception: whatever a callback raises; the request is not sent again.
+        """
+        while True:
+            if self._failure is not None:
+                await trio.lowlevel.checkpoint_if_cancelled()
+                raise self._failure
+            try:
+                outcome = await self._current.result()
+            except ErrorResponse as error:
+                if self._can_correct(error):
+                    await self._go_on(error)
+                    continue
+                self.connection.answering.visits.required(error)
+                raise
+            if outcome.get("resultType") in _PLAIN:
+                return outcome
+            if not self.is_interim(outcome):
+                return await self._complete(outcome)
+            if self.is_manual:
+                return outcome
+            await self._go_on(outcome)
+
+    async def _complete(self, outcome: JsonObject) -> JsonObject:
+        """Return what a result of an extension's type stands for; any other as it is."""
+        own = self.connection.own
+        resolve = own.resolver(self.method, outcome.get("resultType")) if self.connection.is_modern else None
+        if resolve is None:
+            return outcome
+        if self._completed is None:
+            with self._alone():
+                self._completed = await own.resolved(resolve, self.method, outcome)
+        return self._completed
+
+    def is_interim(self, outcome: JsonObject) -> bool:
+        """Say whether the server has asked instead of answering."""
+        if outcome.get("resultType") != "input_required" or not self.connection.is_modern:
+            return False
+        row = types.METHODS[self.connection.revision].get(self.method)
+        return row is not None and types.InputRequiredResult in row.results  # of others it is an unknown type
+
+    async def _get_consent(self, consent: Consent) -> None:
+        self.connection.check(self.method, undeclared=self.undeclared)
+        try:
+            shown = copy_json(self.params)  # the caller's own may change while the hook thinks, and what it saw may not
+            call = types.structure(shown, types.CallToolRequestParams)
+        except NotJsonError as exc:
+            raise LocalProtocolError(f"the params of {self.method!r} cannot be sent: {exc}") from None
+        except StructureError as exc:
+            raise LocalProtocolError(f"the params of {self.method!r} do not fit: {'; '.join(exc.faults)}") from exc
+        self.params = types.unstructure(await consented(consent, call), revision=self.connection.revision)
+
+    async def _send(self, params: JsonObject | None) -> None:
+        """Make an attempt. If it cannot be sent, nothing has changed."""
+        connection, renewals = self.connection, self.connection.tools.renewals
+        asked = connection.ask(
+            self.method,
+            params,
+            wants_updates=self.wants_updates,
+            undeclared=self.undeclared,
+            capabilities=self.capabilities,
+        )
+        asked.repeatable = self.repeatable or (self._rounds is None and self.method in IDEMPOTENT)
+        attempt = Attempt(connection.stopwatch, asked)
+        await attempt.begin()
+        self._current, self._sent, self._renewals = attempt, params, renewals
+
+    async def _go_on(self, outcome: JsonObject | ErrorResponse) -> None:
+        """Go through a round or a correction. If cancelled, nothing was sent; who waits next begins where it stood."""
+        over = self._current
+        with self._alone():
+            try:
+                if isinstance(outcome, ErrorResponse):
+                    await self._correct()
+                else:
+                    await self._retry(outcome)
+            except Exception as exc:
+                self._failure = exc
+                raise
+        if over.asked.waiting:
+            self._earlier = (*self._earlier, over)
+        else:
+            self._leave(over)
+
+    async def _retry(self, outcome: JsonObject) -> None:
+        if self._rounds is None:
+            connection = self.connection
+            replies = connection.answering.replies
+            self._rounds = Rounds(
+                self.method, self.params, connection.revision, connection.limits, replies, connection.while_it_lasts
+            )
+        await self._send(await self._rounds.retry(outcome))
+        self._rounds.sent()
+
+    async def _correct(self) -> None:
+        await self.connection.tools.renew(self._renewals)
+        await self._send(self._sent)
+        self._is_corrected = True
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        if self._is_going_on:
+            raise trio.BusyResourceError("another task is answering what the server asks")
+        self._is_going_on = True
+        try:
+            yield
+        finally:
+            self._is_going_on = False
+
+    def _leave(self, attempt: Attempt) -> None:
+        attempt.leave()
+        self._skipped += attempt.asked.skipped
+
+
 @cache
 def _reader(result: Any, revision: str) -> Callable[[JsonObject], Any]:
     """Return what reads a result; required members whose absence has a meaning may be missing where there are any."""
@@ -334,17 +718,5 @@ def _reader(result: Any, revision: str) -> Callable[[JsonObject], Any]:
     if not is_modern(revision):
         return read
     if hasattr(result, "ttl_ms"):
-        return lambda json: read(_cacheable(json))
+        return lambda json: read(with_cache_hints(json))
     return lambda json: read(json if "resultType" in json else {"resultType": "complete", **json})
-
-
-def _cacheable(json: JsonObject) -> JsonObject:
-    """Supply what it means where nothing is said about caching, or the age is negative: there shall be none.
-
-    See https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
-    """
-    supplied = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **json}
-    age = supplied["ttlMs"]
-    if type(age) is int and age < 0:
-        supplied["ttlMs"] = 0
-    return supplied

@@ -12,8 +12,9 @@ Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/r
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import trio
 from attrs import define, evolve, field
@@ -21,10 +22,8 @@ from attrs import define, evolve, field
 from .. import types
 from .._errors import ConnectionLost, ErrorResponse, TrioMcpError
 from ..wire import ChangeFilter, JsonObject, ListChanged, ResourceUpdated, read_change
-from ._changes import ChangeInbox
-
-if TYPE_CHECKING:
-    from ._connection import Connection
+from ._cache import ConnectionCache
+from ._listen import ChangeInbox
 
 __all__ = ["LegacyListen", "SessionChanges"]
 
@@ -43,11 +42,24 @@ class _ResourceSubscription:
     """Held while the server is being asked: what it is asked in what order is what counts."""
 
 
+class SendRequest(Protocol):
+    """`Connection.request`, as far as it is used here."""
+
+    def __call__(
+        self, method: str, params: JsonObject | None, result: type[types.EmptyResult]
+    ) -> Awaitable[types.EmptyResult]:
+        """Send a request and wait for its result."""
+        ...
+
+
 @define(eq=False)
 class SessionChanges:
     """What the server of one connection tells unasked, and what it is subscribed to."""
 
-    _connection: Connection
+    _request: SendRequest
+    _cache: ConnectionCache
+    _nursery: trio.Nursery
+    """The tasks of the connection."""
     _inboxes: dict[ChangeInbox, None] = field(factory=dict[ChangeInbox, None], init=False)
     """A set in order: who listens."""
     _subscriptions: dict[str, _ResourceSubscription] = field(factory=dict[str, _ResourceSubscription], init=False)
@@ -61,7 +73,7 @@ class SessionChanges:
         """Take a notification; those that are no news mean nothing."""
         change = read_change(method, params)
         if change is not None:
-            self._connection.cache.changed(change)
+            self._cache.changed(change)
             for inbox in self._inboxes:
                 inbox.put(change)
 
@@ -87,7 +99,7 @@ class SessionChanges:
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Ask for log messages of *level* and above, in this session and in those that may follow it."""
-        await self._connection.request("logging/setLevel", {"level": level}, types.EmptyResult)
+        await self._request("logging/setLevel", {"level": level}, types.EmptyResult)
         self._log_level = level
 
     def renewed(self) -> None:
@@ -96,7 +108,7 @@ class SessionChanges:
             for change in inbox.wanted.changes():
                 if isinstance(change, ListChanged):
                     inbox.put(change)
-        self._connection.answering.pool.nursery.start_soon(self._ask_again)
+        self._nursery.start_soon(self._ask_again)
 
     async def _ask_again(self) -> None:
         if self._log_level is not None:
@@ -151,7 +163,7 @@ class SessionChanges:
         subscription = self._subscriptions[uri]
         subscription.holders -= 1
         if subscription.holders == 0 and self._lost is None:
-            self._connection.answering.pool.nursery.start_soon(self._end, uri, subscription)
+            self._nursery.start_soon(self._end, uri, subscription)
 
     async def subscribe_by_hand(self, uri: str) -> None:
         """Ask the server to tell of a resource, until `unsubscribe_by_hand`."""
@@ -180,14 +192,16 @@ class SessionChanges:
             del self._subscriptions[uri]
 
     async def _ask(self, method: str, uri: str) -> None:
-        await self._connection.request(method, {"uri": uri}, types.EmptyResult)
+        await self._request(method, {"uri": uri}, types.EmptyResult)
 
 
 @define(eq=False)
 class LegacyListen:
     """One block that listens."""
 
-    _connection: Connection
+    _changes: SessionChanges
+    _open_stream: Callable[[], Awaitable[None]]
+    """Opens the stream on which the server reports changes, if the transport needs one."""
     _wanted: ChangeFilter
     _inbox: ChangeInbox
     _subscribed: list[str] = field(factory=list[str], init=False)
@@ -200,14 +214,13 @@ class LegacyListen:
             RemoteProtocolError: what it says breaks the protocol.
             ConnectionLost: the connection is gone.
         """
-        news = self._connection.news
         await trio.lowlevel.checkpoint()
-        news.add(self._inbox)
+        self._changes.add(self._inbox)
         try:
-            await self._connection.transport.hear_news()
+            await self._open_stream()
             for uri in self._wanted.resources:
                 try:
-                    await news.subscribe(uri)
+                    await self._changes.subscribe(uri)
                     self._subscribed.append(uri)
                 except ErrorResponse as exc:
                     _log.debug("the server does not tell of %r: %s", uri, exc)
@@ -218,6 +231,6 @@ class LegacyListen:
 
     def leave(self) -> None:
         """End what this block has begun."""
-        self._connection.news.discard(self._inbox)
+        self._changes.discard(self._inbox)
         for uri in self._subscribed:
-            self._connection.news.release(uri)
+            self._changes.release(uri)

@@ -18,7 +18,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import trio
 from attrs import define, evolve, field
@@ -28,10 +28,7 @@ from .._errors import ErrorResponse, LocalProtocolError, RemoteProtocolError, Tr
 from ..schema import LazyValidator, SchemaError
 from ..wire import INVALID_PARAMS, JsonObject, MirroredParam, is_object, mirrored_params, param_fields
 
-if TYPE_CHECKING:
-    from ._connection import Connection
-
-__all__ = ["MAX_PAGES", "KnownTools", "OutputSchemas", "PageWalk"]
+__all__ = ["MAX_PAGES", "KnownTools", "PageWalk", "ToolOutput"]
 
 
 # Checking structured content against the output schemas that a server has published.
@@ -39,45 +36,36 @@ __all__ = ["MAX_PAGES", "KnownTools", "OutputSchemas", "PageWalk"]
 # Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools#output-schema
 
 MAX_SCHEMAS = 10_000
-"""Tools whose schemas are remembered; a server that lists more is not checked for the rest."""
+"""The number of tools whose output schemas are kept. Results of further tools are not checked."""
 
 
 @define(eq=False)
-class OutputSchemas:
-    """The output schemas of the tools that one client has listed. Each is compiled at its first use."""
+class ToolOutput:
+    """The output schema of one tool. It is compiled when it is first used."""
 
-    _validators: dict[str, LazyValidator] = field(factory=dict[str, LazyValidator], init=False)
+    _tool: str
+    _validator: LazyValidator
 
-    def learn(self, tools: Iterable[types.Tool]) -> None:
-        """Take note of a page of the server's tools: the latest list is right."""
-        for tool in tools:
-            known = self._validators.get(tool.name)
-            if tool.output_schema is None:
-                self._validators.pop(tool.name, None)
-            elif known is not None and known.schema == tool.output_schema:
-                continue
-            elif len(self._validators) < MAX_SCHEMAS:
-                self._validators[tool.name] = LazyValidator(tool.output_schema)
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The schema as the server has published it."""
+        return self._validator.schema
 
-    def forget(self) -> None:
-        """Nothing is known of the tools any more."""
-        self._validators.clear()
-
-    def check(self, name: str, result: types.CallToolResult) -> None:
-        """Compare a result with what the tool has promised.
+    def check(self, result: types.CallToolResult) -> None:
+        """Compare a result with the schema; results that say `is_error` are not checked.
 
         Raises:
-            RemoteProtocolError: a successful result has no structured content, or it does not fit; or the schema
-                itself cannot be used.
+            RemoteProtocolError: a successful result has no structured content, or content that does not match the
+                schema; or the schema itself cannot be used.
         """
-        validator = self._validators.get(name)
-        if validator is None or result.is_error:
+        if result.is_error:
             return
+        name = self._tool
         if result.structured_content is types.UNSET:
             raise RemoteProtocolError(f"tool {name!r} promised structured content and returned none")
         content: Any = result.structured_content
         try:
-            faults = validator.faults(content)
+            faults = self._validator.faults(content)
         except SchemaError as exc:
             raise RemoteProtocolError(f"the output schema of tool {name!r} cannot be used: {exc}") from exc
         if faults:
@@ -184,13 +172,25 @@ MAX_COMPLAINTS = 100
 """Tools left out of which the log says so; a server that goes on fills no log."""
 
 
+class FetchTools(Protocol):
+    """`Connection.cached_request`, as far as it is used here."""
+
+    def __call__(
+        self, method: str, params: JsonObject | None, result: type[types.ListToolsResult], *, fresh: bool
+    ) -> Awaitable[types.ListToolsResult]:
+        """Return one page of the tools."""
+        ...
+
+
 @define(eq=False)
 class KnownTools:
     """The tools that one client has listed."""
 
-    _connection: Connection
-    outputs: OutputSchemas = field(factory=OutputSchemas, init=False)
-    """What they promise to return."""
+    _fetch: FetchTools
+    outputs: dict[str, ToolOutput] = field(factory=dict[str, ToolOutput], init=False)
+    """The output schemas, by the names of the tools that have one."""
+    mirrors_arguments: bool = field(default=False, init=False)
+    """Whether arguments of a call go into header fields as well, where its tool wants that."""
     renewals: int = field(default=0, init=False)
     """How often the list was asked for anew because a field was wrong."""
     _mirrored: dict[str, Sequence[MirroredParam]] = field(factory=dict[str, "Sequence[MirroredParam]"], init=False)
@@ -202,12 +202,23 @@ class KnownTools:
     async def page(self, cursor: str | None, *, fresh: bool) -> types.ListToolsResult:
         """Return one page of the tools, of those that can be called."""
         params: JsonObject | None = None if cursor is None else {"cursor": cursor}
-        page = await self._connection.cached_request("tools/list", params, types.ListToolsResult, fresh=fresh)
-        self.outputs.learn(page.tools)
-        if not self._connection.mirrors_arguments:
+        page = await self._fetch("tools/list", params, types.ListToolsResult, fresh=fresh)
+        self.learn_outputs(page.tools)
+        if not self.mirrors_arguments:
             return page
         callable_ones = [tool for tool in page.tools if self._learn_fields(tool)]
         return page if len(callable_ones) == len(page.tools) else evolve(page, tools=callable_ones)
+
+    def learn_outputs(self, tools: Iterable[types.Tool]) -> None:
+        """Take over the output schemas of a page of tools."""
+        for tool in tools:
+            known = self.outputs.get(tool.name)
+            if tool.output_schema is None:
+                self.outputs.pop(tool.name, None)
+            elif known is not None and known.schema == tool.output_schema:
+                continue  # it stays compiled
+            elif len(self.outputs) < MAX_SCHEMAS:
+                self.outputs[tool.name] = ToolOutput(tool.name, LazyValidator(tool.output_schema))
 
     def _learn_fields(self, tool: types.Tool) -> bool:
         """Take note of what a tool wants to have mirrored; False where that cannot be."""
@@ -254,5 +265,5 @@ class KnownTools:
 
     def forget(self) -> None:
         """The server may be another one now."""
-        self.outputs.forget()
+        self.outputs.clear()
         self._mirrored.clear()
