@@ -127,7 +127,7 @@ async def test_the_latest_list_is_right() -> None:
 
 
 async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_lists, "MAX_MIRRORING", 1)
+    monkeypatch.setattr(_lists, "MAX_MIRRORED_TOOLS", 1)
     tools = [tool(name, city=mirrored("Region")) for name in ("a", "b")]
     origin = HttpOrigin(replies={"tools/list": listing(tools), "tools/call": lambda _: modern(**DONE)})
 
@@ -173,7 +173,7 @@ async def test_tools_with_annotations_that_cannot_be_are_left_out_with_one_warni
 async def test_a_server_that_has_many_such_tools_fills_no_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_lists, "MAX_COMPLAINTS", 2)
+    monkeypatch.setattr(_lists, "MAX_WARNINGS", 2)
     origin = HttpOrigin(replies={"tools/list": listing(BROKEN)})
 
     async with connected(origin) as client:

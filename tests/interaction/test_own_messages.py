@@ -519,7 +519,7 @@ async def test_a_handler_that_is_too_slow_costs_the_oldest_notifications_and_not
         await client.call_tool("flood")
         go_on.set()
         await done.wait()
-        skipped = client._connection.own.skipped  # pyright: ignore[reportPrivateUsage] # it is for debugging
+        skipped = client._connection.custom.skipped  # pyright: ignore[reportPrivateUsage] # it is for debugging
 
     assert heard == [*heard[:1], *range(heard[1], 1500)]
     assert len(heard) + skipped == 1500

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from ._client import OpenCall as OpenCall
     from ._client import Updates as Updates
     from ._listen import Changes as Changes
-    from ._many import MAX_NAME as MAX_NAME
+    from ._many import MAX_NAME_LENGTH as MAX_NAME_LENGTH
     from ._many import Clients as Clients
     from ._many import Prefix as Prefix
     from ._many import ServerTool as ServerTool
-    from ._many import fitting as fitting
     from ._many import open_clients as open_clients
+    from ._many import sanitized_name as sanitized_name
     from ._many import start_clients as start_clients
-    from ._many import told_apart as told_apart
+    from ._many import unique_names as unique_names
     from ._mcp_json import ServerTable as ServerTable
     from ._mcp_json import TableSource as TableSource
     from ._mcp_json import read_server_table as read_server_table
@@ -67,8 +67,8 @@ else:
             "_client": ("Call", "Client", "ManualCall", "OnProgress", "OpenCall", "Updates"),
             "_listen": ("Changes",),
             "_many": (
-                "MAX_NAME", "Clients", "Prefix", "ServerTool", "fitting", "open_clients", "start_clients",
-                "told_apart",
+                "MAX_NAME_LENGTH", "Clients", "Prefix", "ServerTool", "open_clients", "sanitized_name",
+                "start_clients", "unique_names",
             ),
             "_mcp_json": ("ServerTable", "TableSource", "read_server_table"),
             "_open": (

@@ -35,8 +35,8 @@ from ._timing import RequestClocks
 
 __all__ = [
     "ANSWERS",
+    "ELICITATION_COMPLETE",
     "STATE",
-    "VISIT_DONE",
     "Answering",
     "CustomMessages",
     "ResultResolver",
@@ -58,13 +58,13 @@ _log = logging.getLogger("trio_mcp.client")
 # Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#completion-notifications-
 # for-url-mode-elicitation
 
-VISIT_DONE = "notifications/elicitation/complete"
+ELICITATION_COMPLETE = "notifications/elicitation/complete"
 
-MAX_VISITS = 1024
+MAX_OPEN_PAGES = 1024
 """Pages whose end is waited for."""
 
 _REVISION = "2025-11-25"
-_VISITS_REQUIRED = -32042
+_URL_ELICITATION_REQUIRED = -32042
 
 
 @define(eq=False)
@@ -72,38 +72,40 @@ class VisitedPages:
     """The pages that one connection's user was asked to visit."""
 
     _on_complete: OnElicitComplete | None
-    _open: dict[str, None] = field(factory=dict[str, None], init=False)
+    _pending: dict[str, None] = field(factory=dict[str, None], init=False)
     """A set in order."""
-    _done: deque[types.ElicitationCompleteNotificationParams] = field(
-        factory=partial(deque["types.ElicitationCompleteNotificationParams"], maxlen=MAX_VISITS), init=False
+    _completed: deque[types.ElicitationCompleteNotificationParams] = field(
+        factory=partial(deque["types.ElicitationCompleteNotificationParams"], maxlen=MAX_OPEN_PAGES), init=False
     )
-    _told: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _wakeup: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
-    def asked(self, request: Any) -> None:
+    def add(self, request: Any) -> None:
         """Remember a question that names a page; others are nothing to remember."""
         if isinstance(request, types.ElicitRequestURLParams) and request.elicitation_id is not None:
-            self._open[request.elicitation_id] = None
-            if len(self._open) > MAX_VISITS:
-                del self._open[next(iter(self._open))]
+            self._pending[request.elicitation_id] = None
+            if len(self._pending) > MAX_OPEN_PAGES:
+                del self._pending[next(iter(self._pending))]
 
-    def required(self, error: ErrorResponse) -> None:
+    def add_required(self, error: ErrorResponse) -> None:
         """Remember the pages that an error names as to be visited first."""
-        if error.code == _VISITS_REQUIRED:
+        if error.code == _URL_ELICITATION_REQUIRED:
             try:
                 data = types.structure(error.data, types.URLElicitationRequiredErrorData, revision=_REVISION)
             except StructureError as fault:
                 _log.warning("an error %s of the server names no pages: %s", error.code, fault)
                 return
             for each in data.elicitations:
-                self.asked(each)
+                self.add(each)
 
-    def done(self, params: JsonObject) -> None:
+    def completed(self, params: JsonObject) -> None:
         """Take the notice that the user is done with a page; synchronous."""
         identifier = params.get("elicitationId")
-        if type(identifier) is str and identifier in self._open:
-            del self._open[identifier]
-            self._done.append(types.structure(params, types.ElicitationCompleteNotificationParams, revision=_REVISION))
-            self._told.unpark()
+        if type(identifier) is str and identifier in self._pending:
+            del self._pending[identifier]
+            self._completed.append(
+                types.structure(params, types.ElicitationCompleteNotificationParams, revision=_REVISION)
+            )
+            self._wakeup.unpark()
 
     def start(self, nursery: trio.Nursery) -> None:
         """Start the task that hands the notices on, if the application wants to hear of them."""
@@ -113,10 +115,10 @@ class VisitedPages:
     async def _deliver(self, on_complete: OnElicitComplete) -> None:
         """Hand the notices to `on_elicit_complete`, one after the other, for ever. Its failure costs one of them."""
         while True:
-            while not self._done:
-                await self._told.park()
+            while not self._completed:
+                await self._wakeup.park()
             try:
-                await on_complete(self._done.popleft())
+                await on_complete(self._completed.popleft())
             except Exception:  # noqa: BLE001 # it is the application's, and costs one notice
                 _log.exception("on_elicit_complete failed")
 
@@ -124,7 +126,7 @@ class VisitedPages:
 MAX_WAITING_LOGS = 1024
 """Log messages that may wait for `on_log`; beyond it the oldest goes."""
 
-MAX_COMPLAINTS = 10
+MAX_WARNINGS = 10
 """Log messages that break the protocol about which ours says so; a server that goes on fills no log."""
 
 REFUSED_BY_USER = -1
@@ -136,24 +138,24 @@ class Answering:
     """Answers what the server of one connection asks, and hands its log messages on."""
 
     _callbacks: Callbacks
-    _stopwatch: RequestClocks
+    _clocks: RequestClocks
     pool: HandlerPool
     replies: Replies = field(init=False)
-    visits: VisitedPages = field(init=False)
+    pages: VisitedPages = field(init=False)
     skipped_logs: int = field(default=0, init=False)
     """Log messages that were dropped because `on_log` is too slow."""
     _unreadable_logs: int = field(default=0, init=False)
     _logs: deque[JsonObject] = field(factory=deque[JsonObject], init=False)
-    _logged: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _log_wakeup: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.replies = Replies(self._callbacks)
-        self.visits = VisitedPages(self._callbacks.on_elicit_complete)
+        self.pages = VisitedPages(self._callbacks.on_elicit_complete)
 
     @property
-    def hears(self) -> bool:
+    def wants_messages(self) -> bool:
         """Whether there is anything to answer, or to hand on."""
-        return self._callbacks.hears
+        return self._callbacks.wants_messages
 
     def answer(self, exchange: IncomingRequest) -> None:
         """Begin to answer; synchronous."""
@@ -166,10 +168,10 @@ class Answering:
             exchange.respond({})
             return
         revision = exchange.context.revision
-        self.visits.asked(params)
+        self.pages.add(params)
 
         async def handle(_: HandlerRun) -> JsonObject:
-            with nullcontext() if exchange.method == "roots/list" else self._stopwatch.stopped():
+            with nullcontext() if exchange.method == "roots/list" else self._clocks.paused():
                 reply = await self.replies.ask(params)
             try:
                 return self.replies.resolve(params, reply, revision)
@@ -209,26 +211,26 @@ class Answering:
                 self._logs.popleft()
                 self.skipped_logs += 1
             self._logs.append(params)
-            self._logged.unpark()
+            self._log_wakeup.unpark()
 
     def start(self, nursery: trio.Nursery, revision: str) -> None:
         """Start the tasks that hand on what the application wants to hear, if it does."""
         if self._callbacks.on_log is not None:
             nursery.start_soon(self._deliver_logs, self._callbacks.on_log, revision)
-        self.visits.start(nursery)
+        self.pages.start(nursery)
 
     async def _deliver_logs(self, on_log: OnLog, revision: str) -> None:
         """Hand log messages to `on_log`, one after the other, for ever. Its failure costs one message."""
         while True:
             while not self._logs:
-                await self._logged.park()
+                await self._log_wakeup.park()
             try:
                 await on_log(
                     types.structure(self._logs.popleft(), types.LoggingMessageNotificationParams, revision=revision)
                 )
             except StructureError as exc:
                 self._unreadable_logs += 1
-                level = logging.WARNING if self._unreadable_logs <= MAX_COMPLAINTS else logging.DEBUG
+                level = logging.WARNING if self._unreadable_logs <= MAX_WARNINGS else logging.DEBUG
                 _log.log(level, "a log message of the server does not fit: %s", exc)
             except Exception:  # noqa: BLE001 # it is the application's, and costs one message
                 _log.exception("on_log failed")
@@ -271,7 +273,7 @@ class Rounds:
     """How often in a row the server has asked nothing."""
     _paused_until: float | None = field(default=None, init=False)
     """While it has, when to send the request again, on Trio's clock."""
-    _is_counted: bool = field(default=False, init=False)
+    _is_in_round: bool = field(default=False, init=False)
     """Whether a task goes through a round, or did when it was cancelled."""
     _retry: JsonObject | None = field(default=None, init=False)
     """The params of a retry that is ready and not sent."""
@@ -284,8 +286,8 @@ class Rounds:
             ConnectionLost: the connection is gone.
             Exception: whatever a callback raises.
         """
-        if not self._is_counted:
-            self._is_counted = True
+        if not self._is_in_round:
+            self._is_in_round = True
             self._count += 1
         if self._retry is None:
             with self._while_connected():
@@ -294,7 +296,7 @@ class Rounds:
 
     def sent(self) -> None:
         """The retry is sent: the next round is another one."""
-        self._is_counted, self._retry, self._paused_until = False, None, None
+        self._is_in_round, self._retry, self._paused_until = False, None, None
 
     async def _prepared(self, outcome: JsonObject) -> JsonObject:
         """Return the params of the retry, when all it needs is there."""
@@ -316,8 +318,8 @@ class Rounds:
             try:
                 self._replies.check(question.method, question.params)
             except McpError as refusal:
-                said = f"{self._method!r} asks {key!r}, which cannot be answered: {refusal.message}"
-                raise RemoteProtocolError(said) from None
+                message = f"{self._method!r} asks {key!r}, which cannot be answered: {refusal.message}"
+                raise RemoteProtocolError(message) from None
 
     async def _answers(self, questions: Mapping[str, types.InputRequest]) -> JsonObject:
         """Ask the application all at once. The first failure takes the other questions back, and is raised bare."""
@@ -385,8 +387,8 @@ class CustomMessages:
     skipped: int = field(default=0, init=False)
     """Notifications that were dropped because their handlers are too slow."""
     _waiting: deque[tuple[str, JsonObject]] = field(factory=deque[tuple[str, JsonObject]], init=False)
-    _heard: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
-    _complaints: int = field(default=0, init=False)
+    _wakeup: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _warnings: int = field(default=0, init=False)
 
     def declared_with(self, capabilities: types.ClientCapabilities) -> types.ClientCapabilities:
         """Return what the client declares: its own capabilities and these."""
@@ -396,11 +398,11 @@ class CustomMessages:
         )
 
     @property
-    def hears(self) -> bool:
+    def wants_messages(self) -> bool:
         """Whether it has added anything that servers say of their own accord."""
         return bool(self._methods or self._notifications)
 
-    def answer(self, exchange: IncomingRequest, pool: HandlerPool, stopwatch: RequestClocks) -> bool:
+    def answer(self, exchange: IncomingRequest, pool: HandlerPool, clocks: RequestClocks) -> bool:
         """Begin to answer a request of the server's, if it has a handler here; synchronous."""
         method, revision = exchange.method, exchange.context.revision
         if method not in self._methods or method in types.METHODS[revision]:
@@ -414,7 +416,7 @@ class CustomMessages:
             return True
 
         async def handle(_: HandlerRun) -> JsonObject:
-            with stopwatch.stopped():  # the limits measure waiting for the server
+            with clocks.paused():  # the limits measure waiting for the server
                 return to_object(await function.call(params), revision)
 
         def explain(failure: Exception) -> McpError:
@@ -426,7 +428,7 @@ class CustomMessages:
         pool.begin(exchange, handle, explain)
         return True
 
-    def hear(self, method: str, params: JsonObject) -> bool:
+    def take_notification(self, method: str, params: JsonObject) -> bool:
         """Take a notification of the server's, if it has a handler here; synchronous."""
         if method not in self._notifications:
             return False
@@ -434,7 +436,7 @@ class CustomMessages:
             self._waiting.popleft()
             self.skipped += 1
         self._waiting.append((method, params))
-        self._heard.unpark()
+        self._wakeup.unpark()
         return True
 
     def start(self, nursery: trio.Nursery) -> None:
@@ -446,14 +448,14 @@ class CustomMessages:
         """Hand notifications to their handlers, one after the other, for ever. A failure costs one of them."""
         while True:
             while not self._waiting:
-                await self._heard.park()
+                await self._wakeup.park()
             method, params = self._waiting.popleft()
             function = self._notifications[method]
             try:
                 await function.call(function.read(params))
             except StructureError as error:
-                self._complaints += 1
-                level = logging.WARNING if self._complaints <= MAX_COMPLAINTS else logging.DEBUG
+                self._warnings += 1
+                level = logging.WARNING if self._warnings <= MAX_WARNINGS else logging.DEBUG
                 _log.log(level, "the params of notification %r do not fit: %s", method, "; ".join(error.faults))
             except Exception:  # noqa: BLE001 # it is the application's, and costs one notification
                 _log.exception("the handler of notification %r failed", method)

@@ -19,7 +19,7 @@ from ..schema import SchemaError, compile_schema
 from ..wire import INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject, is_object, sampling_content, sampling_faults
 
 __all__ = [
-    "FORMS_ALONE",
+    "FORMS_ONLY",
     "IDEMPOTENT",
     "Callbacks",
     "Consent",
@@ -32,10 +32,10 @@ __all__ = [
     "Replies",
     "Roots",
     "check_declared",
-    "consented",
+    "checked_answer",
     "declaration",
-    "fitted_answer",
-    "undeclared_part",
+    "undeclared_capability",
+    "with_consent",
 ]
 
 _log = logging.getLogger("trio_mcp.client")
@@ -54,7 +54,7 @@ Consent: TypeAlias = Callable[[Consentable], Awaitable[Consentable]]
 C = TypeVar("C", bound=Consentable)
 
 
-async def consented(consent: Consent | None, request: C) -> C:
+async def with_consent(consent: Consent | None, request: C) -> C:
     """Return what may happen in place of *request*; without a hook that is the request.
 
     Raises:
@@ -73,7 +73,7 @@ async def consented(consent: Consent | None, request: C) -> C:
 
 ElicitMode: TypeAlias = Literal["form", "url"]
 """How a user can be asked: with fields to fill in, or by a page to visit."""
-FORMS_ALONE: Sequence[ElicitMode] = ("form",)
+FORMS_ONLY: Sequence[ElicitMode] = ("form",)
 
 # The classes by their names, because making those of all questions takes as long as all else that an import does.
 OnElicit: TypeAlias = Callable[["types.ElicitRequestParams"], Awaitable["types.ElicitResult"]]
@@ -88,19 +88,19 @@ Roots: TypeAlias = "Sequence[types.Root] | Callable[[], Awaitable[Sequence[types
 """The folders and files a server may care about, as ``file://`` URIs; a function is asked each time."""
 
 
-def _present(is_declared: bool) -> types.JSONObject | None:
+def _declared(is_declared: bool) -> types.JSONObject | None:
     return {} if is_declared else None
 
 
-def _check_files(roots: Sequence[types.Root]) -> None:
+def _check_root_uris(roots: Sequence[types.Root]) -> None:
     for root in roots:
         if not root.uri.startswith("file://"):
             raise ValueError(f"root {root.uri!r} is no file: its URI must begin with 'file://'")
 
 
-def _check_given(_: object, __: object, roots: Roots | None) -> None:
+def _check_roots(_: object, __: object, roots: Roots | None) -> None:
     if roots is not None and not callable(roots):
-        _check_files(roots)
+        _check_root_uris(roots)
 
 
 @frozen(kw_only=True)
@@ -108,28 +108,28 @@ class Callbacks:
     """What the application answers, and how. Each is cancelled with the question."""
 
     on_elicit: OnElicit | None = None
-    elicit_modes: Sequence[ElicitMode] = FORMS_ALONE
+    elicit_modes: Sequence[ElicitMode] = FORMS_ONLY
     apply_form_defaults: bool = False
     on_elicit_complete: OnElicitComplete | None = None
     on_sample: OnSample | None = None
     sample_with_tools: bool = False
     sample_with_context: bool = False
-    roots: Roots | None = field(default=None, validator=_check_given)
+    roots: Roots | None = field(default=None, validator=_check_roots)
     on_log: OnLog | None = None
     consent: Consent | None = None
 
     @property
-    def hears(self) -> bool:
-        """Whether any of them hears what a server of a handshake says outside of requests."""
+    def wants_messages(self) -> bool:
+        """Whether any of them wants_messages what a server of a handshake says outside of requests."""
         each = (self.on_elicit, self.on_elicit_complete, self.on_sample, self.roots, self.on_log)
         return any(callback is not None for callback in each)
 
     def capabilities(self) -> types.ClientCapabilities:
         """Return what follows from them."""
         modes = self.elicit_modes
-        elicitation = types.ElicitationCapability(form=_present("form" in modes), url=_present("url" in modes))
+        elicitation = types.ElicitationCapability(form=_declared("form" in modes), url=_declared("url" in modes))
         sampling = types.SamplingCapability(
-            tools=_present(self.sample_with_tools), context=_present(self.sample_with_context)
+            tools=_declared(self.sample_with_tools), context=_declared(self.sample_with_context)
         )
         return types.ClientCapabilities(
             elicitation=None if self.on_elicit is None else elicitation,
@@ -147,7 +147,7 @@ class Callbacks:
         if not callable(self.roots):
             return self.roots
         roots = await self.roots()
-        _check_files(roots)
+        _check_root_uris(roots)
         return roots
 
 
@@ -155,7 +155,7 @@ class Callbacks:
 #
 # Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#operation
 
-_NEEDED: Mapping[str, tuple[str, ...]] = {
+_REQUIRED: Mapping[str, tuple[str, ...]] = {
     "completion/complete": ("completions",),
     "logging/setLevel": ("logging",),
     "prompts/get": ("prompts",),
@@ -195,7 +195,7 @@ def check_declared(method: str, declared: JsonObject, revision: str) -> None:
     Args:
         declared: the server's capabilities, as they go over the wire. An empty object is a declaration.
     """
-    path = _NEEDED.get(method, ())
+    path = _REQUIRED.get(method, ())
     if path == ("completions",) and revision == types.REVISIONS[0]:
         return  # that capability came with the second revision
     found: Any = declared
@@ -212,25 +212,25 @@ def declaration(capabilities: types.ClientCapabilities, revision: str) -> JsonOb
     """Return what a client declares as *revision* says it."""
     declared: JsonObject = types.unstructure(capabilities, revision=revision)
     elicitation = capabilities.elicitation
-    pages_alone = elicitation is not None and elicitation.form is None and elicitation.url is not None
-    if pages_alone and declared.get("elicitation") == {}:
+    urls_only = elicitation is not None and elicitation.form is None and elicitation.url is not None
+    if urls_only and declared.get("elicitation") == {}:
         del declared["elicitation"]  # that revision has forms alone, and would take it to mean them
     return declared
 
 
-_NEEDED_OF_CLIENTS: Mapping[str, str] = {
+_REQUIRED_OF_CLIENTS: Mapping[str, str] = {
     "elicitation/create": "elicitation",
     "roots/list": "roots",
     "sampling/createMessage": "sampling",
 }
 
 
-def undeclared_part(capabilities: types.ClientCapabilities, method: str, params: Any) -> str | None:
+def undeclared_capability(capabilities: types.ClientCapabilities, method: str, params: Any) -> str | None:
     """Return the capability that a question needs and this client has not declared, such as ``sampling.tools``.
 
     None where it has declared all. What no client could declare is named by its method.
     """
-    name = _NEEDED_OF_CLIENTS.get(method, method)
+    name = _REQUIRED_OF_CLIENTS.get(method, method)
     found = getattr(capabilities, name, None) if name != method else None
     if found is None:
         return name
@@ -251,7 +251,7 @@ def undeclared_part(capabilities: types.ClientCapabilities, method: str, params:
 # Specification: https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#requested-schema
 
 
-def fitted_answer(
+def checked_answer(
     request: types.ElicitRequestFormParams | types.ElicitRequestURLParams,
     answer: types.ElicitResult,
     *,
@@ -320,7 +320,7 @@ class Replies:
             McpError: the refusal; its message names what was not declared, or every fault with its path.
         """
         for params, code in ((None, METHOD_NOT_FOUND), (question, INVALID_PARAMS)):
-            missing = undeclared_part(self._declared, method, params)
+            missing = undeclared_capability(self._declared, method, params)
             if missing is not None:
                 raise McpError(code, f"{method!r}: this client has not declared {missing!r}")
         if isinstance(question, types.CreateMessageRequestParams):
@@ -340,7 +340,7 @@ class Replies:
                 return await self._elicit(question)
             case types.CreateMessageRequestParams():
                 assert self.callbacks.on_sample is not None
-                allowed = await consented(self.callbacks.consent, question)
+                allowed = await with_consent(self.callbacks.consent, question)
                 reply = await self.callbacks.on_sample(allowed)
                 return _of_class(types.CreateMessageResult, "on_sample", reply)
             case _:
@@ -351,7 +351,7 @@ class Replies:
     ) -> types.ElicitResult:
         assert self.callbacks.on_elicit is not None
         try:
-            allowed = await consented(self.callbacks.consent, question)
+            allowed = await with_consent(self.callbacks.consent, question)
         except ConsentRefused:
             return types.ElicitResult(action="decline")
         reply = await self.callbacks.on_elicit(allowed)
@@ -365,7 +365,7 @@ class Replies:
         """
         if isinstance(reply, types.ElicitResult):
             assert isinstance(question, types.ElicitRequestFormParams | types.ElicitRequestURLParams)
-            reply = fitted_answer(question, reply, apply_defaults=self.callbacks.apply_form_defaults)
+            reply = checked_answer(question, reply, apply_defaults=self.callbacks.apply_form_defaults)
         elif isinstance(reply, types.CreateMessageResult):
             try:
                 reply = evolve(reply, content=sampling_content(reply.content, revision))

@@ -45,7 +45,7 @@ class ChangeInbox:
     """Of the URIs in it."""
     _end: Exception | None = field(default=None, init=False)
     """What is raised when all has been read."""
-    _news: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _wakeup: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     def put(self, change: Change) -> None:
         """Take a change, if it was asked for and does not wait already; synchronous."""
@@ -57,7 +57,7 @@ class ChangeInbox:
             ):
                 self._pop()
                 self.skipped += 1
-            self._news.unpark()
+            self._wakeup.unpark()
 
     @property
     def wanted(self) -> ChangeFilter:
@@ -68,7 +68,7 @@ class ChangeInbox:
         """Nothing more will come, and why; the first reason stands. `StopAsyncIteration` is an end in peace."""
         if self._end is None:
             self._end = reason
-            self._news.unpark_all()
+            self._wakeup.unpark_all()
 
     async def take(self) -> Change:
         """Wait for the next change.
@@ -83,9 +83,9 @@ class ChangeInbox:
                 # One cancellation may take down the connection and its reader: that is cancelled, not surprised.
                 await trio.lowlevel.checkpoint_if_cancelled()
                 raise self._end
-            if self._news:
+            if self._wakeup:
                 raise trio.BusyResourceError("another task is waiting for changes here")
-            await self._news.park()
+            await self._wakeup.park()
         return self._pop()
 
     def _pop(self) -> Change:
@@ -133,7 +133,7 @@ class ListenRequest:
     _revision: str
     _idle_limit: float
     """Seconds until the server must have acknowledged the request."""
-    _answered: trio.Event = field(factory=trio.Event, init=False)
+    _acknowledged: trio.Event = field(factory=trio.Event, init=False)
     """The acknowledgement has come, or the end before it."""
     _acknowledgement: ChangeFilter | Exception | None = field(default=None, init=False)
 
@@ -148,21 +148,24 @@ class ListenRequest:
         """
         self._request.listener = self
         limit = self._idle_limit
-        deadline, late = trio.current_time() + limit, f"{LISTEN!r}: nothing was heard for {limit:g} s (TimeLimits.idle)"
+        deadline, timeout_message = (
+            trio.current_time() + limit,
+            f"{LISTEN!r}: nothing was heard for {limit:g} s (TimeLimits.idle)",
+        )
         with trio.CancelScope(deadline=deadline) as sending:
             await self._request.begin()
         if sending.cancelled_caught:
-            raise RequestTimedOut(late)
+            raise RequestTimedOut(timeout_message)
         agreed = False
         try:
             with trio.CancelScope(deadline=deadline):
-                await self._answered.wait()
+                await self._acknowledged.wait()
             agreed = isinstance(self._acknowledgement, ChangeFilter)
         finally:
             if not agreed:
                 self._request.leave()
         if self._acknowledgement is None:
-            raise RequestTimedOut(late)
+            raise RequestTimedOut(timeout_message)
         if isinstance(self._acknowledgement, Exception):
             raise self._acknowledgement
         return self._acknowledgement
@@ -179,8 +182,8 @@ class ListenRequest:
             self._inbox.put(change)
         elif method == ACKNOWLEDGED and self._acknowledgement is None:
             self._acknowledgement = self._read(params)
-            self._cache.unheard(self._wanted)  # what was cached before may have changed since
-            self._answered.set()
+            self._cache.missed(self._wanted)  # what was cached before may have changed since
+            self._acknowledged.set()
         else:
             _log.debug("%s in a subscription means nothing", method)
 
@@ -194,9 +197,9 @@ class ListenRequest:
     def ended(self, outcome: JsonObject | Exception) -> None:
         """The request is over: by an error, or in peace."""
         failure = outcome if isinstance(outcome, Exception) else None
-        self._cache.unheard(self._wanted)
+        self._cache.missed(self._wanted)
         self._inbox.end(failure or StopAsyncIteration())
         if self._acknowledgement is None:
             unacknowledged = RemoteProtocolError(f"the server ended {LISTEN!r} without having acknowledged it")
             self._acknowledgement = failure or unacknowledged
-            self._answered.set()
+            self._acknowledged.set()

@@ -25,7 +25,7 @@ from ..peer import HandlerPool, Limits
 from ..wire import JsonObject, is_modern
 from ._answer import Answering, CustomMessages, ResultResolver
 from ._cache import CacheOption, check_cache, connection_cache
-from ._callbacks import FORMS_ALONE, Callbacks, Consent, ElicitMode, OnElicit, OnElicitComplete, OnLog, OnSample, Roots
+from ._callbacks import FORMS_ONLY, Callbacks, Consent, ElicitMode, OnElicit, OnElicitComplete, OnLog, OnSample, Roots
 from ._client import Client
 from ._connection import Connection
 from ._negotiate import negotiate
@@ -247,10 +247,10 @@ async def _connect_and_hold(
     opener: TransportOpener, options: ClientOptions, task_status: trio.TaskStatus[Client], *, probe: bool
 ) -> None:
     limits = options.get("limits") or Limits()
-    stopwatch = RequestClocks(options.get("time_limits") or TimeLimits())
+    clocks = RequestClocks(options.get("time_limits") or TimeLimits())
     callbacks = Callbacks(
         on_elicit=options.get("on_elicit"),
-        elicit_modes=options.get("elicit_modes") or FORMS_ALONE,
+        elicit_modes=options.get("elicit_modes") or FORMS_ONLY,
         apply_form_defaults=options.get("apply_form_defaults") or False,
         on_elicit_complete=options.get("on_elicit_complete"),
         on_sample=options.get("on_sample"),
@@ -267,8 +267,8 @@ async def _connect_and_hold(
                 options.get("info") or types.Implementation(name="trio-mcp", version="0.1.0"),
                 custom.declared_with(callbacks.capabilities()),
                 limits,
-                stopwatch,
-                Answering(callbacks, stopwatch, HandlerPool(nursery, limits)),
+                clocks,
+                Answering(callbacks, clocks, HandlerPool(nursery, limits)),
                 transports.guarded_tap(options.get("tap")),
                 connection_cache(options.get("cache")),
                 custom,
@@ -276,7 +276,7 @@ async def _connect_and_hold(
             client = custom.client = Client(connection)
             when_all_tasks_have_ended.callback(client.ended)
             async with opener(connection) as transport:
-                connection.carried_by(transport)
+                connection.use_transport(transport)
                 await _agree(connection, options.get("revision"), probe=probe)
                 connection.answering.start(nursery, connection.revision)
                 custom.start(nursery)
@@ -285,10 +285,10 @@ async def _connect_and_hold(
 
 
 async def _agree(connection: Connection, pinned: str | None, *, probe: bool) -> None:
-    stopwatch = connection.stopwatch
-    limit = stopwatch.limits.connect
+    clocks = connection.clocks
+    limit = clocks.limits.connect
     probing = probe and (pinned is None or is_modern(pinned))
-    with stopwatch.timeouts.within(limit):
+    with clocks.timeouts.within(limit):
         try:
             await negotiate(connection, pinned=pinned, probe=probe)
         except ServerExited:

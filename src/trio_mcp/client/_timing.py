@@ -52,11 +52,11 @@ class TimeLimits:
 class TimedRequest(Protocol):
     """A request that has a clock."""
 
-    def judge(self, now: float) -> float:
+    def check(self, now: float) -> float:
         """Fail the request if it has reached a limit; return when to look again."""
         ...
 
-    def go_on(self, stopped_at: float) -> None:
+    def resume(self, stopped_at: float) -> None:
         """Restart the clock, which has been stopped since *stopped_at*."""
         ...
 
@@ -83,9 +83,9 @@ class RequestClocks:
     """Those whose clocks run."""
     stopped_at: float = field(default=math.inf, init=False)
     """When the clocks were stopped, on Trio's clock; infinite while they run."""
-    looks_at: float = field(default=math.inf, init=False)
+    next_check: float = field(default=math.inf, init=False)
     """When the timer looks at the clocks."""
-    _persons: int = field(default=0, init=False)
+    _pauses: int = field(default=0, init=False)
     _timer: trio.CancelScope = field(factory=trio.CancelScope, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -96,32 +96,32 @@ class RequestClocks:
         while True:
             with self._timer:
                 await trio.sleep_forever()
-            self._timer, self.looks_at = trio.CancelScope(), math.inf
-            self._look()
+            self._timer, self.next_check = trio.CancelScope(), math.inf
+            self._check()
 
-    def look_at(self, time: float) -> None:
+    def check_at(self, time: float) -> None:
         """Look at the clocks at *time*, if not before."""
-        if time < self.looks_at:
-            self.looks_at = self._timer.deadline = time
+        if time < self.next_check:
+            self.next_check = self._timer.deadline = time
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if math.isinf(self.stopped_at):
             now = self.now()
-            self.look_at(min((attempt.judge(now) for attempt in self.running), default=math.inf))
+            self.check_at(min((attempt.check(now) for attempt in self.running), default=math.inf))
 
     @contextmanager
-    def stopped(self) -> Generator[None]:
+    def paused(self) -> Generator[None]:
         """Stop the clocks for as long as a person is being asked."""
-        if self._persons == 0:
+        if self._pauses == 0:
             self.stopped_at = self.now()
-        self._persons += 1
+        self._pauses += 1
         try:
             with self.timeouts.paused():
                 yield
         finally:
-            self._persons -= 1
-            if self._persons == 0:
+            self._pauses -= 1
+            if self._pauses == 0:
                 stopped_at, self.stopped_at = self.stopped_at, math.inf
                 for attempt in self.running:
-                    attempt.go_on(stopped_at)
-                self._look()
+                    attempt.resume(stopped_at)
+                self._check()
