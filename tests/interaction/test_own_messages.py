@@ -510,7 +510,7 @@ async def test_a_slow_notification_handler_loses_only_the_oldest_notifications(
         await client.call_tool("flood")
         go_on.set()
         await done.wait()
-        skipped = client._connection.own.skipped  # pyright: ignore[reportPrivateUsage] # it is for debugging
+        skipped = client._connection.custom.skipped  # pyright: ignore[reportPrivateUsage] # it is for debugging
 
     assert heard == [*heard[:1], *range(heard[1], 1500)]
     assert len(heard) + skipped == 1500
