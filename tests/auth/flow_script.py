@@ -17,7 +17,7 @@ from trio_mcp.auth._dpop import DpopProver
 from trio_mcp.auth.client import ServerMetadata
 from trio_mcp.auth.client._discovery import ResourceMetadata, TokenIssuer
 from trio_mcp.auth.client._flow import Await, BrowserStep, Flow, Load, Pause, PickRedirect, ReadClock, Step, Swap
-from trio_mcp.auth.client._grant import TokenAsk
+from trio_mcp.auth.client._token_endpoint import TokenAsk
 
 T = TypeVar("T")
 Reply: TypeAlias = HttpReply | Exception | Callable[[HttpCall], HttpReply]

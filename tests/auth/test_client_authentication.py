@@ -232,4 +232,4 @@ def test_a_public_key_cannot_sign() -> None:
 def test_what_proves_a_client_is_not_shown() -> None:
     shown = repr([BASIC, POST, authenticate(Registration("me", private_key=KEY), SILENT, NOW)])
 
-    assert shown == "[Authenticated(), Authenticated(), Authenticated()]"
+    assert shown == "[ClientAuthentication(), ClientAuthentication(), ClientAuthentication()]"

@@ -24,9 +24,10 @@ from tests.auth.keeping import (
 from trio_mcp import AuthorizationFailed, ConnectionClosed
 from trio_mcp.auth import MemoryTokenStorage, Registration
 from trio_mcp.auth.client._flow import Flow
-from trio_mcp.auth.client._grant import TokenAsk
 from trio_mcp.auth.client._source import GrantSource
-from trio_mcp.auth.client._tokens import TokenRecord, TokenRequirement, Tokens, read_record, write_record
+from trio_mcp.auth.client._token_cache import TokenRequirement
+from trio_mcp.auth.client._token_endpoint import TokenAsk, Tokens
+from trio_mcp.auth.client._token_storage import TokenRecord, read_record, write_record
 
 OTHER_URL = "https://mcp.example.com/mcp/other"
 

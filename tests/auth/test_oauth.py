@@ -218,7 +218,7 @@ async def test_the_browser_comes_back_to_the_path_that_was_registered() -> None:
 
 def test_a_visitor_of_the_systems_browser_is_opened_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     from trio_mcp.auth import open_browser
-    from trio_mcp.auth.client import _browser as _loopback
+    from trio_mcp.auth.client import _authorization_code
 
     opened: list[dict[str, Any]] = []
     real = open_loopback_browser
@@ -227,7 +227,7 @@ def test_a_visitor_of_the_systems_browser_is_opened_by_default(monkeypatch: pyte
         opened.append(options)
         return real(**options)
 
-    monkeypatch.setattr(_loopback, "open_loopback_visitor", note)
+    monkeypatch.setattr(_authorization_code, "open_loopback_browser", note)
     OAuth(visit_seconds=7).agent()
 
     assert opened == [{"show": open_browser, "seconds": 7, "redirect_uri": None}]

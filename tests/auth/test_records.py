@@ -7,12 +7,14 @@ import logging
 import pytest
 from attrs import evolve
 
-from tests.auth.keeping import ISSUER, URL, MachineGrant
+from tests.auth.keeping import ISSUER, URL
 from trio_mcp.auth import Registration
 from trio_mcp.auth._dpop import DpopKey
 from trio_mcp.auth.client import ServerMetadata
 from trio_mcp.auth.client._discovery import ResourceMetadata, TokenIssuer
-from trio_mcp.auth.client._tokens import Lease, TokenRecord, Tokens, is_showable, key_of, read_record, write_record
+from trio_mcp.auth.client._token_cache import storage_key
+from trio_mcp.auth.client._token_endpoint import Tokens, is_showable
+from trio_mcp.auth.client._token_storage import Lease, TokenRecord, read_record, write_record
 
 TOKENS = Tokens(
     access_token="s3cret-access",
@@ -137,11 +139,14 @@ def test_a_token_whose_end_is_unknown_never_ends() -> None:
 
 
 def test_records_of_other_servers_accounts_and_ways_have_other_keys() -> None:
-    grants = [MachineGrant(), MachineGrant(account="b"), MachineGrant(account="c"), MachineGrant(dpop=True)]
-    keys = {key_of(grant, url) for grant in grants for url in (URL, f"{URL}/b")}
+    ways = [("a", "", False), ("b", "", False), ("a", "b", False), ("a", "c", False), ("a", "", True)]
+    keys = {
+        storage_key(url, identity=identity, account=account, dpop=dpop)
+        for identity, account, dpop in ways
+        for url in (URL, f"{URL}/b")
+    }
 
-    assert len(keys) == 8
-    assert key_of(MachineGrant(), URL) == key_of(MachineGrant(scopes=["x"]), URL)
+    assert len(keys) == 10
 
 
 @pytest.mark.parametrize(("token", "expected"), [("a.b-c_d~e+f/g==", True), ("", False), ("a b", False), ("ä", False)])

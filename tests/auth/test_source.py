@@ -22,7 +22,8 @@ from tests.auth.keeping import (
 from trio_mcp import AuthorizationFailed
 from trio_mcp.auth._dpop import NONCE_FIELD
 from trio_mcp.auth.client._source import GrantSource
-from trio_mcp.auth.client._tokens import TokenRecord, Tokens, write_record
+from trio_mcp.auth.client._token_endpoint import Tokens
+from trio_mcp.auth.client._token_storage import TokenRecord, write_record
 
 
 @pytest.fixture

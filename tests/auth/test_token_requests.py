@@ -25,9 +25,7 @@ from tests.auth.flow_script import (
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import CallFailed, HttpReply, Registration
 from trio_mcp.auth._dpop import DpopKey, DpopProver
-from trio_mcp.auth.client._grant import TokenAsk
-from trio_mcp.auth.client._token_endpoint import request_tokens, scope_member
-from trio_mcp.auth.client._tokens import Tokens
+from trio_mcp.auth.client._token_endpoint import TokenAsk, Tokens, request_tokens, scope_member
 
 CLIENT = Registration("me", method="none")
 FORM = {"grant_type": "authorization_code", "code": "kc0de-1234"}

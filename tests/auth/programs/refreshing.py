@@ -14,8 +14,7 @@ import trio
 
 from trio_mcp.auth import FileTokenStorage, Grant, HttpCall, HttpReply
 from trio_mcp.auth.client._flow import Flow, post_form
-from trio_mcp.auth.client._grant import TokenAsk
-from trio_mcp.auth.client._tokens import Tokens
+from trio_mcp.auth.client._token_endpoint import TokenAsk, Tokens
 
 URL = "https://mcp.example.com/mcp"
 PORT, ROUNDS = int(sys.argv[2]), int(sys.argv[3])

@@ -19,16 +19,17 @@ import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from attrs import define, evolve, field, frozen
 
 from ..._errors import AuthorizationFailed
 from .._urls import shown_text
+from ._browser import BrowserAgent, CustomBrowserAgent, open_browser, open_loopback_browser
 from ._discovery import ServerMetadata, TokenIssuer
 from ._flow import BrowserStep, Flow
-from ._grant import Grant, TokenAsk
+from ._grants import Grant
 from ._registration import (
     ClientProfile,
     KnownRegistration,
@@ -39,11 +40,7 @@ from ._registration import (
     known_client,
     make_known,
 )
-from ._token_endpoint import refusal, request_tokens, scope_member
-from ._tokens import Registration, Tokens
-
-if TYPE_CHECKING:
-    from ._browser import BrowserAgent
+from ._token_endpoint import Registration, TokenAsk, Tokens, refusal, request_tokens, scope_member
 
 __all__ = ["OAuth", "Pkce", "authorize", "check_pkce", "refresh"]
 
@@ -384,12 +381,8 @@ class OAuth(Grant):
     def agent(self) -> AbstractAsyncContextManager[BrowserAgent]:
         """Open what leads the person to the authorization server and back, for one authorization."""
         if self.visit is not None:
-            from ._browser import CustomBrowserAgent  # noqa: PLC0415 # one of two is needed
-
             assert self._redirect_uri is not None
             return nullcontext(CustomBrowserAgent(self.visit, self._redirect_uri, self.visit_seconds))
-        from ._browser import open_browser, open_loopback_browser  # noqa: PLC0415 # likewise
-
         return open_loopback_browser(
             show=self.show or open_browser, seconds=self.visit_seconds, redirect_uri=self._redirect_uri
         )

@@ -19,15 +19,23 @@ step             outcome                                         error
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    contextmanager,
+    nullcontext,
+)
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
+from ..._errors import AuthorizationFailed
 from ..._util import owned_nursery
+from .._urls import read_url
 
 if TYPE_CHECKING:
     from ...abc import Fetch, TokenStorage
@@ -37,6 +45,7 @@ __all__ = [
     "Await",
     "BrowserStep",
     "CallFailed",
+    "ConnectionServices",
     "Flow",
     "FlowServices",
     "HttpCall",
@@ -45,15 +54,19 @@ __all__ = [
     "Pause",
     "PickRedirect",
     "ReadClock",
+    "SharedTask",
     "Step",
     "Swap",
+    "TaskOutcome",
     "Unreadable",
     "call",
     "drive",
+    "failing_as_authorization",
     "get_json_from",
     "now",
     "outlast",
     "post_form",
+    "trusting",
 ]
 
 T = TypeVar("T")
@@ -272,3 +285,128 @@ async def _hurry(scope: trio.CancelScope, grace: float) -> None:
         await trio.sleep_forever()
     finally:
         scope.deadline = min(scope.deadline, trio.current_time() + grace)
+
+
+# Hosts that a user trusts by name count as named by the user, whoever leads there.
+
+
+def trusting(fetch: Fetch, trusted_hosts: Sequence[str]) -> Fetch:
+    """Return what makes the requests that *fetch* makes, and may make them to *trusted_hosts* in any network.
+
+    Args:
+        trusted_hosts: names of hosts, without port.
+    """
+    trusted = {host.lower().strip("[]") for host in trusted_hosts}
+
+    async def fetch_trusting(call: HttpCall) -> HttpReply:
+        parts = read_url(call.url)
+        is_trusted = parts is not None and parts.host in trusted
+        return await fetch(evolve(call, named_by="user") if is_trusted else call)
+
+    return fetch_trusting
+
+
+@frozen(eq=False)
+class ConnectionServices:
+    """What a connection lends to the work on tokens."""
+
+    fetch: Fetch
+    nursery: trio.Nursery
+    asking_person: Callable[[], AbstractContextManager[None]]
+
+
+@frozen
+class TaskOutcome(Generic[T]):
+    """What has come of a flight."""
+
+    value: T
+
+
+_Outcome: TypeAlias = "TaskOutcome[T] | AuthorizationFailed | None"
+
+
+class _Abandoned(Exception):
+    """Nobody waits any more."""
+
+
+@contextmanager
+def failing_as_authorization() -> Generator[None]:
+    """Turn whatever is raised into `AuthorizationFailed`: storages and functions of the application raise anything."""
+    try:
+        yield
+    except (AuthorizationFailed, _Abandoned):
+        raise
+    except Exception as exc:
+        raise AuthorizationFailed(f"authorization failed, because something raised {type(exc).__name__}") from exc
+
+
+@define(eq=False)
+class SharedTask(Generic[T]):
+    """One piece of work, from its first step to its outcome."""
+
+    _outcome: _Outcome[T] = field(default=None, init=False)
+    _is_over: bool = field(default=False, init=False)
+    _is_asking: bool = field(default=False, init=False)
+    _waiting: int = field(default=0, init=False)
+    _changed: trio.Event = field(factory=trio.Event, init=False)
+    _person: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    """Around what a person takes part in."""
+
+    async def run(self, work: Callable[[], Awaitable[T]], landing: Callable[[], None]) -> None:
+        """Do the work; to be a task of its own.
+
+        Args:
+            work: an async function.
+            landing: called when it has ended, in whatever way; synchronous.
+        """
+        try:
+            with failing_as_authorization():
+                self._outcome = TaskOutcome(await work())
+        except AuthorizationFailed as failure:
+            self._outcome = failure
+        except _Abandoned:
+            pass
+        finally:
+            landing()
+            self._is_over = True
+            self._change()
+
+    async def wait(self, connected: ConnectionServices) -> _Outcome[T]:
+        """Return the outcome when it is there; None where there is none (rule 3).
+
+        Args:
+            connected: whose time limits stand still while a person is being asked.
+        """
+        self._waiting += 1
+        try:
+            while not self._is_over:
+                with connected.asking_person() if self._is_asking else nullcontext():
+                    await self._changed.wait()
+        finally:
+            self._waiting -= 1
+            if self._waiting == 0:
+                self._person.cancel()
+        return self._outcome
+
+    @contextmanager
+    def with_person(self) -> Generator[None]:
+        """Return a block in which a person takes part: it is left when nobody waits any more; to be entered once."""
+        with self._person:
+            yield
+            return
+        raise _Abandoned
+
+    @contextmanager
+    def asking_person(self) -> Generator[None]:
+        """Return a block in which a person is being asked."""
+        self._is_asking = True
+        self._change()
+        try:
+            yield
+        finally:
+            self._is_asking = False
+            self._change()
+
+    def _change(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()

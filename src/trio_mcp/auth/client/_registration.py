@@ -22,8 +22,7 @@ from ...wire import JsonObject, decode, encode, is_object
 from .._urls import is_local_host, read_url, resource_of, shown_text, shown_url
 from ._discovery import ServerMetadata, TokenIssuer
 from ._flow import CallFailed, Flow, HttpCall, Load, PickRedirect, Swap, call, now
-from ._token_endpoint import json_object_of, refusal_of
-from ._tokens import AuthMethod, Registration
+from ._token_endpoint import AuthMethod, Registration, json_object_of, refusal_of
 
 __all__ = [
     "ApplicationType",

@@ -15,7 +15,7 @@ import base64
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from urllib.parse import quote, quote_plus
 
 from attrs import field, frozen
@@ -24,16 +24,21 @@ from ..._errors import AuthorizationFailed
 from ...wire import JsonObject, Undecodable, decode, is_object
 from .._dpop import NONCE_FIELD, PROOF_FIELD, DpopProver
 from .._urls import shown_text, shown_url
-from ._discovery import ServerMetadata
+from ._discovery import ServerMetadata, TokenIssuer
 from ._flow import CallFailed, Flow, HttpReply, now, post_form
-from ._grant import TokenAsk
-from ._tokens import AuthMethod, PrivateKey, Registration, Tokens, TokenType
 
 __all__ = [
     "ASSERTION_TYPE",
+    "AuthMethod",
     "ClientAuthentication",
+    "PrivateKey",
+    "Registration",
+    "TokenAsk",
+    "TokenType",
+    "Tokens",
     "authenticate",
     "error_code_of",
+    "is_showable",
     "json_object_of",
     "post_token_request",
     "refusal",
@@ -42,6 +47,84 @@ __all__ = [
     "scope_member",
     "text_member",
 ]
+
+AuthMethod: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
+"""How a client authenticates at a token endpoint."""
+TokenType: TypeAlias = Literal["Bearer", "DPoP"]
+
+
+@frozen
+class PrivateKey:
+    """The private key by which a client authenticates (`private_key_jwt`).
+
+    Args:
+        pem: the key, as PEM (PKCS #8).
+        algorithm: of the signature: ``"ES256"``, ``"RS256"`` and so on; no symmetric one.
+        key_id: by which the authorization server knows the public half, if it has several.
+    """
+
+    pem: str = field(repr=False)
+    algorithm: str = "ES256"
+    key_id: str | None = None
+
+
+@frozen
+class Registration:
+    """How a client is known to an authorization server.
+
+    Args:
+        client_id: its name there.
+        secret: what proves that this is the client, where it has a secret.
+        private_key: what proves it, in place of a secret.
+        method: how it authenticates; None: as the server likes best, of what its secret or key allows.
+        issuer: the one authorization server that knows it; None: whichever the MCP server names first.
+        redirect_uri: where browsers are sent back to, as it was registered; None where it has said nothing of that.
+        secret_expires_at: when the secret ends, as `time.time` counts; None: never.
+    """
+
+    client_id: str
+    secret: str | None = field(default=None, kw_only=True, repr=False)
+    private_key: PrivateKey | None = field(default=None, kw_only=True)
+    method: AuthMethod | None = field(default=None, kw_only=True)
+    issuer: str | None = field(default=None, kw_only=True)
+    redirect_uri: str | None = field(default=None, kw_only=True)
+    secret_expires_at: float | None = field(default=None, kw_only=True)
+
+
+@frozen(kw_only=True)
+class Tokens:
+    """A token to be shown, and what came with it."""
+
+    access_token: str = field(repr=False)
+    token_type: TokenType
+    expires_at: float | None
+    """When it ends, as `time.time` counts; None where nobody said."""
+    refresh_token: str | None = field(repr=False)
+    scopes: tuple[str, ...] | None
+    """What was granted; None where nobody said, so that it is what was asked for."""
+    client: Registration | None = field(default=None, repr=False)
+    """As whom they were obtained, where a program has registered it: the refresh token is good for no other."""
+
+
+@frozen(kw_only=True)
+class TokenAsk:
+    """What a token is wanted for."""
+
+    place: TokenIssuer
+    scopes: tuple[str, ...] | None
+    """What to ask for; None: whatever the authorization server gives to those who name none."""
+    proofs: DpopProver | None
+    """Makes the proofs of possession; None where tokens are for their bearer."""
+    client: Registration | None = None
+    """As whom the tokens were obtained that are to be refreshed; None where the grant knows that by itself."""
+
+
+_SHOWABLE = re.compile(r"[!-~]+")
+
+
+def is_showable(token: str) -> bool:
+    """Tell whether a token can stand in a header field: visible ASCII alone, and not empty."""
+    return _SHOWABLE.fullmatch(token) is not None
 
 
 # How a client proves at a token endpoint that it is the one that was registered.
