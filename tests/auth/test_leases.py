@@ -28,7 +28,7 @@ from trio_mcp.auth.client._token_storage import (
 
 KEY = "key"
 ISSUER = "https://auth.example.com"
-PLACE = TokenIssuer(
+TOKEN_ISSUER = TokenIssuer(
     url="https://mcp.example.com/mcp",
     resource=None,
     server=ServerMetadata(issuer=ISSUER, token_endpoint=f"{ISSUER}/token"),
@@ -79,7 +79,7 @@ def storing(record: TokenRecord | None, *others: TokenRecord | None) -> Storing:
 def leased_in(script: Storing, record: TokenRecord = OLD) -> LeasedRecord:
     """Take the lease."""
     script.put(record)
-    leased = script.run(take_lease(KEY, "old", PLACE))
+    leased = script.run(take_lease(KEY, "old", TOKEN_ISSUER))
     assert isinstance(leased, LeasedRecord)
     return leased
 
@@ -111,7 +111,7 @@ def test_what_is_stored_is_loaded() -> None:
 def test_a_lease_is_in_the_storage_and_lasts_longer_than_a_refresh_may_take() -> None:
     script = storing(OLD)
 
-    leased = script.run(take_lease(KEY, "old", PLACE))
+    leased = script.run(take_lease(KEY, "old", TOKEN_ISSUER))
 
     assert isinstance(leased, LeasedRecord)
     assert leased.record == script.stored
@@ -128,19 +128,19 @@ def test_a_lease_is_in_the_storage_and_lasts_longer_than_a_refresh_may_take() ->
 def test_there_is_no_lease_on_what_is_not_there_or_from_elsewhere(record: TokenRecord | None) -> None:
     script = storing(record)
 
-    assert script.run(take_lease(KEY, "old", PLACE)) is None
+    assert script.run(take_lease(KEY, "old", TOKEN_ISSUER)) is None
     assert script.stored == record
 
 
 @pytest.mark.parametrize("record", [THEIRS, evolve(OLD, tokens=evolve(OLD.tokens, refresh_token=None))])
 def test_there_is_no_lease_on_what_was_replaced_or_cannot_be(record: TokenRecord) -> None:
-    assert storing(record).run(take_lease(KEY, "old", PLACE)) == record
+    assert storing(record).run(take_lease(KEY, "old", TOKEN_ISSUER)) == record
 
 
 def test_who_is_second_waits_and_takes_what_the_first_one_has_brought() -> None:
     script = storing(OLD, evolve(OLD, lease=Lease("other", NOW + 10)))
 
-    flow = take_lease(KEY, "old", PLACE)
+    flow = take_lease(KEY, "old", TOKEN_ISSUER)
     steps = [next(flow)]
     text = script.values[KEY]
     steps.append(flow.send(text))  # the time
@@ -161,7 +161,7 @@ def test_who_is_second_waits_and_takes_what_the_first_one_has_brought() -> None:
 def test_a_lease_that_is_not_given_back_ends_by_itself() -> None:
     script = storing(evolve(OLD, lease=Lease("gone", NOW + 10)))
 
-    assert isinstance(script.run(take_lease(KEY, "old", PLACE)), LeasedRecord)
+    assert isinstance(script.run(take_lease(KEY, "old", TOKEN_ISSUER)), LeasedRecord)
 
     assert NOW + 10 <= script.time < NOW + 11
     assert script.pauses[:3] == [0.05, 0.1, 0.2]
@@ -172,7 +172,7 @@ def test_a_lease_that_is_not_given_back_ends_by_itself() -> None:
 def test_a_lease_that_has_ended_or_that_nobody_can_have_taken_holds_nobody_up(until: float) -> None:
     script = storing(evolve(OLD, lease=Lease("gone", until)))
 
-    assert isinstance(script.run(take_lease(KEY, "old", PLACE)), LeasedRecord)
+    assert isinstance(script.run(take_lease(KEY, "old", TOKEN_ISSUER)), LeasedRecord)
 
     assert script.pauses == []
 

@@ -38,7 +38,7 @@ class Refreshing(Grant):
 
     def refresh(self, ask: TokenAsk, refresh_token: str) -> Flow[Tokens]:
         form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
-        reply = yield from post_form(ask.place.server.token_endpoint, form, {})
+        reply = yield from post_form(ask.token_issuer.server.token_endpoint, form, {})
         assert reply.status == 200, "an old refresh token was presented"
         said = json.loads(reply.body)
         return Tokens(

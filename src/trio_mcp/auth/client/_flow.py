@@ -203,7 +203,7 @@ class FlowServices:
     """Entered while a person is visiting."""
 
 
-async def drive(flow: Flow[T], world: FlowServices) -> T:
+async def drive(flow: Flow[T], services: FlowServices) -> T:
     """Run a flow to its end; return what it returns, and raise what it raises.
 
     What leads a person is opened when the flow first needs it, and closed at its end.
@@ -211,12 +211,12 @@ async def drive(flow: Flow[T], world: FlowServices) -> T:
     Cancellation: the flow is closed where it stands; it is told nothing.
     """
     async with AsyncExitStack() as opened:
-        hands = _StepRunner(world, opened)
+        runner = _StepRunner(services, opened)
         try:
             step = next(flow)
             while True:
                 try:
-                    outcome = await hands.do(step)
+                    outcome = await runner.do(step)
                 except Exception as error:  # noqa: BLE001 # it is the flow's, which raises what it does not handle
                     step = flow.throw(error)
                 else:
@@ -232,35 +232,35 @@ async def drive(flow: Flow[T], world: FlowServices) -> T:
 class _StepRunner:
     """Does the steps of one flow."""
 
-    _world: FlowServices
+    _services: FlowServices
     _opened: AsyncExitStack
     _agent: BrowserAgent | None = field(default=None, init=False)
 
     async def do(self, step: Step) -> Any:
-        world = self._world
+        services = self._services
         match step:
             case HttpCall():
-                return await world.fetch(step)
+                return await services.fetch(step)
             case Load(key):
-                return await world.storage.load(key)
+                return await services.storage.load(key)
             case Swap(key, old, new):
-                return await world.storage.swap(key, old, new)
+                return await services.storage.swap(key, old, new)
             case ReadClock():
-                return world.clock()
+                return services.clock()
             case Pause(seconds):
                 return await trio.sleep(seconds)
             case Await(function):
                 return await function()
             case _:
-                return await self._lead(step)
+                return await self._run_browser_step(step)
 
-    async def _lead(self, step: PickRedirect | BrowserStep) -> str:
+    async def _run_browser_step(self, step: PickRedirect | BrowserStep) -> str:
         if self._agent is None:
-            self._agent = await self._opened.enter_async_context(self._world.agent())
+            self._agent = await self._opened.enter_async_context(self._services.agent())
         if isinstance(step, PickRedirect):
             return await self._agent.pick_redirect(step.preferred)
-        with self._world.asking_person():
-            return await self._agent.visit(step.url, step.redirect_uri)
+        with self._services.asking_person():
+            return await self._agent.sign_in(step.url, step.redirect_uri)
 
 
 async def outlast(work: Callable[[], Awaitable[None]], *, seconds: float, grace: float) -> None:
@@ -345,14 +345,14 @@ class SharedTask(Generic[T]):
     """One piece of work, from its first step to its outcome."""
 
     _outcome: _Outcome[T] = field(default=None, init=False)
-    _is_over: bool = field(default=False, init=False)
+    _is_done: bool = field(default=False, init=False)
     _is_asking: bool = field(default=False, init=False)
     _waiting: int = field(default=0, init=False)
     _changed: trio.Event = field(factory=trio.Event, init=False)
     _person: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     """Around what a person takes part in."""
 
-    async def run(self, work: Callable[[], Awaitable[T]], landing: Callable[[], None]) -> None:
+    async def run(self, work: Callable[[], Awaitable[T]], on_end: Callable[[], None]) -> None:
         """Do the work; to be a task of its own.
 
         Args:
@@ -367,11 +367,11 @@ class SharedTask(Generic[T]):
         except _Abandoned:
             pass
         finally:
-            landing()
-            self._is_over = True
-            self._change()
+            on_end()
+            self._is_done = True
+            self._notify()
 
-    async def wait(self, connected: ConnectionServices) -> _Outcome[T]:
+    async def wait(self, connection: ConnectionServices) -> _Outcome[T]:
         """Return the outcome when it is there; None where there is none (rule 3).
 
         Args:
@@ -379,8 +379,8 @@ class SharedTask(Generic[T]):
         """
         self._waiting += 1
         try:
-            while not self._is_over:
-                with connected.asking_person() if self._is_asking else nullcontext():
+            while not self._is_done:
+                with connection.asking_person() if self._is_asking else nullcontext():
                     await self._changed.wait()
         finally:
             self._waiting -= 1
@@ -400,13 +400,13 @@ class SharedTask(Generic[T]):
     def asking_person(self) -> Generator[None]:
         """Return a block in which a person is being asked."""
         self._is_asking = True
-        self._change()
+        self._notify()
         try:
             yield
         finally:
             self._is_asking = False
-            self._change()
+            self._notify()
 
-    def _change(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = trio.Event()

@@ -34,7 +34,7 @@ from ._token_endpoint import (
     post_token_request,
     request_tokens,
     scope_member,
-    text_member,
+    string_member,
 )
 from ._token_storage import MemoryTokenStorage
 
@@ -84,7 +84,7 @@ class Grant(abc.ABC):
     """Names of hosts that may be reached without TLS and at private addresses, though a server has named them."""
     clock: Callable[[], float] = time.time
     """Tells the time by which tokens end."""
-    _keepers: TokenCaches | None = field(default=None, init=False, repr=False)
+    _caches: TokenCaches | None = field(default=None, init=False, repr=False)
     """What is known of the servers, by all connections together."""
 
     interactive: ClassVar[bool] = False
@@ -128,9 +128,9 @@ class Grant(abc.ABC):
         asking_person: Callable[[], AbstractContextManager[None]],
     ) -> TokenSource:
         """Return what shows the server at *url* who asks; see `abc.ClientAuth`."""
-        if self._keepers is None:
-            self._keepers = TokenCaches(self)
-        return GrantSource(self._keepers.of(url), ConnectionServices(fetch, nursery, asking_person))
+        if self._caches is None:
+            self._caches = TokenCaches(self)
+        return GrantSource(self._caches.of(url), ConnectionServices(fetch, nursery, asking_person))
 
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -215,7 +215,7 @@ class ClientCredentials(MachineGrant):
         return self.issuer is None
 
     def _request(self, ask: TokenAsk) -> Flow[Tokens]:
-        check_issuer(self.issuer, ask.place, f"the client {self.client_id!r}")
+        check_issuer(self.issuer, ask.token_issuer, f"the client {self.client_id!r}")
         registration = Registration(
             self.client_id, secret=self.secret, private_key=self.private_key, method=self.method, issuer=self.issuer
         )
@@ -252,7 +252,7 @@ class WorkloadIdentity(MachineGrant):
         return self.issuer is None
 
     def _request(self, ask: TokenAsk) -> Flow[Tokens]:
-        check_issuer(self.issuer, ask.place, "the workload's statement")
+        check_issuer(self.issuer, ask.token_issuer, "the workload's statement")
         registration = None if self.client_id is None else Registration(self.client_id, method="none")
         assertion = yield from read_assertion(self.assertion, "the workload's statement")
         form = {"grant_type": JWT_BEARER, "assertion": assertion, **scope_member(ask.scopes)}
@@ -318,7 +318,7 @@ class EnterpriseManaged(MachineGrant):
         return self.client.issuer is None
 
     def _request(self, ask: TokenAsk) -> Flow[Tokens]:
-        check_issuer(self.client.issuer, ask.place, f"the client {self.client.client_id!r}")
+        check_issuer(self.client.issuer, ask.token_issuer, f"the client {self.client.client_id!r}")
         grant = yield from self._exchange(ask)
         form = {"grant_type": JWT_BEARER, "assertion": grant, **scope_member(ask.scopes)}
         return (yield from request_tokens(ask, self.client, form))
@@ -331,14 +331,14 @@ class EnterpriseManaged(MachineGrant):
         form = {
             "grant_type": _TOKEN_EXCHANGE,
             "requested_token_type": _ID_JAG,
-            "audience": ask.place.server.issuer,
-            "resource": ask.place.identifier or resource_of(ask.place.url),
+            "audience": ask.token_issuer.server.issuer,
+            "resource": ask.token_issuer.identifier or resource_of(ask.token_issuer.url),
             "subject_token": id_token,
             "subject_token_type": f"{_TOKEN_TYPE}{self.id_token_type}",
             **scope_member(ask.scopes),
         }
         members = yield from post_token_request(provider, registration, form, proofs=None, named_by="user")
-        grant = text_member(members, "access_token")
+        grant = string_member(members, "access_token")
         if grant is None or members.get("issued_token_type") != _ID_JAG:
             raise AuthorizationFailed(
                 f"the token exchange at {shown_url(self.idp_token_endpoint)} brought no grant of the type {_ID_JAG}"

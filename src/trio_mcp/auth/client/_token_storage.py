@@ -51,7 +51,7 @@ __all__ = [
 
 _log = logging.getLogger("trio_mcp.auth")
 _EARLY_SECONDS = 30.0
-_EARLY_PART = 0.1
+_EARLY_FRACTION = 0.1
 
 
 @frozen
@@ -83,25 +83,25 @@ class TokenRecord:
     """The private key that the tokens are bound to, as a JSON Web Key."""
     lease: Lease | None = None
 
-    def is_for(self, place: TokenIssuer) -> bool:
+    def is_for(self, token_issuer: TokenIssuer) -> bool:
         """Tell whether the tokens are from the issuer at *place*, and for the server there."""
-        return self.issuer == place.server.issuer and self.resource == place.identifier
+        return self.issuer == token_issuer.server.issuer and self.resource == token_issuer.identifier
 
     @property
-    def known_scopes(self) -> tuple[str, ...]:
+    def scopes_to_keep(self) -> tuple[str, ...]:
         """The scopes that a request for other tokens must not lose."""
         return self.tokens.scopes or () if self.requested is None else self.requested
 
-    def has_ended(self, now: float) -> bool:
+    def has_expired(self, now: float) -> bool:
         """Tell whether the access token is of no use any more."""
         return self.tokens.expires_at is not None and self.tokens.expires_at <= now
 
-    def ends_soon(self, now: float) -> bool:
+    def expires_soon(self, now: float) -> bool:
         """Tell whether to replace the access token: 30 s before its end, or in the last tenth of a short life."""
         if self.tokens.expires_at is None:
             return False
-        life = self.tokens.expires_at - self.obtained_at
-        return self.tokens.expires_at - now < min(_EARLY_SECONDS, life * _EARLY_PART)
+        lifetime = self.tokens.expires_at - self.obtained_at
+        return self.tokens.expires_at - now < min(_EARLY_SECONDS, lifetime * _EARLY_FRACTION)
 
 
 def read_record(text: str | None) -> TokenRecord | None:
@@ -112,13 +112,13 @@ def read_record(text: str | None) -> TokenRecord | None:
         record = msgspec.json.decode(text, type=TokenRecord)
     except (ValueError, RecursionError):
         record = None
-    if record is None or not is_showable(record.tokens.access_token) or not _is_bound_as_it_says(record):
+    if record is None or not is_showable(record.tokens.access_token) or not _has_matching_key(record):
         _log.warning("the token storage holds a value that is none of this version's; it is not used")
         return None
     return record
 
 
-def _is_bound_as_it_says(record: TokenRecord) -> bool:
+def _has_matching_key(record: TokenRecord) -> bool:
     if record.dpop_key is None:
         return record.tokens.token_type == "Bearer"  # noqa: S105 # a type
     try:
@@ -135,8 +135,8 @@ def write_record(record: TokenRecord) -> str:
 
 _LEASE_SECONDS = 40.0
 _FIRST_PAUSE = 0.05  # seconds
-_LONGEST_PAUSE = 1.0
-_MOST_SWAPS = 20  # that others may come between
+_MAX_PAUSE = 1.0
+_MAX_SWAPS = 20  # that others may come between
 _TEMPORARY = {"temporarily_unavailable", "server_error", "slow_down", "use_dpop_nonce", "invalid_dpop_proof"}
 
 
@@ -156,7 +156,7 @@ def load_record(key: str) -> Flow[TokenRecord | None]:
     return read_record(text)
 
 
-def take_lease(key: str, useless: str, place: TokenIssuer) -> Flow[LeasedRecord | TokenRecord | None]:
+def take_lease(key: str, old_token: str, token_issuer: TokenIssuer) -> Flow[LeasedRecord | TokenRecord | None]:
     """Wait until nobody else replaces the tokens from *place*, and lease them.
 
     Args:
@@ -172,14 +172,14 @@ def take_lease(key: str, useless: str, place: TokenIssuer) -> Flow[LeasedRecord 
     while True:
         text: str | None = yield Load(key)
         record = read_record(text)
-        if record is None or not record.is_for(place):
+        if record is None or not record.is_for(token_issuer):
             return None
-        if record.tokens.access_token != useless or record.tokens.refresh_token is None:
+        if record.tokens.access_token != old_token or record.tokens.refresh_token is None:
             return record
         time = yield from now()
         if record.lease is not None and time < record.lease.until <= time + _LEASE_SECONDS:
             yield Pause(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            pause = min(pause * 2, _MAX_PAUSE)
             continue
         leased = evolve(record, lease=Lease(secrets.token_urlsafe(12), time + _LEASE_SECONDS))
         leased_text = write_record(leased)
@@ -233,7 +233,7 @@ def _store_refreshed(leased: LeasedRecord, new: TokenRecord) -> Flow[None]:
     """Store what has become of a leased record, unless the lease has run out and somebody else has replaced it."""
     replaced, new_text = leased.record.tokens.access_token, write_record(new)
     text: str | None = leased.text
-    for _ in range(_MOST_SWAPS):
+    for _ in range(_MAX_SWAPS):
         if (yield Swap(leased.key, text, new_text)):
             return
         text = yield Load(leased.key)
@@ -245,7 +245,7 @@ def _store_refreshed(leased: LeasedRecord, new: TokenRecord) -> Flow[None]:
 def store_record(key: str, record: TokenRecord) -> Flow[None]:
     """Store a record in place of whatever is there."""
     new_text = write_record(record)
-    for _ in range(_MOST_SWAPS):
+    for _ in range(_MAX_SWAPS):
         text: str | None = yield Load(key)
         if (yield Swap(key, text, new_text)):
             return
