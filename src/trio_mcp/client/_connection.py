@@ -46,7 +46,7 @@ from .._extensions import is_specified, with_named_extensions
 from .._tracing import TRACING_MODULE, client_span
 from .._user_types import is_model, reader_of
 from ..abc import Tap, Transport
-from ..peer import ExchangeState, ClientSession, IncomingRequest, Limits, OutgoingRequest
+from ..peer import ClientSession, ExchangeState, IncomingRequest, Limits, OutgoingRequest
 from ..wire import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,

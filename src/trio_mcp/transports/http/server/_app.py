@@ -213,7 +213,9 @@ class HttpRouter:
             await _refuse_for_now(why, id, responding)
             return
         if self._standalone_requests >= limit:
-            await _refuse_for_now(f"too busy: {limit} requests run (Limits.max_running); try again later", id, responding)
+            await _refuse_for_now(
+                f"too busy: {limit} requests run (Limits.max_running); try again later", id, responding
+            )
             return
         try:
             opener = self._answerer.serving_one()

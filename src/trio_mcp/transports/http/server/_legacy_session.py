@@ -402,7 +402,9 @@ class StreamableSession(HttpSession):
 
     def _standing_reader(self) -> OutletReader:
         outlet = self._standing
-        if isinstance(outlet, StoredOutlet) and not self._stores_standing:  # until then it is bounded by its queue alone
+        if (
+            isinstance(outlet, StoredOutlet) and not self._stores_standing
+        ):  # until then it is bounded by its queue alone
             self._stores_standing = True
             self.host.nursery.start_soon(outlet.store, name="the stored standing stream")
         return outlet.attach()
