@@ -158,7 +158,7 @@ def codegen_check(session: nox.Session) -> None:
 
 @nox.session
 def readme(session: nox.Session) -> None:
-    """The README does what it says: its first command in a fresh copy, and every program in it."""
+    """Run every program of the README and of the pages in docs, and the README's first command in a fresh copy."""
     session.install(".", *group("readme"))
     session.run("pytest", "tests/readme", *session.posargs)
 

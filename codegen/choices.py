@@ -83,13 +83,15 @@ MODULES: dict[str, tuple[str, ...]] = {
         "RequestParams",
     ),
     "tools": ("CallToolRequestParams", "CallToolResult", "ListToolsResult"),
-    "resources": (
+    "resources_and_prompts": (
+        "GetPromptRequestParams",
+        "GetPromptResult",
+        "ListPromptsResult",
         "ListResourceTemplatesResult",
         "ListResourcesResult",
         "ReadResourceRequestParams",
         "ReadResourceResult",
     ),
-    "prompts": ("GetPromptRequestParams", "GetPromptResult", "ListPromptsResult"),
     "questions": ("ElicitRequestURLParams", "InputRequiredResult"),
 }
 """The modules of the generated types, and the types that each is about.

@@ -41,16 +41,16 @@ def emit(documents: list[dict[str, Any]]) -> dict[str, str]:
     method_rows = {revision.name: methods(revision) for revision in revisions}
     error_rows = {revision.name: errors(revision) for revision in revisions}
     sources = {
-        "_generated/__init__.py": ("The message types, by what they are about.", ""),
+        "_generated/__init__.py": ("The message types, by topic.", ""),
         **{
-            f"_generated/{module}.py": (f"The message types: {module}.", source)
+            f"_generated/{module}.py": (f"The message types: {module.replace('_', ' ')}.", source)
             for module, source in generate_classes(merged, docs).items()
         },
         "_tables.py": (
-            "What each revision says of them.",
+            "The methods, errors and members of each revision.",
             tables_source(merged, revisions, method_rows, error_rows),
         ),
-        "__init__.py": ("The vocabulary: names only.", facade_source(merged)),
+        "__init__.py": ("The names of the protocol, each imported on first use.", facade_source(merged)),
     }
     return {name: _formatted(_headed(subject, source)) for name, (subject, source) in sources.items()}
 

@@ -1,8 +1,10 @@
-"""Write the tables and the facade: data and names, no logic."""
+"""The sources of the module of tables and of the facade: data and names, no logic."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from textwrap import fill, indent
+from typing import Any
 
 from codegen.align import Revision
 from codegen.homes import homes_of
@@ -34,21 +36,27 @@ _HAND_WRITTEN = {
     ],
     "_tables": ["ERRORS", "LENIENT", "METHODS", "PROFILES", "REVISIONS", "SUPERSET", "WIRE_NAMES"],
 }
+_WIDTH = 120
+"""The longest line of the facade, in columns."""
+_DEEP = " " * 16
+"""The indentation of names on lines of their own."""
 
-# Hidden from the type checkers, for which every name of the module would be there otherwise.
-_LOOK_UP = """
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
-        return value
-
-
-def __dir__() -> list[str]:
-    return [*__all__]
-"""
+_BUILT = '''
+METHODS: Final[Mapping[str, Mapping[str, Method]]] = {each: rows_in(each, _METHODS) for each in REVISIONS}
+"""Every method of each revision, by its name on the wire."""
+ERRORS: Final[Mapping[str, Mapping[int, ErrorShape]]] = {each: rows_in(each, _ERRORS) for each in REVISIONS}
+"""Every error code that a revision defines. The older revisions use the codes of JSON-RPC and define none."""
+PROFILES: Final[Mapping[str, Profile]] = {
+    each: Profile(
+        required=rows_in(each, _REQUIRED),
+        unknown=rows_in(each, _UNKNOWN),
+        bounds=rows_in(each, _BOUNDS),
+        meta_names=rows_in(each, _META_NAMES),
+    )
+    for each in REVISIONS
+}
+"""The differences between each revision and the classes."""
+'''
 
 
 def tables_source(
@@ -57,30 +65,40 @@ def tables_source(
     methods: Mapping[str, Mapping[str, MethodRow]],
     errors: Mapping[str, Mapping[int, ErrorRow]],
 ) -> str:
-    """Return the source of the module of tables, without its head line and unformatted."""
+    """Return the source of the module of tables, without its head line and unformatted.
+
+    A table that differs between revisions is written as its changes: each row has its values by the revision that each
+    holds from, and None where the row ends.
+    """
     names = [revision.name for revision in revisions]
-    profiles = {name: _profile(merged.profiles[name]) for name in names}
+    profiles = merged.profiles
     method_rows = {name: _methods(methods[name]) for name in names}
     error_rows = {name: _errors(errors[name]) for name in names}
+    required = {name: _members(profiles[name].required) for name in names}
+    unknown = {name: _members(profiles[name].unknown) for name in names}
+    bounds = {name: _bounds(profiles[name].bounds) for name in names}
+    metas = {name: _quoted(profiles[name].metas) for name in names}
     return "\n".join(
         [
             "from collections.abc import Mapping",
             "from typing import Final",
-            "from trio_mcp.types._model import Bounds, ErrorShape, Method, Profile",
-            f"REVISIONS: Final = ({', '.join(map(repr, names))},)",
-            '"""Every protocol revision this package speaks, oldest first."""',
-            f"METHODS: Final[Mapping[str, Mapping[str, Method]]] = {_mapping(method_rows)}",
-            '"""Per revision, every method by its name on the wire."""',
-            f"ERRORS: Final[Mapping[str, Mapping[int, ErrorShape]]] = {_mapping(error_rows)}",
-            '"""Per revision, every error code its schema defines; older ones use those of JSON-RPC unnamed."""',
-            f"PROFILES: Final[Mapping[str, Profile]] = {_mapping(profiles)}",
-            '"""Per revision, how it differs from the classes."""',
+            "from trio_mcp.types._model import Bounds, ErrorShape, Method, Profile, rows_in",
+            f"REVISIONS: Final = {tuple(names)!r}",
+            '"""Every protocol revision that this package speaks, oldest first."""',
+            "# A value of the tables below holds from the revision before it until the next one; None ends a row.",
+            f"_METHODS: Final[Mapping[str, Mapping[str, Method | None]]] = {_changes(method_rows)}",
+            f"_ERRORS: Final[Mapping[int, Mapping[str, ErrorShape | None]]] = {_changes(error_rows)}",
+            f"_REQUIRED: Final[Mapping[str, Mapping[str, tuple[str, ...] | None]]] = {_changes(required)}",
+            f"_UNKNOWN: Final[Mapping[str, Mapping[str, tuple[str, ...] | None]]] = {_changes(unknown)}",
+            f"_BOUNDS: Final[Mapping[str, Mapping[str, Mapping[str, Bounds] | None]]] = {_changes(bounds)}",
+            f"_META_NAMES: Final[Mapping[str, Mapping[str, str | None]]] = {_changes(metas)}",
+            _BUILT,
             f"SUPERSET: Final = {_profile(merged.superset)}",
-            '"""What holds in every revision; used where no revision is given."""',
+            '"""The profile that is used if no revision is given. It holds in every revision."""',
             f"LENIENT: Final = frozenset({merged.lenient!r})",
-            '"""Classes that keep a wrongly shaped member in `extra` instead of failing."""',
+            '"""The classes that keep a member of the wrong type in `extra` instead of failing."""',
             f"WIRE_NAMES: Final[Mapping[str, Mapping[str, str]]] = {_mapping(_wire_names(merged))}",
-            '"""Attributes whose name on the wire is not their camelCase form, by class."""',
+            '"""The attributes whose name on the wire is not their camelCase form, by class."""',
         ]
     )
 
@@ -88,7 +106,7 @@ def tables_source(
 def facade_source(merged: Merged) -> str:
     """Return the source of the facade, without its head line and unformatted.
 
-    It imports each name from its home when that is first used; type checkers see plain imports.
+    The facade imports each name from its module on first use; type checkers see plain imports.
 
     Raises:
         RefusedError: a definition has the name of something hand-written.
@@ -99,54 +117,88 @@ def facade_source(merged: Merged) -> str:
     modules = {**_HAND_WRITTEN}
     for name, module in homes_of(merged.definitions).items():
         modules.setdefault(f"_generated.{module}", []).append(name)
-    shown = [f"    from trio_mcp.types.{module} import {name}" for module, names in modules.items() for name in names]
-    homes = {name: module for module, names in modules.items() for name in names}
+    shown = [f"    from .{module} import {name} as {name}" for module, names in modules.items() for name in names]
     return "\n".join(
         [
-            "from importlib import import_module",
-            "from typing import TYPE_CHECKING, Any",
+            "from typing import TYPE_CHECKING",
+            "from .._facade import lazy_names",
             "if TYPE_CHECKING:",
             *shown,
-            f"_HOME_OF = {dict(sorted(homes.items()))!r}",
-            f"__all__ = {sorted(homes)!r}",
-            _LOOK_UP,
+            "else:",
+            "    __getattr__, __dir__, __all__ = lazy_names(",
+            "        __name__,",
+            "        {",
+            *(_facade_row(module, names) for module, names in sorted(modules.items())),
+            "        },",
+            "    )  # fmt: skip",
         ]
     )
 
 
-def _mapping(rows: Mapping[str, str] | Mapping[int, str]) -> str:
+def _facade_row(module: str, names: list[str]) -> str:
+    """Return the names of a module as a row of the facade's table, with as many names on a line as fit."""
+    quoted = ", ".join(f'"{name}"' for name in names)
+    row = f'            "{module}": ({quoted}{"," if len(names) == 1 else ""}),'
+    if len(row) <= _WIDTH:
+        return row
+    lines = indent(fill(quoted, _WIDTH - len(_DEEP)), _DEEP)
+    return f'            "{module}": (\n{lines},\n            ),'
+
+
+def _changes(rows: Mapping[str, Mapping[Any, str]]) -> str:
+    """Return the source of a table that says from which revision each value of each row holds.
+
+    Args:
+        rows: the rows by revision, oldest first; a row is the source of a value.
+    """
+    keys = {key: None for table in rows.values() for key in table}
+    written: dict[Any, str] = {}
+    for key in sorted(keys, reverse=any(isinstance(key, int) for key in keys)):
+        values = {revision: table.get(key, "None") for revision, table in rows.items()}
+        before = ["None", *values.values()]
+        written[key] = _mapping(
+            {revision: value for (revision, value), last in zip(values.items(), before, strict=False) if value != last}
+        )
+    return _mapping(written)
+
+
+def _mapping(rows: Mapping[Any, str]) -> str:
     return "{" + ", ".join(f"{key!r}: {value}" for key, value in rows.items()) + "}"
 
 
-def _tuple(items: Iterable[str]) -> str:
-    return "(" + "".join(f"{item}, " for item in items) + ")"
+def _methods(rows: Mapping[str, MethodRow]) -> dict[str, str]:
+    return {
+        method: f"Method({row.kind!r}, {row.direction!r}, {row.params!r}, {row.params_required!r}, "
+        f"{tuple(row.results)!r})"
+        for method, row in rows.items()
+    }
 
 
-def _methods(rows: Mapping[str, MethodRow]) -> str:
-    return _mapping(
-        {
-            method: f"Method({row.kind!r}, {row.direction!r}, {row.params!r}, {row.params_required!r}, "
-            f"{_tuple(map(repr, row.results))})"
-            for method, row in rows.items()
-        }
-    )
+def _errors(rows: Mapping[int, ErrorRow]) -> dict[int, str]:
+    return {code: f"ErrorShape({row.name!r}, {row.data!r})" for code, row in rows.items()}
 
 
-def _errors(rows: Mapping[int, ErrorRow]) -> str:
-    return _mapping({code: f"ErrorShape({row.name!r}, {row.data!r})" for code, row in rows.items()})
+def _members(rows: Mapping[str, list[str]]) -> dict[str, str]:
+    return {name: repr(tuple(members)) for name, members in rows.items()}
+
+
+def _bounds(rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, str]:
+    return {
+        name: _mapping({member: f"Bounds({_limits(limits)})" for member, limits in members.items()})
+        for name, members in rows.items()
+    }
+
+
+def _quoted(rows: Mapping[str, str]) -> dict[str, str]:
+    return {name: repr(value) for name, value in rows.items()}
 
 
 def _profile(differences: Differences) -> str:
-    required = {name: _tuple(map(repr, rows)) for name, rows in differences.required.items()}
-    unknown = {name: _tuple(map(repr, rows)) for name, rows in differences.unknown.items()}
-    bounds = {
-        name: _mapping({member: f"Bounds({_limits(limits)})" for member, limits in rows.items()})
-        for name, rows in differences.bounds.items()
-    }
-    metas = {name: repr(meta) for name, meta in differences.metas.items()}
     return (
-        f"Profile(required={_mapping(required)}, unknown={_mapping(unknown)}, bounds={_mapping(bounds)}, "
-        f"meta_names={_mapping(metas)})"
+        f"Profile(required={_mapping(_members(differences.required))}, "
+        f"unknown={_mapping(_members(differences.unknown))}, "
+        f"bounds={_mapping(_bounds(differences.bounds))}, "
+        f"meta_names={_mapping(_quoted(differences.metas))})"
     )
 
 

@@ -20,7 +20,7 @@ from trio_mcp._extensions import (
 
 @pytest.mark.requirement("D.1-P1")
 @pytest.mark.parametrize("id", ["com.example/rooms", "io.modelcontextprotocol/tasks", "a/b", "a-1.b2/C_d.e-f", "a.b/1"])
-def test_the_id_of_an_extension_is_a_prefix_and_a_name(id: str) -> None:
+def test_an_extension_id_has_a_prefix_and_a_name(id: str) -> None:
     check_extension_id(id)
 
 
@@ -56,34 +56,34 @@ def test_settings_are_mappings_and_copied() -> None:
         checked_settings({"com.example/rooms": True}, "extensions")  # type: ignore[dict-item] # that is the point
 
 
-def test_extensions_of_the_other_side_that_do_not_fit_are_passed_over() -> None:
+def test_invalid_extensions_of_the_peer_are_ignored() -> None:
     assert extensions_in({"extensions": {"a/b": {"n": 1}, "a/c": True}}) == {"a/b": {"n": 1}}
     assert extensions_in({"extensions": [1]}) == {}
     assert extensions_in({}) == {}
 
 
 @pytest.mark.parametrize("method", ["tools/call", "initialize", "server/discover", "elicitation/create", "ping"])
-def test_methods_of_the_specification_are_nobodys_own(method: str) -> None:
+def test_methods_of_the_specification_cannot_be_custom_methods(method: str) -> None:
     assert is_specified(method)
     with pytest.raises(ValueError, match=f"method '{method}' is the specification's own"):
         check_custom(method, "method")
 
 
 @pytest.mark.parametrize("method", ["", "rpc.discover"])
-def test_some_names_are_no_names_of_methods(method: str) -> None:
+def test_invalid_method_names_are_refused(method: str) -> None:
     with pytest.raises(ValueError, match="cannot name a method"):
         check_custom(method, "method")
 
 
 @pytest.mark.parametrize("method", ["acme/search", "tasks/get", "tasks/cancel"])
-def test_all_others_may_be_defined(method: str) -> None:
+def test_other_methods_can_be_defined(method: str) -> None:
     """Those of tasks were an experiment of one revision, and are an extension's now."""
     check_custom(method, "method")
 
 
 @pytest.mark.requirement("D.1-P1")
 @pytest.mark.parametrize("revision", types.REVISIONS)
-def test_extensions_pass_in_every_revision_both_ways(revision: str) -> None:
+def test_extensions_are_encoded_and_decoded_in_every_revision(revision: str) -> None:
     extensions: dict[str, dict[str, Any]] = {"com.example/rooms": {}}
     ours = types.ServerCapabilities(extensions=extensions, extra={"more": 1})
 
@@ -94,7 +94,7 @@ def test_extensions_pass_in_every_revision_both_ways(revision: str) -> None:
     assert theirs == ours
 
 
-def test_capabilities_without_extensions_are_left_alone() -> None:
+def test_capabilities_without_extensions_are_unchanged() -> None:
     none = types.ClientCapabilities()
     assert with_plain_extensions(none) is none
     assert with_named_extensions(none) is none

@@ -120,7 +120,7 @@ def parent_of(span: ReadableSpan) -> tuple[int, int]:
     return span.parent.trace_id, span.parent.span_id
 
 
-async def test_a_call_is_a_span_of_the_client_with_one_of_the_server_below_it_and_the_tools_own_below_that(
+async def test_the_span_of_a_call_contains_the_span_of_the_server_which_contains_the_span_of_the_tool(
     exporter: InMemorySpanExporter, revision: str
 ) -> None:
     async with open_memory_client(make_server(), revision=revision) as client:
@@ -160,7 +160,7 @@ async def test_prompts_and_resources_are_named_by_the_conventions(
     assert tools.name == "tools/list"
 
 
-async def test_a_question_to_a_legacy_client_is_a_span_below_the_call(exporter: InMemorySpanExporter) -> None:
+async def test_a_question_to_a_legacy_client_is_a_child_span_of_the_call(exporter: InMemorySpanExporter) -> None:
     async with open_memory_client(make_server(), revision=LEGACY, on_elicit=answer) as client:
         await client.call_tool("greet")
     asked, called = spans(exporter, SpanKind.CLIENT)
@@ -178,7 +178,7 @@ async def test_each_round_of_a_modern_call_is_a_span(exporter: InMemorySpanExpor
     assert [parent_of(span) for span in spans(exporter, SpanKind.SERVER)] == [ids(first), ids(second)]
 
 
-async def test_a_request_that_is_answered_at_once_has_its_id_all_the_same(
+async def test_the_span_of_a_request_that_is_answered_at_once_has_its_id(
     exporter: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_client(make_server(), revision=LEGACY) as client:
@@ -188,7 +188,7 @@ async def test_a_request_that_is_answered_at_once_has_its_id_all_the_same(
     assert not caplog.records  # OpenTelemetry says so when something is told to a span that has ended
 
 
-def test_an_answer_that_comes_when_the_request_was_given_up_changes_nothing(
+def test_a_late_answer_does_not_change_the_span(
     exporter: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
 ) -> None:
     span = client_span("ping", None, MODERN)
@@ -199,7 +199,9 @@ def test_an_answer_that_comes_when_the_request_was_given_up_changes_nothing(
     assert not caplog.records
 
 
-async def test_a_failed_tool_is_an_error_without_what_it_said(exporter: InMemorySpanExporter, revision: str) -> None:
+async def test_a_failed_tool_is_recorded_as_an_error_without_its_message(
+    exporter: InMemorySpanExporter, revision: str
+) -> None:
     async with open_memory_client(make_server(), revision=revision) as client:
         await client.call_tool("fail")
     for span in (one(spans(exporter, SpanKind.CLIENT)), one(spans(exporter, SpanKind.SERVER))):
@@ -234,7 +236,7 @@ async def test_a_cancelled_call_ends_both_spans(
         assert span.attributes["error.type"] == "cancelled"
 
 
-async def test_a_call_that_is_given_up_by_the_time_limits_says_so(
+async def test_the_span_of_a_timed_out_call_records_the_timeout(
     exporter: InMemorySpanExporter, autojump_clock: object
 ) -> None:
     async with open_client(make_server(), time_limits=TimeLimits(idle=1)) as client:
@@ -245,7 +247,7 @@ async def test_a_call_that_is_given_up_by_the_time_limits_says_so(
     assert span.attributes["error.type"] == "timeout"
 
 
-async def test_a_connection_that_ends_is_the_failure_of_what_waits(
+async def test_a_lost_connection_is_recorded_as_the_failure_of_waiting_calls(
     exporter: InMemorySpanExporter, autojump_clock: object
 ) -> None:
     async with trio.open_nursery() as nursery, open_client(make_server()) as client:
@@ -275,7 +277,9 @@ async def test_a_request_that_cannot_be_sent_ends_its_span(exporter: InMemorySpa
 
 
 @pytest.mark.requirement("A.7-P2")
-async def test_the_context_travels_in_meta_beside_what_the_caller_put_there(exporter: InMemorySpanExporter) -> None:
+async def test_the_trace_context_is_sent_in_meta_beside_the_members_of_the_caller(
+    exporter: InMemorySpanExporter,
+) -> None:
     server = Server("traced")
     seen: list[dict[str, Any]] = []
 
@@ -291,7 +295,7 @@ async def test_the_context_travels_in_meta_beside_what_the_caller_put_there(expo
 
 
 @pytest.mark.parametrize("value", [None, 7, ["00-1-2-3"], {"a": 1}, "", "garbage", "00-" + "f" * 10_000])
-def test_a_context_that_is_none_is_no_context(exporter: InMemorySpanExporter, value: object) -> None:
+def test_an_invalid_trace_context_is_ignored(exporter: InMemorySpanExporter, value: object) -> None:
     meta = {"traceparent": value, "tracestate": value, "baggage": value}
     span = server_span("tools/call", {"name": value}, meta, MODERN, "one")
     assert span is not None
@@ -299,7 +303,9 @@ def test_a_context_that_is_none_is_no_context(exporter: InMemorySpanExporter, va
     assert one(spans(exporter, SpanKind.SERVER)).parent is None
 
 
-async def test_the_span_around_is_linked_where_the_request_names_another(exporter: InMemorySpanExporter) -> None:
+async def test_the_surrounding_span_is_linked_if_the_request_names_another_parent(
+    exporter: InMemorySpanExporter,
+) -> None:
     with trace.get_tracer("of the process").start_as_current_span("serving") as around:
         async with open_client(make_server()) as client:
             await client.call_tool("work")
@@ -309,7 +315,7 @@ async def test_the_span_around_is_linked_where_the_request_names_another(exporte
     assert [link.context.trace_id for link in theirs.links] == [around.get_span_context().trace_id]
 
 
-def test_nobody_who_does_not_trace_imports_anything_for_it() -> None:
+def test_the_package_imports_no_tracing_library_without_tracing() -> None:
     program = """
 import sys, trio
 from trio_mcp import Server, open_client

@@ -21,14 +21,15 @@ import trio.testing
 
 from tests.interaction.conversation_server import make_server
 from tests.interaction.http_by_hand import HttpByHand
-from tests.interaction.over_http import HTTP_DOORS, carries
+from tests.interaction.openers import OPENERS
+from tests.interaction.over_http import carries
 from tests.wire_validity.plugin import hear_child
 from tests.wire_validity.stand_in import ROOT, judge
 from tests.wire_validity.tap import RECORDS, TEST, Role, install, watched
 from trio_mcp import Client, ErrorResponse, Limits, http_app, open_client, serve_stream, types
 from trio_mcp.lowlevel import Admission, IncomingRequest, Peer, ServerSession
 from trio_mcp.peer import NO_ORIGIN, MessageOrigin
-from trio_mcp.testing import AsgiEngine, open_memory_client
+from trio_mcp.testing import AsgiEngine
 
 PROGRAM = ROOT / "tests" / "interaction" / "conversation_server.py"
 MODERN = "2026-07-28"
@@ -68,21 +69,20 @@ KINDS: list[tuple[Role, str]] = [
 ]
 
 
-DOORS: dict[str, Any] = {"memory": open_client, "bytes": open_memory_client, **HTTP_DOORS}
-PRODUCT = [(door, revision) for door in DOORS for revision in types.REVISIONS if carries(door, revision)]
+PRODUCT = [(opener, revision) for opener in OPENERS for revision in types.REVISIONS if carries(opener, revision)]
 
 
-@pytest.mark.parametrize(("door", "revision"), PRODUCT)
-async def test_both_ends_of_a_connection_in_this_process_are_judged(
-    door: str, revision: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("opener", "revision"), PRODUCT)
+async def test_both_ends_of_a_connection_in_this_process_are_checked(
+    opener: str, revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = judge()
     install(here, monkeypatch.setattr)
 
-    async with DOORS[door](make_server(), revision=revision) as client:
+    async with OPENERS[opener](make_server(), revision=revision) as client:
         await converse(client)
 
-    unneeded = [("client", "notification")] if (door, revision) == ("http", MODERN) else []
+    unneeded = [("client", "notification")] if (opener, revision) == ("http", MODERN) else []
     assert here.faults == []
     assert [kind for kind in KINDS if not here.counts.judged[revision, *kind]] == unneeded
     assert here.counts.made_up.total() == 0
@@ -91,7 +91,7 @@ async def test_both_ends_of_a_connection_in_this_process_are_judged(
 
 
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_a_child_process_writes_down_what_it_says_and_is_judged(
+async def test_a_child_process_records_its_messages_and_they_are_checked(
     revision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(RECORDS, str(tmp_path))
@@ -113,7 +113,7 @@ async def test_a_child_process_writes_down_what_it_says_and_is_judged(
     assert json.loads(record.read_text("utf-8").splitlines()[0])["test"] == "the test that started it"
 
 
-async def test_a_child_process_that_serves_http_writes_down_what_it_says_as_well(
+async def test_a_child_process_that_serves_http_records_its_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = tmp_path / "records"
@@ -139,7 +139,7 @@ async def test_a_child_process_that_serves_http_writes_down_what_it_says_as_well
     assert [each for each in types.REVISIONS if there.counts.judged[each, "server", "result"] < 2] == []
 
 
-async def test_a_child_that_is_killed_while_it_writes_is_judged_by_what_is_complete(tmp_path: Path) -> None:
+async def test_only_the_complete_records_of_a_killed_child_process_are_checked(tmp_path: Path) -> None:
     record, there = tmp_path / "1.jsonl", judge()
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "made/up"})
     said = {"connection": 1, "role": "client", "ours": True, "line": f"{line}\n"}
@@ -171,7 +171,7 @@ class Wrong:
         """There is nothing to stop."""
 
 
-async def test_an_answer_that_our_engine_sends_and_that_breaks_the_schema_is_reported_with_its_test(
+async def test_an_invalid_answer_of_a_link_is_reported_with_its_test(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here = judge("the test")
@@ -211,7 +211,9 @@ class WrongOverHttp(Wrong):
 
 
 @pytest.mark.parametrize("revision", types.REVISIONS[-2:])
-async def test_so_is_one_that_leaves_in_an_http_response(revision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_invalid_answer_in_an_http_response_is_reported_with_its_test(
+    revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = judge("the test")
     install(here, monkeypatch.setattr)
     engine = AsgiEngine(http_app(WrongOverHttp()))
@@ -271,7 +273,9 @@ def test_a_run_of_pytest_passes_where_every_message_is_valid(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["by itself", "by workers"])
-def test_a_run_of_pytest_fails_where_one_is_not_though_every_test_passes(tmp_path: Path, workers: list[str]) -> None:
+def test_a_run_of_pytest_fails_with_an_invalid_message_even_if_every_test_passes(
+    tmp_path: Path, workers: list[str]
+) -> None:
     path = lay_out(tmp_path / "upstream") / BATCHES / "schema.json"
     document = json.loads(path.read_text("utf-8"))
     document["$defs"]["PingRequest"]["required"] = ["method", "politeness"]
@@ -287,13 +291,13 @@ def test_a_run_of_pytest_fails_where_one_is_not_though_every_test_passes(tmp_pat
     assert "\n1 faults\n" in report
 
 
-def test_a_run_of_pytest_that_should_have_been_whole_fails(tmp_path: Path) -> None:
+def test_an_incomplete_run_of_pytest_fails_if_it_should_be_whole(tmp_path: Path) -> None:
     status, report = run_pytest(tmp_path, lay_out(tmp_path / "upstream"))
     assert status == 1, report
     assert "no child process was heard" in report
 
 
-def test_a_run_of_pytest_without_the_upstream_files_says_which_is_missing(tmp_path: Path) -> None:
+def test_a_run_of_pytest_without_the_upstream_files_names_the_missing_file(tmp_path: Path) -> None:
     status, report = run_pytest(tmp_path, tmp_path / "nowhere")
     assert status == pytest.ExitCode.USAGE_ERROR
     assert f"--from: [Errno 2] No such file or directory: '{tmp_path}/nowhere/2024-11-05/schema.json'" in report

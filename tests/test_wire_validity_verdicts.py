@@ -164,7 +164,7 @@ VALID: dict[str, list[Said]] = {
 
 
 @pytest.mark.parametrize("case", VALID)
-def test_what_is_valid_is_counted_and_no_fault(case: str) -> None:
+def test_a_valid_message_is_counted_and_reported_as_no_fault(case: str) -> None:
     here = judge()
     assert listen(here, *VALID[case]) == []
     batched = sum(len(message) for _, message in VALID[case] if isinstance(message, list))
@@ -277,7 +277,7 @@ INVALID: dict[str, tuple[list[Said], str]] = {
 
 
 @pytest.mark.parametrize("case", INVALID)
-def test_what_is_invalid_is_a_fault_that_names_definition_and_place(case: str) -> None:
+def test_an_invalid_message_is_a_fault_that_names_its_definition_and_place(case: str) -> None:
     said, expected = INVALID[case]
     (fault, *_) = listen(judge(), *said)
     assert expected in fault
@@ -292,7 +292,7 @@ def test_what_is_invalid_is_a_fault_that_names_definition_and_place(case: str) -
         (b'{"jsonrpc":"2.0",\n"id":1,"method":"ping"}\n', "what is not one line"),
     ],
 )
-def test_what_is_no_line_of_json_is_a_fault_of_ours_and_none_of_others(line: bytes, expected: str) -> None:
+def test_a_line_that_is_not_json_is_a_fault_only_if_our_code_has_sent_it(line: bytes, expected: str) -> None:
     here = judge()
     here.opened(1, None)
     here.said(1, "server", line, ours=False)
@@ -301,7 +301,7 @@ def test_what_is_no_line_of_json_is_a_fault_of_ours_and_none_of_others(line: byt
     assert expected in here.faults[0]
 
 
-def test_whatever_our_own_parser_can_read_of_others_is_heard() -> None:
+def test_every_message_of_a_peer_that_the_parser_of_the_package_accepts_is_read() -> None:
     here = judge()
     here.opened(1, None)
     line = deepest()
@@ -325,13 +325,13 @@ def deepest() -> bytes:
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", BATCHES, "2025-06-18"])
-def test_an_error_with_null_for_its_id_is_exempt_where_the_schema_requires_one(revision: str) -> None:
+def test_an_error_with_a_null_id_is_exempt_where_the_schema_requires_an_id(revision: str) -> None:
     here = judge()
     assert listen(here, *handshake(revision), error(-32700, id=None)) == []
     assert list(here.counts.exempt.items()) == [(EXEMPTIONS[0].reason, 1)]
 
 
-def test_a_batch_is_as_exempt_as_its_errors_are() -> None:
+def test_a_batch_is_exempt_if_its_errors_are() -> None:
     null: Any = error(-32600, id=None)[1]
     wrong: Any = {"jsonrpc": "2.0", "id": None, "error": {}}
     here, there = judge(), judge()
@@ -341,7 +341,7 @@ def test_a_batch_is_as_exempt_as_its_errors_are() -> None:
 
 
 @pytest.mark.parametrize("place", ["result", "inputResponses"])
-def test_numbers_in_answers_to_forms_need_not_be_whole_and_others_are_judged_as_they_are(place: str) -> None:
+def test_only_numbers_in_answers_to_forms_need_not_be_integers(place: str) -> None:
     def amended(answer: Json) -> Json | None:
         wrapped: Json = {"result": answer} if place == "result" else {"params": {place: {"k": answer}, "x": [1.5]}}
         found = EXEMPTIONS[1].amend(Verdict(wrapped, "client", "result", LEGACY, [], []), upstream())
@@ -353,14 +353,14 @@ def test_numbers_in_answers_to_forms_need_not_be_whole_and_others_are_judged_as_
         assert amended(other) is None
 
 
-def test_a_whole_file_may_be_wrong_on_purpose_on_one_side() -> None:
+def test_every_test_of_a_file_can_be_exempt_on_one_side() -> None:
     hand = next(each for each in BY_HAND if "::" not in each.test)
     wrong = request(1, "initialize")
     for test, faults in ((f"{hand.test}::test_x[y] (call)", 0), (f"{hand.test}_either::test_x", 1)):
         assert len(listen(judge(test), wrong)) == faults
 
 
-def test_what_a_test_lets_be_wrong_on_purpose_is_its_own_only_on_the_side_and_in_the_test_that_is_named() -> None:
+def test_an_exemption_for_a_test_applies_only_to_that_test_and_that_side() -> None:
     wrong = request(1, "initialize")
     hand = next(each for each in BY_HAND if "never_cancelled" in each.test)
     for test, faults in ((hand.test, 0), (f"{hand.test}[x] (call)", 0), (f"{hand.test}_either (call)", 1), ("here", 1)):
@@ -368,7 +368,7 @@ def test_what_a_test_lets_be_wrong_on_purpose_is_its_own_only_on_the_side_and_in
     assert len(listen(judge(hand.test), *handshake(LEGACY), asked(1, "sampling/createMessage"))) == 1
 
 
-def test_methods_made_up_for_the_engine_are_counted_by_themselves_and_real_ones_are_judged_there_too() -> None:
+def test_invented_methods_of_link_tests_are_counted_separately_and_real_methods_are_checked() -> None:
     bench = f"{BENCHES[0]}test_link.py::test_x (call)"
     here = judge(bench)
     assert listen(here, modern(1, "work"), result(1, {"anything": 1})) == []
@@ -379,7 +379,7 @@ def test_methods_made_up_for_the_engine_are_counted_by_themselves_and_real_ones_
     assert listen(judge(bench), *handshake("2024-11-05")[:1], result("hello", {"protocolVersion": "x"})) != []
 
 
-def test_what_the_engine_ends_may_have_any_method_there_and_only_there() -> None:
+def test_only_link_tests_may_cancel_a_request_with_an_invented_method() -> None:
     work = [modern(1, "work"), result(1, {"end": 1}), ended(1, _meta=tag(1))]
     called = [
         modern(1, "tools/list"),
@@ -394,7 +394,7 @@ def test_what_the_engine_ends_may_have_any_method_there_and_only_there() -> None
 # -- The whole.
 
 
-def test_a_run_that_has_not_seen_everything_fails() -> None:
+def test_an_incomplete_run_fails() -> None:
     here = judge()
     listen(here, *VALID["a modern call and its result"])
     found = missing(here, upstream())
@@ -404,7 +404,7 @@ def test_a_run_that_has_not_seen_everything_fails() -> None:
     assert sum("not needed any more" in fault for fault in found) == len(EXEMPTIONS) + len(BY_HAND)
 
 
-def test_every_test_that_is_wrong_on_purpose_exists() -> None:
+def test_every_test_with_an_exemption_exists() -> None:
     for hand in BY_HAND:
         path, _, name = hand.test.partition("::")
         assert (f"async def {name}(" if name else "async def test_") in (ROOT / path).read_text("utf-8")

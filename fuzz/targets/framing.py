@@ -6,10 +6,10 @@ from unittest.mock import patch
 
 from fuzz.effort import effort
 from fuzz.source import Source
-from trio_mcp.wire import LineFramer, Oversized, _framing
+from trio_mcp.wire import LineFramer, Oversized, _jsonrpc
 
 
-@patch.object(_framing, "_SMALL", 3)  # so that lines this short have several pieces
+@patch.object(_jsonrpc, "_SMALL", 3)  # so that lines this short have several pieces
 def target(data: bytes) -> None:
     """Feed a stream in pieces, and compare with what `split` makes of the whole."""
     source = Source(data)

@@ -16,7 +16,7 @@ from trio_mcp.wire import copy_json, is_array, is_object
 _CLASSES: list[type[types.Model]] = sorted(
     (
         each
-        for name in types.__all__
+        for name in dir(types)
         if isinstance(each := getattr(types, name), type) and issubclass(each, types.Model) and each is not types.Model
     ),
     key=lambda each: each.__name__,

@@ -26,9 +26,11 @@ from ._errors import ErrorResponse, McpError
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
-__all__ = ["RequestSpan", "client_span", "server_span"]
+__all__ = ["TRACING_MODULE", "RequestSpan", "client_span", "server_span"]
 
-_INTERFACE = "opentelemetry.trace"
+TRACING_MODULE = "opentelemetry.trace"
+"""The module that an application which traces has imported. A caller may skip `client_span` and `server_span` while it
+is not in `sys.modules`: this spares each call of a link two calls of functions."""
 _ABOUT_RESOURCES = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 
 
@@ -39,7 +41,7 @@ def client_span(method: str, params: Mapping[str, Any] | None, revision: str) ->
         params: of the request, as they go over the wire.
         revision: the protocol revision.
     """
-    tracer = _tracer() if _INTERFACE in sys.modules else None
+    tracer = _tracer() if TRACING_MODULE in sys.modules else None
     if tracer is None:
         return None
     from opentelemetry.trace import SpanKind  # noqa: PLC0415 # rule 1
@@ -59,7 +61,7 @@ def server_span(
         meta: the request's `_meta`.
         id: the request's, as the other side calls it.
     """
-    tracer = _tracer() if _INTERFACE in sys.modules else None
+    tracer = _tracer() if TRACING_MODULE in sys.modules else None
     if tracer is None:
         return None
     from opentelemetry.context import Context  # noqa: PLC0415 # rule 1
@@ -140,7 +142,7 @@ class RequestSpan:
 
 
 def _tracer() -> Tracer | None:
-    api: Any = sys.modules[_INTERFACE]
+    api: Any = sys.modules[TRACING_MODULE]
     provider = api.get_tracer_provider()
     if isinstance(provider, api.ProxyTracerProvider | api.NoOpTracerProvider):
         return None

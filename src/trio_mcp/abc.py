@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from attrs import field, frozen
 
 if TYPE_CHECKING:
     import trio
 
     from ._errors import ConnectionLost
-    from .auth import HttpCall, HttpReply, VerifiedToken
     from .peer import Admission, ConnectionStatistics, IncomingRequest, Limits, MessageOrigin, OutgoingRequest, Peer
     from .wire import JsonObject
 
@@ -27,6 +28,8 @@ __all__ = [
     "EventStore",
     "Fetch",
     "HttpAnswerer",
+    "HttpCall",
+    "HttpReply",
     "HttpServing",
     "Serving",
     "Tap",
@@ -36,6 +39,7 @@ __all__ = [
     "Transport",
     "TransportClient",
     "TransportOpener",
+    "VerifiedToken",
 ]
 
 Direction: TypeAlias = Literal["sent", "received"]
@@ -176,6 +180,29 @@ class EventLog(Protocol):
         ...
 
 
+@frozen(kw_only=True)
+class HttpCall:
+    """An HTTP request that authorization makes, and whose response is read as a whole."""
+
+    method: Literal["GET", "POST"]
+    url: str
+    headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
+    """By lower-case name."""
+    body: bytes = field(default=b"", repr=False)
+    named_by: Literal["user", "server"]
+    """Who chose the host. A server must not direct a client into networks that the server itself cannot reach."""
+
+
+@frozen(kw_only=True)
+class HttpReply:
+    """The response to an `HttpCall`."""
+
+    status: int
+    headers: Mapping[str, str] = field(factory=dict[str, str])
+    """By lower-case name; the values of repeated fields are joined with ``", "``."""
+    body: bytes = field(default=b"", repr=False)
+
+
 class Fetch(Protocol):
     """Makes the HTTP requests that authorization needs beside those of the protocol."""
 
@@ -265,6 +292,30 @@ class TokenStorage(Protocol):
     async def swap(self, key: str, old: str | None, new: str | None) -> bool:
         """Set the value of a key to *new*, if it is *old* now, as one step; return whether it was. None: no value."""
         ...
+
+
+@frozen(kw_only=True)
+class VerifiedToken:
+    """The contents of an access token whose issuer is verified. Nothing else has been checked."""
+
+    issuer: str
+    """The authorization server that issued the token."""
+    subject: str | None
+    """The user that the token speaks for, as the issuer names the user; None if the token names no user."""
+    client_id: str | None
+    """The application that the token was issued to; None if the token does not say. A token needs a subject or this."""
+    audiences: tuple[str, ...]
+    """The servers that the token is for, by URL or as `ResourceServer.audiences` names them."""
+    scopes: frozenset[str]
+    """The scopes that were granted."""
+    expires_at: float | None
+    """The expiry, as `time.time` counts; None if no expiry is known."""
+    not_before: float | None = None
+    """The time from which the token is valid, as `time.time` counts; None if it is valid already."""
+    key_thumbprint: str | None = None
+    """The thumbprint of the key that the token is bound to (`cnf.jkt`); None for a bearer token."""
+    claims: Mapping[str, Any] = field(factory=dict[str, Any], repr=False)
+    """All claims of the token, as JSON."""
 
 
 class TokenVerifier(Protocol):

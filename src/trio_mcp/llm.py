@@ -13,7 +13,7 @@ from attrs import define, frozen
 from . import types
 from ._errors import ServerExited, TrioMcpError
 from ._util import run_all
-from .client import MAX_NAME, fitting, told_apart
+from .client import MAX_NAME_LENGTH, sanitized_name, unique_names
 from .wire import Undecodable, decode, encode, is_array, is_object
 
 __all__ = [
@@ -79,15 +79,15 @@ def definition(name: str, tool: types.Tool) -> dict[str, Any]:
 
 def function_names(tools: Collection[str]) -> dict[str, str]:
     """Return a function's name for the name of each tool; the names of the tools are unique, and so are these."""
-    wanted = {tool: fitting(tool)[:MAX_NAME] or "_" for tool in sorted(tools)}
+    wanted = {tool: sanitized_name(tool)[:MAX_NAME_LENGTH] or "_" for tool in sorted(tools)}
     times = Counter(wanted.values())
-    names = {tool: name for tool, name in wanted.items() if name == tool or _is_its_own(tool, times[name])}
+    names = {tool: name for tool, name in wanted.items() if name == tool or _is_unique(tool, times[name])}
     rest = {tool: name for tool, name in wanted.items() if tool not in names}
-    return names | told_apart(rest, times, lambda tool, attempt: f"{attempt}\0{tool}")
+    return names | unique_names(rest, times, lambda tool, attempt: f"{attempt}\0{tool}")
 
 
-def _is_its_own(tool: str, times_wanted: int) -> bool:
-    return len(tool) <= MAX_NAME and times_wanted == 1
+def _is_unique(tool: str, times_wanted: int) -> bool:
+    return len(tool) <= MAX_NAME_LENGTH and times_wanted == 1
 
 
 # What a tool returned, as the text of a chat's tool message: the one kind of content that every interface takes there.
@@ -238,13 +238,13 @@ class Toolkit:
             raise ValueError(f"an assistant's message: 'tool_calls' must be a list of objects, got {calls!r:.200}")
         prepared = [self._prepare(call) for call in calls]
         decided = [await _decide(call, approve) if isinstance(call, ToolCall) else call for call in prepared]
-        texts = [each if isinstance(each, str) else "" for each in decided]
+        contents = [each if isinstance(each, str) else "" for each in decided]
         made = [(index, each) for index, each in enumerate(decided) if isinstance(each, ToolCall)]
-        jobs = [partial(self._call, each, texts, index) for index, each in made]
+        jobs = [partial(self._call, each, contents, index) for index, each in made]
         await run_all(jobs, log=_log)
         return [
             {"role": "tool", "tool_call_id": _id_of(call), "content": bounded(text, max_characters)}
-            for call, text in zip(calls, texts, strict=True)
+            for call, text in zip(calls, contents, strict=True)
         ]
 
     def _prepare(self, call: Mapping[str, Any]) -> ToolCall | str:
@@ -261,19 +261,19 @@ class Toolkit:
         offer = self._offers[name]
         return ToolCall(_id_of(call), name, offer.server, offer.tool, arguments)
 
-    async def _call(self, call: ToolCall, texts: list[str], index: int) -> None:
+    async def _call(self, call: ToolCall, contents: list[str], index: int) -> None:
         offer = self._offers[call.function]
         try:
-            texts[index] = result_text(await self._source.call_tool(offer.name, call.arguments))
+            contents[index] = result_text(await self._source.call_tool(offer.name, call.arguments))
         except ServerExited as exc:  # without what it said on standard error, which is for this machine's user
-            texts[index] = error_text(str(ServerExited(exc.status)))
+            contents[index] = error_text(str(ServerExited(exc.status)))
         except TrioMcpError as exc:
-            texts[index] = error_text(str(exc))
+            contents[index] = error_text(str(exc))
         except KeyError as exc:  # `Clients` found the tool no more; its text would be quoted by str
-            texts[index] = error_text(" ".join(map(str, exc.args)) or "there is no such tool")
+            contents[index] = error_text(" ".join(map(str, exc.args)) or "there is no such tool")
         except Exception as exc:  # noqa: BLE001 # logged, and told to the model
             _log.warning("the call of %r failed", offer.name, exc_info=exc)
-            texts[index] = error_text(f"the call failed ({type(exc).__name__})")
+            contents[index] = error_text(f"the call failed ({type(exc).__name__})")
 
 
 async def load_toolkit(source: HasTools) -> Toolkit:

@@ -22,20 +22,16 @@ def test_a_facade_holds_names_and_no_logic(module: Module) -> None:
 
 
 def is_naming(node: ast.stmt) -> bool:
-    """Whether a statement only says which names there are: imports, tables, and the module's own lazy look-up."""
+    """Return True for a statement that only names things: an import, or the table of a lazy facade."""
     match node:
         case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant()):
             return True
-        case ast.Assign(targets=[ast.Name(id="__all__" | "_HOME_OF")]):
+        case ast.Assign(targets=[ast.Name(id="__all__")]):
             return True
         case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]):
             return all(is_naming(inner) for inner in body)
         case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[ast.Assign(value=ast.Call(func=made_by))]):
             return ast.unparse(made_by) == "lazy_names" and all(is_naming(inner) for inner in body)
-        case ast.If(test=ast.UnaryOp(ast.Not(), ast.Name(id="TYPE_CHECKING")), body=[look_up], orelse=[]):
-            return is_naming(look_up)
-        case ast.FunctionDef(name="__getattr__" | "__dir__"):
-            return True
         case _:
             return False
 

@@ -17,7 +17,7 @@ from trio_mcp.auth._dpop import DpopProver
 from trio_mcp.auth.client import ServerMetadata
 from trio_mcp.auth.client._discovery import ResourceMetadata, TokenIssuer
 from trio_mcp.auth.client._flow import Await, BrowserStep, Flow, Load, Pause, PickRedirect, ReadClock, Step, Swap
-from trio_mcp.auth.client._grant import TokenAsk
+from trio_mcp.auth.client._token_endpoint import TokenAsk
 
 T = TypeVar("T")
 Reply: TypeAlias = HttpReply | Exception | Callable[[HttpCall], HttpReply]
@@ -127,7 +127,7 @@ class FlowScript:
         return [form_of(call) for call in self.calls if call.headers["content-type"].endswith("form-urlencoded")]
 
     @property
-    def visits(self) -> list[dict[str, str]]:
+    def sign_ins(self) -> list[dict[str, str]]:
         """The parameters of the pages that it has shown to people."""
         return [query_of(step.url) for step in self.steps if isinstance(step, BrowserStep)]
 
@@ -173,16 +173,16 @@ SERVER = ServerMetadata(
     registration_endpoint=f"{ISSUER}/register",
     code_challenge_methods_supported=("S256",),
 )
-PLACE = TokenIssuer(
+TOKEN_ISSUER = TokenIssuer(
     url=RESOURCE, resource=ResourceMetadata(resource=RESOURCE, authorization_servers=(ISSUER,)), server=SERVER
 )
 
 
-def place_with(**server: Any) -> TokenIssuer:
+def issuer_with(**server: Any) -> TokenIssuer:
     """Make a place whose authorization server says something else of itself."""
-    return evolve(PLACE, server=evolve(SERVER, **server))
+    return evolve(TOKEN_ISSUER, server=evolve(SERVER, **server))
 
 
-def ask_for(*scopes: str, place: TokenIssuer = PLACE, proofs: DpopProver | None = None) -> TokenAsk:
+def ask_for(*scopes: str, token_issuer: TokenIssuer = TOKEN_ISSUER, proofs: DpopProver | None = None) -> TokenAsk:
     """Make the wish for a token, by default for whatever scopes there are."""
-    return TokenAsk(place=place, scopes=scopes or None, proofs=proofs)
+    return TokenAsk(token_issuer=token_issuer, scopes=scopes or None, proofs=proofs)

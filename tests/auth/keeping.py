@@ -18,12 +18,10 @@ from trio_mcp import AuthorizationFailed
 from trio_mcp.auth import CallFailed, Grant, HttpCall, HttpReply
 from trio_mcp.auth._dpop import NONCE_FIELD
 from trio_mcp.auth.client._browser import BrowserAgent
-from trio_mcp.auth.client._flow import BrowserStep, Flow, PickRedirect, post_form
-from trio_mcp.auth.client._grant import TokenAsk
-from trio_mcp.auth.client._renewal import ConnectionServices
+from trio_mcp.auth.client._flow import BrowserStep, ConnectionServices, Flow, PickRedirect, post_form
 from trio_mcp.auth.client._source import GrantSource
 from trio_mcp.auth.client._token_cache import TokenCache
-from trio_mcp.auth.client._tokens import Tokens
+from trio_mcp.auth.client._token_endpoint import TokenAsk, Tokens
 
 URL = "https://mcp.example.com/mcp"
 ISSUER = "https://auth.example.com"
@@ -46,7 +44,7 @@ class Network:
 
     clock: Clock
     issuer: str = ISSUER
-    life: int | None = 3600
+    lifetime: int | None = 3600
     """Seconds for which access tokens are said to be good; None: nothing is said."""
     refreshable: bool = True
     rotates: bool = True
@@ -131,7 +129,7 @@ class Network:
         refresh = f"refresh-{self.serial}" if self.refreshable and (self.rotates or not confirms) else None
         if refresh is not None:
             self.good_refresh.add(refresh)
-        return {"access_token": token, "expires_in": self.life, "refresh_token": refresh, "scope": scope or None}
+        return {"access_token": token, "expires_in": self.lifetime, "refresh_token": refresh, "scope": scope or None}
 
     def revoke(self) -> None:
         """Take none of the access tokens any more that there are."""
@@ -180,7 +178,7 @@ class MachineGrant(Grant):
         """Ask the authorization server for tokens."""
         scope = {"scope": " ".join(ask.scopes)} if ask.scopes else {}
         try:
-            reply = yield from post_form(ask.place.server.token_endpoint, {**form, **scope}, {})
+            reply = yield from post_form(ask.token_issuer.server.token_endpoint, {**form, **scope}, {})
         except CallFailed as failure:
             raise AuthorizationFailed(f"the token request could not be made: {failure}") from failure
         said = json.loads(reply.body)
@@ -208,8 +206,8 @@ class PersonGrant(MachineGrant):
 
     def obtain(self, ask: TokenAsk) -> Flow[Tokens]:
         redirect_uri: str = yield PickRedirect(None)
-        query = urlencode({"issuer": ask.place.server.issuer, "scope": " ".join(ask.scopes or ())})
-        yield BrowserStep(f"{ask.place.server.issuer}/authorize?{query}", redirect_uri)
+        query = urlencode({"issuer": ask.token_issuer.server.issuer, "scope": " ".join(ask.scopes or ())})
+        yield BrowserStep(f"{ask.token_issuer.server.issuer}/authorize?{query}", redirect_uri)
         return (yield from self.ask(ask, {"grant_type": "authorization_code"}))
 
     def agent(self) -> AbstractAsyncContextManager[BrowserAgent]:
@@ -223,7 +221,7 @@ class Person:
     thinking: trio.Event | None = None
     """What the person waits for; None: they agree at once."""
     refusal: str | None = None
-    visits: list[str] = field(factory=list[str], init=False)
+    sign_ins: list[str] = field(factory=list[str], init=False)
     at_once: int = field(default=0, init=False)
     most_at_once: int = field(default=0, init=False)
 
@@ -242,9 +240,9 @@ class Person:
         await trio.lowlevel.checkpoint()
         return preferred or REDIRECT_URI
 
-    async def visit(self, url: str, redirect_uri: str) -> str:
+    async def sign_in(self, url: str, redirect_uri: str) -> str:
         """Look at the page, and come back."""
-        self.visits.append(url)
+        self.sign_ins.append(url)
         await trio.lowlevel.checkpoint()
         if self.thinking is not None:
             await self.thinking.wait()
@@ -295,11 +293,11 @@ async def request(source: GrantSource, judge: Judge) -> int:
     raise AssertionError("a request is repeated without end")
 
 
-def keeper_of(source: GrantSource) -> TokenCache:
+def cache_of(source: GrantSource) -> TokenCache:
     """Return who keeps the tokens."""
-    return source.keeper
+    return source.cache
 
 
-def connected_of(source: GrantSource) -> ConnectionServices:
+def connection_of(source: GrantSource) -> ConnectionServices:
     """Return what the connection lends."""
-    return source.connected
+    return source.connection

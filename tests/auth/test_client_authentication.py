@@ -87,7 +87,7 @@ def test_the_way_that_was_registered_is_taken_whatever_the_server_lists() -> Non
 
 @pytest.mark.requirement("C.2-17")
 @pytest.mark.parametrize(
-    ("listed", "way"),
+    ("listed", "origin"),
     [
         (SILENT, "client_secret_basic"),
         (server(), "client_secret_basic"),
@@ -99,12 +99,12 @@ def test_the_way_that_was_registered_is_taken_whatever_the_server_lists() -> Non
         (server("none"), "none"),
     ],
 )
-def test_a_secret_is_shown_in_the_way_that_the_server_lists_first(listed: ServerMetadata, way: str) -> None:
-    assert way_of(authenticate(Registration("me", secret="secret"), listed, NOW)) == way
+def test_a_secret_is_shown_in_the_way_that_the_server_lists_first(listed: ServerMetadata, origin: str) -> None:
+    assert way_of(authenticate(Registration("me", secret="secret"), listed, NOW)) == origin
 
 
 @pytest.mark.parametrize(
-    ("listed", "way"),
+    ("listed", "origin"),
     [
         (SILENT, "private_key_jwt"),
         (server("none"), "private_key_jwt"),
@@ -114,9 +114,9 @@ def test_a_secret_is_shown_in_the_way_that_the_server_lists_first(listed: Server
     ],
 )
 def test_a_client_with_both_takes_what_the_server_lists_first_and_else_its_key(
-    listed: ServerMetadata, way: str
+    listed: ServerMetadata, origin: str
 ) -> None:
-    assert way_of(authenticate(Registration("me", secret="secret", private_key=KEY), listed, NOW)) == way
+    assert way_of(authenticate(Registration("me", secret="secret", private_key=KEY), listed, NOW)) == origin
 
 
 @pytest.mark.requirement("C.2-17")
@@ -232,4 +232,4 @@ def test_a_public_key_cannot_sign() -> None:
 def test_what_proves_a_client_is_not_shown() -> None:
     shown = repr([BASIC, POST, authenticate(Registration("me", private_key=KEY), SILENT, NOW)])
 
-    assert shown == "[Authenticated(), Authenticated(), Authenticated()]"
+    assert shown == "[ClientAuthentication(), ClientAuthentication(), ClientAuthentication()]"

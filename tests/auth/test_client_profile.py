@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.auth.flow_script import REDIRECT_URI, SERVER, place_with
+from tests.auth.flow_script import REDIRECT_URI, SERVER, issuer_with
 from trio_mcp.auth.client._registration import (
     ClientProfile,
     application_type_of,
@@ -26,7 +26,7 @@ PROFILE = ClientProfile(
 
 
 def introduction(redirect_uri: str = REDIRECT_URI, *, dpop: bool = False, **server: Any) -> dict[str, Any]:
-    return PROFILE.introduction(place_with(**server).server, redirect_uri, ("read", "write"), dpop=dpop)
+    return PROFILE.introduction(issuer_with(**server).server, redirect_uri, ("read", "write"), dpop=dpop)
 
 
 @pytest.mark.requirement("C.2-8")

@@ -11,15 +11,15 @@ from attrs import evolve
 from tests.auth.flow_script import (
     ISSUER,
     NOW,
-    PLACE,
     REDIRECT_URI,
     RESOURCE,
+    TOKEN_ISSUER,
     FlowScript,
     ask_for,
     comes_back,
     error_reply,
+    issuer_with,
     json_reply,
-    place_with,
     query_of,
     token_reply,
 )
@@ -28,9 +28,8 @@ from trio_mcp.auth import Registration
 from trio_mcp.auth._dpop import DpopKey, DpopProver
 from trio_mcp.auth.client._authorization_code import Pkce, authorize, refresh
 from trio_mcp.auth.client._flow import BrowserStep
-from trio_mcp.auth.client._grant import TokenAsk
 from trio_mcp.auth.client._registration import ClientProfile
-from trio_mcp.auth.client._tokens import Tokens
+from trio_mcp.auth.client._token_endpoint import TokenAsk, Tokens
 
 BY_HAND = ClientProfile(
     identity="me",
@@ -40,7 +39,7 @@ BY_HAND = ClientProfile(
     redirect_uri=None,
 )
 REGISTERED = evolve(BY_HAND, registration=None)
-PROMISES_ISSUER = place_with(authorization_response_iss_parameter_supported=True)
+PROMISES_ISSUER = issuer_with(authorization_response_iss_parameter_supported=True)
 
 
 def run(script: FlowScript, ask: TokenAsk | None = None, profile: ClientProfile = BY_HAND) -> Tokens:
@@ -58,7 +57,7 @@ def test_a_person_authorizes_the_client_and_the_code_becomes_tokens() -> None:
     tokens = run(script, ask_for("read", "write"))
 
     assert (tokens.access_token, tokens.refresh_token, tokens.expires_at) == ("t0ken", "r3fresh", NOW + 3600)
-    (visit,) = script.visits
+    (visit,) = script.sign_ins
     (form,) = script.forms
     assert visit == {
         "response_type": "code",
@@ -86,19 +85,19 @@ def test_each_authorization_has_a_state_and_a_verifier_of_its_own() -> None:
     run(script)
     run(script)
 
-    assert len({visit["state"] for visit in script.visits}) == 2
+    assert len({visit["state"] for visit in script.sign_ins}) == 2
     assert len({form["code_verifier"] for form in script.forms}) == 2
-    assert all(len(visit["state"]) >= 32 for visit in script.visits)
+    assert all(len(visit["state"]) >= 32 for visit in script.sign_ins)
 
 
 def test_a_server_without_metadata_is_sent_no_resource_and_need_not_promise_pkce() -> None:
-    place = evolve(place_with(code_challenge_methods_supported=None, is_assumed=True), resource=None)
+    token_issuer = evolve(issuer_with(code_challenge_methods_supported=None, is_assumed=True), resource=None)
     script = FlowScript([token_reply()])
 
-    run(script, ask_for(place=place))
+    run(script, ask_for(token_issuer=token_issuer))
 
-    assert not {"resource", "scope"} & set(script.visits[0])
-    assert script.visits[0]["code_challenge_method"] == "S256"
+    assert not {"resource", "scope"} & set(script.sign_ins[0])
+    assert script.sign_ins[0]["code_challenge_method"] == "S256"
     assert "resource" not in script.forms[0]
 
 
@@ -107,21 +106,21 @@ def test_a_server_without_pkce_is_refused_before_anything_is_sent() -> None:
     script = FlowScript()
 
     with pytest.raises(AuthorizationFailed, match="PKCE"):
-        run(script, ask_for(place=place_with(code_challenge_methods_supported=None)), REGISTERED)
+        run(script, ask_for(token_issuer=issuer_with(code_challenge_methods_supported=None)), REGISTERED)
 
     assert script.steps == []
 
 
 def test_a_server_without_a_page_for_people_is_refused() -> None:
     with pytest.raises(AuthorizationFailed, match=r"https://auth\.example\.com has no page"):
-        run(FlowScript(), ask_for(place=place_with(authorization_endpoint=None)))
+        run(FlowScript(), ask_for(token_issuer=issuer_with(authorization_endpoint=None)))
 
 
 def test_what_the_endpoint_has_in_its_query_stays_unless_it_is_ours() -> None:
     endpoint = f"{ISSUER}/authorize?tenant=a%2Fb&&client%5Fid=other&flag"
     script = FlowScript([token_reply()])
 
-    run(script, ask_for(place=place_with(authorization_endpoint=endpoint)))
+    run(script, ask_for(token_issuer=issuer_with(authorization_endpoint=endpoint)))
 
     (visit,) = (step for step in script.steps if isinstance(step, BrowserStep))
     assert visit.url.startswith(f"{ISSUER}/authorize?tenant=a%2Fb&flag&response_type=code&client_id=me&")
@@ -132,7 +131,7 @@ def test_access_without_the_person_needs_consent_in_so_many_words() -> None:
 
     run(script, ask_for("read", "offline_access"))
 
-    assert script.visits[0]["prompt"] == "consent"
+    assert script.sign_ins[0]["prompt"] == "consent"
 
 
 def test_a_code_is_bound_to_the_key_of_the_tokens() -> None:
@@ -141,7 +140,7 @@ def test_a_code_is_bound_to_the_key_of_the_tokens() -> None:
 
     run(script, ask_for(proofs=proofs))
 
-    assert script.visits[0]["dpop_jkt"] == proofs.key.thumbprint
+    assert script.sign_ins[0]["dpop_jkt"] == proofs.key.thumbprint
     assert "dpop" in script.calls[0].headers
 
 
@@ -150,7 +149,7 @@ def test_what_is_secret_in_an_authorization_is_not_shown() -> None:
 
     run(script)
 
-    assert script.visits[0]["state"] not in repr(script.steps)
+    assert script.sign_ins[0]["state"] not in repr(script.steps)
     assert script.forms[0]["code_verifier"] not in repr(script.steps)
 
 
@@ -160,7 +159,7 @@ def assert_refused(script: FlowScript, fault: str, ask: TokenAsk | None = None) 
         run(script, ask)
 
     assert script.calls == []
-    assert len(script.visits) == 1
+    assert len(script.sign_ins) == 1
     assert "https://auth.example.com" in str(caught.value)
     assert "kc0de" not in str(caught.value)
     return caught.value
@@ -195,7 +194,7 @@ def test_a_response_to_no_request_of_ours_is_refused(person: Callable[[BrowserSt
 
 
 @pytest.mark.requirement("C.2-15")
-@pytest.mark.parametrize("place", [PLACE, PROMISES_ISSUER], ids=["silent", "promising"])
+@pytest.mark.parametrize("token_issuer", [TOKEN_ISSUER, PROMISES_ISSUER], ids=["silent", "promising"])
 @pytest.mark.parametrize(
     "said",
     [
@@ -209,9 +208,11 @@ def test_a_response_to_no_request_of_ours_is_refused(person: Callable[[BrowserSt
 )
 @pytest.mark.parametrize("what", [{"code": "kc0de"}, {"error": "access_denied", "error_description": "evil words"}])
 def test_a_response_of_another_issuer_is_refused_and_what_it_says_is_not_shown(
-    place: Any, said: str, what: dict[str, str]
+    token_issuer: Any, said: str, what: dict[str, str]
 ) -> None:
-    failure = assert_refused(FlowScript(person=comes_back(iss=said, **what)), r"\(iss\)", ask_for(place=place))
+    failure = assert_refused(
+        FlowScript(person=comes_back(iss=said, **what)), r"\(iss\)", ask_for(token_issuer=token_issuer)
+    )
 
     assert failure.error is None
     assert "access_denied" not in str(failure)
@@ -221,17 +222,17 @@ def test_a_response_of_another_issuer_is_refused_and_what_it_says_is_not_shown(
 @pytest.mark.requirement("C.2-15")
 @pytest.mark.parametrize("what", [{"code": "kc0de"}, {"error": "access_denied"}])
 def test_a_response_without_the_issuer_that_was_promised_is_refused(what: dict[str, str]) -> None:
-    failure = assert_refused(FlowScript(person=comes_back(**what)), r"\(iss\)", ask_for(place=PROMISES_ISSUER))
+    failure = assert_refused(FlowScript(person=comes_back(**what)), r"\(iss\)", ask_for(token_issuer=PROMISES_ISSUER))
 
     assert failure.error is None
 
 
 @pytest.mark.requirement("C.2-15")
-@pytest.mark.parametrize("place", [PLACE, PROMISES_ISSUER], ids=["silent", "promising"])
-def test_a_response_of_the_issuer_is_good_whether_promised_or_not(place: Any) -> None:
+@pytest.mark.parametrize("token_issuer", [TOKEN_ISSUER, PROMISES_ISSUER], ids=["silent", "promising"])
+def test_a_response_of_the_issuer_is_good_whether_promised_or_not(token_issuer: Any) -> None:
     script = FlowScript([token_reply()], person=comes_back(code="kc0de", iss=ISSUER))
 
-    assert run(script, ask_for(place=place)).access_token == "t0ken"
+    assert run(script, ask_for(token_issuer=token_issuer)).access_token == "t0ken"
 
 
 def test_a_person_who_says_no_is_heard() -> None:
@@ -358,7 +359,7 @@ def test_a_refresh_token_is_shown_by_the_client_that_it_was_given_to() -> None:
     run_refresh(script, REGISTERED)
 
     assert script.forms[1]["client_id"] == "new"
-    assert len(script.visits) == 1
+    assert len(script.sign_ins) == 1
 
 
 @pytest.mark.parametrize("becomes", ["nothing", "another"])

@@ -75,8 +75,8 @@ def found_in(
         try:
             call = resume()
         except StopIteration as stop:
-            place: TokenIssuer = stop.value
-            return place
+            token_issuer: TokenIssuer = stop.value
+            return token_issuer
         assert isinstance(call, HttpCall)
         try:
             resume = partial(flow.send, web.answer(call))
@@ -93,10 +93,10 @@ def test_a_url_in_the_challenge_is_the_only_one_that_counts() -> None:
     custom = "https://x.example/custom/metadata.json"
     web = Web({custom: about(), AT_PATH: about(URL, "https://other.example"), AT_ISSUER: issued_by()})
 
-    place = found_in(web, named_at(custom))
+    token_issuer = found_in(web, named_at(custom))
 
     assert web.asked == [custom, AT_ISSUER]
-    assert place == TokenIssuer(
+    assert token_issuer == TokenIssuer(
         url=URL,
         resource=ResourceMetadata(resource=URL, authorization_servers=(ISSUER,)),
         server=ServerMetadata(issuer=ISSUER, token_endpoint=f"{ISSUER}/token"),
@@ -128,10 +128,10 @@ def test_what_is_no_document_at_that_url_ends_the_attempt() -> None:
 def test_without_such_a_url_the_path_comes_before_the_root(challenged: Challenge | None) -> None:
     web = Web({AT_ROOT: about("https://x.example"), AT_ISSUER: issued_by()})
 
-    place = found_in(web, challenged)
+    token_issuer = found_in(web, challenged)
 
     assert web.asked == [AT_PATH, AT_ROOT, AT_ISSUER]
-    assert place.identifier == "https://x.example"
+    assert token_issuer.identifier == "https://x.example"
 
 
 @pytest.mark.parametrize(
@@ -286,9 +286,9 @@ def test_endpoints_on_trusted_hosts_and_on_this_machine_need_no_tls() -> None:
     endpoints = {"authorization_endpoint": "http://as.internal/authorize"}
     web = Web({own: about(url, issuer), f"{issuer}/.well-known/openid-configuration": issued_by(issuer, **endpoints)})
 
-    place = found_in(web, url=url, trusted_hosts=("mcp.internal", "as.internal"))
+    token_issuer = found_in(web, url=url, trusted_hosts=("mcp.internal", "as.internal"))
 
-    assert place.server.authorization_endpoint == "http://as.internal/authorize"
+    assert token_issuer.server.authorization_endpoint == "http://as.internal/authorize"
 
 
 @pytest.mark.parametrize("url", ["http://x.example/mcp", "https://me:secret@x.example/mcp", "stdio://x"])
@@ -339,23 +339,23 @@ def test_each_request_says_who_has_named_its_host_and_which_revision_is_spoken()
 def test_where_a_server_has_no_metadata_its_origin_is_the_authorization_server(issuer: str) -> None:
     web = Web({OWN_ISSUER: {"issuer": issuer, "token_endpoint": "https://x.example/oauth/token"}})
 
-    place = found_in(web)
+    token_issuer = found_in(web)
 
     assert web.asked == [AT_PATH, AT_ROOT, OWN_ISSUER]
     server = ServerMetadata(issuer=issuer, token_endpoint="https://x.example/oauth/token")
-    assert place == TokenIssuer(url=URL, resource=None, server=server)
-    assert place.identifier is None
+    assert token_issuer == TokenIssuer(url=URL, resource=None, server=server)
+    assert token_issuer.identifier is None
 
 
 @pytest.mark.requirement("C.2-4")
 def test_where_that_has_none_either_its_endpoints_have_fixed_paths() -> None:
     web = Web({})
 
-    place = found_in(web)
+    token_issuer = found_in(web)
 
     assert web.asked == [AT_PATH, AT_ROOT, OWN_ISSUER]
-    assert place.resource is None
-    assert place.server == ServerMetadata(
+    assert token_issuer.resource is None
+    assert token_issuer.server == ServerMetadata(
         issuer="https://x.example",
         authorization_endpoint="https://x.example/authorize",
         token_endpoint="https://x.example/token",
@@ -418,10 +418,10 @@ def test_whatever_servers_answer_there_is_a_safe_place_or_a_reason(
     web.answers = dict(zip([AT_PATH, AT_ROOT, AT_ISSUER, AT_OPENID, OWN_ISSUER], replies, strict=False))
 
     try:
-        place = found_in(web, challenged)
+        token_issuer = found_in(web, challenged)
     except AuthorizationFailed as exc:
         assert str(exc).isprintable()
     else:
-        assert place.server.token_endpoint.startswith("https://")
-        assert place.identifier in {None, URL}
+        assert token_issuer.server.token_endpoint.startswith("https://")
+        assert token_issuer.identifier in {None, URL}
     assert len(web.calls) <= 20

@@ -50,9 +50,9 @@ class Attended(Person):
         assert self.asking.now == 0
         return await super().pick_redirect(preferred)
 
-    async def visit(self, url: str, redirect_uri: str) -> str:
+    async def sign_in(self, url: str, redirect_uri: str) -> str:
         assert self.asking.now == 1
-        return await super().visit(url, redirect_uri)
+        return await super().sign_in(url, redirect_uri)
 
 
 async def fetch(call: HttpCall) -> HttpReply:
@@ -76,11 +76,11 @@ def person() -> Attended:
 
 
 @pytest.fixture
-def world(person: Attended) -> FlowServices:
+def services(person: Attended) -> FlowServices:
     return world_with(person)
 
 
-async def test_each_step_has_its_outcome(world: FlowServices, autojump_clock: MockClock) -> None:
+async def test_each_step_has_its_outcome(services: FlowServices, autojump_clock: MockClock) -> None:
     async def answer() -> int:
         await trio.lowlevel.checkpoint()
         return 42
@@ -101,22 +101,22 @@ async def test_each_step_has_its_outcome(world: FlowServices, autojump_clock: Mo
             outcomes.append((yield step))  # noqa: PERF401 # a comprehension cannot yield
         return outcomes
 
-    outcomes = await drive(flow(), world)
+    outcomes = await drive(flow(), services)
 
     reply = HttpReply(status=204, headers={"x-url": CALL.url})
     assert outcomes == [reply, True, "value", 7.0, None, 42, REDIRECT_URI, f"{REDIRECT_URI}?code=1"]
     assert trio.current_time() == pytest.approx(3)
 
 
-async def test_a_flow_may_have_no_step(world: FlowServices) -> None:
+async def test_a_flow_may_have_no_step(services: FlowServices) -> None:
     def flow() -> Flow[int]:
         return 1
         yield ReadClock()
 
-    assert await drive(flow(), world) == 1
+    assert await drive(flow(), services) == 1
 
 
-async def test_the_error_of_a_step_is_raised_in_the_flow_which_may_go_on(world: FlowServices) -> None:
+async def test_the_error_of_a_step_is_raised_in_the_flow_which_may_go_on(services: FlowServices) -> None:
     async def fail(call: HttpCall) -> HttpReply:
         await trio.lowlevel.checkpoint()
         raise CallFailed("nobody is there")
@@ -129,10 +129,10 @@ async def test_the_error_of_a_step_is_raised_in_the_flow_which_may_go_on(world: 
             return str(failure)
         raise AssertionError
 
-    assert await drive(flow(), evolve(world, fetch=fail)) == "nobody is there"
+    assert await drive(flow(), evolve(services, fetch=fail)) == "nobody is there"
 
 
-async def test_what_a_flow_does_not_handle_comes_out_as_it_is(world: FlowServices) -> None:
+async def test_what_a_flow_does_not_handle_comes_out_as_it_is(services: FlowServices) -> None:
     async def fail(call: HttpCall) -> HttpReply:
         await trio.lowlevel.checkpoint()
         raise CallFailed("nobody is there")
@@ -141,10 +141,10 @@ async def test_what_a_flow_does_not_handle_comes_out_as_it_is(world: FlowService
         yield CALL
 
     with pytest.raises(CallFailed, match="nobody is there"):
-        await drive(flow(), evolve(world, fetch=fail))
+        await drive(flow(), evolve(services, fetch=fail))
 
 
-async def test_who_leads_the_person_is_opened_once_and_closed_at_the_end(world: FlowServices, person: Attended) -> None:
+async def test_the_browser_agent_is_opened_once_and_closed_at_the_end(services: FlowServices, person: Attended) -> None:
     def flow() -> Flow[None]:
         assert person.opened == 0
         for _ in range(2):
@@ -154,12 +154,12 @@ async def test_who_leads_the_person_is_opened_once_and_closed_at_the_end(world: 
         raise AuthorizationFailed("that was it")
 
     with pytest.raises(AuthorizationFailed, match="that was it"):
-        await drive(flow(), world)
+        await drive(flow(), services)
 
     assert (person.opened, person.at_once, person.asking.now) == (1, 0, 0)
 
 
-async def test_a_cancelled_flow_is_closed_and_not_told(world: FlowServices, person: Attended) -> None:
+async def test_a_cancelled_flow_is_closed_and_not_told(services: FlowServices, person: Attended) -> None:
     closed: list[str] = []
     person.thinking = trio.Event()
 
@@ -172,7 +172,7 @@ async def test_a_cancelled_flow_is_closed_and_not_told(world: FlowServices, pers
 
     with trio.CancelScope() as scope:
         scope.cancel()
-        await drive(flow(), world)
+        await drive(flow(), services)
 
     assert scope.cancelled_caught
     assert closed == ["GeneratorExit"]

@@ -9,14 +9,14 @@ from attrs import evolve
 
 from tests.auth.flow_script import (
     ISSUER,
-    PLACE,
     RESOURCE,
+    TOKEN_ISSUER,
     FlowScript,
     Reply,
     ask_for,
     error_reply,
+    issuer_with,
     json_reply,
-    place_with,
     token_reply,
 )
 from trio_mcp._errors import AuthorizationFailed
@@ -74,9 +74,9 @@ def test_a_sign_in_at_the_enterprise_becomes_a_token_of_the_server() -> None:
 
 def test_a_server_without_metadata_is_named_by_its_url() -> None:
     script = FlowScript([GRANTED, token_reply()])
-    place = evolve(PLACE, resource=None, url="https://MCP.example.com/mcp/")
+    token_issuer = evolve(TOKEN_ISSUER, resource=None, url="https://MCP.example.com/mcp/")
 
-    script.run(grant().obtain(ask_for(place=place)))
+    script.run(grant().obtain(ask_for(token_issuer=token_issuer)))
 
     assert script.forms[0]["resource"] == RESOURCE
     assert "resource" not in script.forms[1]
@@ -150,7 +150,7 @@ def test_nobody_is_vouched_for_at_another_server_than_the_client_is_registered_a
     script = FlowScript()
 
     with pytest.raises(AuthorizationFailed, match=r"'me' is for https://auth\.example\.com, but"):
-        script.run(grant().obtain(ask_for(place=place_with(issuer="https://evil.example.com"))))
+        script.run(grant().obtain(ask_for(token_issuer=issuer_with(issuer="https://evil.example.com"))))
 
     assert script.steps == []
 

@@ -12,7 +12,7 @@ import trio
 
 from trio_mcp import AuthorizationFailed
 from trio_mcp.auth import FileTokenStorage
-from trio_mcp.auth.client import _tokens as module
+from trio_mcp.auth.client import _token_storage as module
 
 if sys.platform == "win32":
     pytest.skip("the file's permissions and locks are those of POSIX", allow_module_level=True)

@@ -24,6 +24,6 @@ async def test_each_connection_has_a_source_of_its_own_and_one_keeper(nursery: t
     first, second = [connect(grant, network, nursery, url=url) for url in (URL, f"{URL}/")]
 
     assert first is not second
-    assert first.keeper is second.keeper
-    assert first.keeper is not connect(grant, network, nursery, url=f"{URL}/other").keeper
-    assert first.keeper is not connect(MachineGrant(), network, nursery).keeper
+    assert first.cache is second.cache
+    assert first.cache is not connect(grant, network, nursery, url=f"{URL}/other").cache
+    assert first.cache is not connect(MachineGrant(), network, nursery).cache

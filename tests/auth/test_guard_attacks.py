@@ -90,9 +90,9 @@ async def test_a_token_with_any_character_changed_lets_nobody_in() -> None:
     post = posting()
     token = post.issuer.token()
 
-    for place, char in enumerate(token):
-        changed = f"{token[:place]}{'A' if char != 'A' else 'B'}{token[place + 1 :]}"
-        assert isinstance(await post(changed), Refusal), place
+    for token_issuer, char in enumerate(token):
+        changed = f"{token[:token_issuer]}{'A' if char != 'A' else 'B'}{token[token_issuer + 1 :]}"
+        assert isinstance(await post(changed), Refusal), token_issuer
 
 
 async def test_a_flood_of_unknown_keys_does_not_reach_the_authorization_server() -> None:

@@ -23,11 +23,11 @@ async def test_the_metadata_of_an_issuer_are_read() -> None:
 
 
 async def test_the_metadata_of_openid_are_read_where_there_are_no_others() -> None:
-    place = f"{ISSUER}/.well-known/openid-configuration"
+    token_issuer = f"{ISSUER}/.well-known/openid-configuration"
     server = Issuer(
         answers={
             f"{ISSUER}/.well-known/oauth-authorization-server": HttpReply(status=403),
-            place: document(issuer=ISSUER),
+            token_issuer: document(issuer=ISSUER),
         }
     )
 

@@ -24,9 +24,10 @@ from tests.auth.keeping import (
 from trio_mcp import AuthorizationFailed, ConnectionClosed
 from trio_mcp.auth import MemoryTokenStorage, Registration
 from trio_mcp.auth.client._flow import Flow
-from trio_mcp.auth.client._grant import TokenAsk
 from trio_mcp.auth.client._source import GrantSource
-from trio_mcp.auth.client._tokens import TokenRecord, TokenRequirement, Tokens, read_record, write_record
+from trio_mcp.auth.client._token_cache import TokenRequirement
+from trio_mcp.auth.client._token_endpoint import TokenAsk, Tokens
+from trio_mcp.auth.client._token_storage import TokenRecord, read_record, write_record
 
 OTHER_URL = "https://mcp.example.com/mcp/other"
 
@@ -53,7 +54,7 @@ def grant(clock: Clock) -> MachineGrant:
 
 async def stored(source: GrantSource) -> TokenRecord | None:
     """What the storage holds."""
-    return read_record(await source.keeper.grant.storage.load(source.keeper.key))
+    return read_record(await source.cache.grant.storage.load(source.cache.key))
 
 
 # One for all.
@@ -117,7 +118,7 @@ async def test_a_hundred_requests_share_one_failure(
 
     assert {failure.error for failure in failures} == {"access_denied"}
     assert len({id(failure) for failure in failures}) == 100  # each has a traceback of its own
-    assert len(person.visits) == 1
+    assert len(person.sign_ins) == 1
 
 
 async def test_a_server_whose_tokens_are_all_the_same_is_asked_once_for_a_hundred_requests(
@@ -183,14 +184,14 @@ async def test_what_went_wrong_for_others_does_not_concern_a_request_with_anothe
 ) -> None:
     source = connect(PersonGrant(clock=clock, person=person), network, nursery)
     await request(source, network.judge)
-    held = source.keeper.held
-    assert held is not None
+    active = source.cache.active
+    assert active is not None
     person.thinking, person.refusal = trio.Event(), "access_denied"
 
     async def fail() -> None:
         with pytest.raises(AuthorizationFailed):
-            await source.keeper.renewed(
-                source.connected, TokenRequirement(shown=held.token, was_refused=True, scopes=("admin",))
+            await source.cache.renewed(
+                source.connection, TokenRequirement(shown=active.token, was_refused=True, scopes=("admin",))
             )
 
     nursery.start_soon(fail)
@@ -360,7 +361,7 @@ async def test_a_person_is_not_asked_any_more_when_nobody_waits(
     assert person.at_once == 0
     person.thinking.set()
     assert await request(source, network.judge) == 200
-    assert len(person.visits) == 2
+    assert len(person.sign_ins) == 2
 
 
 async def test_a_person_is_asked_on_as_long_as_one_request_waits(
@@ -383,7 +384,7 @@ async def test_a_person_is_asked_on_as_long_as_one_request_waits(
         person.thinking.set()
 
     assert statuses == [200]
-    assert len(person.visits) == 1
+    assert len(person.sign_ins) == 1
 
 
 async def test_a_request_that_comes_while_a_person_is_given_up_asks_anew(
@@ -403,7 +404,7 @@ async def test_a_request_that_comes_while_a_person_is_given_up_asks_anew(
         both.start_soon(late.resolve)
 
     assert network.judge(await late.fields())[0] == 200
-    assert len(person.visits) == 2
+    assert len(person.sign_ins) == 2
 
 
 async def test_a_refresh_without_anybody_who_waits_does_not_end_with_asking_a_person(
@@ -423,7 +424,7 @@ async def test_a_refresh_without_anybody_who_waits_does_not_end_with_asking_a_pe
     await wait_all_tasks_blocked()
 
     assert network.grants == ["authorization_code", "refresh_token"]
-    assert len(person.visits) == 1
+    assert len(person.sign_ins) == 1
 
 
 # Whom persons keep waiting.
@@ -448,7 +449,7 @@ async def test_all_connections_that_wait_for_a_person_say_so_and_no_others(
         assert (first.now, second.now) == (0, 0)  # the authorization server is asked now, and that takes no person
         network.held_up.set()
 
-    assert len(person.visits) == 1
+    assert len(person.sign_ins) == 1
 
 
 async def test_a_person_is_asked_about_one_server_of_an_issuer_at_a_time_and_time_stands_still_for_both(
@@ -464,10 +465,10 @@ async def test_a_person_is_asked_about_one_server_of_an_issuer_at_a_time_and_tim
         requests.start_soon(request, connect(grant, network, nursery, url=OTHER_URL, asking=second), network.judge)
         await wait_all_tasks_blocked()
         assert (first.now, second.now) == (1, 1)
-        assert len(person.visits) == 1
+        assert len(person.sign_ins) == 1
         person.thinking.set()
 
-    assert len(person.visits) == 2
+    assert len(person.sign_ins) == 2
     assert person.most_at_once == 1
 
 
@@ -475,15 +476,15 @@ async def test_a_refresh_does_not_wait_for_a_person(
     network: Network, clock: Clock, person: Person, nursery: trio.Nursery
 ) -> None:
     grant = PersonGrant(clock=clock, person=person)
-    known = connect(grant, network, nursery)
-    await request(known, network.judge)
+    registered = connect(grant, network, nursery)
+    await request(registered, network.judge)
     network.revoke()
     person.thinking = trio.Event()
     nursery.start_soon(request, connect(grant, network, nursery, url=OTHER_URL), network.judge)
     await wait_all_tasks_blocked()
     assert person.at_once == 1
 
-    assert await request(known, network.judge) == 200
+    assert await request(registered, network.judge) == 200
 
     person.thinking.set()
 
@@ -529,10 +530,10 @@ async def refuse_while_another_server_is_refreshed(
         await wait_all_tasks_blocked()
         requests.start_soon(ask)
         await wait_all_tasks_blocked()
-        old = await grant.storage.load(here.keeper.key)
+        old = await grant.storage.load(here.cache.key)
         assert old is not None
         new = None if meanwhile is None else old.replace('"access-2"', f'"{meanwhile}"')
-        assert await grant.storage.swap(here.keeper.key, old, new)
+        assert await grant.storage.swap(here.cache.key, old, new)
         network.held_up.set()
     return statuses[0]
 
@@ -593,7 +594,7 @@ async def test_a_person_is_not_asked_before_the_server_wants_it(
     clock.now += 1
     assert await source.attempt("POST", URL).fields() == {}
 
-    assert len(person.visits) == 1
+    assert len(person.sign_ins) == 1
 
 
 async def test_a_refresh_token_that_is_of_no_use_is_not_presented_again(
@@ -611,7 +612,7 @@ async def test_a_refresh_token_that_is_of_no_use_is_not_presented_again(
     assert shown == [{"authorization": "Bearer access-1"}, {"authorization": "Bearer access-1"}, {}]
     assert network.presented == ["refresh-1"]
     assert await request(source, network.judge) == 200
-    assert len(person.visits) == 2
+    assert len(person.sign_ins) == 2
 
 
 async def test_a_good_token_is_shown_while_the_authorization_server_is_out_of_reach(
@@ -714,7 +715,7 @@ async def test_a_refresh_that_brings_the_refused_token_again_is_none(
 async def test_a_token_whose_end_nobody_knows_is_shown_until_it_is_refused(
     network: Network, grant: MachineGrant, clock: Clock, nursery: trio.Nursery
 ) -> None:
-    network.life = None
+    network.lifetime = None
     source = connect(grant, network, nursery)
     await request(source, network.judge)
 
@@ -798,7 +799,7 @@ async def test_tokens_that_were_deleted_are_not_refreshed(
 ) -> None:
     source = connect(grant, network, nursery)
     await request(source, network.judge)
-    storage, key = source.keeper.grant.storage, source.keeper.key
+    storage, key = source.cache.grant.storage, source.cache.key
     assert await storage.swap(key, await storage.load(key), None)
     network.revoke()
 
@@ -812,7 +813,7 @@ async def test_tokens_that_were_deleted_are_not_replaced_before_the_server_has_s
 ) -> None:
     source = connect(grant, network, nursery)
     await request(source, network.judge)
-    storage, key = source.keeper.grant.storage, source.keeper.key
+    storage, key = source.cache.grant.storage, source.cache.key
     assert await storage.swap(key, await storage.load(key), None)
     clock.now += 3600
 
@@ -831,7 +832,7 @@ async def test_a_token_that_ended_is_not_replaced_at_a_place_that_the_server_has
     assert await later.attempt("POST", URL).fields() == {}
 
     assert network.grants == ["client_credentials"]
-    assert later.keeper.place is None
+    assert later.cache.token_issuer is None
 
 
 async def test_where_a_token_comes_from_cannot_be_found_out_the_server_is_heard(
@@ -852,9 +853,9 @@ async def test_a_lease_of_a_process_that_has_died_is_waited_for_until_it_ends(
     await request(source, network.judge)
     record = await stored(source)
     assert record is not None
-    text = await grant.storage.load(source.keeper.key)
+    text = await grant.storage.load(source.cache.key)
     leased = write_record(record).replace('"lease":null', f'"lease":{{"holder":"gone","until":{clock.now + 3}}}')
-    assert await grant.storage.swap(source.keeper.key, text, leased)
+    assert await grant.storage.swap(source.cache.key, text, leased)
     network.revoke()
     statuses: list[int] = []
 
@@ -975,7 +976,7 @@ async def test_no_token_is_in_the_repr_of_anything_that_keeps_it(
     await attempt.fields()
     attempt.heard(401, {})
 
-    shown = repr((source, attempt, source.keeper, source.keeper.held, source.keeper.grant))
+    shown = repr((source, attempt, source.cache, source.cache.active, source.cache.grant))
 
     assert "access-1" not in shown
     assert "refresh-1" not in shown

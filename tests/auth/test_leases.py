@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from attrs import define, evolve, field
 
 from tests.auth.flow_script import NOW, FlowScript
 from trio_mcp import AuthorizationFailed
-from trio_mcp.auth import Grant, Registration
+from trio_mcp.auth import Registration
 from trio_mcp.auth.client import ServerMetadata
 from trio_mcp.auth.client._discovery import TokenIssuer
 from trio_mcp.auth.client._flow import Await, Flow, Pause
-from trio_mcp.auth.client._grant import TokenAsk
-from trio_mcp.auth.client._renewal import (
-    REFRESH_SECONDS,
+from trio_mcp.auth.client._token_cache import REFRESH_SECONDS
+from trio_mcp.auth.client._token_endpoint import Tokens
+from trio_mcp.auth.client._token_storage import (
+    Lease,
     LeasedRecord,
+    TokenRecord,
     load_record,
+    read_record,
     refresh_leased,
     release_lease,
     store_record,
     take_lease,
+    write_record,
 )
-from trio_mcp.auth.client._tokens import Lease, TokenRecord, Tokens, read_record, write_record
 
 KEY = "key"
 ISSUER = "https://auth.example.com"
-PLACE = TokenIssuer(
+TOKEN_ISSUER = TokenIssuer(
     url="https://mcp.example.com/mcp",
     resource=None,
     server=ServerMetadata(issuer=ISSUER, token_endpoint=f"{ISSUER}/token"),
 )
-ASK = TokenAsk(place=PLACE, scopes=("a",), proofs=None)
 OLD = TokenRecord(
     issuer=ISSUER,
     resource=None,
@@ -70,28 +70,6 @@ class Storing(FlowScript):
         return [step.seconds for step in self.steps if isinstance(step, Pause)]
 
 
-class Refreshing(Grant):
-    """Refreshes by calling a function."""
-
-    def __init__(self, come: Callable[[str], Tokens]) -> None:
-        super().__init__()
-        self.come = come
-
-    @property
-    def identity(self) -> str:
-        return "refreshing"
-
-    def obtain(self, ask: TokenAsk) -> Flow[Tokens]:
-        raise NotImplementedError
-
-    def refresh(self, ask: TokenAsk, refresh_token: str) -> Flow[Tokens]:
-        async def answer() -> Tokens:
-            return self.come(refresh_token)
-
-        tokens: Tokens = yield Await(answer)
-        return tokens
-
-
 def storing(record: TokenRecord | None, *others: TokenRecord | None) -> Storing:
     script = Storing(others=list(others))
     script.put(record)
@@ -101,24 +79,25 @@ def storing(record: TokenRecord | None, *others: TokenRecord | None) -> Storing:
 def leased_in(script: Storing, record: TokenRecord = OLD) -> LeasedRecord:
     """Take the lease."""
     script.put(record)
-    leased = script.run(take_lease(KEY, "old", PLACE))
+    leased = script.run(take_lease(KEY, "old", TOKEN_ISSUER))
     assert isinstance(leased, LeasedRecord)
     return leased
 
 
-def brings(tokens: Tokens) -> Refreshing:
-    def come(refresh_token: str) -> Tokens:
-        assert refresh_token == "r-old"
+def brings(tokens: Tokens) -> Flow[Tokens]:
+    async def answer() -> Tokens:
         return tokens
 
-    return Refreshing(come)
+    brought: Tokens = yield Await(answer)
+    return brought
 
 
-def refuses(error: str | None) -> Refreshing:
-    def come(refresh_token: str) -> Tokens:
+def refuses(error: str | None) -> Flow[Tokens]:
+    async def answer() -> Tokens:
         raise AuthorizationFailed("no", error=error)
 
-    return Refreshing(come)
+    brought: Tokens = yield Await(answer)
+    return brought
 
 
 def test_what_is_stored_is_loaded() -> None:
@@ -132,7 +111,7 @@ def test_what_is_stored_is_loaded() -> None:
 def test_a_lease_is_in_the_storage_and_lasts_longer_than_a_refresh_may_take() -> None:
     script = storing(OLD)
 
-    leased = script.run(take_lease(KEY, "old", PLACE))
+    leased = script.run(take_lease(KEY, "old", TOKEN_ISSUER))
 
     assert isinstance(leased, LeasedRecord)
     assert leased.record == script.stored
@@ -149,19 +128,19 @@ def test_a_lease_is_in_the_storage_and_lasts_longer_than_a_refresh_may_take() ->
 def test_there_is_no_lease_on_what_is_not_there_or_from_elsewhere(record: TokenRecord | None) -> None:
     script = storing(record)
 
-    assert script.run(take_lease(KEY, "old", PLACE)) is None
+    assert script.run(take_lease(KEY, "old", TOKEN_ISSUER)) is None
     assert script.stored == record
 
 
 @pytest.mark.parametrize("record", [THEIRS, evolve(OLD, tokens=evolve(OLD.tokens, refresh_token=None))])
 def test_there_is_no_lease_on_what_was_replaced_or_cannot_be(record: TokenRecord) -> None:
-    assert storing(record).run(take_lease(KEY, "old", PLACE)) == record
+    assert storing(record).run(take_lease(KEY, "old", TOKEN_ISSUER)) == record
 
 
 def test_who_is_second_waits_and_takes_what_the_first_one_has_brought() -> None:
     script = storing(OLD, evolve(OLD, lease=Lease("other", NOW + 10)))
 
-    flow = take_lease(KEY, "old", PLACE)
+    flow = take_lease(KEY, "old", TOKEN_ISSUER)
     steps = [next(flow)]
     text = script.values[KEY]
     steps.append(flow.send(text))  # the time
@@ -182,7 +161,7 @@ def test_who_is_second_waits_and_takes_what_the_first_one_has_brought() -> None:
 def test_a_lease_that_is_not_given_back_ends_by_itself() -> None:
     script = storing(evolve(OLD, lease=Lease("gone", NOW + 10)))
 
-    assert isinstance(script.run(take_lease(KEY, "old", PLACE)), LeasedRecord)
+    assert isinstance(script.run(take_lease(KEY, "old", TOKEN_ISSUER)), LeasedRecord)
 
     assert NOW + 10 <= script.time < NOW + 11
     assert script.pauses[:3] == [0.05, 0.1, 0.2]
@@ -193,7 +172,7 @@ def test_a_lease_that_is_not_given_back_ends_by_itself() -> None:
 def test_a_lease_that_has_ended_or_that_nobody_can_have_taken_holds_nobody_up(until: float) -> None:
     script = storing(evolve(OLD, lease=Lease("gone", until)))
 
-    assert isinstance(script.run(take_lease(KEY, "old", PLACE)), LeasedRecord)
+    assert isinstance(script.run(take_lease(KEY, "old", TOKEN_ISSUER)), LeasedRecord)
 
     assert script.pauses == []
 
@@ -224,7 +203,7 @@ def test_a_refresh_replaces_the_record_and_ends_the_lease() -> None:
     leased = leased_in(script)
     script.time += 7
 
-    new = script.run(refresh_leased(leased, brings(NEW_TOKENS), ASK))
+    new = script.run(refresh_leased(leased, brings(NEW_TOKENS)))
 
     assert new == evolve(OLD, tokens=evolve(NEW_TOKENS, scopes=("a", "b")), obtained_at=NOW + 7)
     assert script.stored == new
@@ -235,15 +214,13 @@ def test_refreshed_tokens_remember_as_whom_the_first_ones_were_obtained() -> Non
     script = storing(OLD)
     leased = leased_in(script, evolve(OLD, tokens=evolve(OLD.tokens, client=client)))
 
-    assert script.run(refresh_leased(leased, brings(NEW_TOKENS), ASK)).tokens.client == client
+    assert script.run(refresh_leased(leased, brings(NEW_TOKENS))).tokens.client == client
 
 
 def test_a_refresh_that_says_nothing_of_the_refresh_token_confirms_it_and_new_scopes_count() -> None:
     script = storing(OLD)
 
-    new = script.run(
-        refresh_leased(leased_in(script), brings(evolve(NEW_TOKENS, refresh_token=None, scopes=("c",))), ASK)
-    )
+    new = script.run(refresh_leased(leased_in(script), brings(evolve(NEW_TOKENS, refresh_token=None, scopes=("c",)))))
 
     assert (new.tokens.refresh_token, new.tokens.scopes) == ("r-old", ("c",))
 
@@ -252,7 +229,7 @@ def test_a_refresh_that_says_nothing_of_the_refresh_token_confirms_it_and_new_sc
 def test_a_refresh_token_that_is_refused_is_dropped(error: str) -> None:
     script = storing(OLD)
 
-    spent = script.run(refresh_leased(leased_in(script), refuses(error), ASK))
+    spent = script.run(refresh_leased(leased_in(script), refuses(error)))
 
     assert spent == evolve(OLD, tokens=evolve(OLD.tokens, refresh_token=None))
     assert script.stored == spent
@@ -264,7 +241,7 @@ def test_a_refresh_token_is_kept_where_its_fate_cannot_be_told(error: str | None
     leased = leased_in(script)
 
     with pytest.raises(AuthorizationFailed, match="no"):
-        script.run(refresh_leased(leased, refuses(error), ASK))
+        script.run(refresh_leased(leased, refuses(error)))
     script.run(release_lease(leased))
 
     assert script.stored == OLD
@@ -278,7 +255,7 @@ def test_what_was_refreshed_replaces_a_lease_that_somebody_else_has_taken_meanwh
         evolve(OLD, tokens=evolve(OLD.tokens, refresh_token=None)),
     ]
 
-    new = script.run(refresh_leased(leased, brings(NEW_TOKENS), ASK))
+    new = script.run(refresh_leased(leased, brings(NEW_TOKENS)))
 
     assert script.stored == new
 
@@ -289,7 +266,7 @@ def test_what_was_refreshed_does_not_replace_what_others_have_brought_or_taken_a
     leased = leased_in(script)
     script.others = [other]
 
-    new = script.run(refresh_leased(leased, brings(NEW_TOKENS), ASK))
+    new = script.run(refresh_leased(leased, brings(NEW_TOKENS)))
 
     assert new.tokens.access_token == "new"
     assert script.stored == other
@@ -300,7 +277,7 @@ def test_a_storage_that_changes_all_the_time_keeps_no_refresh_for_ever() -> None
     leased = leased_in(script)
     script.others = [evolve(OLD, lease=Lease("other", NOW + number)) for number in range(100)]
 
-    new = script.run(refresh_leased(leased, brings(NEW_TOKENS), ASK))
+    new = script.run(refresh_leased(leased, brings(NEW_TOKENS)))
 
     assert new.tokens.access_token == "new"
     assert len(script.others) == 80
@@ -315,7 +292,7 @@ def test_what_was_refreshed_is_not_lost_where_the_storage_does_not_take_it(caplo
     leased = leased_in(script)
     full = Full(values=script.values)
 
-    new = full.run(refresh_leased(leased, brings(NEW_TOKENS), ASK))
+    new = full.run(refresh_leased(leased, brings(NEW_TOKENS)))
 
     assert new.tokens.refresh_token == "r-new"
     assert "could not be stored: OSError" in caplog.text

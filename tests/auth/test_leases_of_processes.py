@@ -11,9 +11,11 @@ import pytest
 import trio
 from attrs import define, field
 
-from tests.auth.keeping import ISSUER, URL, MachineGrant
+from tests.auth.keeping import ISSUER, URL
 from trio_mcp.auth import FileTokenStorage
-from trio_mcp.auth.client._tokens import TokenRecord, Tokens, key_of, write_record
+from trio_mcp.auth.client._token_cache import storage_key
+from trio_mcp.auth.client._token_endpoint import Tokens
+from trio_mcp.auth.client._token_storage import TokenRecord, write_record
 
 if sys.platform == "win32":
     pytest.skip("the file's locks are those of POSIX", allow_module_level=True)
@@ -63,9 +65,8 @@ async def test_processes_that_share_a_file_never_present_a_refresh_token_twice(
         access_token="access-0", token_type="Bearer", expires_at=None, refresh_token="refresh-0", scopes=None
     )
     record = TokenRecord(issuer=ISSUER, resource=URL, tokens=tokens, obtained_at=0.0, requested=None, dpop_key=None)
-    key = json.loads(key_of(MachineGrant(), URL))
-    key[2] = "refreshing"
-    assert await FileTokenStorage(path).swap(json.dumps(key, separators=(",", ":")), None, write_record(record))
+    key = storage_key(URL, identity="refreshing", account="", dpop=False)
+    assert await FileTokenStorage(path).swap(key, None, write_record(record))
     listeners = await nursery.start(partial(trio.serve_tcp, rotating.serve, 0, host="127.0.0.1"))
     port = listeners[0].socket.getsockname()[1]
 

@@ -66,7 +66,7 @@ async def visiting(
         redirect = await agent.pick_redirect(None)
 
         async def visit() -> None:
-            outcome.append(await agent.visit(page, redirect))
+            outcome.append(await agent.sign_in(page, redirect))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(visit)
@@ -79,7 +79,7 @@ async def visiting(
 
 
 @asynccontextmanager
-async def visitor_for(redirect_uri: str | None = None, seconds: float = 60) -> AsyncGenerator[BrowserAgent]:
+async def agent_for(redirect_uri: str | None = None, seconds: float = 60) -> AsyncGenerator[BrowserAgent]:
     async with open_loopback_browser(show=Person().show, seconds=seconds, redirect_uri=redirect_uri) as agent:
         yield agent
 
@@ -277,7 +277,7 @@ async def test_the_answer_counts_though_nobody_reads_the_page(monkeypatch: pytes
 
 
 async def test_of_two_answers_the_first_counts() -> None:
-    visit = _loopback._BrowserVisit("auth.example.org", Person().show, Callback("u", "h", 1, "/cb"), "s")
+    visit = _loopback._SignIn("auth.example.org", Person().show, Callback("u", "h", 1, "/cb"), "s")
     ours, theirs = trio.testing.memory_stream_pair()
     also_ours, also_theirs = trio.testing.memory_stream_pair()
     await theirs.send_all(b"GET /cb?code=1&state=s HTTP/1.1\r\n\r\n")
@@ -301,10 +301,10 @@ async def test_without_a_state_to_compare_whatever_has_a_code_is_an_answer() -> 
 async def test_a_person_who_does_not_come_back_is_waited_for_only_so_long(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async with visitor_for(seconds=300) as agent:
+    async with agent_for(seconds=300) as agent:
         redirect = await agent.pick_redirect(None)
         with pytest.raises(AuthorizationFailed, match=r"^nobody has come back .* auth\.example\.org within 300 s$"):
-            await agent.visit(PAGE, redirect)
+            await agent.sign_in(PAGE, redirect)
 
     assert trio.current_time() == pytest.approx(300, abs=0.1)
 
@@ -318,7 +318,7 @@ async def test_when_the_page_cannot_be_shown_the_sign_in_fails_and_says_why() ->
     async with open_loopback_browser(show=show, seconds=60, redirect_uri=None) as agent:
         redirect = await agent.pick_redirect(None)
         with pytest.raises(AuthorizationFailed) as caught:
-            await agent.visit(PAGE, redirect)
+            await agent.sign_in(PAGE, redirect)
 
     assert str(caught.value) == "the sign-in page of auth.example.org could not be shown: ValueError"
     assert caught.value.__cause__ is cause
@@ -333,7 +333,7 @@ async def test_what_shows_the_page_may_say_itself_why_it_cannot() -> None:
     async with open_loopback_browser(show=show, seconds=60, redirect_uri=None) as agent:
         redirect = await agent.pick_redirect(None)
         with pytest.raises(AuthorizationFailed) as caught:
-            await agent.visit(PAGE, redirect)
+            await agent.sign_in(PAGE, redirect)
 
     assert caught.value is refusal
 
@@ -345,7 +345,7 @@ async def test_an_answer_that_has_come_counts_though_what_shows_the_page_fails()
 
     async with open_loopback_browser(show=show, seconds=60, redirect_uri=None) as agent:
         redirect = await agent.pick_redirect(None)
-        assert await agent.visit(PAGE, redirect) == f"{redirect}?{ANSWER}"
+        assert await agent.sign_in(PAGE, redirect) == f"{redirect}?{ANSWER}"
 
 
 async def test_what_shows_the_page_may_be_done_at_once() -> None:
@@ -357,27 +357,27 @@ async def test_what_shows_the_page_may_be_done_at_once() -> None:
         trio.open_nursery() as nursery,
     ):
         redirect = await agent.pick_redirect(None)
-        assert await agent.visit(PAGE, redirect) == f"{redirect}?{ANSWER}"
+        assert await agent.sign_in(PAGE, redirect) == f"{redirect}?{ANSWER}"
 
 
 async def test_a_page_that_no_browser_may_be_given_is_not_shown() -> None:
-    async with visitor_for() as agent:
+    async with agent_for() as agent:
         redirect = await agent.pick_redirect(None)
         with pytest.raises(AuthorizationFailed, match="no http or https URL"):
-            await agent.visit("file:///etc/passwd", redirect)
+            await agent.sign_in("file:///etc/passwd", redirect)
 
 
 async def test_nobody_is_led_anywhere_before_there_is_a_way_back() -> None:
-    async with visitor_for() as agent:
+    async with agent_for() as agent:
         with pytest.raises(RuntimeError):
-            await agent.visit(PAGE, "http://127.0.0.1:1/callback")
+            await agent.sign_in(PAGE, "http://127.0.0.1:1/callback")
         await agent.pick_redirect(None)
         with pytest.raises(RuntimeError):
-            await agent.visit(PAGE, "http://127.0.0.1:1/callback")
+            await agent.sign_in(PAGE, "http://127.0.0.1:1/callback")
 
 
 async def test_nobody_listens_any_more_when_it_is_over() -> None:
-    async with visitor_for() as agent:
+    async with agent_for() as agent:
         first = await agent.pick_redirect(None)
         assert await agent.pick_redirect(first) == first
         port = urlsplit(first).port
@@ -400,14 +400,14 @@ async def test_nobody_listens_any_more_when_it_is_over() -> None:
 async def test_a_preferred_redirect_is_kept_to_the_letter_where_its_port_is_free(uri: str) -> None:
     preferred = uri.format(await free_port())
 
-    async with visitor_for() as agent:
+    async with agent_for() as agent:
         assert await agent.pick_redirect(preferred) == preferred
-    async with visitor_for(preferred) as agent:
+    async with agent_for(preferred) as agent:
         assert await agent.pick_redirect("http://127.0.0.1:1/other") == preferred
 
 
 async def test_where_the_preferred_port_is_taken_the_rest_is_kept() -> None:
-    async with taken() as port, visitor_for() as agent:
+    async with taken() as port, agent_for() as agent:
         found = urlsplit(await agent.pick_redirect(f"http://127.0.0.1:{port}/cb?tenant=1"))
 
     assert found.port != port
@@ -416,7 +416,7 @@ async def test_where_the_preferred_port_is_taken_the_rest_is_kept() -> None:
 
 @pytest.mark.parametrize("uri", ["http://127.0.0.1/cb", "http://[::1]/cb", "http://localhost:0/cb"])
 async def test_a_redirect_without_a_port_takes_any(uri: str) -> None:
-    async with visitor_for(uri) as agent:
+    async with agent_for(uri) as agent:
         found = urlsplit(await agent.pick_redirect(None))
 
     assert found.port not in {None, 0, 80}
@@ -424,13 +424,13 @@ async def test_a_redirect_without_a_port_takes_any(uri: str) -> None:
 
 
 async def test_a_port_that_the_application_insists_on_and_is_taken_is_a_failure() -> None:
-    async with taken() as port, visitor_for(f"http://127.0.0.1:{port}/cb") as agent:
+    async with taken() as port, agent_for(f"http://127.0.0.1:{port}/cb") as agent:
         with pytest.raises(AuthorizationFailed, match=rf"cannot come back to http://127.0.0.1:{port}/cb: .*in use"):
             await agent.pick_redirect(None)
 
 
 async def test_localhost_is_not_shared_with_whoever_sits_at_its_other_address() -> None:
-    async with taken("::1") as port, visitor_for(f"http://localhost:{port}/cb") as agent:
+    async with taken("::1") as port, agent_for(f"http://localhost:{port}/cb") as agent:
         with pytest.raises(AuthorizationFailed, match="in use"):
             await agent.pick_redirect(None)
         (free,) = await trio.open_tcp_listeners(port, host="127.0.0.1")  # given up again
@@ -476,9 +476,9 @@ async def test_without_the_newer_addresses_localhost_has_one(monkeypatch: pytest
     ],
 )
 async def test_a_redirect_that_leads_elsewhere_cannot_be_served(uri: str) -> None:
-    async with visitor_for(uri) as agent:
+    async with agent_for(uri) as agent:
         with pytest.raises(AuthorizationFailed, match="is no http URL of this machine"):
             await agent.pick_redirect(None)
-    async with visitor_for() as agent:  # what an authorization server knows may be of another program's
+    async with agent_for() as agent:  # what an authorization server knows may be of another program's
         found = urlsplit(await agent.pick_redirect(uri))
     assert (found.hostname, found.path) == ("127.0.0.1", "/callback")

@@ -12,12 +12,12 @@ from joserfc.jwk import ECKey
 from tests.auth.flow_script import (
     ISSUER,
     NOW,
-    PLACE,
     RESOURCE,
+    TOKEN_ISSUER,
     FlowScript,
     ask_for,
     error_reply,
-    place_with,
+    issuer_with,
     token_reply,
 )
 from trio_mcp._errors import AuthorizationFailed
@@ -227,8 +227,11 @@ def test_machines_are_told_apart_ask_nobody_and_show_no_secret() -> None:
 
 
 def test_a_server_that_people_cannot_visit_will_do_for_machines() -> None:
-    place = place_with(authorization_endpoint=None, code_challenge_methods_supported=None)
-    assert place != PLACE
+    token_issuer = issuer_with(authorization_endpoint=None, code_challenge_methods_supported=None)
+    assert token_issuer != TOKEN_ISSUER
     script = FlowScript([token_reply()])
 
-    assert script.run(ClientCredentials("me", secret="s3cret").obtain(ask_for(place=place))).access_token == "t0ken"
+    assert (
+        script.run(ClientCredentials("me", secret="s3cret").obtain(ask_for(token_issuer=token_issuer))).access_token
+        == "t0ken"
+    )

@@ -88,8 +88,8 @@ def test_a_fault_in_what_a_server_says_is_told_with_its_member_and_place(changed
     with pytest.raises(AuthorizationFailed) as caught:
         read_resource_metadata(encode({**RESOURCE, **changed}), URL)
 
-    place = "the protected-resource metadata at https://x.example/.well-known/thing cannot be used: "
-    assert str(caught.value).startswith(place)
+    token_issuer = "the protected-resource metadata at https://x.example/.well-known/thing cannot be used: "
+    assert str(caught.value).startswith(token_issuer)
     assert fault in str(caught.value)
     assert caught.value.error is None
 
@@ -114,8 +114,8 @@ def test_a_fault_in_what_an_authorization_server_says_is_told_likewise(changed: 
     with pytest.raises(AuthorizationFailed) as caught:
         read_server_metadata(encode({**SERVER, **changed}), URL)
 
-    place = "the authorization-server metadata at https://x.example/.well-known/thing cannot be used: "
-    assert str(caught.value).startswith(place)
+    token_issuer = "the authorization-server metadata at https://x.example/.well-known/thing cannot be used: "
+    assert str(caught.value).startswith(token_issuer)
     assert fault in str(caught.value)
 
 

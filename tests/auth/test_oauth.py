@@ -13,8 +13,8 @@ from tests.auth.flow_script import (
     REDIRECT_URI,
     FlowScript,
     ask_for,
+    issuer_with,
     json_reply,
-    place_with,
     token_reply,
 )
 from trio_mcp._errors import AuthorizationFailed
@@ -84,9 +84,9 @@ def test_what_people_are_shown_of_a_client_is_registered() -> None:
 def test_a_client_that_is_known_comes_back_where_it_said(oauth: OAuth, client_id: str, redirect_uri: str) -> None:
     script = FlowScript([token_reply()], picks=None)
 
-    script.run(oauth.obtain(ask_for(place=place_with(client_id_metadata_document_supported=True))))
+    script.run(oauth.obtain(ask_for(token_issuer=issuer_with(client_id_metadata_document_supported=True))))
 
-    assert (script.visits[0]["client_id"], script.visits[0]["redirect_uri"]) == (client_id, redirect_uri)
+    assert (script.sign_ins[0]["client_id"], script.sign_ins[0]["redirect_uri"]) == (client_id, redirect_uri)
 
 
 def test_kinds_of_clients_are_told_apart_without_their_secrets() -> None:
@@ -194,10 +194,10 @@ def test_scopes_are_any_sequence_of_texts() -> None:
 async def test_an_application_leads_the_person_itself() -> None:
     async with OAuth(visit=go_there, redirect_uri="https://app.example/cb").agent() as agent:
         redirect_uri = await agent.pick_redirect("http://127.0.0.1/another")
-        came_back_to = await agent.visit(f"{ISSUER}/authorize", redirect_uri)
+        response_url = await agent.sign_in(f"{ISSUER}/authorize", redirect_uri)
 
     assert redirect_uri == "https://app.example/cb"
-    assert came_back_to == f"{REDIRECT_URI}?state=s&for={ISSUER}/authorize"
+    assert response_url == f"{REDIRECT_URI}?state=s&for={ISSUER}/authorize"
 
 
 async def test_by_default_the_browser_comes_back_to_this_machine() -> None:
@@ -218,7 +218,7 @@ async def test_the_browser_comes_back_to_the_path_that_was_registered() -> None:
 
 def test_a_visitor_of_the_systems_browser_is_opened_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     from trio_mcp.auth import open_browser
-    from trio_mcp.auth.client import _browser as _loopback
+    from trio_mcp.auth.client import _authorization_code
 
     opened: list[dict[str, Any]] = []
     real = open_loopback_browser
@@ -227,7 +227,7 @@ def test_a_visitor_of_the_systems_browser_is_opened_by_default(monkeypatch: pyte
         opened.append(options)
         return real(**options)
 
-    monkeypatch.setattr(_loopback, "open_loopback_visitor", note)
+    monkeypatch.setattr(_authorization_code, "open_loopback_browser", note)
     OAuth(visit_seconds=7).agent()
 
     assert opened == [{"show": open_browser, "seconds": 7, "redirect_uri": None}]
@@ -241,7 +241,7 @@ async def test_an_application_that_fails_fails_one_authorization() -> None:
     agent = CustomBrowserAgent(fail, REDIRECT_URI, 10)
 
     with pytest.raises(AuthorizationFailed, match=r"https://auth\.example\.com/authorize: RuntimeError") as caught:
-        await agent.visit(f"{ISSUER}/authorize?state=s3cret", REDIRECT_URI)
+        await agent.sign_in(f"{ISSUER}/authorize?state=s3cret", REDIRECT_URI)
 
     assert isinstance(caught.value.__cause__, RuntimeError)
     assert "s3cret" not in str(caught.value)
@@ -253,7 +253,7 @@ async def test_an_application_says_itself_why_nobody_comes_back() -> None:
         raise AuthorizationFailed("the user has closed the window")
 
     with pytest.raises(AuthorizationFailed, match=r"^the user has closed the window$"):
-        await CustomBrowserAgent(refuse, REDIRECT_URI, 10).visit(f"{ISSUER}/authorize", REDIRECT_URI)
+        await CustomBrowserAgent(refuse, REDIRECT_URI, 10).sign_in(f"{ISSUER}/authorize", REDIRECT_URI)
 
 
 async def test_a_person_who_does_not_come_back_is_not_waited_for_for_ever(
@@ -264,7 +264,7 @@ async def test_a_person_who_does_not_come_back_is_not_waited_for_for_ever(
         return url
 
     with pytest.raises(AuthorizationFailed, match="within 300 s"):
-        await CustomBrowserAgent(wait, REDIRECT_URI, 300).visit(f"{ISSUER}/authorize", REDIRECT_URI)
+        await CustomBrowserAgent(wait, REDIRECT_URI, 300).sign_in(f"{ISSUER}/authorize", REDIRECT_URI)
 
     assert trio.current_time() == pytest.approx(300, abs=1)
 
@@ -276,7 +276,7 @@ async def test_an_application_that_returns_no_url_is_told(returned: Any) -> None
         return returned
 
     with pytest.raises(AuthorizationFailed, match=f"returned {type(returned).__name__}, and no URL"):
-        await CustomBrowserAgent(err, REDIRECT_URI, 10).visit(f"{ISSUER}/authorize", REDIRECT_URI)
+        await CustomBrowserAgent(err, REDIRECT_URI, 10).sign_in(f"{ISSUER}/authorize", REDIRECT_URI)
 
 
 async def test_a_sign_in_that_nobody_waits_for_is_cancelled() -> None:
@@ -286,7 +286,7 @@ async def test_a_sign_in_that_nobody_waits_for_is_cancelled() -> None:
 
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(CustomBrowserAgent(wait, REDIRECT_URI, 10).visit, f"{ISSUER}/authorize", REDIRECT_URI)
+            nursery.start_soon(CustomBrowserAgent(wait, REDIRECT_URI, 10).sign_in, f"{ISSUER}/authorize", REDIRECT_URI)
             await trio.testing.wait_all_tasks_blocked()
             scope.cancel()
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from attrs import evolve
 
-from tests.auth.flow_script import PLACE, place_with
+from tests.auth.flow_script import TOKEN_ISSUER, issuer_with
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth.client._authorization_code import Pkce, check_pkce
 from trio_mcp.auth.client._discovery import TokenIssuer
@@ -32,25 +32,25 @@ def test_each_verifier_is_long_and_another_one_and_is_not_shown() -> None:
 @pytest.mark.parametrize("methods", [None, (), ("plain",), ("s256",)])
 def test_a_server_that_does_not_say_that_it_knows_s256_is_refused(methods: tuple[str, ...] | None) -> None:
     with pytest.raises(AuthorizationFailed, match=r"https://auth\.example\.com .* PKCE with S256"):
-        check_pkce(place_with(code_challenge_methods_supported=methods))
+        check_pkce(issuer_with(code_challenge_methods_supported=methods))
 
 
-OLD = evolve(PLACE, resource=None)
+OLD = evolve(TOKEN_ISSUER, resource=None)
 
 
 @pytest.mark.parametrize(
-    "place",
+    "token_issuer",
     [
-        place_with(code_challenge_methods_supported=("plain", "S256")),
-        evolve(OLD, server=evolve(PLACE.server, code_challenge_methods_supported=None)),
-        evolve(OLD, server=evolve(PLACE.server, code_challenge_methods_supported=None, is_assumed=True)),
+        issuer_with(code_challenge_methods_supported=("plain", "S256")),
+        evolve(OLD, server=evolve(TOKEN_ISSUER.server, code_challenge_methods_supported=None)),
+        evolve(OLD, server=evolve(TOKEN_ISSUER.server, code_challenge_methods_supported=None, is_assumed=True)),
     ],
 )
-def test_a_server_that_says_so_or_is_too_old_to_say_it_is_used(place: TokenIssuer) -> None:
-    check_pkce(place)
+def test_a_server_that_says_so_or_is_too_old_to_say_it_is_used(token_issuer: TokenIssuer) -> None:
+    check_pkce(token_issuer)
 
 
 @pytest.mark.requirement("C.2-10")
 def test_a_server_that_says_that_it_does_not_know_s256_is_refused_however_old() -> None:
     with pytest.raises(AuthorizationFailed, match="S256"):
-        check_pkce(evolve(OLD, server=evolve(PLACE.server, code_challenge_methods_supported=("plain",))))
+        check_pkce(evolve(OLD, server=evolve(TOKEN_ISSUER.server, code_challenge_methods_supported=("plain",))))

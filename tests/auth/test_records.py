@@ -7,12 +7,14 @@ import logging
 import pytest
 from attrs import evolve
 
-from tests.auth.keeping import ISSUER, URL, MachineGrant
+from tests.auth.keeping import ISSUER, URL
 from trio_mcp.auth import Registration
 from trio_mcp.auth._dpop import DpopKey
 from trio_mcp.auth.client import ServerMetadata
 from trio_mcp.auth.client._discovery import ResourceMetadata, TokenIssuer
-from trio_mcp.auth.client._tokens import Lease, TokenRecord, Tokens, is_showable, key_of, read_record, write_record
+from trio_mcp.auth.client._token_cache import storage_key
+from trio_mcp.auth.client._token_endpoint import Tokens, is_showable
+from trio_mcp.auth.client._token_storage import Lease, TokenRecord, read_record, write_record
 
 TOKENS = Tokens(
     access_token="s3cret-access",
@@ -99,49 +101,52 @@ def test_nothing_secret_is_in_the_repr_of_a_record() -> None:
 def test_a_record_is_for_one_issuer_and_one_server() -> None:
     server = ServerMetadata(issuer=ISSUER, token_endpoint=f"{ISSUER}/token")
     resource = ResourceMetadata(resource=URL, authorization_servers=(ISSUER,))
-    place = TokenIssuer(url=URL, resource=resource, server=server)
+    token_issuer = TokenIssuer(url=URL, resource=resource, server=server)
 
-    assert RECORD.is_for(place)
-    assert not RECORD.is_for(evolve(place, server=evolve(server, issuer=f"{ISSUER}/")))
-    assert not RECORD.is_for(evolve(place, resource=evolve(resource, resource=f"{URL}/")))
-    assert not RECORD.is_for(evolve(place, resource=None))
+    assert RECORD.is_for(token_issuer)
+    assert not RECORD.is_for(evolve(token_issuer, server=evolve(server, issuer=f"{ISSUER}/")))
+    assert not RECORD.is_for(evolve(token_issuer, resource=evolve(resource, resource=f"{URL}/")))
+    assert not RECORD.is_for(evolve(token_issuer, resource=None))
 
 
 def test_the_scopes_that_count_are_those_that_were_asked_for_or_else_granted() -> None:
-    assert RECORD.known_scopes == ("a",)
-    assert evolve(RECORD, requested=None).known_scopes == ("a", "b")
-    assert evolve(RECORD, requested=None, tokens=evolve(TOKENS, scopes=None)).known_scopes == ()
+    assert RECORD.scopes_to_keep == ("a",)
+    assert evolve(RECORD, requested=None).scopes_to_keep == ("a", "b")
+    assert evolve(RECORD, requested=None, tokens=evolve(TOKENS, scopes=None)).scopes_to_keep == ()
 
 
 @pytest.mark.parametrize(
-    ("life", "early"),
+    ("lifetime", "early"),
     [(1000.0, 30.0), (300.0, 30.0), (60.0, 6.0), (5.0, 0.5)],
 )
 def test_a_token_is_replaced_thirty_seconds_before_its_end_or_in_the_last_tenth_of_its_life(
-    life: float, early: float
+    lifetime: float, early: float
 ) -> None:
-    record = evolve(RECORD, tokens=evolve(TOKENS, expires_at=1000.0 + life))
+    record = evolve(RECORD, tokens=evolve(TOKENS, expires_at=1000.0 + lifetime))
 
-    assert not record.ends_soon(1000.0)
-    assert not record.ends_soon(1000.0 + life - early - 0.01)
-    assert record.ends_soon(1000.0 + life - early + 0.01)
-    assert not record.has_ended(1000.0 + life - 0.01)
-    assert record.has_ended(1000.0 + life)
+    assert not record.expires_soon(1000.0)
+    assert not record.expires_soon(1000.0 + lifetime - early - 0.01)
+    assert record.expires_soon(1000.0 + lifetime - early + 0.01)
+    assert not record.has_expired(1000.0 + lifetime - 0.01)
+    assert record.has_expired(1000.0 + lifetime)
 
 
 def test_a_token_whose_end_is_unknown_never_ends() -> None:
     record = evolve(RECORD, tokens=evolve(TOKENS, expires_at=None))
 
-    assert not record.ends_soon(1e12)
-    assert not record.has_ended(1e12)
+    assert not record.expires_soon(1e12)
+    assert not record.has_expired(1e12)
 
 
 def test_records_of_other_servers_accounts_and_ways_have_other_keys() -> None:
-    grants = [MachineGrant(), MachineGrant(account="b"), MachineGrant(account="c"), MachineGrant(dpop=True)]
-    keys = {key_of(grant, url) for grant in grants for url in (URL, f"{URL}/b")}
+    ways = [("a", "", False), ("b", "", False), ("a", "b", False), ("a", "c", False), ("a", "", True)]
+    keys = {
+        storage_key(url, identity=identity, account=account, dpop=dpop)
+        for identity, account, dpop in ways
+        for url in (URL, f"{URL}/b")
+    }
 
-    assert len(keys) == 8
-    assert key_of(MachineGrant(), URL) == key_of(MachineGrant(scopes=["x"]), URL)
+    assert len(keys) == 10
 
 
 @pytest.mark.parametrize(("token", "expected"), [("a.b-c_d~e+f/g==", True), ("", False), ("a b", False), ("ä", False)])

@@ -11,13 +11,13 @@ from attrs import evolve
 from tests.auth.flow_script import (
     ISSUER,
     NOW,
-    PLACE,
     REDIRECT_URI,
+    TOKEN_ISSUER,
     FlowScript,
     Reply,
     error_reply,
+    issuer_with,
     json_reply,
-    place_with,
 )
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import CallFailed, HttpReply, Registration
@@ -25,18 +25,18 @@ from trio_mcp.auth.client._discovery import ResourceMetadata, TokenIssuer
 from trio_mcp.auth.client._flow import PickRedirect, Swap
 from trio_mcp.auth.client._registration import (
     ClientProfile,
-    KnownRegistration,
+    UsableRegistration,
     check_issuer,
-    forget,
-    known_client,
-    make_known,
+    ensure_registration,
+    find_registration,
+    forget_registration,
 )
 
 DOCUMENT = "https://me.example/client.json"
 PROFILE = ClientProfile(
     identity="me", account="", registration=None, metadata_url=None, redirect_uri=None, names={"client_name": "Me"}
 )
-READS_DOCUMENTS = place_with(client_id_metadata_document_supported=True)
+READS_DOCUMENTS = issuer_with(client_id_metadata_document_supported=True)
 
 
 def registered(client_id: str = "new", **members: Any) -> HttpReply:
@@ -46,12 +46,12 @@ def registered(client_id: str = "new", **members: Any) -> HttpReply:
 def known_in(
     script: FlowScript,
     profile: ClientProfile = PROFILE,
-    place: TokenIssuer = PLACE,
+    token_issuer: TokenIssuer = TOKEN_ISSUER,
     scopes: tuple[str, ...] | None = ("read",),
     *,
     dpop: bool = False,
-) -> KnownRegistration:
-    return script.run(make_known(place, profile, scopes, dpop=dpop))
+) -> UsableRegistration:
+    return script.run(ensure_registration(token_issuer, profile, scopes, dpop=dpop))
 
 
 def picked(script: FlowScript) -> list[str | None]:
@@ -63,10 +63,10 @@ def test_a_client_registered_by_hand_is_never_registered_again() -> None:
     client = Registration("mine", secret="s3cret", issuer=ISSUER, redirect_uri="http://127.0.0.1/callback")
     script = FlowScript()
 
-    known = known_in(script, evolve(PROFILE, registration=client, metadata_url=DOCUMENT), READS_DOCUMENTS)
+    usable = known_in(script, evolve(PROFILE, registration=client, metadata_url=DOCUMENT), READS_DOCUMENTS)
 
-    assert known == KnownRegistration(registration=evolve(client, redirect_uri=REDIRECT_URI))
-    assert known.redirect_uri == REDIRECT_URI
+    assert usable == UsableRegistration(registration=evolve(client, redirect_uri=REDIRECT_URI))
+    assert usable.redirect_uri == REDIRECT_URI
     assert picked(script) == ["http://127.0.0.1/callback"]
     assert script.calls == []
 
@@ -83,17 +83,17 @@ def test_a_client_registered_by_hand_elsewhere_is_an_error() -> None:
 
 @pytest.mark.parametrize("issuer", [None, ISSUER])
 def test_what_is_for_the_issuer_or_for_any_is_shown(issuer: str | None) -> None:
-    check_issuer(issuer, PLACE, "it")
+    check_issuer(issuer, TOKEN_ISSUER, "it")
 
 
 @pytest.mark.requirement("C.2-6", "C.2-7")
 def test_a_server_that_reads_documents_knows_a_client_by_the_url_of_its_document() -> None:
     script = FlowScript()
 
-    known = known_in(script, evolve(PROFILE, metadata_url=DOCUMENT, redirect_uri=REDIRECT_URI), READS_DOCUMENTS)
+    usable = known_in(script, evolve(PROFILE, metadata_url=DOCUMENT, redirect_uri=REDIRECT_URI), READS_DOCUMENTS)
 
-    assert known.registration == Registration(DOCUMENT, method="none", issuer=ISSUER, redirect_uri=REDIRECT_URI)
-    assert known.key is None
+    assert usable.registration == Registration(DOCUMENT, method="none", issuer=ISSUER, redirect_uri=REDIRECT_URI)
+    assert usable.key is None
     assert picked(script) == [REDIRECT_URI]
     assert script.calls == []
 
@@ -102,27 +102,27 @@ def test_a_server_that_reads_documents_knows_a_client_by_the_url_of_its_document
 def test_a_server_that_reads_none_is_registered_at() -> None:
     script = FlowScript([registered()])
 
-    known = known_in(script, evolve(PROFILE, metadata_url=DOCUMENT))
+    usable = known_in(script, evolve(PROFILE, metadata_url=DOCUMENT))
 
-    assert known.registration.client_id == "new"
+    assert usable.registration.client_id == "new"
 
 
 @pytest.mark.requirement("C.2-8")
 def test_a_client_that_is_unknown_is_registered_and_stored() -> None:
     script = FlowScript([registered(client_secret="s3cret", token_endpoint_auth_method="client_secret_post")])
 
-    known = known_in(script)
+    usable = known_in(script)
 
-    assert known.registration == Registration(
+    assert usable.registration == Registration(
         "new", secret="s3cret", method="client_secret_post", issuer=ISSUER, redirect_uri=REDIRECT_URI
     )
-    assert known.is_new
-    assert "s3cret" not in repr(known)
-    assert script.values == {known.key: known.text}
+    assert usable.is_new
+    assert "s3cret" not in repr(usable)
+    assert script.values == {usable.key: usable.text}
     (call,) = script.calls
     assert (call.method, call.url, call.named_by) == ("POST", f"{ISSUER}/register", "server")
     assert call.headers["content-type"] == "application/json"
-    assert json.loads(call.body) == PROFILE.introduction(PLACE.server, REDIRECT_URI, ("read",), dpop=False)
+    assert json.loads(call.body) == PROFILE.introduction(TOKEN_ISSUER.server, REDIRECT_URI, ("read",), dpop=False)
 
 
 def test_a_client_that_was_registered_earlier_is_known() -> None:
@@ -134,42 +134,45 @@ def test_a_client_that_was_registered_earlier_is_known() -> None:
     assert second == evolve(first, is_new=False)
     assert len(script.calls) == 1
     assert picked(script) == [None, REDIRECT_URI]
-    assert script.run(known_client(PLACE, PROFILE)) == second
+    assert script.run(find_registration(TOKEN_ISSUER, PROFILE)) == second
 
 
 @pytest.mark.requirement("C.2-9")
 @pytest.mark.parametrize(
-    ("profile", "place"),
+    ("profile", "token_issuer"),
     [
-        (PROFILE, place_with(issuer="https://other.example.com")),
-        (PROFILE, evolve(PLACE, resource=None, url="https://mcp.example.com/other")),
+        (PROFILE, issuer_with(issuer="https://other.example.com")),
+        (PROFILE, evolve(TOKEN_ISSUER, resource=None, url="https://mcp.example.com/other")),
         (
             PROFILE,
             evolve(
-                PLACE, resource=ResourceMetadata(resource="https://mcp.example.com", authorization_servers=(ISSUER,))
+                TOKEN_ISSUER,
+                resource=ResourceMetadata(resource="https://mcp.example.com", authorization_servers=(ISSUER,)),
             ),
         ),
-        (evolve(PROFILE, identity="you"), PLACE),
-        (evolve(PROFILE, account="work"), PLACE),
+        (evolve(PROFILE, identity="you"), TOKEN_ISSUER),
+        (evolve(PROFILE, account="work"), TOKEN_ISSUER),
     ],
 )
-def test_a_registration_is_for_one_issuer_server_client_and_account(profile: ClientProfile, place: TokenIssuer) -> None:
+def test_a_registration_is_for_one_issuer_server_client_and_account(
+    profile: ClientProfile, token_issuer: TokenIssuer
+) -> None:
     script = FlowScript([registered("first"), registered("second")])
     known_in(script)
 
-    assert script.run(known_client(place, profile)) is None
-    assert known_in(script, profile, place).registration.client_id == "second"
+    assert script.run(find_registration(token_issuer, profile)) is None
+    assert known_in(script, profile, token_issuer).registration.client_id == "second"
     assert len(script.values) == 2
 
 
 def test_all_spellings_of_a_server_without_metadata_share_a_registration() -> None:
     script = FlowScript([registered()])
-    old = evolve(PLACE, resource=None)
-    known_in(script, place=evolve(old, url="https://MCP.example.com:443/mcp/"))
+    old = evolve(TOKEN_ISSUER, resource=None)
+    known_in(script, token_issuer=evolve(old, url="https://MCP.example.com:443/mcp/"))
 
-    known = known_in(script, place=evolve(old, url="https://mcp.example.com/mcp"))
+    usable = known_in(script, token_issuer=evolve(old, url="https://mcp.example.com/mcp"))
 
-    assert known.registration.client_id == "new"
+    assert usable.registration.client_id == "new"
     assert len(script.calls) == 1
 
 
@@ -178,10 +181,10 @@ def test_a_registration_whose_redirect_uri_is_taken_is_made_anew_in_its_place() 
     known_in(script)
     script.picks = "http://127.0.0.1:4712/callback"
 
-    known = known_in(script)
+    usable = known_in(script)
 
-    assert known.registration == Registration("second", method="none", issuer=ISSUER, redirect_uri=script.picks)
-    assert list(script.values.values()) == [known.text]
+    assert usable.registration == Registration("second", method="none", issuer=ISSUER, redirect_uri=script.picks)
+    assert list(script.values.values()) == [usable.text]
 
 
 def test_a_registration_whose_secret_has_ended_is_made_anew() -> None:
@@ -206,14 +209,14 @@ def test_a_registration_that_may_not_ask_for_enough_is_made_anew() -> None:
     script = FlowScript([registered("first"), registered("second")])
     known_in(script, scopes=("read",))
 
-    known = known_in(script, scopes=("read", "write"))
+    usable = known_in(script, scopes=("read", "write"))
 
-    assert known.registration.client_id == "second"
+    assert usable.registration.client_id == "second"
     assert json.loads(script.calls[1].body)["scope"] == "read write"
 
 
 SCOPED = evolve(
-    PLACE,
+    TOKEN_ISSUER,
     resource=ResourceMetadata(
         resource="https://mcp.example.com/mcp", authorization_servers=(ISSUER,), scopes_supported=("read", "write", "x")
     ),
@@ -221,20 +224,20 @@ SCOPED = evolve(
 
 
 @pytest.mark.parametrize(
-    ("place", "asked", "scope"),
+    ("token_issuer", "asked", "scope"),
     [
         (SCOPED, ("admin", "read"), "admin read write x"),
-        (evolve(SCOPED, server=evolve(PLACE.server, scopes_supported=("write",))), ("read",), "read write"),
-        (evolve(PLACE, resource=None), ("read",), "read"),
+        (evolve(SCOPED, server=evolve(TOKEN_ISSUER.server, scopes_supported=("write",))), ("read",), "read write"),
+        (evolve(TOKEN_ISSUER, resource=None), ("read",), "read"),
         (SCOPED, None, None),
     ],
 )
 def test_a_client_is_registered_with_what_it_may_need_one_day(
-    place: TokenIssuer, asked: tuple[str, ...] | None, scope: str | None
+    token_issuer: TokenIssuer, asked: tuple[str, ...] | None, scope: str | None
 ) -> None:
     script = FlowScript([registered()])
 
-    known_in(script, place=place, scopes=asked)
+    known_in(script, token_issuer=token_issuer, scopes=asked)
 
     assert json.loads(script.calls[0].body).get("scope") == scope
 
@@ -245,10 +248,10 @@ def test_a_stored_text_that_is_no_registration_is_replaced() -> None:
     assert key is not None
     script.values[key] = '{"version": 2}'
 
-    known = known_in(script)
+    usable = known_in(script)
 
-    assert known.registration.client_id == "second"
-    assert script.values == {key: known.text}
+    assert usable.registration.client_id == "second"
+    assert script.values == {key: usable.text}
 
 
 def test_two_processes_that_register_at_once_agree_on_one_registration() -> None:
@@ -261,9 +264,9 @@ def test_two_processes_that_register_at_once_agree_on_one_registration() -> None
 
     script = FlowScript([answer_late])
 
-    known = known_in(script)
+    usable = known_in(script)
 
-    assert known.registration.client_id == "theirs"
+    assert usable.registration.client_id == "theirs"
     assert script.values == other.values
 
 
@@ -277,10 +280,10 @@ def test_a_registration_of_another_process_that_does_not_fit_is_replaced() -> No
 
     script = FlowScript([answer_late])
 
-    known = known_in(script)
+    usable = known_in(script)
 
-    assert known.registration.client_id == "ours"
-    assert list(script.values.values()) == [known.text]
+    assert usable.registration.client_id == "ours"
+    assert list(script.values.values()) == [usable.text]
 
 
 def test_a_storage_that_is_never_what_it_was_is_given_up() -> None:
@@ -299,10 +302,10 @@ def test_a_storage_that_is_never_what_it_was_is_given_up() -> None:
 @pytest.mark.requirement("C.2-6")
 @pytest.mark.parametrize("reads", [True, False])
 def test_a_server_that_lets_no_program_register_says_what_to_pass(reads: bool) -> None:
-    place = place_with(registration_endpoint=None, client_id_metadata_document_supported=reads)
+    token_issuer = issuer_with(registration_endpoint=None, client_id_metadata_document_supported=reads)
 
     with pytest.raises(AuthorizationFailed, match=r"client=Registration\('its client id'\)") as caught:
-        known_in(FlowScript(), place=place)
+        known_in(FlowScript(), token_issuer=token_issuer)
 
     assert ("client_metadata_url=" in str(caught.value)) is reads
 
@@ -357,9 +360,9 @@ def test_a_refused_registration_carries_the_code() -> None:
 def test_how_the_client_authenticates_is_what_the_server_says_or_what_was_asked_for(
     listed: tuple[str, ...] | None, members: dict[str, Any], method: str | None
 ) -> None:
-    place = place_with(token_endpoint_auth_methods_supported=listed)
+    token_issuer = issuer_with(token_endpoint_auth_methods_supported=listed)
 
-    assert known_in(FlowScript([registered(**members)]), place=place).registration.method == method
+    assert known_in(FlowScript([registered(**members)]), token_issuer=token_issuer).registration.method == method
 
 
 def test_a_client_whose_tokens_are_bound_is_registered_so() -> None:
@@ -372,29 +375,29 @@ def test_a_client_whose_tokens_are_bound_is_registered_so() -> None:
 
 def test_a_registration_that_is_forgotten_is_gone() -> None:
     script = FlowScript([registered()])
-    known = known_in(script)
+    usable = known_in(script)
 
-    script.run(forget(known))
+    script.run(forget_registration(usable))
 
     assert script.values == {}
-    assert script.run(known_client(PLACE, PROFILE)) is None
+    assert script.run(find_registration(TOKEN_ISSUER, PROFILE)) is None
 
 
 def test_a_registration_that_somebody_has_replaced_is_not_forgotten() -> None:
     script = FlowScript([registered()])
-    known = known_in(script)
-    assert known.key is not None
-    script.values[known.key] = "newer"
+    usable = known_in(script)
+    assert usable.key is not None
+    script.values[usable.key] = "newer"
 
-    script.run(forget(known))
+    script.run(forget_registration(usable))
 
-    assert script.values == {known.key: "newer"}
+    assert script.values == {usable.key: "newer"}
 
 
 def test_what_nobody_stored_is_not_forgotten() -> None:
     script = FlowScript(values={"k": "v"})
 
-    script.run(forget(KnownRegistration(registration=Registration("mine"))))
+    script.run(forget_registration(UsableRegistration(registration=Registration("mine"))))
 
     assert (script.values, script.steps) == ({"k": "v"}, [])
 

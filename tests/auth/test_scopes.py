@@ -16,7 +16,7 @@ from trio_mcp.auth.client._discovery import (
 )
 
 
-def place(listed: tuple[str, ...] | None = None, *, at_server: tuple[str, ...] | None = None) -> TokenIssuer:
+def token_issuer(listed: tuple[str, ...] | None = None, *, at_server: tuple[str, ...] | None = None) -> TokenIssuer:
     """Make a place whose protected server, and whose authorization server, list scopes."""
     issuer = "https://as.example"
     resource = ResourceMetadata(resource="https://x.example", authorization_servers=(issuer,), scopes_supported=listed)
@@ -45,19 +45,22 @@ def test_the_scopes_of_a_text_stand_in_order_without_those_that_are_malformed_or
 
 @pytest.mark.requirement("C.2-12")
 def test_the_challenge_comes_before_what_the_server_lists() -> None:
-    assert first_scopes(None, challenge("mcp:basic other"), place(("decoy",)), offline=False) == ("mcp:basic", "other")
+    assert first_scopes(None, challenge("mcp:basic other"), token_issuer(("decoy",)), offline=False) == (
+        "mcp:basic",
+        "other",
+    )
 
 
 @pytest.mark.requirement("C.2-12")
 @pytest.mark.parametrize("challenged", [None, Challenge("Bearer"), challenge(" ")])
 def test_without_a_challenge_it_is_all_that_the_server_lists(challenged: Challenge | None) -> None:
-    assert first_scopes(None, challenged, place(("b", "a", "b")), offline=False) == ("b", "a")
+    assert first_scopes(None, challenged, token_issuer(("b", "a", "b")), offline=False) == ("b", "a")
 
 
 @pytest.mark.requirement("C.2-12")
 @pytest.mark.parametrize("listed", [None, (), ("no scope", "")])
 def test_where_nobody_names_any_none_is_asked_for(listed: tuple[str, ...] | None) -> None:
-    assert first_scopes(None, None, place(listed), offline=False) is None
+    assert first_scopes(None, None, token_issuer(listed), offline=False) is None
 
 
 def test_where_the_server_has_no_metadata_none_is_asked_for() -> None:
@@ -70,34 +73,34 @@ def test_where_the_server_has_no_metadata_none_is_asked_for() -> None:
 
 
 def test_what_the_user_has_configured_is_asked_for_with_what_is_needed_and_in_place_of_all_that_is_listed() -> None:
-    assert first_scopes(["a"], None, place(("a", "b")), offline=False) == ("a",)
-    assert first_scopes(["a"], challenge("b a"), place(("c",)), offline=False) == ("a", "b")
-    assert first_scopes([], None, place(("c",)), offline=False) == ("c",)
+    assert first_scopes(["a"], None, token_issuer(("a", "b")), offline=False) == ("a",)
+    assert first_scopes(["a"], challenge("b a"), token_issuer(("c",)), offline=False) == ("a", "b")
+    assert first_scopes([], None, token_issuer(("c",)), offline=False) == ("c",)
 
 
 @pytest.mark.requirement("C.2-14")
 def test_offline_access_is_asked_for_where_the_authorization_server_lists_it_and_it_is_of_use() -> None:
-    willing = place(("a",), at_server=("openid", "offline_access"))
+    willing = token_issuer(("a",), at_server=("openid", "offline_access"))
 
     assert first_scopes(None, None, willing, offline=True) == ("a", "offline_access")
     assert first_scopes(None, challenge("offline_access b"), willing, offline=True) == ("offline_access", "b")
     assert first_scopes(None, None, willing, offline=False) == ("a",)
-    assert first_scopes(None, None, place(("a",), at_server=("openid",)), offline=True) == ("a",)
-    assert first_scopes(None, None, place(("a",)), offline=True) == ("a",)
+    assert first_scopes(None, None, token_issuer(("a",), at_server=("openid",)), offline=True) == ("a",)
+    assert first_scopes(None, None, token_issuer(("a",)), offline=True) == ("a",)
 
 
 @pytest.mark.requirement("C.2-14")
 def test_offline_access_is_not_asked_for_because_the_protected_server_lists_it() -> None:
-    assert first_scopes(None, None, place(("a", "offline_access")), offline=True) == ("a",)
-    assert first_scopes(None, None, place(("offline_access",)), offline=True) is None
+    assert first_scopes(None, None, token_issuer(("a", "offline_access")), offline=True) == ("a",)
+    assert first_scopes(None, None, token_issuer(("offline_access",)), offline=True) is None
 
 
 def test_offline_access_is_never_asked_for_alone_in_place_of_what_is_given_to_all() -> None:
-    assert first_scopes(None, None, place(at_server=("offline_access",)), offline=True) is None
+    assert first_scopes(None, None, token_issuer(at_server=("offline_access",)), offline=True) is None
 
 
 def test_of_a_flood_of_scopes_a_bounded_number_is_asked_for() -> None:
-    asked = first_scopes(None, None, place(tuple(f"s{number}" for number in range(10_000))), offline=False)
+    asked = first_scopes(None, None, token_issuer(tuple(f"s{number}" for number in range(10_000))), offline=False)
 
     assert asked == tuple(f"s{number}" for number in range(200))
 

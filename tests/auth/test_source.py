@@ -22,7 +22,8 @@ from tests.auth.keeping import (
 from trio_mcp import AuthorizationFailed
 from trio_mcp.auth._dpop import NONCE_FIELD
 from trio_mcp.auth.client._source import GrantSource
-from trio_mcp.auth.client._tokens import TokenRecord, Tokens, write_record
+from trio_mcp.auth.client._token_endpoint import Tokens
+from trio_mcp.auth.client._token_storage import TokenRecord, write_record
 
 
 @pytest.fixture
@@ -169,15 +170,15 @@ async def test_credentials_of_one_authorization_server_are_not_shown_to_another(
 
 async def test_the_challenge_that_says_most_is_followed(network: Network, clock: Clock, nursery: trio.Nursery) -> None:
     source = connect(MachineGrant(clock=clock), network, nursery)
-    place = "https://mcp.example.com/elsewhere/oauth-protected-resource"
-    challenges = f'Basic realm="x", DPoP algs="ES256", Bearer scope="a b", resource_metadata="{place}"'
+    token_issuer = "https://mcp.example.com/elsewhere/oauth-protected-resource"
+    challenges = f'Basic realm="x", DPoP algs="ES256", Bearer scope="a b", resource_metadata="{token_issuer}"'
 
     attempt = source.attempt("POST", URL)
     await attempt.fields()
     assert attempt.heard(401, {"www-authenticate": challenges})
     await attempt.resolve()
 
-    assert network.urls[0] == place
+    assert network.urls[0] == token_issuer
     assert network.asked == [{"grant_type": "client_credentials", "scope": "a b"}]
 
 
@@ -215,7 +216,7 @@ async def test_what_was_granted_counts_where_nothing_was_asked_for(
         dpop_key=None,
     )
     source = connect(grant, network, nursery)
-    assert await grant.storage.swap(source.keeper.key, None, write_record(given))
+    assert await grant.storage.swap(source.cache.key, None, write_record(given))
     network.accepted.add("given")
     network.granted["given"] = "basic profile"
     network.scopes_needed = {"write"}
@@ -233,8 +234,8 @@ async def test_a_person_is_asked_for_more_scopes(network: Network, clock: Clock,
 
     assert await request(source, network.judge) == 200
 
-    assert len(person.visits) == 2
-    assert person.visits[1].endswith("scope=write")
+    assert len(person.sign_ins) == 2
+    assert person.sign_ins[1].endswith("scope=write")
 
 
 async def test_a_server_that_is_never_content_costs_one_request_for_the_same_scopes(
@@ -248,7 +249,7 @@ async def test_a_server_that_is_never_content_costs_one_request_for_the_same_sco
 
     assert [await request(source, judge) for _ in range(5)] == [403] * 5
 
-    assert len(person.visits) == 2
+    assert len(person.sign_ins) == 2
 
 
 async def test_a_server_that_wants_other_scopes_each_time_costs_two_requests_for_them(
@@ -263,7 +264,7 @@ async def test_a_server_that_wants_other_scopes_each_time_costs_two_requests_for
 
     assert [await request(source, judge) for _ in range(5)] == [403] * 5
 
-    assert len(person.visits) == 3
+    assert len(person.sign_ins) == 3
 
 
 async def test_scopes_that_were_of_use_are_not_held_against_later_ones(
@@ -309,7 +310,7 @@ async def test_a_person_who_said_no_is_not_asked_for_the_same_again(
     assert await request(source, network.judge) == 403
 
     assert caught.value.error == "access_denied"
-    assert len(person.visits) == 2
+    assert len(person.sign_ins) == 2
 
 
 async def test_scopes_that_could_not_be_asked_for_are_asked_for_by_the_next_request(
@@ -393,7 +394,7 @@ async def test_scopes_of_the_metadata_are_asked_for_where_the_token_that_lacked_
     grant = MachineGrant(clock=clock, scopes=["read"])
     source = connect(grant, network, nursery)
     await request(source, network.judge)
-    assert await grant.storage.swap(source.keeper.key, await grant.storage.load(source.keeper.key), None)
+    assert await grant.storage.swap(source.cache.key, await grant.storage.load(source.cache.key), None)
 
     assert await request(source, wants_more_than("read", network)) == 200
 
@@ -484,9 +485,9 @@ async def test_a_key_outlives_the_process_with_the_tokens_that_are_bound_to_it(
 
 
 def thumbprint(source: GrantSource) -> str:
-    assert source.keeper.held is not None
-    assert source.keeper.held.proofs is not None
-    return source.keeper.held.proofs.key.thumbprint
+    assert source.cache.active is not None
+    assert source.cache.active.proofs is not None
+    return source.cache.active.proofs.key.thumbprint
 
 
 async def test_a_server_that_takes_bound_tokens_alone_is_not_asked_for_others(

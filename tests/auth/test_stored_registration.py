@@ -30,7 +30,7 @@ LEAST = Registration("me", issuer=ISSUER, redirect_uri=REDIRECT_URI)
 def test_a_registration_comes_back_as_it_was(registration: Registration, scopes: tuple[str, ...] | None) -> None:
     stored = StoredRegistration(registration, scopes)
 
-    assert read_stored(stored.to_text(), ISSUER) == stored
+    assert read_stored(stored.to_json(), ISSUER) == stored
 
 
 def test_nothing_is_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -40,7 +40,7 @@ def test_nothing_is_nothing(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.requirement("C.2-9")
 def test_a_registration_of_another_issuer_counts_as_absent() -> None:
-    text = StoredRegistration(WHOLE, None).to_text()
+    text = StoredRegistration(WHOLE, None).to_json()
 
     assert read_stored(text, f"{ISSUER}/") is None
 
@@ -61,7 +61,7 @@ def test_a_registration_of_another_issuer_counts_as_absent() -> None:
 def test_a_damaged_registration_counts_as_absent_and_is_not_shown(
     damage: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    members = json.loads(StoredRegistration(WHOLE, None).to_text())
+    members = json.loads(StoredRegistration(WHOLE, None).to_json())
 
     with caplog.at_level(logging.WARNING, "trio_mcp.auth"):
         assert read_stored(json.dumps({**members, **damage}), ISSUER) is None
@@ -76,7 +76,7 @@ def test_whatever_text_there_is_counts_as_absent(text: str) -> None:
 
 
 def test_a_registration_that_others_have_written_at_length_is_read() -> None:
-    members = json.loads(StoredRegistration(WHOLE, None).to_text())
+    members = json.loads(StoredRegistration(WHOLE, None).to_json())
     text = json.dumps({**members, "client_secret_expires_at": 10**400, "another": "member"})
 
     stored = read_stored(text, ISSUER)

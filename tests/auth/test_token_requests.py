@@ -13,21 +13,19 @@ from hypothesis import strategies as st
 from tests.auth.flow_script import (
     ISSUER,
     NOW,
-    PLACE,
     RESOURCE,
+    TOKEN_ISSUER,
     FlowScript,
     ask_for,
     error_reply,
+    issuer_with,
     json_reply,
-    place_with,
     token_reply,
 )
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.auth import CallFailed, HttpReply, Registration
 from trio_mcp.auth._dpop import DpopKey, DpopProver
-from trio_mcp.auth.client._grant import TokenAsk
-from trio_mcp.auth.client._token_endpoint import request_tokens, scope_member
-from trio_mcp.auth.client._tokens import Tokens
+from trio_mcp.auth.client._token_endpoint import TokenAsk, Tokens, request_tokens, scope_member
 
 CLIENT = Registration("me", method="none")
 FORM = {"grant_type": "authorization_code", "code": "kc0de-1234"}
@@ -72,7 +70,7 @@ def test_a_request_names_the_resource_byte_for_byte_and_brings_tokens() -> None:
 def test_a_server_without_metadata_is_sent_no_resource() -> None:
     script = FlowScript([token_reply()])
 
-    request(script, ask_for(place=evolve(PLACE, resource=None)))
+    request(script, ask_for(token_issuer=evolve(TOKEN_ISSUER, resource=None)))
 
     assert script.forms == [{**FORM, "client_id": "me"}]
 
@@ -92,7 +90,9 @@ def test_the_client_authenticates_as_the_server_wants_it(
     script = FlowScript([token_reply()])
 
     request(
-        script, ask_for(place=place_with(token_endpoint_auth_methods_supported=methods)), Registration("me", secret="x")
+        script,
+        ask_for(token_issuer=issuer_with(token_endpoint_auth_methods_supported=methods)),
+        Registration("me", secret="x"),
     )
 
     assert ("authorization" in script.calls[0].headers) is in_header
@@ -131,9 +131,9 @@ def test_the_life_of_a_token_is_counted_from_before_the_request() -> None:
     assert request(script).expires_at == NOW + 100
 
 
-@pytest.mark.parametrize(("seconds", "life"), [(0, 0), (1.5, 1.5), ("3600", 3600), (10**400, 10 * 365 * 86_400)])
-def test_a_life_is_a_number_of_seconds(seconds: object, life: float) -> None:
-    assert request(FlowScript([token_reply(expires_in=seconds)])).expires_at == NOW + life
+@pytest.mark.parametrize(("seconds", "lifetime"), [(0, 0), (1.5, 1.5), ("3600", 3600), (10**400, 10 * 365 * 86_400)])
+def test_a_life_is_a_number_of_seconds(seconds: object, lifetime: float) -> None:
+    assert request(FlowScript([token_reply(expires_in=seconds)])).expires_at == NOW + lifetime
 
 
 @pytest.mark.parametrize(

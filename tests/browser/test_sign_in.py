@@ -96,7 +96,7 @@ async def test_consent_redirect_token_call_expiry_refresh_and_step_up(dpop: bool
         assert (authorization.refreshes, len(person.pages)) == (2, 2)
 
 
-async def test_without_refresh_tokens_the_person_is_asked_again(browser: Browser) -> None:
+async def test_without_refresh_tokens_the_user_signs_in_again(browser: Browser) -> None:
     clock, person = Clock(), Person(browser)
 
     async with (
@@ -113,7 +113,7 @@ async def test_without_refresh_tokens_the_person_is_asked_again(browser: Browser
     assert (authorization.refreshes, len(person.pages)) == (0, 2)
 
 
-async def test_a_person_may_say_no_and_is_not_asked_in_a_loop(browser: Browser) -> None:
+async def test_a_user_who_refuses_consent_is_not_asked_again(browser: Browser) -> None:
     person = Person(browser, allows=False)
 
     async with (
@@ -129,7 +129,7 @@ async def test_a_person_may_say_no_and_is_not_asked_in_a_loop(browser: Browser) 
         assert len(person.pages) == 1
 
 
-async def test_a_wrong_password_leads_nowhere_but_to_another_try(browser: Browser) -> None:
+async def test_a_wrong_password_leads_back_to_the_login_form(browser: Browser) -> None:
     complaints = list[str]()
 
     async def show(url: str) -> None:
@@ -154,7 +154,7 @@ async def test_a_wrong_password_leads_nowhere_but_to_another_try(browser: Browse
     assert len(authorization.asked("authorize")) == 1
 
 
-async def test_the_command_signs_in(browser: Browser, tmp_path: Path) -> None:
+async def test_the_command_line_client_signs_in(browser: Browser, tmp_path: Path) -> None:
     person = Person(browser)
     environment = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data"), "BROWSER": "true"}
 

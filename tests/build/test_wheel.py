@@ -34,7 +34,7 @@ def test_the_package_under_test_is_the_installed_one() -> None:
     assert Path(trio_mcp.__file__).is_relative_to(sysconfig.get_path("purelib"))
 
 
-def test_the_wheel_installs_one_package_and_says_it_is_typed() -> None:
+def test_the_wheel_installs_one_package_and_marks_it_as_typed() -> None:
     files = importlib.metadata.files("trio-mcp") or []
     folders = {file.parts[0] for file in files if ".." not in file.parts}
 

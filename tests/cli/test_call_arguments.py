@@ -75,9 +75,9 @@ def test_a_text_may_look_like_an_object_that_has_a_member_twice() -> None:
         (["name=x"], ["$.count: required, but missing"]),
         (["count=1", "cuont=1"], ["$.cuont: unknown, not allowed here"]),
         (["count=x", 'place={"x": "y"}'], ["$.count: expected integer, got", "$.place.x: expected number, got string"]),
-        (["place:=x", "count=1"], ["$.place: not JSON", "got the text 'x'"]),
-        (['place={"x": 1, "x": 2}', "count=1"], ["$.place: member 'x' is there twice"]),
-        (['place:={"x": 1, "x": 2}', "count=1"], ["$.place: member 'x' is there twice"]),
+        (["place:=x", "count=1"], ["$.place: not JSON", "got the string 'x'"]),
+        (['place={"x": 1, "x": 2}', "count=1"], ["$.place: member 'x' is given twice"]),
+        (['place:={"x": 1, "x": 2}', "count=1"], ["$.place: member 'x' is given twice"]),
     ],
 )
 def test_every_fault_is_named_once_with_its_path(texts: list[str], faults: list[str]) -> None:
@@ -94,8 +94,8 @@ def test_every_fault_is_named_once_with_its_path(texts: list[str], faults: list[
     [
         (["count"], "expected KEY=VALUE, got 'count'"),
         (["=3"], "expected KEY=VALUE, got '=3'"),
-        (["a=1", "a=2"], "'a' is there twice"),
-        (["a=1", "a:=2"], "'a' is there twice"),
+        (["a=1", "a=2"], "'a' is given twice"),
+        (["a=1", "a:=2"], "'a' is given twice"),
     ],
 )
 def test_what_is_no_pair_is_named(pairs: list[str], words: str) -> None:
@@ -117,7 +117,7 @@ def test_a_whole_object_comes_from_the_line_or_a_file(tmp_path: Path) -> None:
         ("{a}", "--arguments: not JSON"),
         ("[1]", "expected a JSON object"),
         ("@/no/such", "cannot read /no/such"),
-        ('{"a": {"b": 1, "b": 2}}', "--arguments: member 'b' is there twice"),
+        ('{"a": {"b": 1, "b": 2}}', "--arguments: member 'b' is given twice"),
     ],
 )
 def test_a_whole_object_that_is_none_is_named(given: str, words: str) -> None:

@@ -272,7 +272,7 @@ def test_a_server_without_log_messages_is_used_all_the_same(command: Command) ->
     done = command("call", "book", "--log-level", "info", *raw())
 
     assert (done.status, done.out) == (0, "done\n")
-    assert done.err.startswith("no log messages will come: the server has not declared 'logging'")
+    assert done.err.startswith("the server sends no log messages: the server has not declared 'logging'")
 
 
 def test_roots_are_declared(tmp_path: Path, command: Command) -> None:

@@ -9,7 +9,7 @@ import pytest
 from trio_mcp import types
 from trio_mcp.cli._questions import LEFT_OUT, Field, fields_of
 
-ONE = "several of these, between commas, choose at least 1, choose at most 1"
+ONE = "several of these, separated by commas, choose at least 1, choose at most 1"
 
 
 def field(required: Any = False, **schema: Any) -> Field:
@@ -61,8 +61,8 @@ def test_a_line_means_a_value(schema: dict[str, Any], line: str, value: object) 
         ({"type": "string", "maxLength": 2}, "abc", "longer than 2"),
         ({"type": "string", "format": "email"}, "nobody", "is not a email"),
         ({"type": "boolean"}, "maybe", "expected yes or no"),
-        (COLOURS, "3", "'3' is none of them: type a number from 1 to 2"),
-        (SEVERAL, "r, x", "'x' is none of them"),
+        (COLOURS, "3", "'3' is not one of the choices; type a number from 1 to 2"),
+        (SEVERAL, "r, x", "'x' is not one of the choices"),
         (SEVERAL_TITLED, "1, 2", "more than 1 item"),
     ],
 )
@@ -88,10 +88,10 @@ def test_a_default_that_does_not_fit_is_none() -> None:
     [
         (field(required=True, type="integer", minimum=1, maximum=9), "it [integer, at least 1, at most 9, required]"),
         (field(type="string", title="Name", description="of whom", maxLength=3),
-         "Name (it): of whom [text, characters at most 3, may be left out]"),
-        (field(type="boolean"), "it [yes or no, may be left out]"),
-        (field(**TITLED), "it [one of these, may be left out]\n  1) Red\n  2) Blue"),
-        (field(**SEVERAL_TITLED), f"it [{ONE}, may be left out]\n  1) Red\n  2) Blue"),
+         "Name (it): of whom [text, characters at most 3, optional]"),
+        (field(type="boolean"), "it [yes or no, optional]"),
+        (field(**TITLED), "it [one of these, optional]\n  1) Red\n  2) Blue"),
+        (field(**SEVERAL_TITLED), f"it [{ONE}, optional]\n  1) Red\n  2) Blue"),
     ],
 )  # fmt: skip
 def test_a_description_says_what_a_person_has_to_know(described: Field, words: str) -> None:

@@ -134,8 +134,8 @@ async def test_who_gives_up_signing_in_is_not_waited_for(home: Home) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--", "run"], "--login goes with a server that is reached by a URL"),
-        (["--header", "authorization: Bearer secret", "--", FAR], "--login and --header Authorization both say who"),
+        (["--", "run"], "--login needs a server with a URL"),
+        (["--header", "authorization: Bearer secret", "--", FAR], "--login and --header Authorization exclude"),
     ],
 )
 def test_a_sign_in_that_makes_no_sense_is_one_line(arguments: Sequence[str], line: str, command: Command) -> None:

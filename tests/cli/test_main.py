@@ -36,7 +36,7 @@ def test_help_names_the_commands_and_the_exit_statuses(capsys: pytest.CaptureFix
     printed = capsys.readouterr().out
     assert caught.value.code == 0
     assert "demo" in printed
-    assert "3    the server cannot be reached, lets nobody in, or breaks the protocol" in printed
+    assert "3    the server cannot be reached, denies access, or breaks the protocol" in printed
 
 
 @pytest.mark.parametrize("arguments", [[], ["dance"], ["demo", "--fast"]], ids=["none", "unknown", "unknown option"])

@@ -145,7 +145,7 @@ async def test_a_page_is_shown_whole_with_its_site_and_visited_by_nobody_but_the
     assert "The server asks: Log in first.\\x1b[31m\n" in said
     assert f"    {url}\n" in said
     assert "which belongs to: example.com\n" in said
-    assert "Careful" not in said
+    assert "Warning" not in said
     assert told(screen) == {"action": action}
 
 
@@ -166,7 +166,7 @@ async def test_what_is_odd_about_a_page_is_said(url: str, site: str, warnings: l
         assert await screen.end() == 0
 
     assert f"which belongs to: {site}\n" in said
-    assert said.count("Careful: ") == len(warnings)
+    assert said.count("Warning: ") == len(warnings)
     assert all(each in said for each in warnings)
 
 

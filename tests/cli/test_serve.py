@@ -73,14 +73,14 @@ def test_an_ended_input_ends_the_serving_with_status_0(where: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("content", "where", "words"),
     [
-        ("", "program", "program: say which server, as in program:NAME; it has no Server at all"),
-        ("server = 3", "program:server", "program: 'server' is a int, no Server; it has no Server at all"),
-        (SERVER.format(name="a"), "program:b", "program: 'b' is not there; it has a"),
+        ("", "program", "program: name the server, as in program:NAME; it has no Server"),
+        ("server = 3", "program:server", "program: 'server' is a int, not a Server; it has no Server"),
+        (SERVER.format(name="a"), "program:b", "program: 'b' does not exist; it has a"),
         (SERVER.format(name="a") + SERVER.format(name="b"), "program", "as in program:NAME; it has a, b"),
-        ("", "nothing", "there is no module 'nothing' here, nor installed"),
-        ("", "nothing.at.all:server", "there is no module 'nothing' here, nor installed"),
+        ("", "nothing", "there is no module 'nothing' in this folder or installed"),
+        ("", "nothing.at.all:server", "there is no module 'nothing' in this folder or installed"),
         ("", "nothing.py", "nothing.py: no such file"),
-        ("", ":server", "'' names no module; expected MODULE[:NAME] or FILE.py[:NAME]"),
+        ("", ":server", "'' does not name a module; expected MODULE[:NAME] or FILE.py[:NAME]"),
         ("", "..program", "expected MODULE[:NAME] or FILE.py[:NAME]"),
     ],
 )  # fmt: skip

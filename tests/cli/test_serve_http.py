@@ -136,8 +136,8 @@ async def posted(url: str, message: JsonObject) -> JsonObject:
         (["--http", "x"], "expected a number from 0 to 65535, got 'x'"),
         (["--http", "99999999999999999999"], "expected a number from 0 to 65535"),
         (["--http", "0", "--workers", "0"], "expected a number from 1 to 1000, got '0'"),
-        (["--host", "x", "--workers", "2"], "without --http PORT there is no use for --host, --workers"),
-        (["--allow-host", "x"], "without --http PORT there is no use for --allow-host"),
+        (["--host", "x", "--workers", "2"], "--host, --workers can only be used with --http PORT"),
+        (["--allow-host", "x"], "--allow-host can only be used with --http PORT"),
     ],
 )
 def test_a_wrong_command_line_is_refused(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

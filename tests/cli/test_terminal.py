@@ -109,7 +109,7 @@ async def test_structured_content_is_coloured_and_a_blob_is_told_in_words() -> N
 
     assert json.loads(without_colours(screen.shown)) == {"name": "x ", "height": None}
     assert "\x1b[" in screen.shown
-    assert blob.shown == "[bytes://all, application/octet-stream, 256 bytes]\n-o FILE keeps the bytes\n"
+    assert blob.shown == "[bytes://all, application/octet-stream, 256 bytes]\nuse -o FILE to save the bytes\n"
     assert text.shown == "Hello, Ada!\n"
 
 

@@ -16,7 +16,7 @@ needs_full_disk = pytest.mark.skipif(not Path("/dev/full").exists(), reason="nee
 def test_a_trace_that_cannot_be_written_to_the_end_is_told_after_the_answer(command: Command) -> None:
     done = command("call", "add", "a=1", "b=2", "--trace", "/dev/full", *SAMPLE)
 
-    words = "the trace is not complete: cannot write /dev/full: No space left on device"
+    words = "the trace is incomplete: cannot write /dev/full: No space left on device"
     assert (done.status, done.out, done.err) == (2, "3\n", f"trio-mcp call: {words}\n")
 
 

@@ -78,7 +78,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 def test_changes_and_log_messages_are_lines_that_come_at_once() -> None:
     with watch(URI, *HANDSHAKE) as process:
-        assert said(process) == f"watching log messages, tools, prompts, resources, {URI}; Ctrl+C ends it"
+        assert said(process) == f"watching log messages, tools, prompts, resources, {URI}; press Ctrl+C to stop"
         assert lines(process, 3) == {
             "[notice] \\x1b[31mhot",
             "the list of tools has changed",
@@ -98,8 +98,8 @@ def test_in_json_each_line_is_a_notification() -> None:
 
 def test_what_the_server_has_not_agreed_to_is_named() -> None:
     with watch(URI, *ENVELOPED) as process:
-        assert said(process) == "watching tools; Ctrl+C ends it"
-        assert said(process) == f"the server does not tell of {URI}"
+        assert said(process) == "watching tools; press Ctrl+C to stop"
+        assert said(process) == f"the server does not report changes of {URI}"
         assert lines(process, 1) == {"the list of tools has changed"}
         end(process)
 
@@ -110,7 +110,7 @@ def test_a_server_that_ends_it_ends_the_command() -> None:
     done = run("watch", *raw(answers={"server/discover": MODERN}, after={"subscriptions/listen": [ack, result]}))
 
     assert (done.returncode, done.stdout) == (0, b"")
-    assert done.stderr == b"watching nothing; Ctrl+C ends it\nthe server has ended it\n"
+    assert done.stderr == b"watching nothing; press Ctrl+C to stop\nthe server has ended the subscription\n"
 
 
 def test_a_server_that_goes_away_is_status_3() -> None:
@@ -128,7 +128,7 @@ def test_a_server_that_only_logs_can_be_watched() -> None:
     server = raw(capabilities={"logging": {}}, answers={"logging/setLevel": {}, "ping": {}}, after={"ping": [LOG]})
 
     with watch(*server) as process:
-        assert said(process) == "watching log messages; Ctrl+C ends it"
+        assert said(process) == "watching log messages; press Ctrl+C to stop"
         assert lines(process, 1) == {"[notice] \\x1b[31mhot"}
         end(process)
 
@@ -159,4 +159,4 @@ def test_a_reader_of_log_messages_who_leaves_ends_the_command() -> None:
             stdout=gone, stderr=subprocess.PIPE, env=environment(), timeout=60, check=False,
         )  # fmt: skip
 
-    assert (done.returncode, done.stderr) == (141, b"watching log messages; Ctrl+C ends it\n")
+    assert (done.returncode, done.stderr) == (141, b"watching log messages; press Ctrl+C to stop\n")

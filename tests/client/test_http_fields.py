@@ -13,7 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from tests.client.http_by_hand import LEGACY, Answer, Failure, Got, HttpOrigin, Json, connected, modern
 from trio_mcp import ErrorResponse, LocalProtocolError, RequestTimedOut, Server, TimeLimits, open_client, types
-from trio_mcp.client import _lists as _known_tools
+from trio_mcp.client import _lists
 
 MISMATCH = -32020
 DONE: Json = {"content": []}
@@ -127,7 +127,7 @@ async def test_the_latest_list_is_right() -> None:
 
 
 async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_known_tools, "MAX_MIRRORING", 1)
+    monkeypatch.setattr(_lists, "MAX_MIRRORED_TOOLS", 1)
     tools = [tool(name, city=mirrored("Region")) for name in ("a", "b")]
     origin = HttpOrigin(replies={"tools/list": listing(tools), "tools/call": lambda _: modern(**DONE)})
 
@@ -173,7 +173,7 @@ async def test_tools_with_annotations_that_cannot_be_are_left_out_with_one_warni
 async def test_a_server_that_has_many_such_tools_fills_no_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_known_tools, "MAX_COMPLAINTS", 2)
+    monkeypatch.setattr(_lists, "MAX_WARNINGS", 2)
     origin = HttpOrigin(replies={"tools/list": listing(BROKEN)})
 
     async with connected(origin) as client:

@@ -7,11 +7,27 @@ from typing import Any
 import pytest
 
 from trio_mcp import RemoteProtocolError, types
-from trio_mcp.client import _lists as _output_schemas
-from trio_mcp.client._lists import OutputSchemas
+from trio_mcp.client import _lists
+from trio_mcp.client._lists import KnownTools
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TEXT = {"type": "object", "properties": {"n": {"type": "string"}}, "required": ["n"]}
+
+
+async def fetch_nothing(*_: object, **__: object) -> types.ListToolsResult:
+    raise AssertionError("no page was asked for")
+
+
+def known_tools(*tools: types.Tool) -> KnownTools:
+    known = KnownTools(fetch_nothing)
+    known.learn_outputs(tools)
+    return known
+
+
+def check(known: KnownTools, content: types.CallToolResult, name: str = "t") -> None:
+    output = known.outputs.get(name)
+    if output is not None:
+        output.check(content)
 
 
 def tool(schema: dict[str, Any] | None, name: str = "t") -> types.Tool:
@@ -23,39 +39,36 @@ def result(content: Any = types.UNSET, *, is_error: bool | None = None) -> types
 
 
 def test_what_is_not_known_is_not_checked() -> None:
-    OutputSchemas().check("t", result())
+    check(known_tools(), result())
 
 
 @pytest.mark.requirement("B.20-C3")
 def test_content_is_compared_with_the_latest_schema() -> None:
-    schemas = OutputSchemas()
-    schemas.learn([tool(NUMBER)])
-    schemas.learn([tool(dict(NUMBER))])
-    schemas.check("t", result({"n": 1}))
+    known = known_tools(tool(NUMBER))
+    known.learn_outputs([tool(dict(NUMBER))])
+    check(known, result({"n": 1}))
 
-    schemas.learn([tool(TEXT)])
-    schemas.check("t", result({"n": "1"}))
+    known.learn_outputs([tool(TEXT)])
+    check(known, result({"n": "1"}))
     with pytest.raises(RemoteProtocolError, match=r"what tool 't' returned .* \$\.n"):
-        schemas.check("t", result({"n": 1}))
+        check(known, result({"n": 1}))
 
-    schemas.learn([tool(None)])
-    schemas.check("t", result())
+    known.learn_outputs([tool(None)])
+    check(known, result())
 
 
 def test_null_is_content() -> None:
-    schemas = OutputSchemas()
-    schemas.learn([tool({"type": "null"})])
+    known = known_tools(tool({"type": "null"}))
 
-    schemas.check("t", result(None))
+    check(known, result(None))
     with pytest.raises(RemoteProtocolError, match="promised structured content and returned none"):
-        schemas.check("t", result())
+        check(known, result())
 
 
 def test_a_result_that_says_it_failed_promised_nothing() -> None:
-    schemas = OutputSchemas()
-    schemas.learn([tool(NUMBER)])
+    known = known_tools(tool(NUMBER))
 
-    schemas.check("t", result(is_error=True))
+    check(known, result(is_error=True))
 
 
 @pytest.mark.requirement("B.20-J3", "B.20-J6")
@@ -68,18 +81,16 @@ def test_a_result_that_says_it_failed_promised_nothing() -> None:
     ],
 )
 def test_a_schema_that_cannot_be_used_is_the_server_s_mistake(schema: dict[str, Any], why: str) -> None:
-    schemas = OutputSchemas()
-    schemas.learn([tool(schema)])
+    known = known_tools(tool(schema))
 
     with pytest.raises(RemoteProtocolError, match=f"the output schema of tool 't' cannot be used: .*{why}"):
-        schemas.check("t", result({}))
+        check(known, result({}))
 
 
 def test_a_server_cannot_make_us_remember_any_number_of_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_output_schemas, "MAX_SCHEMAS", 2)
-    schemas = OutputSchemas()
-    schemas.learn([tool(NUMBER, name) for name in ("a", "b", "c")])
+    monkeypatch.setattr(_lists, "MAX_SCHEMAS", 2)
+    known = known_tools(*(tool(NUMBER, name) for name in ("a", "b", "c")))
 
-    schemas.check("c", result())
+    check(known, result(), "c")
     with pytest.raises(RemoteProtocolError):
-        schemas.check("b", result())
+        check(known, result(), "b")

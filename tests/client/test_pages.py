@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from trio_mcp import Client, RemoteProtocolError, Server, open_client, types
-from trio_mcp.client._lists import PageWalk
+from trio_mcp.client._lists import PageIterator
 
 
 class Book:
@@ -26,11 +26,11 @@ class Book:
         return types.ListPromptsResult(prompts=prompts, next_cursor=self.next[cursor])
 
 
-def walk(fetch: Callable[..., object], **options: int) -> PageWalk[types.ListPromptsResult, types.Prompt]:
+def walk(fetch: Callable[..., object], **options: int) -> PageIterator[types.ListPromptsResult, types.Prompt]:
     def read(page: types.ListPromptsResult) -> Sequence[types.Prompt]:
         return page.prompts
 
-    return PageWalk(fetch, read, **options)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] # any of the pages above
+    return PageIterator(fetch, read, **options)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] # any of the pages above
 
 
 @pytest.mark.requirement("B.16-C1a", "B.16-C1c", "B.16-C2a", "G.14")

@@ -140,7 +140,8 @@ def test_the_unusual_but_expressible_works(tmp_path: Path) -> None:
     shutil.copytree(
         ROOT / "src" / "trio_mcp" / "types", package / "types", ignore=shutil.ignore_patterns("__pycache__")
     )
-    shutil.copy(ROOT / "src" / "trio_mcp" / "_errors.py", package)
+    for module in ("_errors.py", "_facade.py"):
+        shutil.copy(ROOT / "src" / "trio_mcp" / module, package)
     (package / "__init__.py").touch()
     for name, text in emit(with_members(UNUSUAL_MEMBERS, UNUSUAL_DEFINITIONS)).items():
         (package / "types" / name).write_text(text, "utf-8")

@@ -334,8 +334,8 @@ async def test_callbacks_of_the_client_may_call_the_server(revision: str, carrie
     server, heard = Server("s"), trio.Event()
 
     @server.tool
-    async def notify_nowait(ctx: Context) -> str:
-        await ctx.log("info", "told")
+    async def report(ctx: Context) -> str:
+        await ctx.log("info", "working")
         await ctx.report_progress(1)
         return "done"
 
@@ -354,7 +354,7 @@ async def test_callbacks_of_the_client_may_call_the_server(revision: str, carrie
     async with connected(carrier, lambda: server, [], tmp_path, {"revision": revision, "on_log": on_log}) as client:
         clients.append(client)
         await client.set_log_level("debug")
-        assert (await client.call_tool("tell", on_progress=on_progress)).is_error is not True
+        assert (await client.call_tool("report", on_progress=on_progress)).is_error is not True
         await heard.wait()
 
 

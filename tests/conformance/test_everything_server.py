@@ -55,7 +55,7 @@ def capable(revision: str) -> ClientOptions:
 
 
 @ways
-async def test_every_tool_is_described_and_works(revision: str, asking: Asking, autojump_clock: MockClock) -> None:
+async def test_every_tool_has_a_description_and_works(revision: str, asking: Asking, autojump_clock: MockClock) -> None:
     async with open_memory_client(make_server(asking), **capable(revision)) as client:
         tools = [tool async for tool in client.tools()]
         failed: list[str] = []
@@ -70,7 +70,7 @@ async def test_every_tool_is_described_and_works(revision: str, asking: Asking, 
 
 
 @ways
-async def test_everything_else_can_be_read(revision: str, asking: Asking, autojump_clock: MockClock) -> None:
+async def test_resources_prompts_and_completions_work(revision: str, asking: Asking, autojump_clock: MockClock) -> None:
     async with open_memory_client(make_server(asking), **capable(revision)) as client:
         async for resource in client.resources():
             (contents,) = (await client.read_resource(resource.uri)).contents
@@ -89,7 +89,7 @@ async def test_everything_else_can_be_read(revision: str, asking: Asking, autoju
         assert completion.values == ["test", "testing"]
 
 
-async def test_the_schema_of_2020_12_is_published_as_it_is() -> None:
+async def test_the_2020_12_schema_is_published_unchanged() -> None:
     async with open_memory_client(make_server(), revision=MODERN) as client:
         tools = {tool.name: tool async for tool in client.tools()}
 
@@ -99,7 +99,7 @@ async def test_the_schema_of_2020_12_is_published_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("asking", ["parked", "replayed"])
-async def test_questions_have_the_keys_that_the_suite_answers_by(asking: Asking) -> None:
+async def test_questions_have_the_keys_that_the_suite_expects(asking: Asking) -> None:
     keys = {
         "elicitation": ["user_name"],
         "sampling": ["capital_question"],
@@ -122,7 +122,7 @@ async def test_questions_have_the_keys_that_the_suite_answers_by(asking: Asking)
     assert len(ASKING_TOOLS) == 6 + len(keys)
 
 
-async def test_only_what_the_client_has_declared_is_asked() -> None:
+async def test_the_server_asks_only_for_declared_capabilities() -> None:
     async with open_memory_client(make_server(), revision=MODERN, on_sample=say) as client:
         async with client.open_call("test_input_required_result_capabilities", manual_input=True) as call:
             outcome = await call.result()

@@ -23,7 +23,7 @@ def made(home: Path, *arguments: str) -> Runner:
     return make_runner(["--suite", str(home), *arguments])
 
 
-def test_everything_is_chosen_unless_less_is_said(home: Path) -> None:
+def test_every_scenario_is_chosen_by_default(home: Path) -> None:
     runner = made(home)
     assert (runner.legs, runner.only) == (("server", "client"), None)
     assert runner.revisions == ["2025-06-18", "2025-11-25", "2026-07-28"]
@@ -42,7 +42,7 @@ def test_everything_is_chosen_unless_less_is_said(home: Path) -> None:
         (["--suite", "/nowhere"], "the suite is not installed in /nowhere"),
     ],
 )
-def test_what_cannot_be_run_is_said_before_anything_is(
+def test_an_impossible_selection_is_reported_before_the_run_starts(
     home: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -52,7 +52,7 @@ def test_what_cannot_be_run_is_said_before_anything_is(
     assert words in capsys.readouterr().err
 
 
-async def test_a_server_that_does_not_come_up_fails_with_what_it_has_printed(tmp_path: Path) -> None:
+async def test_a_server_that_does_not_start_fails_with_its_output(tmp_path: Path) -> None:
     with pytest.raises(ServerFailed, match=r"(?s)has ended with status 2; it has printed:.*--asking: invalid choice"):
         async with everything_server(tmp_path / "log", "--asking", "nobody"):
             pytest.fail("it has come up")

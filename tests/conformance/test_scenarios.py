@@ -31,7 +31,7 @@ Run and reported, but never scored:
 """
 
 
-def test_each_leg_has_as_many_scenarios_as_the_frozen_sets_and_those_of_ours_beyond_them() -> None:
+def test_each_leg_has_the_frozen_number_of_scenarios_and_the_additional_ones() -> None:
     sizes = {
         (leg, revision): len(SCENARIOS.of(leg, revision))
         for leg in ("server", "client")
@@ -47,7 +47,7 @@ def test_each_leg_has_as_many_scenarios_as_the_frozen_sets_and_those_of_ours_bey
     }
 
 
-def test_what_is_said_about_unwatched_scenarios_and_skips_is_about_scenarios_that_are_there() -> None:
+def test_only_the_expected_scenarios_are_unwatched_or_have_skips() -> None:
     unwatched = {(each.leg, each.name) for each in SCENARIOS.required if not each.is_watched}
 
     assert len(unwatched) == 5 + 9 + 33
@@ -63,14 +63,14 @@ def test_a_scenario_that_the_suite_requires_is_run_or_left_out_for_a_reason() ->
     assert SCENARIOS.why_left_out("tools_call") is None
 
 
-def test_the_suites_own_list_is_read_without_what_it_does_not_count() -> None:
+def test_the_list_of_the_suite_is_read_without_uncounted_scenarios() -> None:
     assert read_list(LIST) == {
         "server": ["server-stateless", "tools-list"],
         "client": ["tools_call", "auth/basic-cimd"],
     }
 
 
-def test_the_last_words_of_a_client_are_its_last_line_with_words(tmp_path: Path) -> None:
+def test_the_last_words_of_a_client_are_its_last_line_that_is_not_empty(tmp_path: Path) -> None:
     assert not read_last_words(tmp_path)
 
     (tmp_path / "stderr.txt").write_text("INFO: hello\n  | RuntimeError: no server\n  +----------\n")
@@ -82,7 +82,7 @@ def test_the_last_words_of_a_client_are_its_last_line_with_words(tmp_path: Path)
     assert Found(0, "", last_words=words).crash is None
 
 
-def test_the_table_has_a_line_for_each_scenario_and_says_what_is_wrong() -> None:
+def test_the_table_has_a_line_for_each_scenario_and_lists_the_faults() -> None:
     scenario = SCENARIOS.of("server", "2025-11-25")["ping"]
     good = judge(scenario, [Check("ping", "Ping", "SUCCESS", ""), Check("wire-schema-valid", "Wire", "SUCCESS", "")])
     bad = evolve(judge(scenario, None), variant="replayed")
@@ -96,7 +96,7 @@ def test_the_table_has_a_line_for_each_scenario_and_says_what_is_wrong() -> None
     assert summary([good, bad]).splitlines() == ["server 2025-11-25: 1 of 1", "server replayed 2025-11-25: 0 of 1"]
 
 
-def test_what_is_left_out_is_counted_once() -> None:
+def test_a_scenario_that_is_left_out_is_counted_once() -> None:
     asked = ["tasks-lifecycle", "tasks-lifecycle", "tasks-cancel", "tools_call"]
 
     assert left_out(SCENARIOS, asked) == "left out, because the server does not offer the tasks extension: 2 scenarios"

@@ -31,7 +31,7 @@ def test_a_scenario_passes_when_all_its_checks_succeed() -> None:
     assert verdict.counts == {"SUCCESS": 2}
 
 
-def test_what_is_only_told_counts_for_nothing() -> None:
+def test_an_informational_check_does_not_count() -> None:
     told = Check("incoming-request", "IncomingRequest", "INFO", "")
 
     assert judge(SCENARIO, [*GOOD, told]).faults == []
@@ -45,21 +45,21 @@ def test_every_other_status_is_a_fault(status: str) -> None:
     assert verdict.counts[status] == 1
 
 
-def test_a_check_that_may_be_skipped_may_not_fail() -> None:
+def test_a_check_that_may_be_skipped_must_not_fail() -> None:
     old = Check("headers", "OldWay", "SKIPPED", "")
 
     assert judge(SCENARIO, [*GOOD, old]).faults == []
     assert judge(SCENARIO, [*GOOD, evolve(old, status="FAILURE")]).faults == ["FAILURE headers (OldWay)"]
 
 
-def test_messages_that_were_not_compared_with_the_schema_are_a_fault() -> None:
+def test_messages_that_were_not_validated_against_the_schema_are_a_fault() -> None:
     (fault,) = judge(SCENARIO, [CALLED, CALLED]).faults
     assert "wire-schema-valid is missing" in fault
 
     assert judge(evolve(SCENARIO, is_watched=False), [CALLED, CALLED]).faults == []
 
 
-def test_checks_that_were_not_reached_are_missed() -> None:
+def test_checks_that_were_not_reached_are_reported_as_missing() -> None:
     assert judge(SCENARIO, [WIRE]).faults == ["1 checks succeeded where 2 should: some were not reached"]
 
 
@@ -74,7 +74,7 @@ def test_a_scenario_without_results_did_not_pass() -> None:
     assert verdict.faults == ["status 1", "there are no results: the scenario did not run to its end"]
 
 
-def test_checks_are_read_as_they_were_written() -> None:
+def test_checks_are_read_from_the_file_of_the_suite() -> None:
     text = json.dumps([written(), written(id="x", name="x", status="FAILURE", errorMessage="no", details={"a": 1})])
 
     checks = read_checks(text)
@@ -84,7 +84,7 @@ def test_checks_are_read_as_they_were_written() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "7", "{}x", '[{"id": "x"}]', "[7]"])
-def test_what_is_no_list_of_checks_is_refused(text: str) -> None:
+def test_a_file_that_is_not_a_list_of_checks_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"checks|JSON|Expecting|Extra"):
         read_checks(text)
 

@@ -120,7 +120,7 @@ def run(mcp_json: Path, url: str, *lines: str, **settings: str) -> subprocess.Co
     )
 
 
-def test_a_call_is_made_with_consent_and_its_result_is_told(mcp_json: Path) -> None:
+def test_with_consent_the_call_is_made_and_the_model_receives_its_result(mcp_json: Path) -> None:
     with endpoint(calls(("add", '{"a": 1, "b": 2}')), says("It is 3."), says("Bye.")) as model:
         done = run(mcp_json, model.url, "What is 1 + 2?", "y", "", "Thanks.", LLM_API_KEY="a key")
 
@@ -158,7 +158,9 @@ def test_a_call_is_made_with_consent_and_its_result_is_told(mcp_json: Path) -> N
         ([], "Error: the user has refused this call"),
     ],
 )
-def test_without_consent_no_call_is_made_and_the_model_is_told(mcp_json: Path, answer: list[str], told: str) -> None:
+def test_without_consent_no_call_is_made_and_the_model_receives_the_refusal(
+    mcp_json: Path, answer: list[str], told: str
+) -> None:
     with endpoint(calls(("add", '{"a": 1, "b": 2}')), says("As you like.")) as model:
         done = run(mcp_json, model.url, "Add.", *answer)
 
@@ -167,7 +169,7 @@ def test_without_consent_no_call_is_made_and_the_model_is_told(mcp_json: Path, a
     assert model.told() == [told]
 
 
-def test_what_goes_wrong_with_a_call_is_told_to_the_model(mcp_json: Path) -> None:
+def test_the_model_receives_the_errors_of_its_calls(mcp_json: Path) -> None:
     wanted = calls(("add", '{"a": "one"}'), ("add", '{"a": 1, '), ("sub", "{}"), ("add", '{"a": 20, "b": 22}'))
 
     with endpoint(wanted, says("So be it.")) as model:
@@ -183,7 +185,7 @@ def test_what_goes_wrong_with_a_call_is_told_to_the_model(mcp_json: Path) -> Non
     assert fine == "42"
 
 
-def test_what_is_shown_cannot_pose_as_something_else(mcp_json: Path) -> None:
+def test_displayed_text_contains_no_control_characters(mcp_json: Path) -> None:
     hostile = json.dumps({"a": 1, "b": "\x1b[2K\u202e"}, ensure_ascii=False)
 
     with endpoint(calls(("add", hostile)), says("\x1b[2Jdone")) as model:
@@ -205,7 +207,7 @@ FAULTS: list[tuple[Turn, str]] = [
 
 
 @pytest.mark.parametrize(("fault", "said"), FAULTS)
-def test_a_fault_of_the_endpoint_is_one_line_and_the_chat_goes_on(mcp_json: Path, fault: Turn, said: str) -> None:
+def test_a_fault_of_the_endpoint_is_one_line_and_the_chat_continues(mcp_json: Path, fault: Turn, said: str) -> None:
     with endpoint(fault, says("Here again.")) as model:
         done = run(mcp_json, model.url, "Hello?", "Hello again?")
 
@@ -215,7 +217,7 @@ def test_a_fault_of_the_endpoint_is_one_line_and_the_chat_goes_on(mcp_json: Path
     assert "Here again." in done.stdout
 
 
-def test_an_endpoint_that_is_not_there_is_one_line(mcp_json: Path) -> None:
+def test_an_unreachable_endpoint_is_one_line(mcp_json: Path) -> None:
     with endpoint() as model:
         pass
 
@@ -226,7 +228,7 @@ def test_an_endpoint_that_is_not_there_is_one_line(mcp_json: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_the_rounds_of_tools_are_bounded(mcp_json: Path) -> None:
+def test_the_number_of_tool_rounds_is_bounded(mcp_json: Path) -> None:
     again = calls(("add", '{"a": 1, "b": 1}'))
 
     with endpoint(again, again, says("Two.")) as model:
@@ -238,7 +240,7 @@ def test_the_rounds_of_tools_are_bounded(mcp_json: Path) -> None:
     assert [each["role"] for each in model.messages()] == ["user", "assistant", "tool", "assistant", "tool", "user"]
 
 
-def test_a_server_that_fails_is_named_and_the_chat_goes_on(mcp_json: Path) -> None:
+def test_a_failing_server_is_named_and_the_chat_continues(mcp_json: Path) -> None:
     servers = {"broken": {"command": str(mcp_json.with_name("no such program"))}}
     mcp_json.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
 
@@ -262,7 +264,7 @@ def test_a_server_that_fails_is_named_and_the_chat_goes_on(mcp_json: Path) -> No
         ({"LLM_BASE_URL": "http://localhost:port"}, "chat_host: "),
     ],
 )
-def test_wrong_settings_are_one_line(mcp_json: Path, settings: dict[str, str], said: str) -> None:
+def test_an_invalid_setting_is_reported_in_one_line(mcp_json: Path, settings: dict[str, str], said: str) -> None:
     done = run(mcp_json, "http://localhost/v1", **settings)
 
     assert done.returncode == 1
@@ -271,7 +273,7 @@ def test_wrong_settings_are_one_line(mcp_json: Path, settings: dict[str, str], s
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]"])
-def test_a_file_that_cannot_be_used_is_one_line(mcp_json: Path, content: str | None) -> None:
+def test_an_unusable_configuration_file_is_reported_in_one_line(mcp_json: Path, content: str | None) -> None:
     mcp_json.unlink()
     if content is not None:
         mcp_json.write_text(content, encoding="utf-8")
@@ -291,7 +293,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals are POSIX's")
-def test_consent_is_given_on_a_terminal_and_control_c_ends_the_chat(mcp_json: Path) -> None:
+def test_the_user_consents_on_a_terminal_and_control_c_ends_the_chat(mcp_json: Path) -> None:
     with endpoint(calls(("add", '{"a": 1, "b": 2}')), says("It is 3.")) as model:
         ours, theirs = pty.openpty()
         with subprocess.Popen(

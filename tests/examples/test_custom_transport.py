@@ -67,7 +67,7 @@ async def pump(source: trio.SocketStream, sink: trio.SocketStream) -> None:
         await sink.send_eof()
 
 
-def test_the_program_runs_as_it_lies_there() -> None:
+def test_the_program_runs_unchanged() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", str(PROGRAM)],
         stdin=subprocess.DEVNULL,
@@ -80,7 +80,7 @@ def test_the_program_runs_as_it_lies_there() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "2026-07-28 {'result': 3}\n", "")
 
 
-async def test_frames_may_hold_newlines_and_come_in_any_pieces() -> None:
+async def test_received_frames_may_contain_newlines_and_arrive_in_any_pieces() -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     stream, message = example.FramedStream(ours), b'{\n  "a": 1\n}'
     for byte in len(message).to_bytes(4, "big") + message:
@@ -95,7 +95,7 @@ async def test_frames_may_hold_newlines_and_come_in_any_pieces() -> None:
     assert await stream.receive_some() == b""
 
 
-async def test_lines_may_leave_in_any_pieces() -> None:
+async def test_lines_may_be_sent_in_any_pieces() -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     stream = example.FramedStream(ours)
 

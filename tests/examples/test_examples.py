@@ -17,7 +17,7 @@ EXAMPLES = ROOT / "examples"
 PATIENCE = 60  # seconds for a program, or for a whole conversation
 
 
-def test_every_example_has_its_test_here() -> None:
+def test_every_example_has_a_test() -> None:
     assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == {
         "server.py",
         "chat_host.py",
@@ -32,7 +32,7 @@ def test_every_example_has_its_test_here() -> None:
 
 
 @pytest.mark.parametrize("name", ["server.py", "client.py"])
-def test_an_example_is_what_the_readme_shows(name: str) -> None:
+def test_an_example_is_identical_to_the_one_in_the_readme(name: str) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = re.search(rf'^```python title="{re.escape(name)}"\n(.*?)^```$', readme, re.MULTILINE | re.DOTALL)
 
@@ -40,7 +40,7 @@ def test_an_example_is_what_the_readme_shows(name: str) -> None:
     assert (EXAMPLES / name).read_text(encoding="utf-8") == shown[1]
 
 
-def test_the_client_uses_the_server_beside_it() -> None:
+def test_the_client_example_uses_the_server_example() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "client.py"],
         cwd=EXAMPLES,
@@ -85,7 +85,7 @@ async def test_the_sqlite_server_serves_a_file_in_every_revision(revision: str, 
     assert counted.content == [types.TextContent(text="0")]
 
 
-def test_the_sqlite_server_says_which_file_it_cannot_serve(tmp_path: Path) -> None:
+def test_the_sqlite_server_names_the_file_it_cannot_serve(tmp_path: Path) -> None:
     path = tmp_path / "no" / "such" / "folder.db"
 
     done = subprocess.run(

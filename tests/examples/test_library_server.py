@@ -18,7 +18,7 @@ PATIENCE = 60  # seconds for a whole conversation
 
 
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_the_library_server_does_what_its_sections_say_in_every_revision(revision: str) -> None:
+async def test_the_library_server_works_in_every_revision(revision: str) -> None:
     command = [sys.executable, "-W", "error", str(LIBRARY)]
     logged: list[Any] = []
     audited = trio.Event()

@@ -64,7 +64,7 @@ async def run(program: str, *arguments: str, **environment: str) -> subprocess.C
     )
 
 
-async def test_a_person_signs_in_once_to_read_and_once_to_write_and_is_remembered(tmp_path: Path) -> None:
+async def test_a_user_signs_in_once_to_read_and_once_to_write_and_is_remembered(tmp_path: Path) -> None:
     browser, tokens = tmp_path / "browser", tmp_path / "tokens.json"
     browser.write_text(BROWSER)
     browser.chmod(0o755)
@@ -88,7 +88,7 @@ async def test_a_person_signs_in_once_to_read_and_once_to_write_and_is_remembere
     assert tokens.stat().st_mode & 0o777 == 0o600
 
 
-async def test_without_a_browser_the_address_is_printed_and_a_refusal_is_one_line(tmp_path: Path) -> None:
+async def test_without_a_browser_the_client_prints_the_url_and_a_refusal_is_one_line(tmp_path: Path) -> None:
     port = free_port()
     back = f"http://127.0.0.1:{port}/callback"
 
@@ -120,7 +120,7 @@ async def test_without_a_browser_the_address_is_printed_and_a_refusal_is_one_lin
     assert left.count(b"\n") == 1
 
 
-async def test_a_program_shows_its_secret_or_signs_and_only_to_whom_it_is_known(tmp_path: Path) -> None:
+async def test_a_program_authenticates_with_a_secret_or_a_key_only_where_it_is_registered(tmp_path: Path) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
     pem = tmp_path / "key.pem"
@@ -148,13 +148,13 @@ async def test_a_program_shows_its_secret_or_signs_and_only_to_whom_it_is_known(
     assert {request.endpoint for request in authority.requests[asked:]} <= {"metadata"}
 
 
-async def test_a_program_without_settings_says_what_is_missing() -> None:
+async def test_a_program_without_settings_names_the_missing_ones() -> None:
     done = await run("machine_client.py", "http://127.0.0.1:1/mcp", CLIENT_ID="robot", CLIENT_SECRET="s")
 
     assert (done.returncode, done.stderr) == (1, b"machine_client: KeyError: 'ISSUER' (see the head of this file)\n")
 
 
-async def test_alone_it_brings_an_authorization_server_and_says_who_is_known_there() -> None:
+async def test_by_default_the_server_starts_an_authorization_server_and_prints_its_accounts() -> None:
     async with served() as (url, process):
         assert process.stdout is not None
         said = b""

@@ -95,17 +95,17 @@ async def asking(
     """Open a client that can be asked everything, of the asking server, and bound the time it may be open."""
     given = capable(**options)
     if where == "stdio":
-        door = open_client([sys.executable, *program(mode, ask_seconds, keys)], **given)
+        opening = open_client([sys.executable, *program(mode, ask_seconds, keys)], **given)
     else:
         server = make_server(mode, ask_seconds, keys)
         if where == "unix":
-            door = over_unix_socket(server, folder, given)
+            opening = over_unix_socket(server, folder, given)
         elif where in IN_PROCESS:
-            door = over_http(where, server, given)
+            opening = over_http(where, server, given)
         else:
-            door = (open_client if where == "memory" else open_memory_client)(server, **given)
+            opening = (open_client if where == "memory" else open_memory_client)(server, **given)
     with trio.fail_after(60 if where in {"stdio", "unix"} else 100 * HOURS):  # the others may have a test's clock
-        async with door as client:
+        async with opening as client:
             yield client
 
 

@@ -11,18 +11,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Unpack
 
 import pytest
 import trio
 
 from tests.interaction.conversation_server import SMALL, make_server
+from tests.interaction.openers import OPENERS, Opener
 from tests.interaction.over_http import IN_PROCESS, carries, over_http, over_http_socket
 from tests.interaction.surface_server import make_server as make_surface_server
 from trio_mcp import Client, ClientOptions, Server, open_client, serve_stream, types
 from trio_mcp.testing import open_memory_client
-
-Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[Client]]
 
 IN_MEMORY = ("memory", "bytes", "lockstep")
 TRANSPORTS = (*IN_MEMORY, "stdio", "unix", *IN_PROCESS, "http-socket")
@@ -41,8 +40,13 @@ def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(params=OPENERS)
+def opener(request: pytest.FixtureRequest) -> Opener:
+    return OPENERS[str(request.param)]
+
+
 @pytest.fixture
-def connect(transport: str, revision: str, tmp_path: Path) -> Connect:
+def connect(transport: str, revision: str, tmp_path: Path) -> Opener:
     """Return what opens a client of the conversation server, in its own serving, and bounds the time it may be open."""
 
     def opened(**options: Unpack[ClientOptions]) -> AbstractAsyncContextManager[Client]:
@@ -53,7 +57,7 @@ def connect(transport: str, revision: str, tmp_path: Path) -> Connect:
 
 
 @pytest.fixture(params=("memory", "bytes", "unix", *IN_PROCESS))
-def surface(request: pytest.FixtureRequest, revision: str, tmp_path: Path) -> Connect:
+def surface(request: pytest.FixtureRequest, revision: str, tmp_path: Path) -> Opener:
     """Return what opens a client of the surface server, whose lists have pages of `page_size` if that is given.
 
     Child processes and sockets cost more, so there is one for many tests: see `Scenes`.
@@ -87,7 +91,7 @@ async def connected(
         program: the Python program that serves the same over stdio, and its arguments.
         folder: where a socket may be made.
     """
-    doors: dict[str, Callable[[], AbstractAsyncContextManager[Client]]] = {
+    openers: dict[str, Callable[[], AbstractAsyncContextManager[Client]]] = {
         "memory": lambda: open_client(make(), **options),
         "bytes": lambda: open_memory_client(make(), **options),
         "lockstep": lambda: open_memory_client(make(), lockstep=True, **options),
@@ -99,7 +103,7 @@ async def connected(
         "http-socket": lambda: over_http_socket(make(), options),
     }
     with trio.fail_after(30):
-        async with doors[transport]() as client:
+        async with openers[transport]() as client:
             yield client
 
 

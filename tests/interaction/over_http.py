@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Unpack
 
@@ -138,14 +138,3 @@ async def served_at_socket(server: Server) -> AsyncGenerator[HttpBound]:
         bound = await nursery.start(partial(serve_http, server, port=0))
         yield bound
         await bound.stop()
-
-
-def _door(transport: str) -> Callable[..., AbstractAsyncContextManager[Client]]:
-    def door(server: Server, **options: Unpack[ClientOptions]) -> AbstractAsyncContextManager[Client]:
-        return over_http(transport, server, options)
-
-    return door
-
-
-HTTP_DOORS = {transport: _door(transport) for transport in IN_PROCESS}
-"""What opens a client of a server, as `open_client` does."""

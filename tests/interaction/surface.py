@@ -10,7 +10,8 @@ from typing import Any, TypeAlias, TypeVar, Unpack
 import trio
 from attrs import define, field
 
-from tests.interaction.conftest import Connect, surface_program
+from tests.interaction.conftest import surface_program
+from tests.interaction.openers import Opener
 from tests.interaction.over_http import over_http_socket
 from tests.interaction.surface_server import make_server
 from trio_mcp import Client, ClientOptions, open_client, types
@@ -43,8 +44,8 @@ INFO = {
     "icons": [ICON],
 }
 
-Scene: TypeAlias = Callable[[Connect, str], Awaitable[None]]
-Door: TypeAlias = Callable[["int | None", ClientOptions], AbstractAsyncContextManager[Client]]
+Scene: TypeAlias = Callable[[Opener, str], Awaitable[None]]
+PageOpener: TypeAlias = Callable[["int | None", ClientOptions], AbstractAsyncContextManager[Client]]
 """Opens a client of a new server, whose lists have pages of this size."""
 Test = TypeVar("Test", bound=Scene)
 Json = TypeVar("Json")
@@ -104,9 +105,9 @@ class Scenes:
     async def play_over_an_http_socket(self, revision: str) -> None:
         await self._play(over_a_socket, revision)
 
-    async def _play(self, door: Door, revision: str) -> None:
+    async def _play(self, opener: PageOpener, revision: str) -> None:
         with trio.fail_after(60):
-            async with _shared(door, revision) as surface:
+            async with _shared(opener, revision) as surface:
                 for test in self._tests:
                     await test(surface, revision)
 
@@ -120,24 +121,24 @@ def over_a_socket(page_size: int | None, options: ClientOptions) -> AbstractAsyn
 
 
 @asynccontextmanager
-async def _shared(door: Door, revision: str) -> AsyncGenerator[Connect]:
+async def _shared(opener: PageOpener, revision: str) -> AsyncGenerator[Opener]:
     """Yield what opens a client: one that is open already, unless there are options that this one lacks."""
     shared: dict[int | None, Client] = {}
     async with AsyncExitStack() as stack:
 
         async def opened(page_size: int | None) -> Client:
             if page_size not in shared:
-                shared[page_size] = await stack.enter_async_context(door(page_size, {"revision": revision}))
+                shared[page_size] = await stack.enter_async_context(opener(page_size, {"revision": revision}))
             return shared[page_size]
 
         @asynccontextmanager
         async def connect(page_size: int | None = None, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
             if options:
                 options.setdefault("revision", revision)
-                client_door = door(page_size, options)
+                opening = opener(page_size, options)
             else:
-                client_door = nullcontext(await opened(page_size))
-            async with client_door as client:
+                opening = nullcontext(await opened(page_size))
+            async with opening as client:
                 yield client
 
         yield connect

@@ -5,15 +5,12 @@ Specification: https://modelcontextprotocol.io/extensions/apps/overview
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 
-from tests.interaction.over_http import HTTP_DOORS
-from trio_mcp import Client, Context, Server, open_client, types
-from trio_mcp.testing import open_memory_client
+from tests.interaction.openers import Opener
+from trio_mcp import Context, Server, types
 
 UI = "io.modelcontextprotocol/ui"
 PAGE, MEDIA_TYPE = "ui://weather/view.html", "text/html;profile=mcp-app"
@@ -21,8 +18,6 @@ FIRST_META_OF_TOOLS = "2025-06-18"
 SETTINGS: dict[str, Any] = {"mimeTypes": [MEDIA_TYPE]}
 TOOL_META: dict[str, Any] = {"ui": {"resourceUri": PAGE, "visibility": ["model", "app"]}, "com.example/odd": [1, None]}
 PAGE_META: dict[str, Any] = {"ui": {"csp": {"connectDomains": ["https://api.example"]}, "prefersBorder": True}}
-Open = Callable[..., AbstractAsyncContextManager[Client]]
-DOORS: dict[str, Open] = {"memory": open_client, "bytes": open_memory_client, **HTTP_DOORS}
 
 
 def make_server() -> Server:
@@ -43,12 +38,11 @@ def make_server() -> Server:
 
 @pytest.mark.requirement("D.3-P1")
 @pytest.mark.parametrize("revision", types.REVISIONS)
-@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("extensions", [None, {UI: SETTINGS}])
 async def test_unknown_meta_passes_and_tools_return_content_with_and_without_a_view(
-    door: str, revision: str, extensions: Any
+    opener: Opener, revision: str, extensions: Any
 ) -> None:
-    async with DOORS[door](make_server(), revision=revision, extensions=extensions) as client:
+    async with opener(make_server(), revision=revision, extensions=extensions) as client:
         (tool,) = (await client.list_tools()).tools
         result = await client.call_tool("weather", {"city": "Rome"}, meta={"ui/mode": "inline"})
         (contents,) = (await client.read_resource(PAGE)).contents

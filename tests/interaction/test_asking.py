@@ -31,7 +31,7 @@ LEGACY = WITH_ELICITATION[:-1]
 @in_both_modes
 @everywhere
 @pytest.mark.parametrize("revision", WITH_ELICITATION)
-async def test_the_handler_is_straight_line_code(where: str, mode: Mode, revision: str, tmp_path: Path) -> None:
+async def test_the_handler_asks_in_straight_line_code(where: str, mode: Mode, revision: str, tmp_path: Path) -> None:
     async with asking(where, tmp_path, mode=mode, revision=revision) as client:
         begun = 2 if (mode, revision) == ("replayed", MODERN) else 1
         assert said(await client.call_tool("book", {"show": "Hamlet"})) == f"2 seats for Hamlet; begun {begun}"
@@ -40,7 +40,7 @@ async def test_the_handler_is_straight_line_code(where: str, mode: Mode, revisio
 
 @everywhere
 @pytest.mark.parametrize("revision", LEGACY)
-async def test_in_the_legacy_era_that_line_is_a_nested_request(where: str, revision: str, tmp_path: Path) -> None:
+async def test_in_the_legacy_era_the_server_sends_a_nested_request(where: str, revision: str, tmp_path: Path) -> None:
     wire = Wire()
     async with asking(where, tmp_path, revision=revision, tap=wire) as client:
         said(await client.call_tool("book", {"show": "Hamlet"}))
@@ -74,7 +74,7 @@ async def test_in_the_modern_era_the_call_returns_its_questions_and_the_client_r
 
 
 @everywhere
-async def test_parked_the_handler_goes_on_exactly_once_where_it_stood(where: str, tmp_path: Path) -> None:
+async def test_a_parked_handler_resumes_exactly_once_at_its_question(where: str, tmp_path: Path) -> None:
     async with asking(where, tmp_path) as client:
         first = await first_round(client, "book", {"show": "Hamlet"})
         assert await count_of(client, "book") == 1
@@ -83,7 +83,7 @@ async def test_parked_the_handler_goes_on_exactly_once_where_it_stood(where: str
 
 
 @everywhere
-async def test_replayed_the_handler_runs_again_from_the_top_and_answered_questions_return_at_once(
+async def test_a_replayed_handler_runs_again_from_the_top_and_answered_questions_return_at_once(
     where: str, tmp_path: Path
 ) -> None:
     async with asking(where, tmp_path, mode="replayed") as client:
@@ -103,7 +103,7 @@ async def test_replayed_the_handler_runs_again_from_the_top_and_answered_questio
 @in_both_modes
 @everywhere
 @in_both_eras
-async def test_prompts_and_resources_ask_as_well(where: str, mode: Mode, revision: str, tmp_path: Path) -> None:
+async def test_prompts_and_resources_can_ask(where: str, mode: Mode, revision: str, tmp_path: Path) -> None:
     async with asking(where, tmp_path, mode=mode, revision=revision) as client:
         prompt = await client.get_prompt("invitation")
         resource = await client.read_resource("table://reserved")
@@ -117,7 +117,9 @@ async def test_prompts_and_resources_ask_as_well(where: str, mode: Mode, revisio
 @in_both_modes
 @everywhere
 @in_both_eras
-async def test_plain_functions_ask_from_their_thread(where: str, mode: Mode, revision: str, tmp_path: Path) -> None:
+async def test_plain_functions_can_ask_from_their_worker_thread(
+    where: str, mode: Mode, revision: str, tmp_path: Path
+) -> None:
     async with asking(where, tmp_path, mode=mode, revision=revision) as client:
         begun = 2 if (mode, revision) == ("replayed", MODERN) else 1
         assert said(await client.call_tool("book_in_a_thread")) == f"2; begun {begun}"
@@ -142,7 +144,7 @@ async def test_ask_all_asks_in_one_round(where: str, mode: Mode, revision: str, 
 @in_both_modes
 @everywhere
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_the_model_and_the_roots_are_asked_for_in_every_revision(
+async def test_a_handler_can_ask_for_sampling_and_roots_in_every_revision(
     where: str, mode: Mode, revision: str, tmp_path: Path
 ) -> None:
     async with asking(where, tmp_path, mode=mode, revision=revision) as client:
@@ -156,7 +158,7 @@ async def test_the_model_and_the_roots_are_asked_for_in_every_revision(
 @in_both_modes
 @everywhere
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_who_cannot_be_asked_is_not_and_the_handler_fails_as_specified(
+async def test_a_client_without_the_capability_is_not_asked_and_the_handler_fails_as_specified(
     where: str, mode: Mode, revision: str, tmp_path: Path
 ) -> None:
     wire = Wire()

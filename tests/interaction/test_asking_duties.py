@@ -51,7 +51,7 @@ from trio_mcp.testing import ScriptedPeer, open_memory_client
 
 @pytest.mark.requirement("B.2-P1e", "B.10-S1", "B.25-S1")
 @in_all_legacy
-async def test_what_a_client_has_not_declared_is_not_asked(revision: str) -> None:
+async def test_the_server_does_not_ask_for_undeclared_capabilities(revision: str) -> None:
     wire = Wire()
 
     async def handler(ctx: Context) -> list[str]:
@@ -75,7 +75,7 @@ async def test_what_a_client_has_not_declared_is_not_asked(revision: str) -> Non
 
 @pytest.mark.requirement("B.23-S1")
 @with_elicitation
-async def test_a_mode_that_was_not_declared_is_not_used(revision: str) -> None:
+async def test_the_server_does_not_use_an_undeclared_elicitation_mode(revision: str) -> None:
     async def handler(ctx: Context) -> dict[str, Any]:
         outcome: dict[str, Any] = {}
         for mode, ask in (
@@ -105,7 +105,9 @@ async def test_a_mode_that_was_not_declared_is_not_used(revision: str) -> None:
 @pytest.mark.requirement("B.24-S1a")
 @in_both_modes
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_tools_are_not_sent_to_a_model_that_cannot_use_them(mode: Mode, revision: str) -> None:
+async def test_the_server_sends_no_tools_to_a_client_that_has_not_declared_sampling_tools(
+    mode: Mode, revision: str
+) -> None:
     tool = types.Tool(name="look", input_schema={"type": "object"})
 
     async def handler(ctx: Context) -> str:
@@ -125,7 +127,7 @@ async def test_tools_are_not_sent_to_a_model_that_cannot_use_them(mode: Mode, re
 
 @pytest.mark.requirement("B.24-S1b")
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_a_model_is_not_asked_to_include_context(revision: str) -> None:
+async def test_a_sampling_request_does_not_include_context_by_default(revision: str) -> None:
     asked: list[types.CreateMessageRequestParams] = []
 
     async def on_sample(request: types.CreateMessageRequestParams) -> types.CreateMessageResult:
@@ -156,7 +158,7 @@ async def test_a_model_is_not_asked_to_include_context(revision: str) -> None:
 @pytest.mark.requirement("B.24-P1")
 @in_both_modes
 @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
-async def test_a_conversation_that_no_client_accepts_is_not_sent(mode: Mode, revision: str) -> None:
+async def test_the_server_does_not_send_a_conversation_that_every_client_must_reject(mode: Mode, revision: str) -> None:
     use = types.ToolUseContent(id="1", name="look", input={})
     result = types.ToolResultContent(tool_use_id="1", content=[])
     used = types.SamplingMessage(role="assistant", content=[use])
@@ -176,7 +178,7 @@ async def test_a_conversation_that_no_client_accepts_is_not_sent(mode: Mode, rev
 
 
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_what_a_revision_cannot_carry_is_not_sent(revision: str) -> None:
+async def test_the_server_does_not_send_content_that_the_revision_cannot_carry(revision: str) -> None:
     texts = [types.TextContent(text="Hi"), types.TextContent(text="there")]
     wire = Wire()
 
@@ -196,7 +198,7 @@ async def test_what_a_revision_cannot_carry_is_not_sent(revision: str) -> None:
 
 @pytest.mark.requirement("B.10-S2")
 @in_all_legacy
-async def test_nothing_is_asked_when_the_call_is_over(revision: str) -> None:
+async def test_the_context_of_a_finished_call_cannot_ask(revision: str) -> None:
     wire = Wire()
     kept: list[Context] = []
 
@@ -211,7 +213,7 @@ async def test_nothing_is_asked_when_the_call_is_over(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
-async def test_a_completion_may_ask_an_older_client_alone(revision: str) -> None:
+async def test_a_completion_can_ask_only_a_legacy_client(revision: str) -> None:
     server = Server("s")
     refusals: list[str] = []
 
@@ -239,7 +241,7 @@ async def test_a_completion_may_ask_an_older_client_alone(revision: str) -> None
 @pytest.mark.requirement("B.23-S6")
 @in_both_modes
 @with_elicitation
-async def test_declining_dismissing_and_failing_are_borne(mode: Mode, revision: str) -> None:
+async def test_the_handler_receives_declined_dismissed_and_failed_answers(mode: Mode, revision: str) -> None:
     async def handler(ctx: Context) -> str:
         try:
             match await ctx.elicit("How many?", Seats):
@@ -277,7 +279,7 @@ async def test_declining_dismissing_and_failing_are_borne(mode: Mode, revision: 
 
 @pytest.mark.requirement("B.23-S5")
 @pytest.mark.parametrize("revision", WITH_ELICITATION[:-1])
-async def test_an_answer_of_an_older_client_that_does_not_fit_is_its_fault(revision: str) -> None:
+async def test_an_invalid_answer_is_reported_as_the_fault_of_the_legacy_client(revision: str) -> None:
     """Our own client checks what it sends, so this one is written by hand."""
 
     async def handler(ctx: Context) -> str:
@@ -317,7 +319,7 @@ async def greeted(server: Server, revision: str, *, initialized: bool = True) ->
 
 @pytest.mark.requirement("B.10-S2")
 @in_all_legacy
-async def test_a_client_that_has_not_said_that_it_is_initialized_is_not_asked(revision: str) -> None:
+async def test_the_server_does_not_ask_a_client_before_its_initialized_notification(revision: str) -> None:
     async def handler(ctx: Context) -> int:
         return len(await ctx.list_roots())
 
@@ -332,7 +334,7 @@ async def test_a_client_that_has_not_said_that_it_is_initialized_is_not_asked(re
         assert (await client.expect_response(2))["result"]["content"][0]["text"] == "0"
 
 
-async def test_an_older_client_that_fails_one_of_several_questions_is_not_asked_the_others() -> None:
+async def test_a_legacy_client_that_fails_one_of_several_questions_is_not_asked_the_others() -> None:
     stopped = trio.Event()
 
     async def on_elicit(request: types.ElicitRequestParams) -> types.ElicitResult:
@@ -359,7 +361,7 @@ async def test_an_older_client_that_fails_one_of_several_questions_is_not_asked_
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
-async def test_questions_that_are_none_are_refused_where_they_are_asked(revision: str) -> None:
+async def test_an_invalid_question_raises_an_error_in_the_handler_that_asks_it(revision: str) -> None:
     async def handler(ctx: Context) -> str:
         elicit: Any = ctx.elicit
         with pytest.raises(TypeError, match="either a form or url="):
@@ -379,7 +381,7 @@ async def test_questions_that_are_none_are_refused_where_they_are_asked(revision
 @pytest.mark.requirement("B.25-S1")
 @in_both_modes
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_roots_may_be_gone(mode: Mode, revision: str) -> None:
+async def test_a_client_may_have_no_roots(mode: Mode, revision: str) -> None:
     async def handler(ctx: Context) -> str:
         return f"{len(await ctx.list_roots())} roots"
 

@@ -46,7 +46,7 @@ async def call(client: Client, **offered: object) -> object:
 
 
 @in_both_modes
-async def test_a_client_is_told_the_key_that_the_handler_gives(mode: Mode) -> None:
+async def test_a_client_receives_the_key_that_the_handler_gives(mode: Mode) -> None:
     async with open_client(serve(greet, mode), **OPTIONS) as client:
         first = await first_round(client, "work", capabilities=CAN_ASK)
         assert first.keys == ["yours"]
@@ -56,7 +56,7 @@ async def test_a_client_is_told_the_key_that_the_handler_gives(mode: Mode) -> No
 
 
 @in_both_modes
-async def test_questions_of_one_key_are_told_apart_by_their_order(mode: Mode) -> None:
+async def test_questions_with_the_same_key_are_distinguished_by_their_order(mode: Mode) -> None:
     keys: list[str] = []
     async with open_client(serve(twice, mode), **OPTIONS) as client:
         latest = await first_round(client, "work", capabilities=CAN_ASK)
@@ -73,7 +73,7 @@ async def test_questions_of_one_key_are_told_apart_by_their_order(mode: Mode) ->
 
 
 @in_both_modes
-async def test_what_a_client_has_answered_with_its_call_is_not_asked(mode: Mode) -> None:
+async def test_a_question_that_the_call_already_answers_is_not_asked(mode: Mode) -> None:
     async with open_client(serve(greet, mode), **OPTIONS) as client:
         assert said(await call(client, yours=named("Ada"), mine=named("Bob"), his=named("Cy"))) == "Ada and Bob"
 
@@ -83,7 +83,7 @@ async def test_what_a_client_has_answered_with_its_call_is_not_asked(mode: Mode)
 
 
 @in_both_modes
-async def test_a_call_that_answers_something_else_is_asked(mode: Mode) -> None:
+async def test_a_call_that_answers_another_question_is_asked(mode: Mode) -> None:
     async with open_client(serve(greet, mode), **OPTIONS) as client:
         outcome = await call(client, his=named("Cy"))
 
@@ -92,7 +92,7 @@ async def test_a_call_that_answers_something_else_is_asked(mode: Mode) -> None:
 
 
 @in_both_modes
-async def test_an_answer_that_came_with_the_call_and_is_none_is_refused(mode: Mode) -> None:
+async def test_an_invalid_answer_in_the_first_call_is_refused(mode: Mode) -> None:
     async with open_client(serve(greet, mode), **OPTIONS) as client:
         with pytest.raises(ErrorResponse, match=r"\$\.content\.name: expected string") as caught:
             await call(client, yours=named(7))
@@ -100,7 +100,7 @@ async def test_an_answer_that_came_with_the_call_and_is_none_is_refused(mode: Mo
         assert caught.value.code == -32602
 
 
-async def test_with_a_state_only_what_was_asked_is_answered() -> None:
+async def test_a_retry_with_a_state_answers_only_the_questions_that_were_asked() -> None:
     async with open_client(serve(greet, "replayed"), **OPTIONS) as client:
         first = await first_round(client, "work", capabilities=CAN_ASK)
         second = await first.asked_again({"yours": named("Ada"), "mine": named("Eve")}, capabilities=CAN_ASK)

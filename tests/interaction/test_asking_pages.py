@@ -36,7 +36,7 @@ from trio_mcp.testing import open_memory_client
 @pytest.mark.parametrize(
     "url", ["example.com", "javascript:alert(1)", "https://", "https://a b", "http://[", "file:///a", ""]
 )
-async def test_an_address_that_is_none_is_not_sent(url: str, revision: str) -> None:
+async def test_an_invalid_url_is_not_sent(url: str, revision: str) -> None:
     async def handler(ctx: Context) -> str:
         with pytest.raises(ValueError, match="is no address of a page"):
             await ctx.elicit("Pay", url=url)
@@ -48,7 +48,7 @@ async def test_an_address_that_is_none_is_not_sent(url: str, revision: str) -> N
 
 @in_both_modes
 @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
-async def test_a_page_has_an_id_of_its_own_only_where_the_revision_has_one(mode: Mode, revision: str) -> None:
+async def test_a_url_question_has_an_id_only_in_the_revision_that_defines_one(mode: Mode, revision: str) -> None:
     asked: list[Any] = []
 
     async def on_elicit(request: Any) -> types.ElicitResult:
@@ -74,7 +74,7 @@ async def test_a_page_has_an_id_of_its_own_only_where_the_revision_has_one(mode:
 
 @pytest.mark.requirement("B.23-L1")
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_that_a_page_was_done_with_is_told_only_to_who_was_asked(revision: str) -> None:
+async def test_only_the_client_of_the_call_is_notified_that_an_elicitation_is_complete(revision: str) -> None:
     async def handler(ctx: Context) -> None:
         await ctx.elicitation_complete("the-id")
 
@@ -98,7 +98,7 @@ def connected_to(serving: Any, revision: str, wire: Wire) -> Any:
 
 @pytest.mark.requirement("B.23-L3")
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_the_error_that_lists_pages_has_their_ids_and_is_used_where_it_exists(revision: str) -> None:
+async def test_the_url_elicitation_error_lists_ids_and_is_sent_only_in_its_revision(revision: str) -> None:
     async def handler(ctx: Context) -> None:
         raise ctx.url_elicitation_required(Visit("Pay", PAGE, elicitation_id="1"), Visit("Log in", PAGE))
 

@@ -119,7 +119,7 @@ def shielded_server(mode: Mode, *messages: str) -> tuple[Server, list[str]]:
     return server, told
 
 
-async def test_it_is_told_when_the_handler_is_to_begin_anew(autojump_clock: MockClock) -> None:
+async def test_a_shielded_question_raises_when_the_handler_must_run_again(autojump_clock: MockClock) -> None:
     server, told = shielded_server("replayed", "Who?")
     async with server.serving() as serving, open_scripted_client(serving) as client:
         await call(client)
@@ -127,7 +127,7 @@ async def test_it_is_told_when_the_handler_is_to_begin_anew(autojump_clock: Mock
         assert (serving.statistics().running, told) == (0, ["the call is over"])
 
 
-async def test_it_is_told_when_the_retry_is_cancelled(autojump_clock: MockClock) -> None:
+async def test_a_shielded_question_raises_when_the_retry_is_cancelled(autojump_clock: MockClock) -> None:
     server, told = shielded_server("parked", "Who?")
     async with server.serving() as serving, open_scripted_client(serving) as client:
         first = await call(client)
@@ -138,7 +138,7 @@ async def test_it_is_told_when_the_retry_is_cancelled(autojump_clock: MockClock)
         assert (serving.statistics().running, told) == (0, ["the call is over"])
 
 
-async def test_it_is_told_when_the_serving_is_cancelled(autojump_clock: MockClock) -> None:
+async def test_a_shielded_question_raises_when_the_serving_is_cancelled(autojump_clock: MockClock) -> None:
     server, told = shielded_server("parked", "Who?")
     began = trio.current_time()
     with trio.CancelScope() as scope:
@@ -150,7 +150,7 @@ async def test_it_is_told_when_the_serving_is_cancelled(autojump_clock: MockCloc
     assert (trio.current_time() - began < 1, told) == (True, ["the server stops"])
 
 
-async def test_each_of_several_is_told_that_an_answer_was_refused(autojump_clock: MockClock) -> None:
+async def test_every_shielded_question_raises_when_an_answer_is_refused(autojump_clock: MockClock) -> None:
     server, told = shielded_server("replayed", "Who?", "Who else?")
     async with open_scripted_client(server) as client:
         first = await call(client)
@@ -168,7 +168,7 @@ async def test_each_of_several_is_told_that_an_answer_was_refused(autojump_clock
 
 
 @in_both_modes
-async def test_a_handler_that_asks_again_and_again_does_not_keep_a_stopping_server_from_all_else(
+async def test_a_handler_that_keeps_asking_does_not_starve_a_stopping_server(
     mode: Mode, autojump_clock: MockClock
 ) -> None:
     server = Server("asking", asking=mode)
@@ -196,7 +196,7 @@ async def test_a_handler_that_asks_again_and_again_does_not_keep_a_stopping_serv
     assert others >= attempts == (1000 if mode == "parked" else 0)
 
 
-async def test_clean_up_gets_its_time_once_however_often_a_stop_is_asked_for(autojump_clock: MockClock) -> None:
+async def test_a_second_stop_does_not_extend_the_time_for_cleanup(autojump_clock: MockClock) -> None:
     server = Server("asking")
     cleaned_up_for: list[float] = []
 
@@ -233,7 +233,7 @@ def without_state(params: Any) -> Any:
 
 @pytest.mark.parametrize(("rewrite", "begun"), [(anew, 1), (without_state, 2)])
 @in_both_modes
-async def test_middleware_that_hands_on_other_params_revives_no_state(
+async def test_middleware_that_replaces_params_cannot_restore_a_refused_state(
     mode: Mode, rewrite: Callable[[Any], Any], begun: int
 ) -> None:
     runs = 0
@@ -261,7 +261,7 @@ async def test_middleware_that_hands_on_other_params_revives_no_state(
 
 
 @in_both_modes
-async def test_a_retry_that_is_nested_as_deep_as_can_be_read_is_answered(mode: Mode) -> None:
+async def test_a_retry_nested_as_deep_as_the_parser_allows_is_answered(mode: Mode) -> None:
     server = Server("asking", asking=mode)
 
     @server.tool
@@ -291,7 +291,7 @@ async def test_a_retry_that_is_nested_as_deep_as_can_be_read_is_answered(mode: M
         assert said(await call(client, {"tree": 0}, asked=first)) == "Ann"
 
 
-def test_a_state_belongs_to_no_request_that_cannot_be_written() -> None:
+def test_a_state_is_refused_for_a_request_that_cannot_be_encoded() -> None:
     seals = Seals([bytes(16)])
     state = seals.seal({}, "binding", 1e12)
     asked = exchange()

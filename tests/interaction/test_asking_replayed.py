@@ -54,7 +54,7 @@ async def test_two_processes_that_share_a_key_finish_each_others_calls() -> None
             assert [await count_of(client, "one_by_one") for client in (one, other)] == [2, 1]
 
 
-async def test_keys_can_be_rotated_while_calls_are_under_way() -> None:
+async def test_keys_can_be_rotated_while_calls_are_in_flight() -> None:
     with trio.fail_after(60):
         async with process("replayed", OLD) as not_yet, process("replayed", NEW, OLD) as already:
             first = await first_round(not_yet, "one_by_one", {"questions": ["a?", "b?"]})
@@ -74,7 +74,7 @@ async def test_a_parked_call_cannot_be_finished_by_another_process() -> None:
 
 
 @in_both_modes
-async def test_without_keys_every_server_has_one_of_its_own(mode: Mode, tmp_path: Path) -> None:
+async def test_without_configured_keys_every_server_makes_its_own_key(mode: Mode, tmp_path: Path) -> None:
     async with asking("bytes", tmp_path, mode=mode) as one, asking("bytes", tmp_path, mode=mode) as other:
         first = await first_round(one, "book", {"show": "Hamlet"})
         with pytest.raises(ErrorResponse, match=BAD_STATE):
@@ -103,7 +103,7 @@ async def test_a_side_effect_before_the_question_happens_once_when_parked(
         assert said(await client.call_tool("pay_carelessly")) == f"paid {times}"
 
 
-async def test_once_is_done_at_least_once_where_retries_come_twice(tmp_path: Path) -> None:
+async def test_once_runs_at_least_once_when_retries_are_duplicated(tmp_path: Path) -> None:
     async with asking("memory", tmp_path, mode="replayed") as client:
         calls = [await first_round(client, "pay") for _ in range(2)]
         assert await count_of(client, "paid") == 2
@@ -121,7 +121,7 @@ async def test_once_is_done_at_least_once_where_retries_come_twice(tmp_path: Pat
 
 
 @in_both_modes
-async def test_once_returns_copies_of_json_and_tries_again_what_failed(mode: Mode) -> None:
+async def test_once_returns_copies_of_json_and_retries_failed_steps(mode: Mode) -> None:
     server, calls = Server("s", asking=mode), list[str]()
 
     @server.tool
@@ -166,7 +166,7 @@ async def test_once_returns_copies_of_json_and_tries_again_what_failed(mode: Mod
 # What a handler that begins anew is told.
 
 
-async def test_answers_are_taken_only_to_questions_that_were_asked(tmp_path: Path) -> None:
+async def test_answers_are_accepted_only_for_questions_that_were_asked(tmp_path: Path) -> None:
     """The key of a later question may be known from an earlier call: what it says is the same."""
     async with asking("memory", tmp_path, mode="replayed") as client:
         first = await first_round(client, "one_by_one", {"questions": ["a?", "b?"]})
@@ -178,7 +178,7 @@ async def test_answers_are_taken_only_to_questions_that_were_asked(tmp_path: Pat
         assert second.keys == [foreseen]
 
 
-async def test_an_answer_that_is_none_to_a_question_in_a_task_is_refused_once() -> None:
+async def test_an_invalid_answer_to_concurrent_questions_is_refused_once() -> None:
     server = Server("s", asking="replayed")
 
     @server.tool
@@ -196,7 +196,7 @@ async def test_an_answer_that_is_none_to_a_question_in_a_task_is_refused_once() 
         assert caught.value.code == -32602
 
 
-async def test_a_handler_that_asks_on_although_its_answer_is_none_gets_no_other_one_either() -> None:
+async def test_after_an_invalid_answer_the_handler_gets_no_further_answers() -> None:
     server, told = Server("s", asking="replayed"), list[str]()
 
     @server.tool
@@ -267,7 +267,7 @@ async def test_a_process_that_is_stopped_lets_every_parked_handler_clean_up(stop
     assert sorted(cleaned_up.read_text().splitlines()) == sorted(f"{id}: the server stops" for id in range(MOST))
 
 
-async def test_a_process_that_is_closed_by_its_client_lets_parked_handlers_clean_up(tmp_path: Path) -> None:
+async def test_a_process_whose_input_the_client_closes_lets_parked_handlers_clean_up(tmp_path: Path) -> None:
     cleaned_up = tmp_path / "cleaned up"
     program = [sys.executable, str(Path(__file__).with_name("parking_server.py")), str(cleaned_up)]
     with trio.fail_after(60):

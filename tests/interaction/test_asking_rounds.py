@@ -47,7 +47,7 @@ async def refused(outcome: Any) -> None:
 
 
 @everywhere
-async def test_the_deadline_of_the_first_request_ends_with_it(where: str, tmp_path: Path) -> None:
+async def test_the_deadline_of_the_first_request_does_not_apply_to_the_retry(where: str, tmp_path: Path) -> None:
     async with asking(where, tmp_path) as client:
         with trio.fail_after(30) as deadline:
             first = await first_round(client, "book", {"show": "Hamlet"})
@@ -70,7 +70,7 @@ async def test_a_late_cancellation_of_the_first_request_does_nothing() -> None:
 
 @in_both_modes
 @everywhere
-async def test_progress_and_log_go_to_the_request_that_is_under_way(where: str, mode: Mode, tmp_path: Path) -> None:
+async def test_progress_and_log_messages_go_to_the_request_in_flight(where: str, mode: Mode, tmp_path: Path) -> None:
     wire = Wire()
     tokens: list[Any] = []
     async with asking(where, tmp_path, mode=mode, tap=wire) as client:
@@ -91,7 +91,7 @@ LOGGED = {"io.modelcontextprotocol/logLevel": "debug"}
 
 
 @everywhere
-async def test_the_log_level_of_the_first_request_ends_with_it(where: str, tmp_path: Path) -> None:
+async def test_the_log_level_of_the_first_request_does_not_apply_to_the_retry(where: str, tmp_path: Path) -> None:
     wire = Wire()
     async with asking(where, tmp_path, tap=wire) as client:
         first = await first_round(client, "one_by_one", {"questions": ["a?", "b?"]}, meta=LOGGED)
@@ -103,7 +103,7 @@ async def test_the_log_level_of_the_first_request_ends_with_it(where: str, tmp_p
 
 @pytest.mark.requirement("B.9-S5")
 @everywhere
-async def test_what_the_handler_reports_while_parked_is_dropped(where: str, tmp_path: Path) -> None:
+async def test_messages_of_a_parked_handler_are_dropped(where: str, tmp_path: Path) -> None:
     wire = Wire()
     async with asking(where, tmp_path, tap=wire) as client:
         first = await first_round(client, "noisy", meta=LOGGED)
@@ -133,7 +133,7 @@ async def test_cancelling_the_retry_cancels_the_handler(where: str, tmp_path: Pa
 
 @in_both_modes
 @everywhere
-async def test_an_interim_carries_every_question_open_when_it_is_written(
+async def test_an_interim_result_carries_every_question_open_when_it_is_written(
     where: str, mode: Mode, tmp_path: Path
 ) -> None:
     async with asking(where, tmp_path, mode=mode) as client:
@@ -145,7 +145,7 @@ async def test_an_interim_carries_every_question_open_when_it_is_written(
 @pytest.mark.requirement("B.9-S4b")
 @in_both_modes
 @everywhere
-async def test_unanswered_questions_are_asked_again_and_unknown_answers_ignored(
+async def test_unanswered_questions_are_asked_again_and_unknown_answers_are_ignored(
     where: str, mode: Mode, tmp_path: Path
 ) -> None:
     async with asking(where, tmp_path, mode=mode) as client:
@@ -160,7 +160,7 @@ async def test_unanswered_questions_are_asked_again_and_unknown_answers_ignored(
 
 @in_both_modes
 @everywhere
-async def test_a_question_is_known_by_its_key_or_by_what_it_says_never_by_its_position(
+async def test_a_question_is_identified_by_its_key_or_content_never_by_its_position(
     where: str, mode: Mode, tmp_path: Path
 ) -> None:
     async with asking(where, tmp_path, mode=mode) as client:
@@ -188,7 +188,7 @@ def keys_by_message(asked: Any) -> dict[str, str]:
 @pytest.mark.requirement("B.9-S2", "B.1-S4")
 @in_both_modes
 @everywhere
-async def test_capabilities_are_checked_when_an_interim_is_written_against_the_request_it_answers(
+async def test_capabilities_of_the_answered_request_are_checked_when_an_interim_result_is_written(
     where: str, mode: Mode, tmp_path: Path
 ) -> None:
     elicitation = types.ClientCapabilities(elicitation=types.ElicitationCapability())
@@ -223,7 +223,7 @@ async def test_a_state_is_accepted_once(where: str, tmp_path: Path) -> None:
 @pytest.mark.requirement("B.9-S3b")
 @in_both_modes
 @everywhere
-async def test_a_state_is_accepted_for_the_same_method_name_and_arguments_and_a_refusal_does_not_use_it_up(
+async def test_a_state_is_accepted_only_for_the_same_method_name_and_arguments_and_a_refusal_does_not_use_it_up(
     where: str, mode: Mode, tmp_path: Path
 ) -> None:
     async with asking(where, tmp_path, mode=mode) as client:
@@ -270,7 +270,7 @@ async def raw_retry(client: Any, first: Any, answers: Any) -> None:
 
 
 @in_both_modes
-async def test_a_state_that_is_no_text_is_refused(mode: Mode, tmp_path: Path) -> None:
+async def test_a_state_that_is_not_a_string_is_refused(mode: Mode, tmp_path: Path) -> None:
     async with asking("bytes", tmp_path, mode=mode) as client:
         with pytest.raises(ErrorResponse, match="requestState") as caught:
             await client.request("tools/call", {"name": "book", "requestState": 5}, types.CallToolResult)
@@ -287,7 +287,7 @@ async def connection(serving: Serving) -> AsyncGenerator[Client]:
             yield client
 
 
-async def test_any_connection_of_a_serving_may_bring_the_answers() -> None:
+async def test_any_connection_of_a_serving_may_send_the_retry() -> None:
     server = make_server()
     async with server.serving() as serving, connection(serving) as other:
         async with connection(serving) as one:
@@ -297,7 +297,7 @@ async def test_any_connection_of_a_serving_may_bring_the_answers() -> None:
         assert said(await first.again(client=other)) == "2 seats for Hamlet; begun 1"
 
 
-async def test_a_retry_whose_connection_breaks_ends_the_handler() -> None:
+async def test_a_broken_connection_of_the_retry_cancels_the_handler() -> None:
     async with make_server().serving() as serving, connection(serving) as other:
         async with connection(serving) as one, trio.open_nursery() as nursery:
             first = await first_round(one, "linger", {"key": "one"})
@@ -317,7 +317,7 @@ async def expect_loss(first: Round) -> None:
 # The rest of the run's life.
 
 
-async def test_context_variables_are_those_of_the_first_request(tmp_path: Path) -> None:
+async def test_the_handler_keeps_the_context_variables_of_the_first_request(tmp_path: Path) -> None:
     async with asking("memory", tmp_path) as client:
         whose.set("the first")
         first = await first_round(client, "whose_call")
@@ -326,7 +326,7 @@ async def test_context_variables_are_those_of_the_first_request(tmp_path: Path) 
 
 
 @everywhere
-async def test_a_handler_that_ends_while_parked_keeps_its_outcome_for_the_retry(where: str, tmp_path: Path) -> None:
+async def test_the_retry_receives_the_outcome_of_a_handler_that_ended_while_parked(where: str, tmp_path: Path) -> None:
     """Its own deadlines run on; one that asks for no time at all would never be parked."""
     async with asking(where, tmp_path) as client:
         first = await first_round(client, "hasty", {"key": "one", "seconds": 0.2})

@@ -40,9 +40,7 @@ def changed(state: str, dice: random.Random) -> str:
 
 @in_both_modes
 @pytest.mark.parametrize("seed", range(5))
-async def test_no_state_that_was_changed_is_accepted_and_none_uses_the_call_up(
-    mode: Mode, seed: int, tmp_path: Path
-) -> None:
+async def test_a_changed_state_is_refused_and_does_not_use_the_call_up(mode: Mode, seed: int, tmp_path: Path) -> None:
     dice = random.Random(seed)
     async with asking("memory", tmp_path, mode=mode) as client:
         first = await first_round(client, "book", {"show": "Hamlet"})
@@ -73,7 +71,7 @@ async def test_a_state_is_accepted_from_the_same_principal(mode: Mode) -> None:
 
 
 @in_both_modes
-async def test_every_cause_has_the_same_refusal_and_a_cause_of_its_own_in_the_log(
+async def test_every_refusal_of_a_state_looks_the_same_to_the_client_and_the_log_names_the_cause(
     mode: Mode, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with asking("memory", tmp_path, mode=mode) as client:
@@ -89,7 +87,7 @@ async def test_every_cause_has_the_same_refusal_and_a_cause_of_its_own_in_the_lo
     assert len(set(causes)) == len(refused)
 
 
-async def test_a_state_of_a_parked_call_is_none_of_a_server_that_replays_and_the_other_way_round() -> None:
+async def test_parking_and_replaying_servers_refuse_each_others_states() -> None:
     keys = [bytes(32)]
     async with (
         open_client(make_server("parked", keys=keys), **capable()) as parking,

@@ -68,7 +68,7 @@ async def test_an_expired_question_raises_ask_expired_where_it_was_asked(
 
 
 @everywhere
-async def test_a_handler_that_does_not_expect_it_fails(where: str, tmp_path: Path) -> None:
+async def test_a_handler_that_does_not_catch_ask_expired_fails(where: str, tmp_path: Path) -> None:
     """That of an older client, which still waits; a modern one has left."""
     async with asking(where, tmp_path, ask_seconds=SOON, revision="2025-11-25", on_elicit=nobody) as client:
         result = await client.call_tool("book", {"show": "Hamlet"})
@@ -80,7 +80,7 @@ async def test_a_handler_that_does_not_expect_it_fails(where: str, tmp_path: Pat
 @in_virtual_time
 @in_both_eras
 @pytest.mark.parametrize("clean_up_seconds", [4, 6])
-async def test_then_there_are_5_seconds_for_clean_up_that_awaits(
+async def test_after_expiry_the_handler_has_5_seconds_to_clean_up(
     where: str, revision: str, clean_up_seconds: float, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     patient = {"key": "one", "clean_up_seconds": clean_up_seconds}
@@ -112,7 +112,7 @@ async def test_a_state_is_accepted_before_its_expiry(where: str, tmp_path: Path,
 
 
 @in_virtual_time
-async def test_the_handlers_own_deadlines_count_parked_time(
+async def test_deadlines_of_the_handler_include_the_parked_time(
     where: str, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     async with asking(where, tmp_path) as client:
@@ -126,7 +126,7 @@ async def test_the_handlers_own_deadlines_count_parked_time(
 
 @in_both_modes
 @in_both_eras
-async def test_a_question_may_stay_open_for_ever(mode: Mode, revision: str, tmp_path: Path) -> None:
+async def test_a_question_may_have_no_expiry(mode: Mode, revision: str, tmp_path: Path) -> None:
     async with asking("bytes", tmp_path, mode=mode, revision=revision, ask_seconds=math.inf) as client:
         assert said(await client.call_tool("book", {"show": "Hamlet"})).startswith("2 seats")
 
@@ -167,7 +167,7 @@ async def test_max_concurrency_does_not_count_calls_whose_user_is_asked(
 
 
 @in_both_eras
-async def test_a_handler_that_was_refused_an_answer_has_its_turn_again_before_it_goes_on(
+async def test_a_handler_whose_question_fails_waits_for_its_concurrency_slot_before_it_resumes(
     revision: str, autojump_clock: MockClock
 ) -> None:
     server, at_work = Server("s"), list[int]()
@@ -198,7 +198,7 @@ async def test_a_handler_that_was_refused_an_answer_has_its_turn_again_before_it
 
 @in_virtual_time
 @in_both_eras
-async def test_timeout_does_not_count_the_time_in_which_the_user_is_asked(
+async def test_the_tool_timeout_does_not_count_the_time_in_which_the_user_is_asked(
     where: str, revision: str, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     async def slowly(request: Any) -> types.ElicitResult:
@@ -219,7 +219,7 @@ async def test_timeout_does_not_count_the_time_in_which_the_user_is_asked(
 
 @in_both_modes
 @in_both_eras
-async def test_a_stopping_server_asks_nothing_and_open_questions_expire(
+async def test_a_stopping_server_asks_nothing_and_expires_open_questions(
     mode: Mode, revision: str, autojump_clock: MockClock
 ) -> None:
     outcomes: list[str] = []
@@ -263,7 +263,7 @@ async def serving_with_client(server: Server, **options: Any) -> AsyncGenerator[
         yield serving, client
 
 
-async def test_a_question_that_is_about_to_leave_when_the_server_stops_expires(autojump_clock: MockClock) -> None:
+async def test_a_question_that_is_about_to_be_sent_expires_when_the_server_stops(autojump_clock: MockClock) -> None:
     server = Server("s")
     parted: list[ActiveServer] = []
 
@@ -317,7 +317,7 @@ class Asking:
 
 
 @in_both_eras
-async def test_a_thread_that_asks_for_a_call_that_was_cancelled_is_told_and_ends(revision: str) -> None:
+async def test_a_thread_that_asks_after_its_call_was_cancelled_gets_an_error_and_ends(revision: str) -> None:
     asking = Asking()
     with trio.fail_after(50):
         async with serving_with_client(asking.server, revision=revision) as (serving, client):
@@ -336,7 +336,7 @@ async def no_thread_is_left(serving: ActiveServer) -> None:
         await trio.sleep(0.001)
 
 
-async def test_a_thread_that_waits_for_a_legacy_client_when_its_call_is_cancelled_is_told_and_ends() -> None:
+async def test_a_thread_that_waits_for_an_answer_gets_an_error_when_a_legacy_client_cancels_the_call() -> None:
     asking, asked = Asking(), trio.Event()
     asking.may_ask.set()
 
@@ -368,7 +368,7 @@ async def test_a_thread_whose_question_expires_while_it_is_parked_ends() -> None
 
 
 @in_both_eras
-async def test_a_thread_whose_call_is_cancelled_after_an_answer_learns_of_it(revision: str) -> None:
+async def test_a_thread_whose_call_is_cancelled_after_an_answer_gets_an_error(revision: str) -> None:
     server, stopped = Server("s"), trio.Event()
     answered, token = trio.Event(), trio.lowlevel.current_trio_token()
 

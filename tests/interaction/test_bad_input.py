@@ -14,13 +14,12 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import ENVELOPE, INFO, META, MODERN, Json
+from tests.interaction.by_hand import ENVELOPE, INFO, LEGACY, META, MODERN, Json
 from tests.interaction.conversation_server import make_server
 from trio_mcp import Limits, serve_stream, types
 from trio_mcp.testing import ScriptedPeer, open_scripted_client
 from trio_mcp.types import METHODS
 
-LEGACY = [revision for revision in types.REVISIONS if revision != MODERN]
 BATCHES = "2025-03-26"
 NULL_IDS = ("2024-11-05", "2025-03-26", "2025-06-18")
 """Revisions in which an error without an id to name carries null, instead of no id."""
@@ -97,7 +96,7 @@ SILENT: dict[str, bytes] = {
 
 @pytest.mark.requirement("B.1-P2a", "B.1-P4c")
 @pytest.mark.parametrize("line", UNREADABLE)
-async def test_a_line_that_is_no_message_is_refused_without_id(line: str, revision: str) -> None:
+async def test_a_line_that_is_not_a_message_is_refused_without_an_id(line: str, revision: str) -> None:
     data, code = UNREADABLE[line]
     async with open_scripted_client(make_server(), revision) as client:
         await client.send(data)
@@ -112,7 +111,7 @@ async def test_a_line_that_is_no_message_is_refused_without_id(line: str, revisi
 
 @pytest.mark.requirement("B.1-P1a", "B.1-P4c")
 @pytest.mark.parametrize("line", READABLE)
-async def test_a_request_that_breaks_a_rule_is_refused_by_its_id(line: str, revision: str) -> None:
+async def test_an_invalid_request_is_refused_with_its_id(line: str, revision: str) -> None:
     data, code = READABLE[line]
     async with open_scripted_client(make_server(), revision) as client:
         await client.send(data)
@@ -123,14 +122,14 @@ async def test_a_request_that_breaks_a_rule_is_refused_by_its_id(line: str, revi
 
 @pytest.mark.requirement("B.1-P6b", "B.12-P2c")
 @pytest.mark.parametrize("line", SILENT)
-async def test_what_asks_for_no_answer_gets_none(line: str, revision: str) -> None:
+async def test_the_server_does_not_answer_notifications_and_responses(line: str, revision: str) -> None:
     async with open_scripted_client(make_server(), revision) as client:
         await client.send(SILENT[line])
         await assert_alive(client, revision)  # whose answer is the first
 
 
 @pytest.mark.requirement("B.1-P7a", "B.1-P7b", "B.1-P8")
-async def test_a_batch_is_answered_where_the_revision_has_them_and_refused_as_one_elsewhere(revision: str) -> None:
+async def test_a_batch_is_answered_in_its_revision_and_refused_with_one_error_elsewhere(revision: str) -> None:
     batch: list[Any] = [
         {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add", "arguments": {"a": 1, "b": 2}}},
         7,
@@ -161,7 +160,7 @@ async def test_a_batch_of_notifications_is_not_answered() -> None:
 
 
 @pytest.mark.requirement("B.1-P3b")
-async def test_an_id_that_is_in_use_is_refused_and_the_first_request_goes_on(revision: str) -> None:
+async def test_a_request_with_an_id_in_use_is_refused_and_the_first_request_continues(revision: str) -> None:
     arguments: Json = {"name": "when_stopped", "arguments": {"key": "never"}}
     params = arguments | ({"_meta": ENVELOPE} if revision == MODERN else {})
     request: Json = {"jsonrpc": "2.0", "id": "twin", "method": "tools/call", "params": params}
@@ -180,7 +179,7 @@ async def test_an_id_that_is_in_use_is_refused_and_the_first_request_goes_on(rev
 
 
 @pytest.mark.requirement("B.1-P2b", "G.15")
-async def test_numbers_and_texts_are_different_ids(revision: str) -> None:
+async def test_a_number_and_a_string_are_different_ids(revision: str) -> None:
     params: Json = {"name": "when_stopped", "arguments": {"key": "k"}}
     params |= {"_meta": ENVELOPE} if revision == MODERN else {}
     async with open_scripted_client(make_server(), revision) as client:
@@ -196,7 +195,7 @@ async def test_numbers_and_texts_are_different_ids(revision: str) -> None:
 
 @pytest.mark.requirement("B.1-S2")
 @pytest.mark.parametrize("method", ["nothing", "tools/nothing", "notifications/initialized", "sampling/createMessage"])
-async def test_a_method_that_no_client_may_ask_is_unknown(method: str, revision: str) -> None:
+async def test_a_method_that_clients_may_not_call_is_unknown(method: str, revision: str) -> None:
     async with open_scripted_client(make_server(), revision) as client:
         answer = await client.request(method, {})
         assert answer["error"]["code"] == -32601
@@ -214,7 +213,7 @@ async def test_a_method_of_another_revision_is_unknown(revision: str) -> None:
 
 
 @pytest.mark.requirement("B.1-P10b", "B.16-S1b", "B.16-S1c", "B.20-S6a", "B.21-S3a", "B.21-S3b", "B.22-S2a")
-async def test_a_tool_resource_or_prompt_that_is_not_there_is_refused(revision: str) -> None:
+async def test_an_unknown_tool_resource_or_prompt_is_refused(revision: str) -> None:
     async with open_scripted_client(make_server(), revision) as client:
         for method, params, code in (
             ("tools/call", {"name": "nothing"}, -32602),
@@ -228,7 +227,7 @@ async def test_a_tool_resource_or_prompt_that_is_not_there_is_refused(revision: 
 
 
 @pytest.mark.requirement("B.3-S1a", "B.15-P1a")
-async def test_before_the_handshake_only_ping_is_answered() -> None:
+async def test_before_the_handshake_the_server_answers_only_ping() -> None:
     async with open_scripted_client(make_server(), MODERN) as client:
         answer = await client.request("tools/list", {}, envelope=None)
         assert answer["error"]["code"] == -32602
@@ -239,7 +238,7 @@ async def test_before_the_handshake_only_ping_is_answered() -> None:
 
 
 @pytest.mark.parametrize("revision", LEGACY)
-async def test_a_second_handshake_is_refused_and_the_first_one_stands(revision: str) -> None:
+async def test_a_second_handshake_is_refused_and_the_first_one_stays_valid(revision: str) -> None:
     async with open_scripted_client(make_server(), revision) as client:
         params: Json = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": INFO}
         assert (await client.request("initialize", params))["error"]["code"] == -32600
@@ -258,7 +257,7 @@ async def test_a_second_handshake_is_refused_and_the_first_one_stands(revision: 
         ("_meta", 3),
     ],
 )
-async def test_a_handshake_that_does_not_fit_is_refused_and_may_be_tried_again(member: str, value: object) -> None:
+async def test_an_invalid_handshake_is_refused_and_can_be_repeated(member: str, value: object) -> None:
     params: Json = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO, member: value}
     async with open_scripted_client(make_server(), MODERN) as client:
         assert (await client.request("initialize", params, envelope=None))["error"]["code"] == -32602
@@ -282,7 +281,7 @@ async def test_a_handshake_that_does_not_fit_is_refused_and_may_be_tried_again(m
         ({"progressToken": None}, -32602),
     ],
 )
-async def test_an_envelope_that_does_not_fit_is_refused(envelope: Json, code: int) -> None:
+async def test_an_invalid_envelope_is_refused(envelope: Json, code: int) -> None:
     async with open_scripted_client(make_server(), MODERN) as client:
         answer = await client.request("tools/list", {}, envelope=ENVELOPE | envelope)
         assert answer["error"]["code"] == code
@@ -354,7 +353,7 @@ async def ungreeted(revision: str, method: str) -> AsyncGenerator[ScriptedPeer]:
         if row.kind == "request" and row.direction != "server"
     ],
 )
-async def test_no_param_of_the_wrong_type_is_accepted(revision: str, method: str) -> None:
+async def test_a_param_of_the_wrong_type_is_refused(revision: str, method: str) -> None:
     tried = 0
     async with ungreeted(revision, method) as client:
         listed = await client.request("server/discover", {}, envelope=ENVELOPE)
@@ -369,7 +368,7 @@ async def test_no_param_of_the_wrong_type_is_accepted(revision: str, method: str
     assert tried > 3
 
 
-async def test_half_a_line_is_refused_when_the_input_ends(revision: str) -> None:
+async def test_an_incomplete_line_is_refused_when_the_input_ends(revision: str) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve_stream, make_server(), theirs)
@@ -395,7 +394,7 @@ async def test_a_last_request_without_newline_is_answered(revision: str) -> None
     assert "result" in answered
 
 
-async def test_a_line_of_100_megabytes_costs_no_more_than_the_limit_and_is_skipped(revision: str) -> None:
+async def test_a_line_of_100_megabytes_is_skipped_and_takes_no_more_memory_than_the_limit(revision: str) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
     megabyte = b"x" * 1_000_000
     async with trio.open_nursery() as nursery:
@@ -423,7 +422,7 @@ async def test_the_default_limit_refuses_a_line_of_100_megabytes() -> None:
         await assert_alive(client, MODERN)
 
 
-async def test_a_peer_that_floods_and_does_not_read_loses_the_link_before_it_costs_much(revision: str) -> None:
+async def test_the_server_closes_the_link_of_a_peer_that_floods_and_does_not_read(revision: str) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
     unknown = "nothing" * 50  # the longer what is repeated to it, the sooner the limit is reached
     block = b"".join(
@@ -451,7 +450,7 @@ async def test_a_peer_that_floods_and_does_not_read_loses_the_link_before_it_cos
 
 
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_a_handshake_in_a_modern_envelope_is_refused_and_harms_nothing(revision: str) -> None:
+async def test_a_handshake_in_a_modern_envelope_is_refused_and_the_connection_continues(revision: str) -> None:
     params: Json = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO, "_meta": ENVELOPE}
     message: Json = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
 

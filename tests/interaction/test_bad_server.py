@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.interaction.by_hand import EVERYTHING, INFO, MODERN, Json
+from tests.interaction.by_hand import EVERYTHING, INFO, LEGACY, MODERN, Json, sample, welcoming
 from trio_mcp import (
     Client,
     ClientOptions,
@@ -21,13 +21,8 @@ from trio_mcp import (
 )
 from trio_mcp.testing import ScriptedPeer, open_scripted_server
 
-LEGACY = [revision for revision in types.REVISIONS if revision != MODERN]
 ASKING = "2025-11-25"
 """The revision in which a server may ask for most."""
-
-
-def welcoming(revision: str) -> Any:
-    return partial(ScriptedPeer.welcome, revision=revision)
 
 
 async def assert_alive(client: Client, server: ScriptedPeer) -> None:
@@ -59,7 +54,7 @@ JUNK: dict[str, Any] = {
 
 @pytest.mark.requirement("B.1-P6b", "B.12-P2c", "B.15-P1b")
 @pytest.mark.parametrize("line", JUNK)
-async def test_a_line_that_means_nothing_harms_nothing(line: str, revision: str) -> None:
+async def test_a_meaningless_line_does_not_disturb_the_client(line: str, revision: str) -> None:
     async with open_scripted_server(welcoming(revision), revision=revision) as (client, server):
         await server.send(JUNK[line])
         await trio.testing.wait_all_tasks_blocked()
@@ -88,7 +83,7 @@ BROKEN: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("answer", BROKEN)
-async def test_a_broken_response_fails_its_call_alone(answer: str, revision: str) -> None:
+async def test_a_broken_response_fails_only_its_own_call(answer: str, revision: str) -> None:
     failed = trio.Event()
 
     async def list_tools(client: Client) -> None:
@@ -145,7 +140,7 @@ async def test_an_error_is_raised_as_the_server_sent_it(revision: str) -> None:
         assert (refused.value.code, refused.value.message, refused.value.data) == (7, "no", {"why": None})
 
 
-async def test_progress_with_bad_members_costs_that_update_only(
+async def test_only_an_invalid_progress_update_itself_is_dropped(
     revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
@@ -176,7 +171,7 @@ async def test_progress_after_the_result_is_dropped(revision: str) -> None:
         await assert_alive(client, server)
 
 
-async def test_no_progress_is_asked_for_where_nobody_wants_any(revision: str) -> None:
+async def test_a_call_without_a_progress_callback_requests_no_progress(revision: str) -> None:
     async with (
         open_scripted_server(welcoming(revision), revision=revision) as (client, server),
         trio.open_nursery() as nursery,
@@ -187,7 +182,7 @@ async def test_no_progress_is_asked_for_where_nobody_wants_any(revision: str) ->
 
 
 @pytest.mark.requirement("B.12-P5a")
-async def test_an_update_callback_that_raises_ends_its_own_call(revision: str) -> None:
+async def test_an_exception_in_a_progress_callback_fails_its_own_call(revision: str) -> None:
     async def on_progress(_: types.ProgressNotificationParams) -> None:
         await trio.lowlevel.checkpoint()
         raise KeyError("mine")
@@ -219,7 +214,7 @@ async def test_a_result_after_the_cancellation_is_dropped_and_counted(revision: 
 
 
 @pytest.mark.requirement("B.1-P9a", "B.5-C5b")
-async def test_a_request_in_the_modern_era_is_not_answered() -> None:
+async def test_the_client_does_not_answer_a_request_in_the_modern_era() -> None:
     async with open_scripted_server(welcoming(MODERN), revision=MODERN, roots=[]) as (client, server):
         for method in ("ping", "roots/list", "elicitation/create", "nothing"):
             await server.send({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}})
@@ -241,7 +236,7 @@ ASKED: dict[str, Json] = {
 @pytest.mark.requirement("B.10-C2", "B.25-C5")
 @pytest.mark.parametrize("method", ASKED)
 @pytest.mark.parametrize("revision", LEGACY)
-async def test_what_was_not_declared_is_an_unknown_method(method: str, revision: str) -> None:
+async def test_a_request_for_an_undeclared_capability_is_an_unknown_method(method: str, revision: str) -> None:
     async with open_scripted_server(welcoming(revision), revision=revision) as (client, server):
         answer = await server.request(method, ASKED[method])
         assert answer["error"]["code"] == -32601
@@ -253,14 +248,9 @@ async def elicit(_: Any) -> types.ElicitResult:
     return types.ElicitResult(action="accept", content={"count": 2})
 
 
-async def sample(_: Any) -> types.CreateMessageResult:
-    await trio.lowlevel.checkpoint()
-    return types.CreateMessageResult(role="assistant", model="m", content=types.TextContent(text="hi"))
-
-
 @pytest.mark.requirement("B.10-C1", "B.23-C1c")
 @pytest.mark.parametrize("revision", LEGACY)
-async def test_what_was_declared_is_answered_where_the_revision_has_it(revision: str) -> None:
+async def test_the_client_answers_requests_for_declared_capabilities_where_the_revision_has_them(revision: str) -> None:
     roots = [types.Root(uri="file:///home", name="home")]
     options = ClientOptions(revision=revision, on_elicit=elicit, on_sample=sample, roots=roots)
     async with open_scripted_server(welcoming(revision), **options) as (client, server):
@@ -293,7 +283,7 @@ async def test_what_was_declared_is_answered_where_the_revision_has_it(revision:
         ("roots/list", {"_meta": 7}),
     ],
 )
-async def test_a_question_that_does_not_fit_is_refused(method: str, params: Json) -> None:
+async def test_an_invalid_question_is_refused(method: str, params: Json) -> None:
     async with open_scripted_server(
         welcoming(ASKING), revision=ASKING, on_elicit=elicit, on_sample=sample, roots=[]
     ) as (
@@ -305,7 +295,7 @@ async def test_a_question_that_does_not_fit_is_refused(method: str, params: Json
         await assert_alive(client, server)
 
 
-async def test_a_callback_that_raises_is_an_error_for_the_server_and_harms_nobody(
+async def test_an_exception_in_a_callback_is_an_error_response_and_the_client_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def fail(_: Any) -> types.ElicitResult:
@@ -321,7 +311,7 @@ async def test_a_callback_that_raises_is_an_error_for_the_server_and_harms_nobod
 
 
 @pytest.mark.requirement("B.24-C3")
-async def test_a_callback_may_answer_with_an_error_of_its_choice() -> None:
+async def test_a_callback_can_choose_the_error_that_the_server_receives() -> None:
     async def refuse(_: Any) -> types.CreateMessageResult:
         await trio.lowlevel.checkpoint()
         raise McpError(-1, "the user said no")
@@ -333,7 +323,7 @@ async def test_a_callback_may_answer_with_an_error_of_its_choice() -> None:
 
 
 @pytest.mark.requirement("B.25-C4")
-async def test_roots_are_asked_for_anew_each_time_and_their_change_is_told() -> None:
+async def test_the_roots_callback_runs_for_every_request_and_the_client_notifies_changes() -> None:
     count = [0]
 
     async def roots() -> list[types.Root]:
@@ -349,7 +339,7 @@ async def test_roots_are_asked_for_anew_each_time_and_their_change_is_told() -> 
         assert (await server.receive())["method"] == "notifications/roots/list_changed"
 
 
-async def test_a_notification_that_the_revision_does_not_have_is_refused_before_it_is_sent() -> None:
+async def test_a_notification_that_the_revision_lacks_is_not_sent() -> None:
     async with open_scripted_server(welcoming(MODERN), revision=MODERN) as (client, server):
         with pytest.raises(LocalProtocolError, match="no notification 'notifications/roots/list_changed'"):
             await client.roots_changed()
@@ -357,7 +347,7 @@ async def test_a_notification_that_the_revision_does_not_have_is_refused_before_
 
 
 @pytest.mark.requirement("B.12-P2a")
-async def test_a_question_that_the_server_takes_back_stops_the_callback() -> None:
+async def test_the_callback_is_cancelled_when_the_server_cancels_its_question() -> None:
     began, stopped = trio.Event(), trio.Event()
 
     async def ask(_: Any) -> types.ElicitResult:
@@ -377,7 +367,7 @@ async def test_a_question_that_the_server_takes_back_stops_the_callback() -> Non
 
 
 @pytest.mark.requirement("B.15-P1b")
-async def test_before_the_handshake_is_done_a_server_may_only_ping() -> None:
+async def test_before_the_handshake_ends_the_client_answers_only_ping() -> None:
     async def ask_first(server: ScriptedPeer) -> None:
         request = await server.receive()
         assert request["method"] == "initialize"
@@ -391,7 +381,7 @@ async def test_before_the_handshake_is_done_a_server_may_only_ping() -> None:
         await assert_alive(client, server)
 
 
-async def test_logs_wait_for_a_slow_callback_up_to_a_bound_and_then_the_oldest_go(
+async def test_a_slow_log_callback_delays_messages_up_to_a_bound_and_then_the_oldest_are_dropped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.CRITICAL)
@@ -418,7 +408,7 @@ async def test_logs_wait_for_a_slow_callback_up_to_a_bound_and_then_the_oldest_g
     assert got == [-1, *range(2000 - 1024, 2000)]
 
 
-async def test_a_failing_log_callback_costs_one_message(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_exception_in_a_log_callback_loses_only_one_message(caplog: pytest.LogCaptureFixture) -> None:
     got: list[Any] = []
     last = trio.Event()
 
@@ -438,7 +428,7 @@ async def test_a_failing_log_callback_costs_one_message(caplog: pytest.LogCaptur
     assert "a log message of the server does not fit" in caplog.text
 
 
-async def test_a_list_of_tools_without_end_is_not_followed(revision: str) -> None:
+async def test_the_client_does_not_follow_an_endless_list_of_tools(revision: str) -> None:
     async def go_round(server: ScriptedPeer) -> None:
         for cursor in ("", "a", "b", ""):
             page: Json = {
@@ -461,7 +451,7 @@ async def test_a_list_of_tools_without_end_is_not_followed(revision: str) -> Non
 
 @pytest.mark.requirement("B.20-C3")
 @pytest.mark.parametrize("revision", [each for each in types.REVISIONS if each >= "2025-06-18"])
-async def test_structured_content_that_breaks_the_promise_fails_its_call(revision: str) -> None:
+async def test_structured_content_that_does_not_match_the_output_schema_fails_the_call(revision: str) -> None:
     schema: Json = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     tool: Json = {"name": "t", "inputSchema": {"type": "object"}, "outputSchema": schema}
     page: Json = {"tools": [tool], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
@@ -488,7 +478,7 @@ async def test_structured_content_that_breaks_the_promise_fails_its_call(revisio
                 await client.call_tool("t")
 
 
-async def test_what_json_cannot_say_is_refused_before_it_is_sent(revision: str) -> None:
+async def test_a_value_that_json_cannot_express_is_not_sent(revision: str) -> None:
     async with open_scripted_server(welcoming(revision), revision=revision) as (client, server):
         for value in (float("nan"), object(), "\ud800"):
             with pytest.raises(LocalProtocolError, match="cannot be sent"):
@@ -499,7 +489,7 @@ async def test_what_json_cannot_say_is_refused_before_it_is_sent(revision: str) 
 
 @pytest.mark.requirement("B.1-C1a", "B.17-C4c")
 @pytest.mark.parametrize("hints", [{}, {"ttlMs": -5, "cacheScope": "public"}])
-async def test_a_list_that_says_nothing_sensible_about_its_age_is_not_to_be_cached(hints: Json) -> None:
+async def test_a_list_with_invalid_cache_hints_is_not_cached(hints: Json) -> None:
     result: Json = {"tools": [], **hints}
     async with (
         open_scripted_server(welcoming(MODERN), revision=MODERN) as (client, server),
@@ -509,7 +499,7 @@ async def test_a_list_that_says_nothing_sensible_about_its_age_is_not_to_be_cach
         assert (await client.list_tools()).ttl_ms == 0
 
 
-async def test_log_messages_that_are_none_do_not_fill_our_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_log_messages_do_not_flood_the_log_of_the_client(caplog: pytest.LogCaptureFixture) -> None:
     last = trio.Event()
 
     async def on_log(_: types.LoggingMessageNotificationParams) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from tests.interaction.book_server import make_server
 from tests.interaction.conftest import connected
+from tests.interaction.openers import Opener
 from tests.interaction.over_http import IN_PROCESS
 from trio_mcp import Client, ClientOptions, ErrorResponse, types
 from trio_mcp.server import AskingMode
@@ -20,8 +20,6 @@ PROGRAM = str(Path(__file__).with_name("book_server.py"))
 WITH_ELICITATION = types.REVISIONS[2:]
 WITHOUT = types.REVISIONS[:2]
 MODERN = types.REVISIONS[-1]
-
-Open = Callable[..., AbstractAsyncContextManager[Client]]
 
 
 @pytest.fixture(params=["memory", "bytes", "stdio", "unix", *IN_PROCESS, "http-socket"])
@@ -35,7 +33,7 @@ def asking(request: pytest.FixtureRequest) -> AskingMode:
 
 
 @pytest.fixture
-def opened(transport: str, asking: AskingMode, tmp_path: Path) -> Open:
+def opened(transport: str, asking: AskingMode, tmp_path: Path) -> Opener:
     def open_it(**options: Unpack[ClientOptions]) -> AbstractAsyncContextManager[Client]:
         return connected(transport, partial(make_server, asking), [PROGRAM, asking], tmp_path, options)
 
@@ -48,7 +46,7 @@ async def ask(request: types.ElicitRequestParams) -> types.ElicitResult:
 
 
 @pytest.mark.parametrize("revision", WITH_ELICITATION)
-async def test_it_books_what_the_user_says(opened: Open, revision: str) -> None:
+async def test_the_tool_books_the_number_that_the_user_enters(opened: Opener, revision: str) -> None:
     async with opened(revision=revision, on_elicit=ask) as client:
         booked = await client.call_tool("book", {"show": "Tosca"})
     assert booked.structured_content == {"result": "2 seats for Tosca"}
@@ -56,8 +54,8 @@ async def test_it_books_what_the_user_says(opened: Open, revision: str) -> None:
 
 @pytest.mark.parametrize("revision", WITH_ELICITATION)
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_it_books_nothing_for_a_user_who_does_not_say(
-    opened: Open, revision: str, action: Literal["decline", "cancel"]
+async def test_the_tool_books_nothing_when_the_user_declines_or_cancels(
+    opened: Opener, revision: str, action: Literal["decline", "cancel"]
 ) -> None:
     async def refuse(_: object) -> types.ElicitResult:
         return types.ElicitResult(action=action)
@@ -68,8 +66,8 @@ async def test_it_books_nothing_for_a_user_who_does_not_say(
 
 
 @pytest.mark.parametrize("revision", WITHOUT)
-async def test_where_there_is_no_elicitation_the_missing_capability_is_a_tool_error(
-    opened: Open, revision: str
+async def test_in_a_revision_without_elicitation_the_missing_capability_is_a_tool_error(
+    opened: Opener, revision: str
 ) -> None:
     async with opened(revision=revision, on_elicit=ask) as client:
         failed = await client.call_tool("book", {"show": "Tosca"})
@@ -79,8 +77,8 @@ async def test_where_there_is_no_elicitation_the_missing_capability_is_a_tool_er
 
 
 @pytest.mark.parametrize("revision", WITH_ELICITATION)
-async def test_without_the_capability_it_is_a_tool_error_in_the_older_revisions_and_32021_in_the_newest(
-    opened: Open, revision: str
+async def test_a_missing_capability_is_a_tool_error_in_legacy_revisions_and_32021_in_the_newest(
+    opened: Opener, revision: str
 ) -> None:
     async with opened(revision=revision) as client:
         if revision == MODERN:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TypeAlias, Unpack
+from typing import Unpack
 
 import pytest
 
 from tests.interaction import caching_server
 from tests.interaction.caching_server import MEMO
 from tests.interaction.conftest import connected
+from tests.interaction.openers import Opener
 from trio_mcp import Change, Client, ClientOptions, ListChanged, ResourceUpdated, types
 
 MODERN = types.REVISIONS[-1]
-Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Client]]
 
 
 class Requests(Counter[str]):
@@ -30,15 +29,15 @@ class Requests(Counter[str]):
 
 
 @pytest.fixture
-def opened(transport: str, revision: str, tmp_path: Path) -> Open:
+def opened(transport: str, revision: str, tmp_path: Path) -> Opener:
     """Return what opens a client of the caching server, in its own serving."""
 
-    def door(**options: Unpack[ClientOptions]) -> AbstractAsyncContextManager[Client]:
+    def opener(**options: Unpack[ClientOptions]) -> AbstractAsyncContextManager[Client]:
         program = [str(caching_server.__file__)]
         options.setdefault("revision", revision)
         return connected(transport, caching_server.make_server, program, tmp_path, options)
 
-    return door
+    return opener
 
 
 async def text(client: Client) -> str:
@@ -48,7 +47,7 @@ async def text(client: Client) -> str:
 
 
 @pytest.mark.requirement("B.17-C4a")
-async def test_what_may_be_kept_is_asked_for_once(opened: Open, revision: str) -> None:
+async def test_a_cacheable_result_is_requested_once(opened: Opener, revision: str) -> None:
     requests = Requests()
     async with opened(tap=requests) as client:
         for _ in range(3):
@@ -64,7 +63,7 @@ async def test_what_may_be_kept_is_asked_for_once(opened: Open, revision: str) -
 
 
 @pytest.mark.requirement("B.17-C5")
-async def test_who_listens_is_never_shown_what_was_before_a_change(opened: Open) -> None:
+async def test_a_listening_client_never_returns_a_result_from_before_a_change(opened: Opener) -> None:
     async with opened() as client, client.listen(prompts=True, resources=[MEMO]) as changes:
         for number in range(1, 5):
             for _ in range(2):
@@ -76,7 +75,7 @@ async def test_who_listens_is_never_shown_what_was_before_a_change(opened: Open)
             assert heard == {ListChanged("prompts"), ResourceUpdated(MEMO)}
 
 
-async def test_who_does_not_listen_may_ask_for_what_is_there_now(opened: Open, revision: str) -> None:
+async def test_a_client_that_does_not_listen_can_request_a_fresh_result(opened: Opener, revision: str) -> None:
     async with opened() as client:
         assert await text(client) == "first"
         await client.call_tool("change")
@@ -85,7 +84,7 @@ async def test_who_does_not_listen_may_ask_for_what_is_there_now(opened: Open, r
         assert await text(client) == "number 1"
 
 
-async def test_without_a_cache_everything_is_asked_for(opened: Open) -> None:
+async def test_without_a_cache_the_client_requests_everything(opened: Opener) -> None:
     requests = Requests()
     async with opened(tap=requests, cache=False) as client:
         for _ in range(3):

@@ -17,7 +17,8 @@ from attrs import define
 
 from tests.interaction.by_hand import ENVELOPE, MODERN
 from tests.interaction.conversation_server import Boaster, make_server
-from tests.interaction.over_http import HTTP_DOORS, URL, bridged
+from tests.interaction.openers import HTTP_OPENERS
+from tests.interaction.over_http import URL, bridged
 from trio_mcp import (
     Client,
     ConnectionClosed,
@@ -111,7 +112,7 @@ async def over_http(revision: str) -> AsyncGenerator[Pair]:
     server = make_server(make=Shown)
     assert isinstance(server, Shown)
     limits = Limits(max_posts=1000)
-    async with HTTP_DOORS["http"](server, revision=revision, roots=[], limits=limits) as client:
+    async with HTTP_OPENERS["http"](server, revision=revision, roots=[], limits=limits) as client:
         yield Pair(client, server.shown, None)
 
 
@@ -198,7 +199,7 @@ CASES = [
 ]
 
 
-def test_every_public_coroutine_of_a_client_is_tried() -> None:
+def test_every_public_coroutine_of_a_client_is_tested() -> None:
     public = {name for name in vars(Client) if not name.startswith("_")}
     facts = {"revision", "server_info", "server_capabilities", "extension", "instructions", "statistics"}
     elsewhere = {"aclose", "hold", "ended"}  # below; the other two are the owner's
@@ -207,7 +208,7 @@ def test_every_public_coroutine_of_a_client_is_tried() -> None:
 
 @everywhere
 @pytest.mark.parametrize(("revision", "name"), CASES)
-async def test_a_cancelled_call_leaves_nothing(
+async def test_a_cancelled_call_leaves_no_state_behind(
     revision: str, name: str, opened: Callable[[str], Any], autojump_clock: object
 ) -> None:
     async with opened(revision) as pair:
@@ -223,7 +224,7 @@ async def test_a_cancelled_call_leaves_nothing(
 
 
 @everywhere
-async def test_wherever_a_block_that_listens_is_cancelled_no_subscription_is_left(
+async def test_a_cancelled_listen_block_leaves_no_subscription_behind(
     opened: Callable[[str], Any], autojump_clock: object
 ) -> None:
     async with opened(ERAS[0]) as pair:
@@ -236,7 +237,7 @@ async def test_wherever_a_block_that_listens_is_cancelled_no_subscription_is_lef
         assert await cancel_everywhere(lambda: listen(pair.client), check) > 4
 
 
-async def test_a_cancelled_call_of_a_plain_function_leaves_its_thread_to_end() -> None:
+async def test_the_thread_of_a_cancelled_call_runs_to_its_end() -> None:
     async with over_bytes(MODERN) as pair:
 
         async def check() -> None:
@@ -249,7 +250,7 @@ async def test_a_cancelled_call_of_a_plain_function_leaves_its_thread_to_end() -
 
 
 @pytest.mark.requirement("B.12-P2a")
-async def test_a_thousand_calls_of_which_a_quarter_is_cancelled_leave_nothing(autojump_clock: object) -> None:
+async def test_a_thousand_calls_with_a_quarter_cancelled_leave_no_state_behind(autojump_clock: object) -> None:
     chance = random.Random(1)
     outcomes: list[bool] = []
 
@@ -271,7 +272,7 @@ async def test_a_thousand_calls_of_which_a_quarter_is_cancelled_leave_nothing(au
         assert (outcomes.count(True), outcomes.count(False)) == (250, 750)
 
 
-# Doors.
+# Openers.
 
 
 def tasks_alive() -> int:
@@ -348,7 +349,7 @@ async def through_start_stream_client(server: Server, revision: str) -> None:
 
 
 async def through_http(server: Server, revision: str) -> None:
-    async with HTTP_DOORS["http"](server, revision=revision) as client:
+    async with HTTP_OPENERS["http"](server, revision=revision) as client:
         await client.call_tool("add", {"a": 1, "b": 2})
 
 
@@ -373,7 +374,7 @@ async def through_start_http_client(server: Server, revision: str) -> None:
     ],
 )
 @pytest.mark.complaint(8)
-async def test_a_cancelled_door_leaves_nothing(
+async def test_a_cancelled_opener_leaves_no_state_behind(
     through: Callable[[Server, str], Awaitable[None]], revision: str, autojump_clock: object
 ) -> None:
     lifespans = [0, 0]
@@ -413,9 +414,9 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.parametrize("door", ["open", "start"])
+@pytest.mark.parametrize("opener", ["open", "start"])
 @pytest.mark.complaint(8)
-async def test_a_cancelled_door_to_a_child_process_leaves_nothing(door: str) -> None:
+async def test_a_cancelled_opener_of_a_child_process_leaves_no_state_behind(opener: str) -> None:
     command = [sys.executable, "-S", "-c", TINY]
 
     async def through_open() -> None:
@@ -428,7 +429,7 @@ async def test_a_cancelled_door_to_a_child_process_leaves_nothing(door: str) -> 
             await client.call_tool("x")
             await client.aclose()
 
-    attempt = through_open if door == "open" else through_start
+    attempt = through_open if opener == "open" else through_start
     with trio.fail_after(100):
         await attempt()  # Trio's own machinery for processes is there from now on
         before = Left(tasks_alive(), descriptors())
@@ -436,7 +437,7 @@ async def test_a_cancelled_door_to_a_child_process_leaves_nothing(door: str) -> 
     assert points > 10
 
 
-async def test_a_cancelled_aclose_closes_all_the_same(autojump_clock: object) -> None:
+async def test_a_cancelled_aclose_still_closes_the_client(autojump_clock: object) -> None:
     clients: list[Client] = []
     before = tasks_alive()
     async with trio.open_nursery() as nursery:
@@ -460,7 +461,9 @@ async def test_a_cancelled_aclose_closes_all_the_same(autojump_clock: object) ->
 
 
 @pytest.mark.parametrize("revision", ERAS)
-async def test_a_cancelled_serving_leaves_nothing_and_closes_the_stream(revision: str, autojump_clock: object) -> None:
+async def test_a_cancelled_serving_closes_the_stream_and_leaves_no_state_behind(
+    revision: str, autojump_clock: object
+) -> None:
     server, before = make_server(), tasks_alive()
     ends: list[trio.abc.Stream] = []
 

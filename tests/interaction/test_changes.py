@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.interaction.conftest import Connect
+from tests.interaction.openers import Opener
 from trio_mcp import Change, ChangeFilter, ListChanged, ResourceUpdated, ServerExited, open_client, types
 
 MEMO, PICTURE = "memo://today", "picture://cat"
@@ -22,7 +22,7 @@ EVERYTHING: dict[str, Any] = {"tools": True, "prompts": True, "resource_list": T
 
 
 @pytest.mark.requirement("B.11-L1", "B.11-L2", "B.11-S6", "B.5-C6")
-async def test_who_listens_hears_of_every_kind_of_change(connect: Connect) -> None:
+async def test_a_listening_client_receives_every_kind_of_change(connect: Opener) -> None:
     told: dict[str, tuple[str, dict[str, Any], Change]] = {
         "a tool": ("change", {"kind": "tools"}, ListChanged("tools")),
         "a prompt": ("change", {"kind": "prompts"}, ListChanged("prompts")),
@@ -41,7 +41,7 @@ async def test_who_listens_hears_of_every_kind_of_change(connect: Connect) -> No
 
 
 @pytest.mark.requirement("B.11-S2")
-async def test_only_what_was_asked_for_is_heard(connect: Connect) -> None:
+async def test_a_client_receives_only_the_changes_it_subscribed_to(connect: Opener) -> None:
     async with connect() as client, client.listen(prompts=True, resources=[MEMO]) as changes:
         for kind in ("tools", "resources", "templates"):
             await client.call_tool("change", {"kind": kind})
@@ -52,7 +52,7 @@ async def test_only_what_was_asked_for_is_heard(connect: Connect) -> None:
 
 
 @pytest.mark.requirement("B.11-S1", "B.11-C1")
-async def test_the_server_agrees_to_what_it_can_tell_of(connect: Connect) -> None:
+async def test_the_server_confirms_the_subscriptions_that_it_can_serve(connect: Opener) -> None:
     async with connect() as client:
         async with client.listen(**EVERYTHING) as changes:
             assert changes.honored == ChangeFilter(**EVERYTHING)
@@ -60,7 +60,7 @@ async def test_the_server_agrees_to_what_it_can_tell_of(connect: Connect) -> Non
             assert changes.honored == ChangeFilter(tools=True, resources=[MEMO])
 
 
-async def test_a_change_that_was_not_read_yet_is_there_once(connect: Connect) -> None:
+async def test_an_unread_change_is_delivered_once(connect: Opener) -> None:
     async with connect() as client, client.listen(**EVERYTHING) as changes:
         for _ in range(20):
             await client.call_tool("touch", {"uris": [MEMO, PICTURE]})
@@ -74,7 +74,7 @@ async def test_a_change_that_was_not_read_yet_is_there_once(connect: Connect) ->
         ]
 
 
-async def test_those_who_listen_do_not_get_in_each_others_way(connect: Connect) -> None:
+async def test_listening_clients_do_not_disturb_each_other(connect: Opener) -> None:
     async with connect() as client, client.listen(tools=True, resources=[MEMO]) as first:
         async with client.listen(prompts=True, resources=[MEMO]) as second:
             await client.call_tool("touch", {"uris": [MEMO]})
@@ -87,7 +87,7 @@ async def test_those_who_listen_do_not_get_in_each_others_way(connect: Connect) 
         assert await anext(first) == ResourceUpdated(MEMO)
 
 
-async def test_listening_again_hears_what_changes_from_then_on(connect: Connect) -> None:
+async def test_a_client_that_listens_again_receives_later_changes(connect: Opener) -> None:
     async with connect() as client, client.listen(tools=True) as always:
         for _ in range(2):
             async with client.listen(tools=True, resources=[MEMO]) as changes:
@@ -98,7 +98,7 @@ async def test_listening_again_hears_what_changes_from_then_on(connect: Connect)
             assert await anext(always) == ListChanged("tools")  # over HTTP news may come after the answer
 
 
-async def test_who_listens_takes_no_room_from_calls(connect: Connect) -> None:
+async def test_listening_clients_do_not_count_against_the_limit_of_calls(connect: Opener) -> None:
     async with connect() as client, AsyncExitStack() as stack:  # whose server runs four handlers at once
         listening = [await stack.enter_async_context(client.listen(**EVERYTHING)) for _ in range(6)]
         async with trio.open_nursery() as nursery:
@@ -110,7 +110,7 @@ async def test_who_listens_takes_no_room_from_calls(connect: Connect) -> None:
             assert await anext(changes) == ListChanged("tools")
 
 
-async def test_a_reader_that_is_cancelled_loses_nothing(connect: Connect) -> None:
+async def test_a_cancelled_reader_loses_no_change(connect: Opener) -> None:
     async with connect() as client, client.listen(tools=True) as changes:
         with trio.move_on_after(0) as scope:
             await anext(changes)
@@ -119,7 +119,7 @@ async def test_a_reader_that_is_cancelled_loses_nothing(connect: Connect) -> Non
         assert await anext(changes) == ListChanged("tools")
 
 
-async def test_when_the_block_is_left_nothing_is_held(connect: Connect) -> None:
+async def test_a_left_listen_block_releases_its_subscription(connect: Opener) -> None:
     async with connect() as client:
         async with client.listen(**EVERYTHING):
             pass
@@ -136,7 +136,7 @@ async def test_when_the_block_is_left_nothing_is_held(connect: Connect) -> None:
 @pytest.mark.requirement("B.11-S5a")
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-async def test_a_server_process_that_stops_in_order_ends_a_subscription_in_peace(
+async def test_an_orderly_stop_of_the_server_process_ends_a_subscription_without_an_error(
     revision: str, how: signal.Signals, tmp_path: Path
 ) -> None:
     command = [sys.executable, str(Path(__file__).with_name("process_server.py")), str(tmp_path / "cleaned up")]
@@ -171,7 +171,7 @@ trio.run(serve_stdio, server)
 
 
 @pytest.mark.requirement("B.5-C4b")
-async def test_after_a_server_was_started_again_subscriptions_are_asked_for_again(revision: str) -> None:
+async def test_a_new_client_subscribes_again_after_the_server_restarts(revision: str) -> None:
     """A client is one connection and restarts nothing: the new client's block asks anew, and hears of what changes."""
     asked: list[str] = []
 

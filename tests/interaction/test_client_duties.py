@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,7 +14,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import EVERYTHING, INFO, META, MODERN, Json
+from tests.interaction.by_hand import EVERYTHING, INFO, LEGACY, META, MODERN, NEWEST_LEGACY, Json, sample, welcoming
 from trio_mcp import (
     Client,
     ClientOptions,
@@ -27,23 +28,12 @@ from trio_mcp import (
 )
 from trio_mcp.testing import ScriptedPeer, open_scripted_server
 
-LEGACY = [revision for revision in types.REVISIONS if revision != MODERN]
-NEWEST_LEGACY = LEGACY[-1]
 COMPLETE: Json = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 Attempt: TypeAlias = Callable[[Client], Awaitable[object]]
 
 
-def welcoming(revision: str) -> Any:
-    return partial(ScriptedPeer.welcome, revision=revision)
-
-
 async def ignore(_: object) -> Any:
     await trio.lowlevel.checkpoint()
-
-
-async def sample(_: object) -> types.CreateMessageResult:
-    await trio.lowlevel.checkpoint()
-    return types.CreateMessageResult(role="assistant", model="m", content=types.TextContent(text="hi"))
 
 
 async def elicit(_: object) -> types.ElicitResult:
@@ -55,7 +45,7 @@ async def elicit(_: object) -> types.ElicitResult:
 
 
 @pytest.mark.requirement("B.2-C1a", "B.2-C1b", "B.2-C2", "B.2-C3")
-async def test_a_handshake_comes_first_is_whole_and_is_ended_before_anything_is_asked() -> None:
+async def test_the_client_completes_the_handshake_before_its_first_request() -> None:
     heard: list[Any] = []
 
     async def script(server: ScriptedPeer) -> None:
@@ -79,7 +69,7 @@ async def test_a_handshake_comes_first_is_whole_and_is_ended_before_anything_is_
     assert heard[0]["params"] == {
         "protocolVersion": NEWEST_LEGACY,
         "capabilities": {},
-        "clientInfo": {"name": "trio-mcp", "version": "0.1.0"},
+        "clientInfo": {"name": "trio-mcp", "version": version("trio-mcp")},
     }
     assert "id" not in heard[1]
 
@@ -89,7 +79,7 @@ async def test_a_handshake_comes_first_is_whole_and_is_ended_before_anything_is_
 
 @pytest.mark.requirement("B.23-C1a", "B.23-C1b", "B.24-C1a", "B.25-C1a")
 @pytest.mark.parametrize("revision", LEGACY)
-async def test_a_capability_is_declared_where_its_callback_is_given_and_the_revision_has_it(revision: str) -> None:
+async def test_a_capability_is_declared_if_its_callback_is_given_and_the_revision_has_it(revision: str) -> None:
     declared: list[Any] = []
 
     async def script(server: ScriptedPeer) -> None:
@@ -114,7 +104,7 @@ async def test_a_capability_is_declared_where_its_callback_is_given_and_the_revi
 
 
 @pytest.mark.requirement("A.4-P1", "G.17")
-async def test_empty_capabilities_are_declared_ones_and_unknown_ones_are_kept(revision: str) -> None:
+async def test_the_client_treats_empty_capabilities_as_declared_and_keeps_unknown_ones(revision: str) -> None:
     declared: Json = {"tools": {}, "prompts": {"odd": 1}, "flying": {"height": 3}}
 
     async def script(server: ScriptedPeer) -> None:
@@ -153,7 +143,7 @@ ASKING: dict[str, tuple[Attempt, Json]] = {
 
 @pytest.mark.requirement("B.3-C1a", "B.3-C1b", "A.7-P1")
 @pytest.mark.parametrize("method", ASKING)
-async def test_every_modern_request_says_which_revision_it_speaks_and_who_asks(method: str) -> None:
+async def test_every_modern_request_names_its_revision_and_its_client(method: str) -> None:
     attempt, result = ASKING[method]
     async with (
         open_scripted_server(welcoming(MODERN), revision=MODERN) as (client, server),
@@ -164,13 +154,13 @@ async def test_every_modern_request_says_which_revision_it_speaks_and_who_asks(m
     assert request["params"]["_meta"] == {
         META + "protocolVersion": MODERN,
         META + "clientCapabilities": {},
-        META + "clientInfo": {"name": "trio-mcp", "version": "0.1.0"},
+        META + "clientInfo": {"name": "trio-mcp", "version": version("trio-mcp")},
     } | ({"mine": 1} if method == "tools/call" else {})
 
 
 @pytest.mark.requirement("B.4-C5")
 @pytest.mark.parametrize("revision", [MODERN, NEWEST_LEGACY])
-async def test_a_server_is_probed_once_for_as_long_as_it_is_there(revision: str) -> None:
+async def test_the_client_probes_a_server_once_for_each_connection(revision: str) -> None:
     async def script(server: ScriptedPeer) -> None:
         if revision == MODERN:
             await server.answer_discover(MODERN)
@@ -213,7 +203,7 @@ for line in sys.stdin.buffer:
 
 
 @pytest.mark.requirement("B.5-C1", "B.1-P1b", "B.5-P1a")
-async def test_a_child_hears_messages_one_a_line_and_nothing_else(tmp_path: Path) -> None:
+async def test_a_child_process_receives_one_message_a_line_and_nothing_else(tmp_path: Path) -> None:
     heard = tmp_path / "heard"
     with trio.fail_after(20):
         async with open_client([sys.executable, "-S", "-c", LISTENER, str(heard)]) as client:
@@ -235,7 +225,7 @@ async def test_a_child_hears_messages_one_a_line_and_nothing_else(tmp_path: Path
 
 
 @pytest.mark.requirement("B.14-P1a", "B.14-P1b")
-async def test_every_active_request_has_a_progress_token_of_its_own(revision: str) -> None:
+async def test_every_request_in_flight_has_its_own_progress_token(revision: str) -> None:
     async with (
         open_scripted_server(welcoming(revision), revision=revision) as (client, server),
         client.open_call("a"),
@@ -252,7 +242,7 @@ async def test_every_active_request_has_a_progress_token_of_its_own(revision: st
 
 @pytest.mark.requirement("B.15-P1b")
 @pytest.mark.parametrize("revision", LEGACY)
-async def test_a_ping_is_answered_while_callbacks_are_at_work(revision: str) -> None:
+async def test_the_client_answers_a_ping_while_callbacks_run(revision: str) -> None:
     began = trio.Event()
 
     async def think(_: object) -> types.CreateMessageResult:
@@ -273,9 +263,7 @@ async def test_a_ping_is_answered_while_callbacks_are_at_work(revision: str) -> 
 
 @pytest.mark.requirement("B.16-C1a", "B.16-C1b", "B.16-C1c", "B.16-C2a", "B.22-P2", "G.14")
 @pytest.mark.parametrize("kind", ["tools", "resources", "resource_templates", "prompts"])
-async def test_a_list_is_read_to_its_end_whatever_its_cursors_and_however_long_its_pages(
-    kind: str, revision: str
-) -> None:
+async def test_the_client_reads_a_list_to_its_end_for_any_cursors_and_page_sizes(kind: str, revision: str) -> None:
     cursors = ["", " ", "0", "null", "a/b?c=d&é\n", '{"x":1}']
     items: dict[str, Callable[[int], Json]] = {
         "tools": lambda number: {"name": str(number), "inputSchema": {"type": "object"}},
@@ -307,7 +295,7 @@ async def test_a_list_is_read_to_its_end_whatever_its_cursors_and_however_long_i
 
 
 @pytest.mark.requirement("B.20-C6")
-async def test_a_schema_arrives_whole(revision: str) -> None:
+async def test_a_schema_arrives_unchanged(revision: str) -> None:
     schema: Json = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -328,7 +316,7 @@ async def test_a_schema_arrives_whole(revision: str) -> None:
 
 @pytest.mark.requirement("B.21-C1")
 @pytest.mark.parametrize("code", [-32002, -32602])
-async def test_either_refusal_of_a_resource_is_told(code: int, revision: str) -> None:
+async def test_both_error_codes_for_a_missing_resource_are_raised(code: int, revision: str) -> None:
     data = {"uri": "a:b"}
     async with (
         open_scripted_server(welcoming(revision), revision=revision) as (client, server),
@@ -341,7 +329,7 @@ async def test_either_refusal_of_a_resource_is_told(code: int, revision: str) ->
 
 
 @pytest.mark.requirement("B.1-P10f")
-async def test_an_error_of_this_side_is_no_error_of_the_server(autojump_clock: object) -> None:
+async def test_an_error_of_the_client_is_not_an_error_response(autojump_clock: object) -> None:
     ours: list[Exception] = []
 
     async with open_scripted_server(welcoming(MODERN), revision=MODERN, time_limits=TimeLimits(idle=1)) as (
@@ -364,7 +352,7 @@ async def test_an_error_of_this_side_is_no_error_of_the_server(autojump_clock: o
 
 
 @pytest.mark.requirement("B.19-C1b")
-async def test_settled_arguments_travel_with_a_completion_where_the_revision_carries_them(revision: str) -> None:
+async def test_a_completion_request_carries_resolved_arguments_where_the_revision_allows(revision: str) -> None:
     reference = types.ResourceTemplateReference(uri="a:{b}/{c}")
     result = COMPLETE | {"completion": {"values": ["x"], "hasMore": True, "total": 2}}
     async with (
@@ -382,7 +370,7 @@ async def test_settled_arguments_travel_with_a_completion_where_the_revision_car
 
 
 @pytest.mark.requirement("D.2-L2")
-async def test_a_question_that_wants_to_become_a_task_is_answered_as_any_other() -> None:
+async def test_a_question_that_requests_a_task_is_answered_directly() -> None:
     params: Json = {"messages": [], "maxTokens": 1, "task": {"ttl": 60_000}}
     async with open_scripted_server(welcoming(NEWEST_LEGACY), revision=NEWEST_LEGACY, on_sample=sample) as (_, server):
         result = (await server.request("sampling/createMessage", params))["result"]
@@ -393,7 +381,7 @@ async def test_a_question_that_wants_to_become_a_task_is_answered_as_any_other()
 
 
 @pytest.mark.requirement("B.25-C5")
-async def test_roots_that_cannot_be_told_are_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_roots_callback_is_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
     async def roots() -> list[types.Root]:
         await trio.lowlevel.checkpoint()
         raise OSError("secret")
@@ -410,7 +398,7 @@ NO_FILES = ["https://example.com/x", "/home/me", "FILES://x", "", "file:relative
 
 @pytest.mark.requirement("B.25-C2")
 @pytest.mark.parametrize("uri", NO_FILES)
-async def test_a_root_that_is_no_file_is_not_told(uri: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_root_that_is_not_a_file_uri_is_not_sent(uri: str, caplog: pytest.LogCaptureFixture) -> None:
     async def roots() -> list[types.Root]:
         await trio.lowlevel.checkpoint()
         return [types.Root(uri="file:///fine"), types.Root(uri=uri)]
@@ -423,7 +411,7 @@ async def test_a_root_that_is_no_file_is_not_told(uri: str, caplog: pytest.LogCa
 
 @pytest.mark.requirement("B.25-C2")
 @pytest.mark.parametrize("uri", NO_FILES)
-async def test_a_list_of_roots_with_one_that_is_no_file_is_refused_before_anything_is_sent(uri: str) -> None:
+async def test_a_list_of_roots_with_a_uri_that_is_not_a_file_raises_before_the_client_connects(uri: str) -> None:
     with pytest.raises(ValueError, match="is no file: its URI must begin with 'file://'"):
         async with open_client(["never-started"], roots=[types.Root(uri=uri)]):
             raise AssertionError
@@ -431,7 +419,7 @@ async def test_a_list_of_roots_with_one_that_is_no_file_is_refused_before_anythi
 
 @pytest.mark.requirement("B.24-C2")
 @pytest.mark.parametrize("member", [{"tools": []}, {"toolChoice": {}}])
-async def test_tools_that_were_not_declared_are_refused_even_if_there_are_none(member: Json) -> None:
+async def test_sampling_with_tools_is_refused_if_undeclared_even_with_an_empty_list(member: Json) -> None:
     params: Json = {"messages": [], "maxTokens": 1, **member}
     async with open_scripted_server(welcoming(NEWEST_LEGACY), revision=NEWEST_LEGACY, on_sample=sample) as (_, server):
         assert (await server.request("sampling/createMessage", params))["error"]["code"] == -32602

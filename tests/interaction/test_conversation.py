@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.interaction.conftest import IN_MEMORY, Connect
+from tests.interaction.conftest import IN_MEMORY
+from tests.interaction.openers import Opener
 from trio_mcp import Client, ErrorResponse, LocalProtocolError, RequestTimedOut, TimeLimits, ToolFailed, types
 
 FIRST_STRUCTURED = "2025-06-18"
@@ -20,7 +21,7 @@ def texts(result: types.CallToolResult) -> list[str]:
 
 
 @pytest.mark.requirement("B.5-P3a", "B.5-C7a")
-async def test_who_is_there_and_what_it_offers(connect: Connect, revision: str) -> None:
+async def test_the_client_learns_the_name_and_the_capabilities_of_the_server(connect: Opener, revision: str) -> None:
     async with connect() as client:
         assert client.revision == revision
         assert client.server_info == types.Implementation(name="conversation", version="1.0")
@@ -34,7 +35,9 @@ async def test_who_is_there_and_what_it_offers(connect: Connect, revision: str) 
 
 
 @pytest.mark.requirement("B.2-P1d", "B.5-P2", "B.20-S5b")
-async def test_calls_return_content_and_where_the_revision_has_it_structure(connect: Connect, revision: str) -> None:
+async def test_calls_return_content_and_structured_content_where_the_revision_has_it(
+    connect: Opener, revision: str
+) -> None:
     async with connect() as client:
         await client.list_tools()  # so that structured content is checked
         added = await client.call_tool("add", {"a": 1, "b": 2})
@@ -48,7 +51,7 @@ async def test_calls_return_content_and_where_the_revision_has_it_structure(conn
 
 
 @pytest.mark.requirement("B.20-S6a", "B.20-S6b", "B.20-S6c")
-async def test_failures_are_results_and_refusals_are_errors(connect: Connect) -> None:
+async def test_tool_failures_are_results_and_refusals_are_errors(connect: Opener) -> None:
     async with connect() as client:
         failed = await client.call_tool("fail")
         assert failed.is_error
@@ -71,7 +74,7 @@ async def test_failures_are_results_and_refusals_are_errors(connect: Connect) ->
 
 
 @pytest.mark.complaint(19)
-async def test_progress_arrives_in_order_and_before_the_result(connect: Connect, revision: str) -> None:
+async def test_progress_arrives_in_order_and_before_the_result(connect: Opener, revision: str) -> None:
     log: list[Any] = []
 
     async def on_progress(update: types.ProgressNotificationParams) -> None:
@@ -94,7 +97,7 @@ async def test_progress_arrives_in_order_and_before_the_result(connect: Connect,
 
 @pytest.mark.requirement("B.5-S3b", "B.12-P2a", "B.13-P2")
 @pytest.mark.complaint(17)
-async def test_a_deadline_stops_the_handler(connect: Connect) -> None:
+async def test_a_deadline_stops_the_handler(connect: Opener) -> None:
     async with connect() as client:
         with trio.CancelScope() as scope:
 
@@ -109,7 +112,7 @@ async def test_a_deadline_stops_the_handler(connect: Connect) -> None:
 
 @pytest.mark.requirement("B.5-S3b")
 @pytest.mark.complaint(17)
-async def test_leaving_an_open_call_stops_the_handler(connect: Connect) -> None:
+async def test_leaving_an_open_call_stops_the_handler(connect: Opener) -> None:
     async with connect() as client:
         async with client.open_call("hang", {"key": "left"}) as call:
             async for _ in call.updates:
@@ -122,14 +125,14 @@ async def test_leaving_an_open_call_stops_the_handler(connect: Connect) -> None:
         assert texts(await client.call_tool("when_stopped", {"key": "raised"})) == ["raised was stopped"]
 
 
-async def test_a_time_limit_of_the_client_stops_the_handler(connect: Connect) -> None:
+async def test_a_time_limit_of_the_client_stops_the_handler(connect: Opener) -> None:
     async with connect(time_limits=TimeLimits(idle=0.1)) as client:
         with pytest.raises(RequestTimedOut, match=r"'tools/call'.*0\.1 s"):
             await client.call_tool("hang", {"key": "idle"})
         assert texts(await call_persistently(client, "when_stopped", {"key": "idle"})) == ["idle was stopped"]
 
 
-async def test_a_tool_that_takes_longer_than_it_may_is_stopped_by_the_server(connect: Connect) -> None:
+async def test_the_server_stops_a_tool_that_exceeds_its_timeout(connect: Opener) -> None:
     async with connect() as client:
         late = await client.call_tool("hurry")
         assert late.is_error
@@ -137,7 +140,7 @@ async def test_a_tool_that_takes_longer_than_it_may_is_stopped_by_the_server(con
 
 
 @pytest.mark.requirement("B.1-P10c", "B.20-S1d")
-async def test_requests_beyond_the_limits_wait_or_are_refused_as_busy(connect: Connect) -> None:
+async def test_requests_beyond_the_limits_wait_or_get_a_busy_error(connect: Opener) -> None:
     answers: list[str] = []
 
     async def call(key: str) -> None:
@@ -175,14 +178,14 @@ async def call_persistently(client: Client, tool: str, arguments: dict[str, Any]
 
 
 @pytest.mark.requirement("B.3-S3a")
-async def test_concurrent_calls_are_under_way_at_the_same_time(connect: Connect) -> None:
+async def test_concurrent_calls_run_at_the_same_time(connect: Opener) -> None:
     async with connect() as client, trio.open_nursery() as nursery:
         for _ in range(4):
             nursery.start_soon(client.call_tool, "meet", {"party": 4})
 
 
 @pytest.mark.requirement("B.15-P1a")
-async def test_a_ping_is_answered_where_the_revision_has_one(connect: Connect, revision: str) -> None:
+async def test_the_server_answers_a_ping_where_the_revision_has_it(connect: Opener, revision: str) -> None:
     async with connect() as client:
         if revision == MODERN:
             with pytest.raises(LocalProtocolError, match="no request 'ping'"):
@@ -192,7 +195,7 @@ async def test_a_ping_is_answered_where_the_revision_has_one(connect: Connect, r
 
 
 @pytest.mark.requirement("B.2-P1a", "B.2-P1b", "B.3-S8")
-async def test_a_discovery_is_answered_where_the_revision_has_one(connect: Connect, revision: str) -> None:
+async def test_the_server_answers_a_discovery_where_the_revision_has_it(connect: Opener, revision: str) -> None:
     async with connect() as client:
         if revision == MODERN:
             assert (await client.discover()).supported_versions == list(types.REVISIONS)
@@ -202,7 +205,7 @@ async def test_a_discovery_is_answered_where_the_revision_has_one(connect: Conne
 
 
 @pytest.mark.requirement("B.21-S2c", "B.21-S3a", "B.21-S3b", "B.21-S3c")
-async def test_resources_are_listed_and_read(connect: Connect, revision: str) -> None:
+async def test_resources_are_listed_and_read(connect: Opener, revision: str) -> None:
     async with connect() as client:
         assert [each.uri for each in (await client.list_resources()).resources] == ["memo://today"]
         templates = (await client.list_resource_templates()).resource_templates
@@ -219,7 +222,7 @@ async def test_resources_are_listed_and_read(connect: Connect, revision: str) ->
 
 
 @pytest.mark.requirement("B.22-S2a")
-async def test_prompts_are_listed_and_filled_in(connect: Connect) -> None:
+async def test_prompts_are_listed_and_rendered(connect: Opener) -> None:
     async with connect() as client:
         (prompt,) = (await client.list_prompts()).prompts
         assert prompt.description == "Ask for a review."
@@ -234,7 +237,7 @@ async def test_prompts_are_listed_and_filled_in(connect: Connect) -> None:
 
 
 @pytest.mark.requirement("B.18-S2")
-async def test_log_messages_of_the_wanted_levels_reach_the_callback(connect: Connect) -> None:
+async def test_log_messages_of_the_requested_levels_reach_the_callback(connect: Opener) -> None:
     got: list[Any] = []
     last = trio.Event()
 
@@ -253,7 +256,7 @@ async def test_log_messages_of_the_wanted_levels_reach_the_callback(connect: Con
 
 
 @pytest.mark.requirement("B.19-S3a")
-async def test_a_feature_the_server_does_not_have_is_an_unknown_method(connect: Connect) -> None:
+async def test_a_request_for_a_feature_that_the_server_lacks_is_an_unknown_method(connect: Opener) -> None:
     reference, argument = {"type": "ref/prompt", "name": "review"}, {"name": "style", "value": "k"}
 
     async with connect() as client:
@@ -262,7 +265,7 @@ async def test_a_feature_the_server_does_not_have_is_an_unknown_method(connect: 
         assert refused.value.code == -32601
 
 
-async def test_after_a_whole_conversation_neither_side_holds_anything(connect: Connect, transport: str) -> None:
+async def test_after_a_whole_conversation_neither_side_holds_any_state(connect: Opener, transport: str) -> None:
     async with connect() as client:
         with trio.CancelScope() as scope:
             async with client.open_call("hang", {"key": "x"}) as call:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from tests.interaction.by_hand import INFO, META, MODERN, Json
+from tests.interaction.by_hand import INFO, LEGACY, META, MODERN, NEWEST_LEGACY, Json
 from tests.interaction.conversation_server import make_server
-from tests.interaction.over_http import HTTP_DOORS
+from tests.interaction.openers import Opener
 from trio_mcp import (
     Client,
     ConnectionBroken,
@@ -29,43 +29,39 @@ from trio_mcp import (
     open_stream_client,
     types,
 )
-from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_server
+from trio_mcp.testing import ScriptedPeer, open_scripted_server
 
-LEGACY = [revision for revision in types.REVISIONS if revision != MODERN]
-NEWEST_LEGACY = LEGACY[-1]
 SERVERS: dict[str, Sequence[str]] = {
     "dual": types.REVISIONS,
     "legacy only": LEGACY,
     "modern and oldest": (LEGACY[0], MODERN),
     **{f"only {revision}": (revision,) for revision in types.REVISIONS},
 }
-Door: TypeAlias = Callable[..., AbstractAsyncContextManager[Client]]
-DOORS: dict[str, Door] = {"memory": open_client, "bytes": open_memory_client, "http": HTTP_DOORS["http"]}
 
 
 @pytest.mark.requirement("B.4-C2", "B.4-S2")
-@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+@pytest.mark.parametrize("opener", ["memory", "bytes", "http"], indirect=True)
 @pytest.mark.parametrize("spoken", SERVERS)
 @pytest.mark.parametrize("pinned", [None, *types.REVISIONS])
-async def test_every_pairing_agrees_on_the_newest_common_revision_or_says_that_there_is_none(
-    door: Door, spoken: str, pinned: str | None
+async def test_every_pairing_agrees_on_the_newest_common_revision_or_raises(
+    opener: Opener, spoken: str, pinned: str | None
 ) -> None:
     server = make_server(revisions=SERVERS[spoken])
     options = {} if pinned is None else {"revision": pinned}
     if pinned is None or pinned in SERVERS[spoken]:
-        async with door(server, **options) as client:
+        async with opener(server, **options) as client:
             assert client.revision == (pinned or SERVERS[spoken][-1])
             assert client.server_info == server.info
             called = await client.call_tool("add", {"a": 1, "b": 2})
             assert called.content == [types.TextContent(text="3")]
     else:
         with pytest.raises(UnsupportedRevision) as refused:
-            async with door(server, **options):
+            async with opener(server, **options):
                 pass
         assert refused.value.requested == pinned
 
 
-async def test_a_revision_nobody_knows_cannot_be_pinned() -> None:
+async def test_an_unknown_revision_cannot_be_pinned() -> None:
     with pytest.raises(ValueError, match="'1999-01-01'"):
         async with open_client(make_server(), revision="1999-01-01"):
             pass
@@ -75,14 +71,14 @@ async def test_a_revision_nobody_knows_cannot_be_pinned() -> None:
 
 
 async def converse(script: Callable[[ScriptedPeer], Awaitable[object]], **options: Any) -> Client:
-    """Connect and leave; return the client for what it has learned."""
+    """Opener and leave; return the client for what it has learned."""
     with trio.fail_after(1000):
         async with open_scripted_server(script, **options) as (client, _):
             return client
 
 
 @pytest.mark.requirement("B.3-C1a", "B.3-C1b", "B.4-C1")
-async def test_the_probe_is_a_whole_modern_request(autojump_clock: object) -> None:
+async def test_the_probe_is_a_complete_modern_request(autojump_clock: object) -> None:
     seen: list[Any] = []
 
     async def script(server: ScriptedPeer) -> None:
@@ -94,13 +90,13 @@ async def test_the_probe_is_a_whole_modern_request(autojump_clock: object) -> No
     assert probe["params"]["_meta"] == {
         META + "protocolVersion": MODERN,
         META + "clientCapabilities": {},
-        META + "clientInfo": {"name": "trio-mcp", "version": "0.1.0"},
+        META + "clientInfo": {"name": "trio-mcp", "version": version("trio-mcp")},
     }
 
 
 @pytest.mark.requirement("B.1-P10d", "B.2-C1b", "B.4-C4a", "B.4-C4b", "G.4")
 @pytest.mark.parametrize("code", [-32601, -32602, -32600, -32000, -32002, -32603, -32700, -32001, -32004, 0, 404])
-async def test_any_error_to_the_probe_but_the_refusal_of_a_revision_means_legacy(code: int) -> None:
+async def test_any_error_to_the_probe_except_an_unsupported_revision_means_legacy(code: int) -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.refuse(code, {"supported": [MODERN]}, method="server/discover")
         initialize = await server.answer_initialize(NEWEST_LEGACY)
@@ -109,7 +105,7 @@ async def test_any_error_to_the_probe_but_the_refusal_of_a_revision_means_legacy
     assert (await converse(script)).revision == NEWEST_LEGACY
 
 
-async def test_a_server_that_answers_the_probe_with_nothing_is_greeted_in_the_legacy_way() -> None:
+async def test_an_empty_answer_to_the_probe_leads_to_a_legacy_handshake() -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.answer({})
         await server.answer_initialize(NEWEST_LEGACY)
@@ -117,7 +113,7 @@ async def test_a_server_that_answers_the_probe_with_nothing_is_greeted_in_the_le
     assert (await converse(script)).revision == NEWEST_LEGACY
 
 
-async def test_a_pinned_modern_client_takes_nothing_for_no_discovery() -> None:
+async def test_a_pinned_modern_client_rejects_an_empty_discovery() -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.answer({})
 
@@ -136,7 +132,7 @@ async def test_a_pinned_modern_client_does_not_fall_back() -> None:
 
 
 @pytest.mark.requirement("B.4-C4a")
-async def test_a_server_that_is_silent_to_the_probe_is_greeted_in_the_legacy_way(autojump_clock: object) -> None:
+async def test_a_server_that_does_not_answer_the_probe_gets_a_legacy_handshake(autojump_clock: object) -> None:
     async def script(server: ScriptedPeer) -> None:
         probe, began = await server.receive(), trio.current_time()
         await server.answer_initialize("2025-03-26")
@@ -147,7 +143,7 @@ async def test_a_server_that_is_silent_to_the_probe_is_greeted_in_the_legacy_way
     assert (await converse(script)).revision == "2025-03-26"
 
 
-async def test_the_silence_limit_can_be_set(autojump_clock: object) -> None:
+async def test_the_timeout_of_the_probe_can_be_set(autojump_clock: object) -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.receive()
         began = trio.current_time()
@@ -172,7 +168,7 @@ async def test_a_late_answer_to_the_probe_wins_while_the_handshake_is_pending(au
     assert client.statistics().unmatched_responses == 1
 
 
-async def test_a_late_error_to_the_probe_changes_nothing(autojump_clock: object) -> None:
+async def test_a_late_error_to_the_probe_is_ignored(autojump_clock: object) -> None:
     async def script(server: ScriptedPeer) -> None:
         probe, initialize = await server.receive(), await server.receive()
         await server.send({"jsonrpc": "2.0", "id": probe["id"], "error": {"code": -32601, "message": "no"}})
@@ -198,7 +194,7 @@ async def test_an_answer_to_the_probe_after_the_handshake_is_dropped(autojump_cl
 
 
 @pytest.mark.requirement("B.3-C3")
-async def test_a_refusal_of_the_revision_that_names_legacy_ones_leads_to_a_handshake() -> None:
+async def test_an_unsupported_revision_error_that_names_legacy_revisions_leads_to_a_handshake() -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.refuse(-32022, {"supported": ["2025-03-26", "2024-11-05"], "requested": MODERN})
         initialize = await server.answer_initialize("2025-03-26")
@@ -217,7 +213,7 @@ async def test_a_refusal_of_the_revision_that_names_legacy_ones_leads_to_a_hands
         (None, ()),
     ],
 )
-async def test_a_refusal_of_the_revision_that_names_none_of_ours_is_no_reason_to_fall_back(
+async def test_an_unsupported_revision_error_without_a_known_revision_does_not_lead_to_a_handshake(
     data: object, named: tuple[str, ...]
 ) -> None:
     async def script(server: ScriptedPeer) -> None:
@@ -230,7 +226,7 @@ async def test_a_refusal_of_the_revision_that_names_none_of_ours_is_no_reason_to
 
 
 async def alone(script: Callable[[ScriptedPeer], Awaitable[object]], **options: Any) -> None:
-    """Connect in vain: the failure comes bare."""
+    """Opener in vain: the failure comes bare."""
     ours, theirs = trio.testing.memory_stream_pair()
 
     async def follow() -> None:
@@ -251,7 +247,7 @@ async def alone(script: Callable[[ScriptedPeer], Awaitable[object]], **options: 
 
 
 @pytest.mark.requirement("B.4-C3")
-async def test_a_server_that_refuses_the_revision_it_offers_is_asked_once_more() -> None:
+async def test_the_client_asks_once_more_if_the_server_refuses_a_revision_that_it_offers() -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.refuse(-32022, {"supported": [MODERN]}, method="server/discover")
         await server.answer_discover(MODERN)
@@ -260,7 +256,7 @@ async def test_a_server_that_refuses_the_revision_it_offers_is_asked_once_more()
 
 
 @pytest.mark.requirement("B.4-C3")
-async def test_a_server_that_goes_on_refusing_the_revision_it_offers_is_not_followed() -> None:
+async def test_the_client_gives_up_if_the_server_refuses_an_offered_revision_twice() -> None:
     async def script(server: ScriptedPeer) -> None:
         for _ in range(2):
             await server.refuse(-32022, {"supported": [MODERN]}, method="server/discover")
@@ -269,7 +265,7 @@ async def test_a_server_that_goes_on_refusing_the_revision_it_offers_is_not_foll
         await alone(script)
 
 
-async def test_a_server_that_sends_us_in_circles_is_not_followed() -> None:
+async def test_the_client_gives_up_if_the_server_refuses_both_eras_in_turn() -> None:
     async def script(server: ScriptedPeer) -> None:
         everything: Json = {"supported": list(types.REVISIONS)}
         await server.refuse(-32601, method="server/discover")
@@ -279,7 +275,7 @@ async def test_a_server_that_sends_us_in_circles_is_not_followed() -> None:
         await alone(script)
 
 
-async def test_a_refusal_of_the_handshake_that_names_modern_revisions_switches_back(autojump_clock: object) -> None:
+async def test_a_handshake_error_that_names_modern_revisions_switches_to_the_modern_era(autojump_clock: object) -> None:
     async def script(server: ScriptedPeer) -> None:
         probe = await server.receive()
         await server.refuse(-32022, {"supported": [MODERN]}, method="initialize")
@@ -292,7 +288,7 @@ async def test_a_refusal_of_the_handshake_that_names_modern_revisions_switches_b
     assert (await converse(script)).revision == MODERN
 
 
-async def test_a_refusal_of_the_handshake_that_names_an_older_legacy_revision_is_followed() -> None:
+async def test_the_client_follows_a_handshake_error_that_names_an_older_legacy_revision() -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.refuse(-32601, method="server/discover")
         await server.refuse(-32022, {"supported": ["2024-11-05"]}, method="initialize")
@@ -301,7 +297,7 @@ async def test_a_refusal_of_the_handshake_that_names_an_older_legacy_revision_is
     assert (await converse(script)).revision == "2024-11-05"
 
 
-async def test_any_other_refusal_of_the_handshake_is_raised() -> None:
+async def test_any_other_handshake_error_is_raised() -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.refuse(-32601, method="server/discover")
         await server.refuse(-5, "paid customers only", method="initialize")
@@ -311,7 +307,7 @@ async def test_any_other_refusal_of_the_handshake_is_raised() -> None:
     assert (refused.value.code, refused.value.data) == (-5, "paid customers only")
 
 
-async def test_a_refusal_of_the_handshake_is_not_taken_for_one_of_the_silent_probe(autojump_clock: object) -> None:
+async def test_a_handshake_error_is_not_attributed_to_the_unanswered_probe(autojump_clock: object) -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.receive()
         await server.refuse(-5, method="initialize")
@@ -330,7 +326,7 @@ async def test_a_discovery_that_lists_only_legacy_revisions_leads_to_a_handshake
     assert (await converse(script)).revision == "2025-06-18"
 
 
-async def test_a_discovery_that_lists_nothing_of_ours_is_the_end() -> None:
+async def test_a_discovery_without_a_known_revision_raises() -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.answer_discover("2099-01-01")
 
@@ -340,7 +336,7 @@ async def test_a_discovery_that_lists_nothing_of_ours_is_the_end() -> None:
 
 @pytest.mark.requirement("G.8")
 @pytest.mark.parametrize("place", ["_meta", "body"])
-async def test_the_name_of_a_modern_server_is_found_in_either_place(place: str) -> None:
+async def test_the_client_finds_the_name_of_a_modern_server_in_both_places(place: str) -> None:
     named: Json = {"_meta": {META + "serverInfo": INFO}} if place == "_meta" else {"serverInfo": INFO}
 
     async def script(server: ScriptedPeer) -> None:
@@ -353,12 +349,12 @@ async def test_the_name_of_a_modern_server_is_found_in_either_place(place: str) 
     assert client.instructions == "be nice"
 
 
-async def test_a_modern_server_need_not_name_itself() -> None:
+async def test_a_modern_server_may_omit_its_name() -> None:
     assert (await converse(partial(ScriptedPeer.welcome, revision=MODERN), revision=MODERN)).server_info is None
 
 
 @pytest.mark.parametrize("result", [{"capabilities": {}}, {"supportedVersions": [MODERN], "capabilities": 7}])
-async def test_a_discovery_that_does_not_fit_breaks_the_protocol(result: dict[str, Any]) -> None:
+async def test_an_invalid_discovery_is_a_protocol_error(result: dict[str, Any]) -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.answer(result)
 
@@ -366,7 +362,7 @@ async def test_a_discovery_that_does_not_fit_breaks_the_protocol(result: dict[st
         await alone(script)
 
 
-async def test_a_handshake_that_does_not_fit_breaks_the_protocol() -> None:
+async def test_an_invalid_handshake_is_a_protocol_error() -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.answer({"protocolVersion": NEWEST_LEGACY})
 
@@ -376,7 +372,7 @@ async def test_a_handshake_that_does_not_fit_breaks_the_protocol() -> None:
 
 @pytest.mark.requirement("B.2-C4")
 @pytest.mark.parametrize("answered", ["2099-01-01", MODERN, "2024-11-05", None])
-async def test_a_handshake_answered_with_a_revision_that_was_not_pinned_is_the_end(answered: str | None) -> None:
+async def test_a_handshake_answered_with_a_revision_that_was_not_pinned_raises(answered: str | None) -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.answer({"protocolVersion": answered, "capabilities": {}, "serverInfo": INFO}, method="initialize")
         assert await server.receive() is None  # no word of being initialized
@@ -386,7 +382,7 @@ async def test_a_handshake_answered_with_a_revision_that_was_not_pinned_is_the_e
     assert (refused.value.requested, refused.value.supported) == (NEWEST_LEGACY, (str(answered),))
 
 
-async def test_an_unpinned_client_goes_on_with_any_revision_it_knows() -> None:
+async def test_an_unpinned_client_accepts_any_revision_it_knows() -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.refuse(-32601)
         await server.answer_initialize("2024-11-05")
@@ -396,7 +392,7 @@ async def test_an_unpinned_client_goes_on_with_any_revision_it_knows() -> None:
 
 @pytest.mark.requirement("B.13-P1a")
 @pytest.mark.parametrize("limit", [60, 7])
-async def test_a_server_that_answers_nothing_is_given_up(limit: float, autojump_clock: object) -> None:
+async def test_the_client_gives_up_a_server_that_answers_nothing(limit: float, autojump_clock: object) -> None:
     async def script(server: ScriptedPeer) -> None:
         heard = [message["method"] for message in await server.rest()]
         assert heard == ["server/discover", "initialize", "notifications/cancelled"]
@@ -407,7 +403,7 @@ async def test_a_server_that_answers_nothing_is_given_up(limit: float, autojump_
     assert trio.current_time() - began == pytest.approx(limit, abs=2)
 
 
-async def test_a_pinned_modern_client_waits_for_the_probe_alone(autojump_clock: object) -> None:
+async def test_a_pinned_modern_client_waits_only_for_the_probe(autojump_clock: object) -> None:
     async def script(server: ScriptedPeer) -> None:
         probe = await server.receive()
         await trio.sleep(30)
@@ -418,7 +414,7 @@ async def test_a_pinned_modern_client_waits_for_the_probe_alone(autojump_clock: 
 
 
 @pytest.mark.requirement("B.2-C5")
-async def test_a_handshake_is_never_cancelled(autojump_clock: object) -> None:
+async def test_the_client_never_sends_a_cancellation_of_the_handshake(autojump_clock: object) -> None:
     heard: list[str] = []
 
     async def script(server: ScriptedPeer) -> None:
@@ -430,7 +426,7 @@ async def test_a_handshake_is_never_cancelled(autojump_clock: object) -> None:
 
 
 @pytest.mark.parametrize("revision", [None, *types.REVISIONS])
-async def test_a_connection_that_ends_while_connecting_is_broken(revision: str | None) -> None:
+async def test_a_connection_that_ends_during_the_handshake_raises_connection_broken(revision: str | None) -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.receive()
 
@@ -465,7 +461,7 @@ def count_of(starts: Path) -> int:
     return len(starts.read_text())
 
 
-async def test_a_child_that_exits_on_the_probe_is_started_once_more_as_legacy(starts: Path) -> None:
+async def test_a_child_process_that_exits_on_the_probe_is_restarted_as_legacy(starts: Path) -> None:
     command = [sys.executable, "-c", TOUCHY, str(starts), "initialize", "notifications/initialized"]
     with trio.fail_after(20):
         async with open_client(command) as client:
@@ -473,7 +469,7 @@ async def test_a_child_that_exits_on_the_probe_is_started_once_more_as_legacy(st
     assert count_of(starts) == 2
 
 
-async def test_a_child_that_exits_on_the_handshake_too_has_exited(starts: Path) -> None:
+async def test_a_child_process_that_also_exits_on_the_handshake_raises_server_exited(starts: Path) -> None:
     with trio.fail_after(20), pytest.raises(ServerExited) as exited:
         async with open_client([sys.executable, "-c", TOUCHY, str(starts)]):
             pass
@@ -483,14 +479,14 @@ async def test_a_child_that_exits_on_the_handshake_too_has_exited(starts: Path) 
 
 
 @pytest.mark.parametrize("revision", [NEWEST_LEGACY, MODERN])
-async def test_a_child_that_exits_on_the_pinned_revision_is_not_started_again(revision: str, starts: Path) -> None:
+async def test_a_child_process_that_exits_on_the_pinned_revision_is_not_restarted(revision: str, starts: Path) -> None:
     with trio.fail_after(20), pytest.raises(ServerExited):
         async with open_client([sys.executable, "-c", TOUCHY, str(starts)], revision=revision):
             pass
     assert count_of(starts) == 1
 
 
-async def test_revisions_that_are_no_text_are_nothing_in_common(autojump_clock: object) -> None:
+async def test_revisions_that_are_not_strings_are_never_common(autojump_clock: object) -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.answer({"supportedVersions": [1, None], "capabilities": {}}, method="server/discover")
 

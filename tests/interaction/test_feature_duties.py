@@ -41,7 +41,7 @@ def numbered_server() -> Server:
 
 @pytest.mark.requirement("B.16-S2", "B.17-S1a", "B.17-S2")
 @pytest.mark.parametrize("method", LISTS)
-async def test_all_pages_of_a_list_may_be_cached_by_the_same_people(method: str) -> None:
+async def test_all_pages_of_a_list_have_the_same_cache_scope(method: str) -> None:
     pages: list[Json] = []
     async with open_scripted_client(numbered_server(), MODERN) as client:
         cursor: Json = {}
@@ -54,7 +54,7 @@ async def test_all_pages_of_a_list_may_be_cached_by_the_same_people(method: str)
 
 
 @pytest.mark.requirement("B.3-S3b", "B.16-S1a")
-async def test_a_walk_may_go_on_over_another_connection(revision: str) -> None:
+async def test_a_list_can_be_continued_over_another_connection(revision: str) -> None:
     server, cursor, names = numbered_server(), None, list[str]()
     for _ in range(3):
         async with open_scripted_client(server, revision) as client:
@@ -66,7 +66,7 @@ async def test_a_walk_may_go_on_over_another_connection(revision: str) -> None:
 
 @pytest.mark.requirement("B.19-S4b", "B.20-S1d")
 @pytest.mark.parametrize("method", ["completion/complete", "tools/call"])
-async def test_no_more_is_worked_on_and_waits_than_the_limits_allow(
+async def test_the_server_runs_and_queues_no_more_requests_than_its_limits(
     method: str, revision: str, autojump_clock: object
 ) -> None:
     server = Server("s", limits=Limits(max_in_flight=2, max_queued=1))
@@ -99,7 +99,7 @@ async def test_no_more_is_worked_on_and_waits_than_the_limits_allow(
         ("prompts/get", {"name": "p", "arguments": {"a": ""}}),
     ],
 )
-async def test_what_fails_inside_is_an_internal_error_without_details(
+async def test_a_failure_inside_a_handler_is_an_internal_error_without_details(
     method: str, params: Json, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(a: str = "") -> str:
@@ -118,7 +118,7 @@ async def test_what_fails_inside_is_an_internal_error_without_details(
 
 
 @pytest.mark.requirement("B.19-S4c")
-async def test_a_completer_sees_only_input_that_was_checked(revision: str) -> None:
+async def test_a_completer_receives_only_validated_input(revision: str) -> None:
     server, seen = Server("s"), list[Any]()
     server.prompt(name="p")(of_a_and_b)
 
@@ -148,7 +148,7 @@ async def test_a_completer_sees_only_input_that_was_checked(revision: str) -> No
 
 
 @pytest.mark.requirement("B.20-J3", "B.20-J4")
-def test_an_unknown_dialect_is_refused_with_those_that_are_known() -> None:
+def test_the_refusal_of_an_unknown_schema_dialect_names_the_known_ones() -> None:
     with pytest.raises(SchemaError) as refused:
         compile_schema({"$schema": "https://example.com/dialect", "type": "object"})
     for known in ("draft/2020-12", "draft/2019-09", "draft-07", "draft-06", "draft-04"):

@@ -22,7 +22,8 @@ from attrs import define, field
 from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair
 
 from tests.interaction.http_by_hand import HttpByHand
-from tests.interaction.over_http import HTTP_DOORS, URL, bridged
+from tests.interaction.openers import HTTP_OPENERS
+from tests.interaction.over_http import URL, bridged
 from tests.wire_validity.tap import RECORDS
 from trio_mcp import Client, Context, Limits, Server, open_client, open_http_client, serve_stream, types
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_server
@@ -136,7 +137,7 @@ async def listing(peer: ScriptedPeer, turn: trio.Lock) -> None:
             await peer.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
 
 
-async def test_ten_thousand_updates_come_in_order_and_before_the_result_to_one_who_sleeps_first(
+async def test_ten_thousand_updates_arrive_in_order_before_the_result_at_a_caller_that_sleeps_first(
     autojump_clock: MockClock,
 ) -> None:
     async with (
@@ -169,7 +170,7 @@ def make_server(limits: Limits | None = None) -> Server:
 UNTHROTTLED = Limits(max_progress_per_second=float("inf"))
 
 
-async def test_in_memory_ten_thousand_updates_come_in_order_and_before_the_result_as_well(
+async def test_in_memory_ten_thousand_updates_arrive_in_order_before_the_result(
     autojump_clock: MockClock,
 ) -> None:
     async with (
@@ -183,11 +184,11 @@ async def test_in_memory_ten_thousand_updates_come_in_order_and_before_the_resul
 
 
 @pytest.mark.parametrize(("transport", "revision"), OVER_HTTP)
-async def test_over_http_ten_thousand_updates_come_in_order_and_before_the_result_as_well(
+async def test_over_http_ten_thousand_updates_arrive_in_order_before_the_result(
     transport: str, revision: str, autojump_clock: MockClock
 ) -> None:
     async with (
-        HTTP_DOORS[transport](make_server(UNTHROTTLED), revision=revision) as client,
+        HTTP_OPENERS[transport](make_server(UNTHROTTLED), revision=revision) as client,
         client.open_call("report", {"number": UPDATES}) as call,
     ):
         await trio.sleep(60)
@@ -215,7 +216,7 @@ async def updates_for_a_consumer_that_never_returns() -> int:
     return peak.bytes
 
 
-def test_updates_for_a_consumer_that_never_returns_are_counted_and_others_are_answered() -> None:
+def test_updates_for_a_callback_that_never_returns_are_counted_and_other_calls_are_answered() -> None:
     assert by_itself("updates_for_a_consumer_that_never_returns") < 64 * MEBIBYTE
 
 
@@ -224,7 +225,7 @@ async def answered_while_updates_come(client: Client) -> None:
         assert (await client.list_tools()).tools == []
 
 
-async def test_the_newest_of_too_many_updates_are_the_ones_that_are_kept(autojump_clock: MockClock) -> None:
+async def test_the_client_keeps_the_newest_of_too_many_updates(autojump_clock: MockClock) -> None:
     async with client_of_reporting(UNREAD_UPDATES) as client, client.open_call("work") as call:
         await call.result()
         kept = [int(update.progress) async for update in call.updates]
@@ -232,7 +233,7 @@ async def test_the_newest_of_too_many_updates_are_the_ones_that_are_kept(autojum
         assert call.skipped == UNREAD_UPDATES - KEPT
 
 
-async def test_in_memory_a_consumer_that_never_returns_costs_as_little() -> None:
+async def test_in_memory_a_callback_that_never_returns_takes_bounded_memory() -> None:
     peak = Peak()
     async with open_client(make_server(UNTHROTTLED)) as client:
         with watched(f"{UNREAD_UPDATES} updates in memory, nobody reads them") as peak:
@@ -246,7 +247,7 @@ async def test_in_memory_a_consumer_that_never_returns_costs_as_little() -> None
 
 
 @pytest.mark.parametrize(("transport", "revision"), OVER_HTTP)
-async def test_over_http_a_client_that_never_reads_takes_bounded_memory_and_delays_no_other(
+async def test_over_http_a_client_that_never_reads_takes_bounded_memory_and_does_not_delay_others(
     transport: str, revision: str, autojump_clock: MockClock
 ) -> None:
     """The handler waits for it until it counts as gone: then that cancels a modern request, and no other."""
@@ -301,7 +302,7 @@ def call(id: int, tool: str, **arguments: object) -> bytes:
     return encode({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}) + b"\n"
 
 
-def test_a_flood_of_calls_whose_answers_nobody_reads_takes_bounded_memory_and_delays_no_other_connection() -> None:
+def test_a_client_that_floods_calls_and_never_reads_takes_bounded_memory_and_does_not_delay_others() -> None:
     assert by_itself("calls_whose_answers_nobody_reads") < 64 * MEBIBYTE
 
 
@@ -328,7 +329,9 @@ async def calls_whose_answers_nobody_reads() -> int:
     return peak.bytes
 
 
-async def test_a_listener_that_never_reads_takes_bounded_memory_and_delays_no_other(autojump_clock: MockClock) -> None:
+async def test_a_listening_client_that_never_reads_takes_bounded_memory_and_does_not_delay_others(
+    autojump_clock: MockClock,
+) -> None:
     server = make_server()
 
     @server.resource("number://{n}")
@@ -354,7 +357,7 @@ async def test_a_listener_that_never_reads_takes_bounded_memory_and_delays_no_ot
     assert peak.bytes < 8 * MEBIBYTE
 
 
-async def test_a_peer_that_stops_reading_for_a_minute_gets_everything_when_it_reads_again(
+async def test_a_peer_that_stops_reading_for_a_minute_receives_everything_afterwards(
     autojump_clock: MockClock,
 ) -> None:
     answers = 200

@@ -80,7 +80,7 @@ def retry_of(asked: Got) -> Json:
 
 
 @pytest.mark.parametrize("asking", ["parked", "replayed"])
-async def test_the_question_of_one_user_cannot_be_answered_by_another(asking: Literal["parked", "replayed"]) -> None:
+async def test_one_user_cannot_answer_the_question_of_another(asking: Literal["parked", "replayed"]) -> None:
     bank = Bank(asking)
     ann, bob = (bank.tokens.give(who, "pay") for who in ("ann", "bob"))
     renewed, less = bank.tokens.give("ann", "pay"), bank.tokens.give("ann")
@@ -104,7 +104,7 @@ async def test_the_question_of_one_user_cannot_be_answered_by_another(asking: Li
 
 
 @pytest.mark.parametrize("revision", [MODERN, LATEST])
-async def test_a_client_with_a_token_gets_what_was_granted_and_learns_what_was_not(revision: str) -> None:
+async def test_a_client_with_a_token_gets_what_was_granted_and_a_clear_error_otherwise(revision: str) -> None:
     bank = Bank()
     ann = bank.tokens.give("ann")
 
@@ -123,7 +123,7 @@ async def test_a_client_with_a_token_gets_what_was_granted_and_learns_what_was_n
     assert unknown.value.status == 401
 
 
-async def test_users_behind_one_address_do_not_share_their_bounds() -> None:
+async def test_users_behind_one_address_have_separate_limits() -> None:
     bank = Bank(limits=Limits(max_in_flight=1, max_queued=1, drain_seconds=0.1))
     ann, bob = bank.tokens.give("ann"), bank.tokens.give("bob")
 
@@ -137,7 +137,7 @@ async def test_users_behind_one_address_do_not_share_their_bounds() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_limit_of_the_rate_is_for_each_user() -> None:
+async def test_a_rate_limit_applies_to_each_user() -> None:
     bank = Bank()
     bank.server.middleware(RateLimit(per_second=0.001, burst=1, by=["principal"]))
     ann, bob = bank.tokens.give("ann"), bank.tokens.give("bob")
@@ -149,7 +149,7 @@ async def test_a_limit_of_the_rate_is_for_each_user() -> None:
     assert codes == [True, True, False, False]
 
 
-async def test_a_resource_may_be_there_for_some_users_alone() -> None:
+async def test_a_resource_may_exist_only_for_some_users() -> None:
     bank = Bank()
     ann, bob = bank.tokens.give("ann"), bank.tokens.give("bob")
 

@@ -102,7 +102,7 @@ def accepted(seen: Seen) -> set[str]:
 
 @pytest.mark.requirement("B.6-C1", "B.8-C1")
 @pytest.mark.parametrize("revision", [*SESSIONS, MODERN])
-async def test_each_message_is_a_post_of_its_own_that_accepts_both_forms(revision: str, autojump_clock: object) -> None:
+async def test_each_message_is_its_own_post_that_accepts_json_and_events(revision: str, autojump_clock: object) -> None:
     async with witnessed(http_app(asking_server()), revision=revision, roots=ROOTS) as (witness, client):
         await converse(client)
     assert len(posts(witness)) > 8
@@ -113,7 +113,7 @@ async def test_each_message_is_a_post_of_its_own_that_accepts_both_forms(revisio
 
 
 @pytest.mark.requirement("B.8-C1")
-async def test_what_a_modern_message_says_is_repeated_in_its_header(autojump_clock: object) -> None:
+async def test_the_header_fields_mirror_a_modern_message(autojump_clock: object) -> None:
     async with witnessed(http_app(asking_server()), revision=MODERN, roots=ROOTS) as (witness, client):
         await converse(client)
     named = 0
@@ -130,7 +130,7 @@ async def test_what_a_modern_message_says_is_repeated_in_its_header(autojump_clo
 
 
 @pytest.mark.requirement("B.8-C2")
-async def test_in_the_newest_revision_nothing_is_posted_but_requests_and_notifications(autojump_clock: object) -> None:
+async def test_in_the_newest_revision_the_client_posts_only_requests_and_notifications(autojump_clock: object) -> None:
     async with witnessed(http_app(asking_server()), revision=MODERN, roots=ROOTS) as (witness, client):
         await converse(client)
     assert "(answer)" not in methods(witness)
@@ -139,7 +139,7 @@ async def test_in_the_newest_revision_nothing_is_posted_but_requests_and_notific
 
 @pytest.mark.requirement("B.6-C2", "B.8-C3")
 @pytest.mark.parametrize("revision", [*SESSIONS, MODERN])
-async def test_both_forms_of_response_are_understood(revision: str, autojump_clock: object) -> None:
+async def test_the_client_reads_json_and_event_responses(revision: str, autojump_clock: object) -> None:
     async with witnessed(http_app(asking_server()), revision=revision, roots=ROOTS) as (witness, client):
         await converse(client)  # which gets what it asks for
     heads = [dict(message["headers"]) for message in witness.sent if message["type"] == "http.response.start"]
@@ -148,7 +148,7 @@ async def test_both_forms_of_response_are_understood(revision: str, autojump_clo
 
 @pytest.mark.requirement("B.2-C6", "B.6-C3", "B.6-C7", "B.6-C10")
 @pytest.mark.parametrize("revision", SESSIONS)
-async def test_all_that_follows_the_handshake_names_its_session_and_its_revision(
+async def test_every_request_after_the_handshake_names_its_session_and_revision(
     revision: str, autojump_clock: object
 ) -> None:
     async with witnessed(http_app(asking_server()), revision=revision, roots=ROOTS) as (witness, client):
@@ -165,7 +165,7 @@ async def test_all_that_follows_the_handshake_names_its_session_and_its_revision
 
 
 @pytest.mark.requirement("B.6-C7")
-async def test_what_names_a_session_or_proves_who_asks_is_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+async def test_session_ids_and_credentials_are_not_shown_or_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     witness = Witness(http_app(make_server()))
     engine = AsgiEngine(witness)
@@ -181,7 +181,7 @@ async def test_what_names_a_session_or_proves_who_asks_is_shown_nowhere(caplog: 
 
 
 @pytest.mark.requirement("B.7-C1")
-async def test_over_http_and_sse_all_is_posted_where_the_first_event_says(autojump_clock: object) -> None:
+async def test_over_http_and_sse_the_client_posts_to_the_endpoint_of_the_first_event(autojump_clock: object) -> None:
     app = http_app(asking_server())
     async with witnessed(only_legacy(app), revision=types.REVISIONS[0], roots=ROOTS) as (witness, client):
         await converse(client)
@@ -202,7 +202,7 @@ async def test_over_http_and_sse_all_is_posted_where_the_first_event_says(autoju
 @pytest.mark.requirement("B.4-H3")
 @pytest.mark.parametrize("revision", [None, types.REVISIONS[0], NEWEST_LEGACY])
 @pytest.mark.parametrize("status", [400, 404, 405])
-async def test_where_initialize_is_refused_the_older_transport_is_looked_for(status: int, revision: str | None) -> None:
+async def test_the_client_tries_http_and_sse_if_initialize_is_refused(status: int, revision: str | None) -> None:
     async with witnessed(only_legacy(http_app(make_server()), status), revision=revision) as (witness, client):
         assert client.revision == (revision or NEWEST_LEGACY)
         await client.list_tools()
@@ -212,7 +212,7 @@ async def test_where_initialize_is_refused_the_older_transport_is_looked_for(sta
 
 
 @pytest.mark.requirement("B.4-H4")
-async def test_what_an_address_speaks_is_found_out_once_though_its_session_is_lost() -> None:
+async def test_the_client_negotiates_once_even_if_its_session_is_lost() -> None:
     def app() -> AsgiApp:
         return http_app(make_server(revisions=types.REVISIONS[:-1]))
 
@@ -243,7 +243,7 @@ async def restarted(witness: Witness, app: Any) -> AsyncGenerator[None]:
 
 @pytest.mark.requirement("B.6-C8")
 @pytest.mark.parametrize("revision", SESSIONS)
-async def test_after_a_404_the_client_begins_another_session(revision: str) -> None:
+async def test_the_client_begins_a_new_session_after_a_404(revision: str) -> None:
     async with witnessed(http_app(make_server()), revision=revision) as (witness, client):
         await client.list_tools()
         begun = len(witness.requests)
@@ -262,7 +262,7 @@ async def test_after_a_404_the_client_begins_another_session(revision: str) -> N
 
 @pytest.mark.requirement("B.2-P2b", "B.6-C9")
 @pytest.mark.parametrize("revision", SESSIONS)
-async def test_at_the_end_the_session_is_deleted_and_every_stream_closed(revision: str) -> None:
+async def test_a_closing_client_deletes_its_session_and_closes_every_stream(revision: str) -> None:
     async with witnessed(http_app(asking_server()), revision=revision, roots=ROOTS) as (witness, client):
         async with client.listen(tools=True):
             assert witness.open == 1  # the stream of news
@@ -274,7 +274,7 @@ async def test_at_the_end_the_session_is_deleted_and_every_stream_closed(revisio
 
 @pytest.mark.requirement("B.2-P2b")
 @pytest.mark.parametrize("revision", [NEWEST_LEGACY, MODERN])
-async def test_at_the_end_every_connection_is_closed(revision: str) -> None:
+async def test_a_closing_client_closes_every_connection(revision: str) -> None:
     connections, closed = list[trio.SocketStream](), trio.Event()
 
     async def relay(port: int | None, client: trio.SocketStream) -> None:
@@ -327,7 +327,7 @@ def polling() -> Server:
 
 
 @pytest.mark.requirement("B.6-C3", "B.6-C5a", "B.6-C5b", "B.6-C6")
-async def test_a_stream_that_is_closed_early_is_taken_up_after_the_pause_that_was_asked_for(
+async def test_the_client_resumes_a_stream_that_was_closed_early_after_the_requested_delay(
     autojump_clock: object,
 ) -> None:
     heard: list[str] = []
@@ -378,7 +378,7 @@ def cut_in_mid_stream(app: AsgiApp, after: int) -> AsgiApp:
 
 @pytest.mark.requirement("B.6-C6")
 @pytest.mark.parametrize("revision", SESSIONS)
-async def test_a_stream_that_breaks_is_taken_up_by_the_id_of_its_last_event(
+async def test_the_client_resumes_a_broken_stream_with_the_id_of_its_last_event(
     revision: str, autojump_clock: object
 ) -> None:
     heard: list[float] = []
@@ -411,7 +411,7 @@ async def test_a_stream_that_breaks_is_taken_up_by_the_id_of_its_last_event(
 
 @pytest.mark.requirement("B.6-C5c")
 @pytest.mark.parametrize("revision", types.REVISIONS[:-1])
-async def test_a_request_of_a_session_is_cancelled_by_a_notification(revision: str) -> None:
+async def test_a_notification_cancels_a_request_of_a_session(revision: str) -> None:
     async with witnessed(http_app(make_server()), revision=revision) as (witness, client):
         async with client.open_call("hang", {"key": "k"}) as call:
             await anext(call.updates)
@@ -422,7 +422,7 @@ async def test_a_request_of_a_session_is_cancelled_by_a_notification(revision: s
 
 
 @pytest.mark.requirement("B.8-C5", "B.12-P5b")
-async def test_a_modern_request_is_cancelled_by_closing_its_response() -> None:
+async def test_closing_the_response_cancels_a_modern_request() -> None:
     async with witnessed(http_app(make_server()), revision=MODERN) as (witness, client):
         async with client.open_call("hang", {"key": "k"}) as call:
             await anext(call.updates)
@@ -437,7 +437,7 @@ async def test_a_modern_request_is_cancelled_by_closing_its_response() -> None:
 
 
 @pytest.mark.requirement("B.8-C6")
-async def test_a_body_that_is_too_large_is_told_clearly() -> None:
+async def test_a_body_that_is_too_large_raises_a_clear_error() -> None:
     async with witnessed(http_app(make_server(), max_body_bytes=10_000), revision=MODERN) as (_, client):
         with pytest.raises((HttpStatusError, ErrorResponse), match="10000 bytes") as told:
             await client.call_tool("shout", {"text": "x" * 20_000})
@@ -447,7 +447,7 @@ async def test_a_body_that_is_too_large_is_told_clearly() -> None:
 
 @pytest.mark.requirement("B.8-C6")
 @pytest.mark.parametrize("status", [413, 431])
-async def test_a_size_that_a_proxy_refuses_is_told_clearly(status: int) -> None:
+async def test_a_body_size_that_a_proxy_refuses_raises_a_clear_error(status: int) -> None:
     app = http_app(make_server())
 
     async def proxied(scope: Scope, receive: Receive, send: Send) -> None:

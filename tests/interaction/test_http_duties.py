@@ -39,7 +39,7 @@ async def by_hand(server: Server) -> AsyncGenerator[HttpByHand]:
 
 
 @pytest.mark.requirement("B.8-S1")
-async def test_one_path_takes_posts() -> None:
+async def test_one_path_accepts_posts() -> None:
     async with by_hand(make_modern()) as client:
         assert (await client.post(client.request("tools/list"))).status == 200
         client.url = URL + "/other"
@@ -47,7 +47,7 @@ async def test_one_path_takes_posts() -> None:
 
 
 @pytest.mark.requirement("B.4-S4", "B.8-S9")
-async def test_without_older_revisions_there_are_no_streams_and_no_sessions() -> None:
+async def test_without_legacy_revisions_the_server_has_no_streams_and_no_sessions() -> None:
     older = {"mcp-session-id": "mine", "last-event-id": "1-1"}
     async with by_hand(make_modern()) as client:
         for method in ("GET", "DELETE"):
@@ -60,7 +60,7 @@ async def test_without_older_revisions_there_are_no_streams_and_no_sessions() ->
 
 
 @pytest.mark.requirement("B.8-S9")
-async def test_nor_for_whoever_speaks_the_newest_of_several() -> None:
+async def test_a_modern_request_gets_no_stream_and_no_session_from_a_server_of_both_eras() -> None:
     async with by_hand(make_server()) as client:
         for method in ("GET", "DELETE"):
             refused = await client.send(method, headers={"mcp-protocol-version": MODERN, "mcp-session-id": "mine"})
@@ -73,7 +73,7 @@ OURS = ("http://localhost", "http://localhost:3000", "http://127.0.0.1:8000", "h
 
 @pytest.mark.requirement("B.6-S2a", "B.6-S2b", "B.7-S3a", "B.8-S2a")
 @pytest.mark.parametrize("origin", FOREIGN)
-async def test_pages_of_foreign_sites_are_refused_whatever_they_send(origin: str) -> None:
+async def test_every_request_from_a_foreign_origin_is_refused(origin: str) -> None:
     foreign = {"origin": origin}
     async with by_hand(make_server()) as client:
         legacy = HttpByHand(client._engine, "2025-11-25")
@@ -95,13 +95,13 @@ async def test_pages_of_foreign_sites_are_refused_whatever_they_send(origin: str
 
 
 @pytest.mark.parametrize("origin", OURS)
-async def test_pages_of_this_machine_and_what_is_no_page_get_in(origin: str | None) -> None:
+async def test_requests_from_local_origins_or_without_an_origin_are_accepted(origin: str | None) -> None:
     async with by_hand(make_server()) as client:
         assert (await client.post(client.request("tools/list"), {"origin": origin})).status == 200
 
 
 @pytest.mark.requirement("B.6-S2a", "B.7-S3a", "B.8-S2a")
-async def test_nor_does_a_name_get_in_that_was_made_to_lead_here() -> None:
+async def test_a_request_with_a_rebound_host_name_is_refused() -> None:
     async with by_hand(make_server()) as client:
         client.url = "http://rebound.example/mcp"
         assert (await client.post(client.request("tools/list"))).status == 403
@@ -109,7 +109,7 @@ async def test_nor_does_a_name_get_in_that_was_made_to_lead_here() -> None:
 
 
 @pytest.mark.requirement("B.6-S2c", "B.7-S3b", "B.8-S2b")
-async def test_a_server_listens_on_the_loopback_address_alone_unless_it_is_told_where() -> None:
+async def test_a_server_listens_only_on_the_loopback_address_by_default() -> None:
     async with served_at_socket(make_server()) as bound:
         assert [urlsplit(url).hostname for url in bound.urls] == ["127.0.0.1"]
         if sys.platform == "linux":  # where the whole network 127 is this machine
@@ -124,7 +124,7 @@ async def test_a_server_listens_on_the_loopback_address_alone_unless_it_is_told_
 
 
 @pytest.mark.requirement("B.8-S3")
-async def test_a_notification_is_answered_with_202_and_nothing_or_refused() -> None:
+async def test_a_notification_gets_202_without_a_body_or_an_error() -> None:
     async with by_hand(make_modern()) as client:
         taken = await client.post(client.notification("notifications/acme/tick"))
         assert (taken.status, taken.body) == (202, b"")
@@ -136,7 +136,7 @@ async def test_a_notification_is_answered_with_202_and_nothing_or_refused() -> N
 
 @pytest.mark.requirement("B.1-S2b", "B.8-S8")
 @pytest.mark.parametrize("method", ["acme/unknown", "ping", "initialize", "completion/complete", "tasks/get"])
-async def test_a_method_that_there_is_not_is_404_and_32601(method: str) -> None:
+async def test_an_unknown_method_is_404_and_32601(method: str) -> None:
     async with by_hand(make_modern()) as client:
         refused = await client.post(client.request(method, {"taskId": "1"}, id="mine"))
         assert (refused.status, refused.kind, refused.code, refused.answer["id"]) == (404, JSON, -32601, "mine")
@@ -144,7 +144,7 @@ async def test_a_method_that_there_is_not_is_404_and_32601(method: str) -> None:
 
 @pytest.mark.requirement("B.3-S1b", "B.8-S8")
 @pytest.mark.parametrize("missing", ENVELOPE)
-async def test_an_envelope_that_lacks_something_is_400_and_32602(missing: str) -> None:
+async def test_an_incomplete_envelope_is_400_and_32602(missing: str) -> None:
     async with by_hand(make_modern()) as client:
         request = client.request("tools/list")
         fields = {"mcp-protocol-version": MODERN, "mcp-method": "tools/list"}
@@ -155,7 +155,7 @@ async def test_an_envelope_that_lacks_something_is_400_and_32602(missing: str) -
 
 @pytest.mark.requirement("B.3-S4b", "B.8-S8")
 @pytest.mark.parametrize("revision", ["2025-11-25", "2099-01-01", "latest"])
-async def test_a_revision_that_is_not_spoken_is_400_and_32022(revision: str) -> None:
+async def test_an_unsupported_revision_is_400_and_32022(revision: str) -> None:
     async with by_hand(make_modern()) as client:
         refused = await client.post(client.request("tools/list", meta={META + "protocolVersion": revision}))
         assert (refused.status, refused.code) == (400, -32022)
@@ -163,7 +163,7 @@ async def test_a_revision_that_is_not_spoken_is_400_and_32022(revision: str) -> 
 
 
 @pytest.mark.requirement("B.8-S8")
-async def test_a_capability_that_is_missing_is_400_and_32021() -> None:
+async def test_a_missing_capability_is_400_and_32021() -> None:
     server = Server("s")
 
     @server.tool
@@ -187,9 +187,7 @@ CALL: Mapping[str, Json] = {
 @pytest.mark.parametrize("field", ["mcp-protocol-version", "mcp-method", "mcp-name"])
 @pytest.mark.parametrize("value", [None, "", "other", "=?base64?%%%?=", "=?base64?/w==?="])
 @pytest.mark.parametrize("method", CALL)
-async def test_a_header_that_does_not_say_what_the_body_says_is_400_and_32020(
-    method: str, field: str, value: str | None
-) -> None:
+async def test_a_header_that_contradicts_the_body_is_400_and_32020(method: str, field: str, value: str | None) -> None:
     async with by_hand(make_server()) as client:
         good = client.request(method, CALL[method], id=7)
         assert (await client.post(good)).status == 200
@@ -197,7 +195,7 @@ async def test_a_header_that_does_not_say_what_the_body_says_is_400_and_32020(
         assert (refused.status, refused.code, refused.answer["id"]) == (400, -32020, 7)
 
 
-async def test_a_name_that_no_header_can_hold_is_encoded_in_it() -> None:
+async def test_a_name_that_a_header_cannot_hold_is_encoded() -> None:
     server = Server("s")
     server.tool(name="grüß\ndich")(lambda: None)
     async with by_hand(server) as client:
@@ -219,7 +217,7 @@ def routing() -> Server:
 
 @pytest.mark.requirement("B.8-S11a")
 @pytest.mark.parametrize("value", [None, "", "us", "EU", "=?base64?%%%?=", "eu, eu"])
-async def test_a_header_that_does_not_repeat_its_argument_is_refused(value: str | None) -> None:
+async def test_a_header_that_does_not_mirror_its_argument_is_refused(value: str | None) -> None:
     async with by_hand(routing()) as client:
         refused = await client.post(client.call("route", {"region": "eu"}), {"mcp-param-region": value})
         assert (refused.status, refused.code) == (400, -32020)
@@ -230,7 +228,7 @@ async def test_a_header_that_does_not_repeat_its_argument_is_refused(value: str 
 
 @pytest.mark.requirement("B.8-S11b")
 @pytest.mark.parametrize("arguments", [{}, {"region": None}, {"speed": 2}])
-async def test_for_an_argument_that_is_not_there_no_header_is_expected(arguments: Json) -> None:
+async def test_an_absent_argument_needs_no_header(arguments: Json) -> None:
     async with by_hand(routing()) as client:
         assert (await client.post(client.call("route", arguments))).status == 200
 
@@ -247,7 +245,7 @@ async def test_for_an_argument_that_is_not_there_no_header_is_expected(arguments
         ({"a": {"type": "array", "items": {"type": "string", "x-mcp-header": "A"}}}, "reached by 'properties' alone"),
     ],
 )
-def test_a_tool_whose_annotations_break_the_constraints_is_not_registered(properties: JsonObject, fault: str) -> None:
+def test_a_tool_with_invalid_header_annotations_is_not_registered(properties: JsonObject, fault: str) -> None:
     server = Server("s")
 
     with pytest.raises(ValueError, match=f"tool 'route': inputSchema: .*{fault}"):
@@ -262,7 +260,7 @@ def test_a_tool_whose_annotations_break_the_constraints_is_not_registered(proper
 
 
 @pytest.mark.requirement("B.8-S4a")
-async def test_a_request_is_answered_as_json_or_as_events() -> None:
+async def test_a_request_is_answered_with_json_or_events() -> None:
     async with by_hand(make_modern()) as client:
         alone = await client.post(client.call("add", {"a": 1, "b": 2}))
         assert (alone.status, alone.kind) == (200, JSON)
@@ -290,7 +288,7 @@ async def test_a_stream_ends_after_the_response() -> None:
 
 @pytest.mark.requirement("B.8-S4b")
 @pytest.mark.parametrize("asking", ["parked", "replayed"])
-async def test_a_stream_holds_no_requests_though_the_handler_asks(asking: Any) -> None:
+async def test_a_stream_contains_no_requests_even_if_the_handler_asks(asking: Any) -> None:
     server = Server("s", asking=asking)
 
     @server.tool
@@ -310,7 +308,7 @@ async def test_a_stream_holds_no_requests_though_the_handler_asks(asking: Any) -
 
 
 @pytest.mark.requirement("B.8-S6")
-async def test_proxies_are_told_not_to_hold_events_back() -> None:
+async def test_a_response_header_tells_proxies_not_to_buffer_events() -> None:
     async with by_hand(make_modern()) as client:
         told = await client.post(client.call("count", {"steps": 1}, meta={"progressToken": "t"}))
         async with client.open("POST", client.request("subscriptions/listen", {"notifications": {}})) as listening:
@@ -350,7 +348,7 @@ async def test_log_messages_travel_in_the_stream_of_their_own_request() -> None:
 
 @pytest.mark.requirement("B.8-S5a", "B.8-S5b", "B.12-P5b")
 @pytest.mark.parametrize("streams", [True, False])
-async def test_the_end_of_the_response_is_a_cancellation_after_which_nothing_is_sent(streams: bool) -> None:
+async def test_a_client_that_closes_the_response_cancels_the_request_and_receives_nothing_more(streams: bool) -> None:
     server, began, stopped = Server("s"), trio.Event(), trio.Event()
 
     @server.tool

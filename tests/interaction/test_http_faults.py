@@ -10,7 +10,7 @@ folders that mirror the sources:
  2. a client that stops reading makes the server unstoppable
     transports/test_hypercorn_connection.py::test_a_client_that_reads_nothing_loses_its_connection_and_its_application_learns_it
     transports/test_hypercorn_connection.py::test_a_client_that_reads_nothing_holds_up_no_end
-    interaction/test_http_faults.py::test_a_client_that_reads_nothing_holds_up_neither_others_nor_the_end
+    interaction/test_http_faults.py::test_a_client_that_reads_nothing_delays_neither_others_nor_the_shutdown
  3. what is sent to a client that has left goes nowhere, without an error
     transports/test_http_response.py::test_a_client_that_leaves_cancels_the_block
     server/test_serve_http.py::test_a_client_that_goes_away_cancels_its_handler
@@ -27,14 +27,14 @@ folders that mirror the sources:
     transports/test_http_app.py::test_when_what_it_runs_fails_it_serves_nothing_any_more
  8. a time limit on reading ends streams; without one, bodies may be as slow and as long as they like
     transports/test_hypercorn_connection.py::test_a_stream_without_a_word_from_its_client_goes_on
-    interaction/test_http_faults.py::test_clients_that_trickle_are_given_up_and_hold_up_nobody
+    interaction/test_http_faults.py::test_the_server_gives_up_clients_that_trickle_and_others_are_not_delayed
     server/test_serve_http.py::test_a_body_over_the_limit_is_refused_before_it_is_sent
  9. SystemExit in an application ends the server
-    interaction/test_http_faults.py::test_a_tool_that_exits_ends_its_own_call_alone
+    interaction/test_http_faults.py::test_a_tool_that_exits_ends_only_its_own_call
     transports/test_hypercorn_tasks.py::test_what_an_application_raises_is_logged_and_ends_its_request_alone
 10. after a request that was sent ahead, nobody sees that the client leaves
     transports/test_hypercorn_http1.py::test_requests_sent_ahead_are_answered_in_order
-    interaction/test_http_faults.py::test_a_client_that_has_sent_ahead_and_leaves_is_noticed
+    interaction/test_http_faults.py::test_the_server_notices_that_a_client_with_pipelined_requests_disconnects
 11. its defaults are for other servers
     transports/test_hypercorn_http1.py::test_requests_on_one_connection_are_not_counted
     transports/test_hypercorn_connection.py::test_a_connection_may_lie_idle_for_longer_than_a_head_may_take
@@ -87,7 +87,7 @@ TESTS = Path(__file__).parent.parent
 CUT_HERE = "cut here"
 
 
-def test_each_trap_has_tests_that_are_there() -> None:
+def test_every_listed_test_of_a_trap_exists() -> None:
     assert __doc__ is not None
     traps = re.split(r"^ ?\d+\. ", __doc__, flags=re.MULTILINE)[1:]
 
@@ -100,7 +100,7 @@ def test_each_trap_has_tests_that_are_there() -> None:
 
 
 @ERAS
-async def test_a_socket_that_dies_in_mid_response_fails_one_call_and_no_other(revision: str) -> None:
+async def test_a_socket_that_breaks_in_mid_response_fails_only_its_call(revision: str) -> None:
     server, go, stopped = Server("s"), trio.Event(), trio.Event()
 
     @server.tool
@@ -149,7 +149,7 @@ async def test_a_socket_that_dies_in_mid_response_fails_one_call_and_no_other(re
     assert (said, cutter.cuts) == (["well"], 1)
 
 
-async def test_a_response_that_is_kept_goes_on_where_its_socket_died() -> None:
+async def test_a_stored_response_resumes_where_its_socket_broke() -> None:
     server = Server("s")
 
     @server.tool
@@ -237,9 +237,7 @@ async def hint(client: Client) -> str:
 
 
 @ERAS
-async def test_a_server_that_restarts_under_many_calls_costs_those_that_must_not_be_made_twice(
-    revision: str, tmp_path: Path
-) -> None:
+async def test_a_server_restart_fails_only_the_calls_that_must_not_be_repeated(revision: str, tmp_path: Path) -> None:
     each, path, came = 25, tmp_path / "s", Counter[str]()
     editions = Editions(4 * each)
 
@@ -278,7 +276,7 @@ async def _serve_until_cancelled(server: Server, path: Path, *, task_status: tri
                 await trio.lowlevel.checkpoint()
 
 
-async def test_clients_that_trickle_are_given_up_and_hold_up_nobody() -> None:
+async def test_the_server_gives_up_clients_that_trickle_and_others_are_not_delayed() -> None:
     server, made = Server("s"), 0
 
     @server.tool
@@ -308,7 +306,7 @@ async def test_clients_that_trickle_are_given_up_and_hold_up_nobody() -> None:
 
 
 @ERAS
-async def test_a_client_whose_body_is_too_long_is_told_so_though_nobody_has_read_it(revision: str) -> None:
+async def test_a_client_whose_body_is_too_long_gets_the_error_although_its_body_was_not_read(revision: str) -> None:
     server = Server("s")
 
     @server.tool
@@ -324,7 +322,7 @@ async def test_a_client_whose_body_is_too_long_is_told_so_though_nobody_has_read
         assert (await client.call_tool("measure", {"text": "x"})).structured_content == {"result": 1}
 
 
-async def test_a_client_that_reads_nothing_holds_up_neither_others_nor_the_end() -> None:
+async def test_a_client_that_reads_nothing_delays_neither_others_nor_the_shutdown() -> None:
     limits = Limits(max_progress_per_second=10_000, drain_seconds=0.1)
     server, flooding, gone = Server("s", limits=limits), trio.Event(), trio.Event()
 
@@ -368,7 +366,7 @@ async def test_a_client_that_reads_nothing_holds_up_neither_others_nor_the_end()
                 assert gone.is_set()
 
 
-async def test_a_tool_that_exits_ends_its_own_call_alone() -> None:
+async def test_a_tool_that_exits_ends_only_its_own_call() -> None:
     server = Server("s")
 
     @server.tool
@@ -385,7 +383,7 @@ async def test_a_tool_that_exits_ends_its_own_call_alone() -> None:
         assert (await client.call_tool("stay")).structured_content == {"result": "here"}
 
 
-async def test_a_client_that_has_sent_ahead_and_leaves_is_noticed() -> None:
+async def test_the_server_notices_that_a_client_with_pipelined_requests_disconnects() -> None:
     server, begun, stopped = Server("s"), trio.Event(), trio.Event()
 
     @server.tool

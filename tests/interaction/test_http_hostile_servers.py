@@ -92,7 +92,7 @@ ELSEWHERE: dict[str, Callable[[str], bytes]] = {
 
 @pytest.mark.parametrize("kind", ELSEWHERE)
 @pytest.mark.parametrize("revision", [MODERN, LEGACY, OLDEST, None])
-async def test_nothing_is_fetched_from_where_a_server_points_to(kind: str, revision: str | None) -> None:
+async def test_the_client_does_not_follow_urls_of_a_hostile_server(kind: str, revision: str | None) -> None:
     async with hostile(lambda _head, _body: response(200)) as elsewhere:
         async with hostile(lambda _head, _body: ELSEWHERE[kind](elsewhere.url)) as server:
             with pytest.raises(TrioMcpError):
@@ -114,7 +114,7 @@ async def test_nothing_is_fetched_from_where_a_server_points_to(kind: str, revis
         "file:///etc/passwd",
     ],
 )
-async def test_messages_go_to_no_endpoint_of_another_origin(where: str) -> None:
+async def test_the_client_posts_to_no_endpoint_of_another_origin(where: str) -> None:
     async with hostile(lambda _head, _body: response(202)) as elsewhere:
         address = where.format(url=elsewhere.url, port=elsewhere.port)
 
@@ -133,7 +133,7 @@ async def test_messages_go_to_no_endpoint_of_another_origin(where: str) -> None:
 # What a client says.
 
 
-async def test_nothing_of_a_callers_ends_a_header_field() -> None:
+async def test_values_of_the_caller_cannot_inject_header_fields() -> None:
     schema = {"type": "object", "properties": {"what": {"type": "string", "x-mcp-header": "What"}}}
     listed = {"name": EVIL, "inputSchema": schema}
 
@@ -161,7 +161,7 @@ async def test_nothing_of_a_callers_ends_a_header_field() -> None:
 @pytest.mark.parametrize(
     "headers", [{"x": "a\r\nx-evil: 1"}, {"x\r\ny": "a"}, {"x": "a\n"}, {"x": "\x00"}, {"x:": "a"}]
 )
-async def test_header_fields_of_the_users_that_are_more_than_one_are_refused(headers: dict[str, str]) -> None:
+async def test_configured_header_fields_that_contain_another_field_are_refused(headers: dict[str, str]) -> None:
     async with hostile(lambda _head, _body: response(500)) as server:
         with pytest.raises(ValueError, match="headers: "):
             async with open_http_client(server.url, headers=headers):
@@ -195,7 +195,7 @@ BROKEN: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-async def test_a_server_that_breaks_http_fails_one_call_by_name(kind: str) -> None:
+async def test_an_invalid_http_response_fails_one_call_with_a_named_error(kind: str) -> None:
     def reply(_: str, body: bytes) -> bytes:
         message = decode(body)
         if message["method"] == "server/discover":

@@ -169,7 +169,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("fields", FOREIGN, ids=str)
-async def test_pages_of_foreign_sites_do_not_get_in(shop: Shop, fields: dict[str, str]) -> None:
+async def test_requests_from_foreign_sites_are_refused(shop: Shop, fields: dict[str, str]) -> None:
     async with served(shop.server, sessions=SessionSettings(sse_path=SSE)) as bound:
         session = await begin(bound)
         in_it = {"mcp-session-id": session, "mcp-protocol-version": "2025-11-25", **fields}
@@ -189,7 +189,7 @@ async def test_pages_of_foreign_sites_do_not_get_in(shop: Shop, fields: dict[str
     assert shop.sold == []
 
 
-async def test_a_session_is_there_for_its_principal_alone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_exists_only_for_its_principal(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     make = HttpRequest.of
 
     def signed_in(scope: Any) -> HttpRequest:
@@ -234,7 +234,7 @@ async def test_a_session_is_there_for_its_principal_alone(shop: Shop, monkeypatc
     ],
     ids=str,
 )
-async def test_what_head_and_body_disagree_about_is_not_done(shop: Shop, fields: dict[str, str]) -> None:
+async def test_a_request_whose_header_contradicts_its_body_has_no_effect(shop: Shop, fields: dict[str, str]) -> None:
     async with served(shop.server) as bound:
         right = {"mcp_param_what": "x"}
         refused = await post(bound, call("sell", {"what": "x"}), **right | fields)
@@ -247,7 +247,7 @@ async def test_what_head_and_body_disagree_about_is_not_done(shop: Shop, fields:
 # What gets out.
 
 
-async def test_nothing_of_a_clients_is_more_than_a_text_in_what_the_server_says(shop: Shop) -> None:
+async def test_values_of_the_client_cannot_inject_header_fields_or_events(shop: Shop) -> None:
     async with served(shop.server, sessions=SessionSettings(sse_path=SSE)) as bound:
         session = await begin(bound)
         responses = [
@@ -267,7 +267,7 @@ async def test_nothing_of_a_clients_is_more_than_a_text_in_what_the_server_says(
         assert not re.search(rb"^x-evil", each.body, re.MULTILINE)
 
 
-async def test_the_address_of_a_stream_is_one_line_and_on_the_same_host(shop: Shop) -> None:
+async def test_the_endpoint_url_of_a_stream_is_one_line_and_on_the_same_host(shop: Shop) -> None:
     async with served(shop.server, path=None) as bound, trio.open_nursery() as nursery:
         said: dict[str, bytes] = {}
 
@@ -314,7 +314,7 @@ async def test_session_ids_cannot_be_guessed_and_are_in_no_log(
     assert not any(id in caplog.text for id in ids)
 
 
-async def test_no_traceback_and_no_secret_is_told(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+async def test_responses_contain_no_traceback_and_no_secret(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     fields = {"authorization": "Bearer t0ken", "cookie": "t0ken"}
     async with served(shop.server) as bound:
         session = await begin(bound)
@@ -336,7 +336,7 @@ async def test_no_traceback_and_no_secret_is_told(shop: Shop, caplog: pytest.Log
 # What is too much.
 
 
-async def test_what_is_compressed_is_not_unpacked(shop: Shop) -> None:
+async def test_a_compressed_body_is_refused_without_decompression(shop: Shop) -> None:
     bomb = gzip.compress(encode(call("sell", {"what": "x" * 10_000_000})))
     async with served(shop.server) as bound:
         for encoding in ("gzip", "deflate", "gzip, gzip"):
@@ -348,7 +348,7 @@ async def test_what_is_compressed_is_not_unpacked(shop: Shop) -> None:
 @pytest.mark.parametrize(
     "opening", [b"[", b'{"a":', b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":']
 )
-async def test_json_that_is_nested_deeply_is_refused(shop: Shop, opening: bytes) -> None:
+async def test_deeply_nested_json_is_refused(shop: Shop, opening: bytes) -> None:
     async with served(shop.server) as bound:
         session = await begin(bound)
         for fields in ({}, {"mcp-session-id": session}):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 import trio
@@ -16,7 +16,8 @@ import trio.testing
 from tests.interaction.by_hand import ENVELOPE, MODERN
 from tests.interaction.conftest import conversation_program
 from tests.interaction.conversation_server import make_server
-from tests.interaction.over_http import HTTP_DOORS, URL, bridged
+from tests.interaction.openers import HTTP_OPENERS, Opener
+from tests.interaction.over_http import URL, bridged
 from trio_mcp import (
     Client,
     ConnectionBroken,
@@ -40,19 +41,17 @@ from trio_mcp import (
 from trio_mcp.testing import ScriptedPeer, open_scripted_client, open_scripted_server
 from trio_mcp.testing import open_memory_client as open_client_over_bytes
 
-Door: TypeAlias = Callable[[], AbstractAsyncContextManager[Client]]
-
 
 def child() -> list[str]:
     return [sys.executable, conversation_program()]
 
 
-DOORS: dict[str, Door] = {
+BOUND_OPENERS: dict[str, Opener] = {
     "direct": lambda: open_memory_client(make_server()),
     "bytes": lambda: open_client_over_bytes(make_server()),
     "child": lambda: open_stdio_client(child()),
-    "http": lambda: HTTP_DOORS["http"](make_server()),
-    "http session": lambda: HTTP_DOORS["http-resumable"](make_server(), revision="2025-11-25"),
+    "http": lambda: HTTP_OPENERS["http"](make_server()),
+    "http session": lambda: HTTP_OPENERS["http-resumable"](make_server(), revision="2025-11-25"),
 }
 
 
@@ -69,7 +68,7 @@ async def served_stream() -> AsyncGenerator[trio.abc.Stream]:
         yield ours
 
 
-# Doors.
+# Openers.
 
 
 @pytest.mark.complaint(1)
@@ -108,7 +107,7 @@ async def test_a_client_may_be_closed_many_times_at_once(autojump_clock: object)
         await client.aclose()
 
 
-async def test_the_end_of_the_nursery_is_the_end_of_its_clients(autojump_clock: object) -> None:
+async def test_clients_close_when_their_nursery_ends(autojump_clock: object) -> None:
     async with trio.open_nursery() as nursery:
         client = await start_client(nursery, make_server())
         nursery.cancel_scope.cancel()
@@ -117,10 +116,10 @@ async def test_the_end_of_the_nursery_is_the_end_of_its_clients(autojump_clock: 
     await client.aclose()
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_a_client_that_left_its_block_is_closed(door: str) -> None:
+@pytest.mark.parametrize("opener", BOUND_OPENERS)
+async def test_a_client_is_closed_after_its_block(opener: str) -> None:
     with trio.fail_after(20):
-        async with DOORS[door]() as client:
+        async with BOUND_OPENERS[opener]() as client:
             await add(client)
         with pytest.raises(ConnectionClosed):
             await client.list_tools()
@@ -130,15 +129,15 @@ async def test_a_client_that_left_its_block_is_closed(door: str) -> None:
         await client.aclose()
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_a_client_closed_inside_its_block_is_left_in_peace(door: str) -> None:
+@pytest.mark.parametrize("opener", BOUND_OPENERS)
+async def test_a_client_can_be_closed_inside_its_block(opener: str) -> None:
     with trio.fail_after(20):
-        async with DOORS[door]() as client:
+        async with BOUND_OPENERS[opener]() as client:
             await client.aclose()
 
 
-@pytest.mark.parametrize("door", DOORS)
-async def test_calls_that_wait_when_the_client_is_closed_are_told_so(door: str) -> None:
+@pytest.mark.parametrize("opener", BOUND_OPENERS)
+async def test_waiting_calls_raise_when_the_client_is_closed(opener: str) -> None:
     told: list[str] = []
 
     async def wait(client: Client) -> None:
@@ -152,7 +151,7 @@ async def test_calls_that_wait_when_the_client_is_closed_are_told_so(door: str) 
         began.set()
 
     with trio.fail_after(20):
-        async with DOORS[door]() as client, trio.open_nursery() as nursery:
+        async with BOUND_OPENERS[opener]() as client, trio.open_nursery() as nursery:
             for _ in range(3):
                 began = trio.Event()
                 nursery.start_soon(wait, client)
@@ -174,20 +173,24 @@ ERRORS: tuple[BaseException, ...] = (
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("opener", BOUND_OPENERS)
 @pytest.mark.complaint(3)
-async def test_the_exception_of_a_block_comes_out_as_it_is(door: str, error: BaseException) -> None:
+async def test_the_exception_of_a_block_is_raised_unchanged(opener: str, error: BaseException) -> None:
     with trio.fail_after(20):
         with pytest.raises(type(error)) as raised:
-            async with DOORS[door]() as client, client.open_call("hang", {"key": "k"}):
+            async with BOUND_OPENERS[opener]() as client, client.open_call("hang", {"key": "k"}):
                 raise error
         assert raised.value is error
 
 
-async def test_an_exception_passes_two_clients_and_a_call_as_it_is(autojump_clock: object) -> None:
+async def test_an_exception_passes_through_two_clients_and_a_call_unchanged(autojump_clock: object) -> None:
     error = KeyError("mine")
     with pytest.raises(KeyError) as raised:
-        async with open_client(make_server()) as one, DOORS["bytes"]() as two, one.open_call("hang", {"key": "k"}):
+        async with (
+            open_client(make_server()) as one,
+            BOUND_OPENERS["bytes"]() as two,
+            one.open_call("hang", {"key": "k"}),
+        ):
             await add(two)
             raise error
     assert raised.value is error
@@ -233,7 +236,9 @@ def without_database() -> Server:
     ],
 )
 @pytest.mark.complaint(3)
-async def test_a_target_that_cannot_be_opened_raises_bare(target: Any, failure: type[Exception], text: str) -> None:
+async def test_a_target_that_cannot_be_opened_raises_without_an_exception_group(
+    target: Any, failure: type[Exception], text: str
+) -> None:
     with trio.fail_after(20):
         with pytest.raises(failure, match=text):
             async with open_client(target):
@@ -247,13 +252,13 @@ async def test_a_target_that_cannot_be_opened_raises_bare(target: Any, failure: 
         assert len(raised) == 1
 
 
-async def test_a_lifespan_that_fails_fails_the_door_in_memory_bare() -> None:
+async def test_a_failing_lifespan_fails_the_in_memory_opener_without_an_exception_group() -> None:
     with pytest.raises(NoDatabaseError):
         async with open_client(without_database()):
             pass
 
 
-async def test_a_lifespan_that_fails_fails_the_serving_bare() -> None:
+async def test_a_failing_lifespan_fails_the_serving_without_an_exception_group() -> None:
     with pytest.raises(NoDatabaseError):
         await serve_stream(without_database(), trio.testing.memory_stream_pair()[0])
 
@@ -292,7 +297,7 @@ async def test_a_lost_connection_fails_the_calls_and_not_the_block(revision: str
         await client.list_tools()
 
 
-async def test_every_call_gets_an_exception_of_its_own() -> None:
+async def test_every_call_raises_its_own_exception() -> None:
     caught: list[Exception] = []
 
     async def call(client: Client) -> None:
@@ -310,7 +315,7 @@ async def test_every_call_gets_an_exception_of_its_own() -> None:
     assert caught[0] is not caught[1]
 
 
-async def test_updates_that_came_before_the_loss_are_still_read() -> None:
+async def test_updates_received_before_the_loss_can_still_be_read() -> None:
     connected = open_scripted_server(partial(ScriptedPeer.welcome, revision=MODERN), revision=MODERN)
     async with connected as (client, server), client.open_call("x") as call:
         request = await server.receive()
@@ -322,7 +327,7 @@ async def test_updates_that_came_before_the_loss_are_still_read() -> None:
             await call.result()
 
 
-async def test_a_cancelled_caller_is_cancelled_even_if_the_connection_is_gone_as_well() -> None:
+async def test_a_cancelled_caller_is_cancelled_even_if_the_connection_is_also_lost() -> None:
     async with open_scripted_server(partial(ScriptedPeer.welcome, revision=MODERN), revision=MODERN) as (
         client,
         server,
@@ -372,7 +377,9 @@ def call(revision: str, id: int, tool: str, **arguments: object) -> dict[str, An
 
 @pytest.mark.requirement("B.2-P2")
 @pytest.mark.complaint(12)
-async def test_accepted_calls_are_answered_after_the_end_of_the_input(revision: str, autojump_clock: object) -> None:
+async def test_the_server_answers_accepted_calls_after_the_end_of_the_input(
+    revision: str, autojump_clock: object
+) -> None:
     server = make_server()
 
     @server.tool
@@ -386,7 +393,7 @@ async def test_accepted_calls_are_answered_after_the_end_of_the_input(revision: 
         assert [message["id"] for message in await client.rest()] == [2, 1]
 
 
-async def test_calls_that_outlast_the_draining_are_told_and_stopped(autojump_clock: object) -> None:
+async def test_calls_that_exceed_the_drain_time_get_an_error_and_are_cancelled(autojump_clock: object) -> None:
     server, stopped = make_server(limits=Limits(drain_seconds=3)), trio.Event()
 
     @server.tool
@@ -406,7 +413,7 @@ async def test_calls_that_outlast_the_draining_are_told_and_stopped(autojump_clo
     assert stopped.is_set()
 
 
-async def test_a_serving_that_is_cancelled_tells_its_clients(autojump_clock: object) -> None:
+async def test_a_cancelled_serving_notifies_its_clients(autojump_clock: object) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     serving = trio.CancelScope()
 
@@ -444,7 +451,7 @@ async def test_one_serving_answers_many_connections_with_one_lifespan(autojump_c
     assert lifespans == ["entered", "left"]
 
 
-async def test_an_abandoned_thread_keeps_its_place_until_it_ends() -> None:
+async def test_an_abandoned_thread_counts_against_the_limit_until_it_ends() -> None:
     server = Server("threads", limits=Limits(max_threads=1))
     began, release = trio.Event(), threading.Event()
     order: list[str] = []
@@ -478,7 +485,7 @@ async def test_an_abandoned_thread_keeps_its_place_until_it_ends() -> None:
     assert order == ["blocked", "quick"]
 
 
-async def test_no_more_calls_of_a_tool_work_at_once_than_it_allows_over_all_connections(
+async def test_the_concurrency_limit_of_a_tool_applies_across_all_connections(
     autojump_clock: object,
 ) -> None:
     server, at_work = Server("s"), [0, 0]

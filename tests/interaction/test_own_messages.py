@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +11,8 @@ import attrs
 import pytest
 import trio
 
-from tests.interaction.over_http import HTTP_DOORS
+from tests.interaction.openers import Opener
 from trio_mcp import (
-    Client,
     Context,
     ErrorResponse,
     Extension,
@@ -34,13 +32,6 @@ from trio_mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISS
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 ROOMS = "com.example/rooms"
-Open = Callable[..., AbstractAsyncContextManager[Client]]
-DOORS: dict[str, Open] = {"memory": open_client, "bytes": open_memory_client, **HTTP_DOORS}
-
-
-@pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest) -> Open:
-    return DOORS[str(request.param)]
 
 
 @pytest.fixture(params=types.REVISIONS)
@@ -97,18 +88,18 @@ def make_server() -> Server:
     return server
 
 
-async def test_a_method_of_ones_own_is_answered_typed_in_every_revision(door: Open, revision: str) -> None:
-    async with door(make_server(), revision=revision) as client:
+async def test_a_custom_method_returns_typed_results_in_every_revision(opener: Opener, revision: str) -> None:
+    async with opener(make_server(), revision=revision) as client:
         found = await client.request("acme/search", Search(["a", "b"], 2), Found)
         assert found == Found(2, ["A", "B"])
         assert (await client.request("acme/reverse", {"text": "abc"}, dict))["text"] == "cba"
         assert isinstance(await client.request("acme/nothing", None, types.EmptyResult), types.EmptyResult)
 
 
-async def test_params_that_do_not_fit_are_refused_and_a_result_that_is_none_is_a_bug(
-    door: Open, revision: str, caplog: pytest.LogCaptureFixture
+async def test_invalid_params_are_refused_and_an_invalid_result_is_an_internal_error(
+    opener: Opener, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with door(make_server(), revision=revision) as client:
+    async with opener(make_server(), revision=revision) as client:
         with pytest.raises(ErrorResponse) as refusal:
             await client.request("acme/search", {"words": "a"}, Found)
         assert refusal.value.code == INVALID_PARAMS
@@ -122,14 +113,14 @@ async def test_params_that_do_not_fit_are_refused_and_a_result_that_is_none_is_a
     assert "expected an object, not int" in caplog.text
 
 
-async def test_a_result_that_does_not_fit_is_the_servers_fault(door: Open) -> None:
-    async with door(make_server()) as client:
+async def test_an_invalid_result_is_reported_as_the_fault_of_the_server(opener: Opener) -> None:
+    async with opener(make_server()) as client:
         with pytest.raises(RemoteProtocolError, match=r"the result of 'acme/reverse' does not fit: .*`count`"):
             await client.request("acme/reverse", {"text": "abc"}, Found)
 
 
-async def test_a_method_that_the_specification_has_elsewhere_is_not_sent(door: Open, revision: str) -> None:
-    async with door(make_server(), revision=revision) as client:
+async def test_a_method_that_another_revision_defines_is_not_sent(opener: Opener, revision: str) -> None:
+    async with opener(make_server(), revision=revision) as client:
         absent = "ping" if revision == MODERN else "server/discover"
         with pytest.raises(LocalProtocolError, match=f"revision {revision} has no request '{absent}'"):
             await client.request(absent, None, types.EmptyResult)
@@ -138,7 +129,7 @@ async def test_a_method_that_the_specification_has_elsewhere_is_not_sent(door: O
 
 
 @pytest.mark.requirement("D.1-P1")
-async def test_both_sides_see_what_the_other_has_declared(door: Open, revision: str) -> None:
+async def test_both_sides_see_the_declared_extensions_of_the_other(opener: Opener, revision: str) -> None:
     seen: dict[str, Any] = {}
     server = make_server()
 
@@ -155,7 +146,7 @@ async def test_both_sides_see_what_the_other_has_declared(door: Open, revision: 
         "extensions": {ROOMS: {"people": 2}, "com.example/other": {}},
         "experimental": {"zeta": {}},
     }
-    async with door(server, revision=revision, **options) as client:
+    async with opener(server, revision=revision, **options) as client:
         await client.call_tool("look")
         assert client.server_capabilities.extensions == {ROOMS: {"most": 3}}
         assert client.server_capabilities.experimental == {"acme": {"beta": True}}
@@ -171,13 +162,13 @@ async def test_both_sides_see_what_the_other_has_declared(door: Open, revision: 
 
 
 @pytest.mark.requirement("D.1-P1")
-async def test_extensions_are_off_unless_the_application_has_opted_in(door: Open, revision: str) -> None:
+async def test_extensions_are_off_by_default(opener: Opener, revision: str) -> None:
     messages: list[bytes] = []
 
     def keep(_: str, message: bytes) -> None:
         messages.append(message)
 
-    async with door(Server("s"), revision=revision, tap=keep) as client:
+    async with opener(Server("s"), revision=revision, tap=keep) as client:
         assert client.extension(ROOMS) is None
         assert client.server_capabilities.extensions is None
         with pytest.raises(ErrorResponse):
@@ -187,9 +178,9 @@ async def test_extensions_are_off_unless_the_application_has_opted_in(door: Open
 
 
 @pytest.mark.requirement("B.1-S3", "D.1-P2")
-async def test_what_needs_an_extension_is_refused_with_its_name(door: Open, revision: str) -> None:
+async def test_a_request_that_needs_an_extension_is_refused_with_its_name(opener: Opener, revision: str) -> None:
     required: dict[str, Any] = {"extensions": {ROOMS: {}}}
-    async with door(make_server(), revision=revision) as client:
+    async with opener(make_server(), revision=revision) as client:
         with pytest.raises(ErrorResponse) as refusal:
             await client.request("rooms/list", None, dict)
         if revision == MODERN:
@@ -207,13 +198,15 @@ async def test_what_needs_an_extension_is_refused_with_its_name(door: Open, revi
             assert ROOMS in str(result.content)
 
 
-async def test_with_the_extension_it_is_answered(door: Open, revision: str) -> None:
-    async with door(make_server(), revision=revision, extensions=[Extension(ROOMS, {"people": 2})]) as client:
+async def test_a_request_that_needs_an_extension_is_answered_if_the_client_declares_it(
+    opener: Opener, revision: str
+) -> None:
+    async with opener(make_server(), revision=revision, extensions=[Extension(ROOMS, {"people": 2})]) as client:
         assert (await client.request("rooms/list", None, dict))["settings"] == {"people": 2}
         assert "in a room for 2" in str((await client.call_tool("in_a_room")).content)
 
 
-async def test_notifications_arrive_typed_and_in_order(door: Open, revision: str, autojump_clock: object) -> None:
+async def test_notifications_arrive_typed_and_in_order(opener: Opener, revision: str, autojump_clock: object) -> None:
     server, got, all_there = Server("s"), list[int](), trio.Event()
 
     @dataclass
@@ -228,7 +221,7 @@ async def test_notifications_arrive_typed_and_in_order(door: Open, revision: str
         if params.number == 4:
             all_there.set()
 
-    async with door(server, revision=revision) as client:
+    async with opener(server, revision=revision) as client:
         for number in range(5):
             await client.notify("notifications/acme/tick", Tick(number))
         await all_there.wait()
@@ -236,8 +229,8 @@ async def test_notifications_arrive_typed_and_in_order(door: Open, revision: str
     assert got == [0, 1, 2, 3, 4]
 
 
-async def test_one_that_fails_or_does_not_fit_costs_itself(
-    door: Open, revision: str, caplog: pytest.LogCaptureFixture
+async def test_an_invalid_or_failing_notification_does_not_affect_the_others(
+    opener: Opener, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, got, done = Server("s"), list[str](), trio.Event()
 
@@ -252,7 +245,7 @@ async def test_one_that_fails_or_does_not_fit_costs_itself(
     async def search(params: Search) -> None:
         raise NotImplementedError
 
-    async with door(server, revision=revision) as client:
+    async with opener(server, revision=revision) as client:
         await client.notify("notifications/acme/say", {"text": "fail"})
         await client.notify("notifications/acme/search", {"words": 7})
         await client.notify("notifications/acme/unknown")
@@ -265,7 +258,7 @@ async def test_one_that_fails_or_does_not_fit_costs_itself(
     assert "$.words: Expected `array`, got `int`" in said[1]
 
 
-async def test_a_notification_of_an_extension_needs_the_extension(door: Open, revision: str) -> None:
+async def test_a_notification_of_an_extension_is_dropped_without_the_extension(opener: Opener, revision: str) -> None:
     server, got, done = Server("s", extensions={ROOMS: {}}), list[str](), trio.Event()
 
     @server.notification("notifications/rooms/left", extension=ROOMS)
@@ -273,17 +266,17 @@ async def test_a_notification_of_an_extension_needs_the_extension(door: Open, re
         got.append(params["who"])
         done.set()
 
-    async with door(server, revision=revision) as without:
+    async with opener(server, revision=revision) as without:
         await without.notify("notifications/rooms/left", {"who": "nobody"})
-    async with door(server, revision=revision, extensions={ROOMS: {}}) as client:
+    async with opener(server, revision=revision, extensions={ROOMS: {}}) as client:
         await client.notify("notifications/rooms/left", {"who": "ada"})
         await done.wait()
 
     assert got == ["ada"]
 
 
-async def test_a_server_notifies_with_its_own_words_and_the_client_hears_them_in_order(
-    door: Open, revision: str, autojump_clock: object, caplog: pytest.LogCaptureFixture
+async def test_a_server_sends_custom_notifications_and_the_client_receives_them_in_order(
+    opener: Opener, revision: str, autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, heard, done = Server("s"), list[int](), trio.Event()
 
@@ -304,7 +297,7 @@ async def test_a_server_notifies_with_its_own_words_and_the_client_hears_them_in
             done.set()
 
     options = {"notifications": {"notifications/acme/count": on_count}}
-    async with door(server, revision=revision, **options) as client:
+    async with opener(server, revision=revision, **options) as client:
         await client.call_tool("count", {"to": 3})
         await done.wait()
 
@@ -316,8 +309,8 @@ async def test_a_server_notifies_with_its_own_words_and_the_client_hears_them_in
     ]
 
 
-async def test_a_server_asks_its_client_in_its_own_words_where_the_revision_lets_it(
-    door: Open, revision: str, autojump_clock: object
+async def test_a_server_sends_custom_requests_where_the_revision_allows(
+    opener: Opener, revision: str, autojump_clock: object
 ) -> None:
     server = Server("s")
 
@@ -331,7 +324,7 @@ async def test_a_server_asks_its_client_in_its_own_words_where_the_revision_lets
         return Found(1, [params.words[0].upper()])
 
     options: dict[str, Any] = {"methods": {"acme/ask": answer}, "time_limits": TimeLimits(idle=60, total=120)}
-    async with door(server, revision=revision, **options) as client:
+    async with opener(server, revision=revision, **options) as client:
         if revision == MODERN:
             with pytest.raises(ErrorResponse, match="a server cannot ask for 'acme/ask'") as refusal:
                 await client.call_tool("consult", {"word": "hi"})
@@ -352,8 +345,8 @@ async def test_a_server_asks_its_client_in_its_own_words_where_the_revision_lets
         ("ping", {}, "'ping' is the specification's own"),
     ],
 )
-async def test_what_goes_wrong_with_such_a_question_is_the_handlers_to_see(
-    door: Open, method: str, params: dict[str, Any], said: str
+async def test_a_failed_custom_request_raises_in_the_handler(
+    opener: Opener, method: str, params: dict[str, Any], said: str
 ) -> None:
     server = Server("s")
 
@@ -375,7 +368,7 @@ async def test_what_goes_wrong_with_such_a_question_is_the_handlers_to_see(
         return {"count": "many"}
 
     methods = {"acme/fail": fail, "acme/refuse": refuse, "acme/typed": typed, "acme/odd": odd}
-    async with door(server, revision=LEGACY, methods=methods) as client:
+    async with opener(server, revision=LEGACY, methods=methods) as client:
         result = await client.call_tool("consult")
 
     assert result.is_error
@@ -385,7 +378,7 @@ async def test_what_goes_wrong_with_such_a_question_is_the_handlers_to_see(
     assert "secret" not in block.text
 
 
-async def test_nothing_is_asked_before_the_client_says_that_it_is_initialized() -> None:
+async def test_the_server_sends_no_request_before_the_initialized_notification() -> None:
     said: list[str] = []
     server = Server("s")
 
@@ -404,34 +397,34 @@ async def test_nothing_is_asked_before_the_client_says_that_it_is_initialized() 
     assert said == ["'acme/ask' cannot be asked before the client has said that it is initialized"]
 
 
-async def test_names_of_the_specification_are_not_sent_as_ones_own(door: Open) -> None:
+async def test_names_of_the_specification_cannot_be_sent_as_custom_messages(opener: Opener) -> None:
     server = Server("s")
 
     @server.tool
     async def misuse(ctx: Context) -> None:
         await ctx.notify("notifications/message", {"level": "info", "data": "x"})
 
-    async with door(server) as client:
+    async with opener(server) as client:
         result = await client.call_tool("misuse")
 
     assert "'notifications/message' is the specification's own" in str(result.content)
 
 
-async def test_a_run_that_is_over_notifies_nobody_and_asks_nothing(door: Open) -> None:
+async def test_the_context_of_a_finished_request_sends_nothing(opener: Opener) -> None:
     server, contexts = Server("s"), list[Context]()
 
     @server.tool
     async def leak(ctx: Context) -> None:
         contexts.append(ctx)
 
-    async with door(server, revision=LEGACY) as client:
+    async with opener(server, revision=LEGACY) as client:
         await client.call_tool("leak")
         await contexts[0].notify("notifications/acme/late")
         with pytest.raises(LocalProtocolError, match="the request is over"):
             await contexts[0].request("acme/ask", None, dict)
 
 
-async def test_requiring_an_extension_that_the_server_does_not_declare_is_its_own_fault(
+async def test_a_handler_that_requires_an_undeclared_extension_is_an_internal_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server("s")
@@ -463,7 +456,7 @@ REGISTRATIONS: dict[str, Callable[[Server], Any]] = {
 
 
 @pytest.mark.parametrize("fault", REGISTRATIONS)
-def test_what_cannot_be_registered_is_refused_at_once(fault: str) -> None:
+def test_an_invalid_registration_raises_at_once(fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         REGISTRATIONS[fault](Server("s"))
 
@@ -491,16 +484,14 @@ def not_async() -> None:
         ),
     ],
 )
-async def test_options_that_could_never_work_are_refused(
-    options: dict[str, Any], kind: type[Exception], fault: str
-) -> None:
+async def test_invalid_options_are_refused(options: dict[str, Any], kind: type[Exception], fault: str) -> None:
     with pytest.raises(kind, match=fault):
         async with open_client(Server("s"), **options):
             pass
 
 
-async def test_a_handler_that_is_too_slow_costs_the_oldest_notifications_and_nothing_else(
-    door: Open, autojump_clock: object
+async def test_a_slow_notification_handler_loses_only_the_oldest_notifications(
+    opener: Opener, autojump_clock: object
 ) -> None:
     server, heard, go_on, done = Server("s"), list[int](), trio.Event(), trio.Event()
 
@@ -515,11 +506,11 @@ async def test_a_handler_that_is_too_slow_costs_the_oldest_notifications_and_not
         if params.number == 1499:
             done.set()
 
-    async with door(server, notifications={"notifications/acme/count": on_count}) as client:
+    async with opener(server, notifications={"notifications/acme/count": on_count}) as client:
         await client.call_tool("flood")
         go_on.set()
         await done.wait()
-        skipped = client._connection.own.skipped  # pyright: ignore[reportPrivateUsage] # it is for debugging
+        skipped = client._connection.custom.skipped  # pyright: ignore[reportPrivateUsage] # it is for debugging
 
     assert heard == [*heard[:1], *range(heard[1], 1500)]
     assert len(heard) + skipped == 1500

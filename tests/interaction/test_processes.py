@@ -43,7 +43,7 @@ async def pid_of(client: Client) -> int:
 
 
 @pytest.mark.complaint(2, 5, 13, 14)
-async def test_a_killed_server_fails_its_own_calls_alone_and_takes_its_processes_with_it(tmp_path: Path) -> None:
+async def test_a_killed_server_fails_only_its_own_calls_and_its_processes_are_killed(tmp_path: Path) -> None:
     failures: list[ServerExited] = []
     path = str(tmp_path / "held")
     listening = trio.socket.socket(trio.socket.AF_UNIX)
@@ -97,7 +97,7 @@ async def test_closing_the_client_lets_the_server_clean_up(cleaned_up: Path) -> 
     assert cleaned(cleaned_up)
 
 
-async def test_closing_the_client_stops_a_call_under_way_at_once(cleaned_up: Path) -> None:
+async def test_closing_the_client_stops_a_call_in_flight_at_once(cleaned_up: Path) -> None:
     async with child(cleaned_up) as client, client.open_call("hang") as call:
         await anext(call.updates)
         with trio.move_on_after(5) as in_time:
@@ -167,7 +167,7 @@ async def test_one_signal_ends_a_server_silently_with_status_0(number: int, clea
 
 
 @pytest.mark.parametrize("how", ["started", "without signals"])
-async def test_a_server_that_is_part_of_a_program_leaves_signals_to_it(how: str, cleaned_up: Path) -> None:
+async def test_an_embedded_server_leaves_signals_to_its_program(how: str, cleaned_up: Path) -> None:
     async with piped(str(cleaned_up), how) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -246,7 +246,7 @@ async def test_the_null_device_is_an_empty_input(cleaned_up: Path) -> None:
 
 
 @pytest.mark.parametrize(("closed", "named"), [("<&-", b"standard input"), (">&-", b"standard output")])
-async def test_a_closed_descriptor_is_a_clear_error(closed: str, named: bytes, cleaned_up: Path) -> None:
+async def test_a_closed_descriptor_raises_a_clear_error(closed: str, named: bytes, cleaned_up: Path) -> None:
     shell = ["sh", "-c", f'exec "$0" "$@" {closed}', sys.executable, PROGRAM, str(cleaned_up)]
     with trio.fail_after(20):
         done = await trio.run_process(shell, capture_stderr=True, check=False)
@@ -273,7 +273,7 @@ trio.run(serve_stdio, Server("slow", lifespan=lifespan))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_while_the_lifespan_is_being_entered_ends_a_server_as_cleanly(number: int) -> None:
+def test_a_signal_during_the_start_of_the_lifespan_ends_a_server_cleanly(number: int) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", SLOW_TO_OPEN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

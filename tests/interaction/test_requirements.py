@@ -78,19 +78,19 @@ def _marks_in(path: Path, tree: ast.Module) -> Iterator[Mark]:
         yield Mark(f"{place}::{decorators.get(id(call), call.lineno)}", names, fault)
 
 
-def test_every_mark_stands_on_a_test_that_an_ordinary_run_collects() -> None:
+def test_every_mark_is_on_a_test_that_an_ordinary_run_collects() -> None:
     assert [(mark.place, mark.fault) for mark in marks() if mark.fault is not None] == []
     assert len(marks()) > 100
 
 
-def test_every_requirement_that_is_called_tested_is_named_by_a_test() -> None:
+def test_every_tested_requirement_is_named_by_a_test() -> None:
     named = {name for mark in marks() for name in mark.names}
     tested = {name for name, requirement in load_manifest().items() if requirement["category"] == "tested"}
 
     assert sorted(tested - named) == []
 
 
-def test_every_name_that_a_test_uses_is_that_of_a_requirement_called_tested() -> None:
+def test_every_name_in_a_mark_is_that_of_a_tested_requirement() -> None:
     manifest = load_manifest()
     wrong = defaultdict[str, list[str]](list)
     for mark in marks():
@@ -106,7 +106,7 @@ def test_no_test_names_a_requirement_twice() -> None:
     assert len({mark.place for mark in marks()}) == len(marks())
 
 
-def test_every_requirement_says_all_that_it_should_and_nothing_else() -> None:
+def test_every_requirement_has_exactly_the_expected_members() -> None:
     for name, requirement in load_manifest().items():
         keys = requirement.keys()
         assert keys >= ALWAYS, name
@@ -119,7 +119,7 @@ def test_every_requirement_says_all_that_it_should_and_nothing_else() -> None:
             assert sentence.endswith("."), name
 
 
-def test_every_requirement_holds_in_known_revisions_and_links_to_one_of_them() -> None:
+def test_every_requirement_names_known_revisions_and_links_to_one_of_them() -> None:
     for name, requirement in load_manifest().items():
         first = REVISIONS.index(requirement.get("since", REVISIONS[0]))
         last = REVISIONS.index(requirement.get("until", REVISIONS[-1]))

@@ -111,7 +111,7 @@ async def over_stream(
 
 @pytest.mark.requirement("B.1-P8")
 @pytest.mark.parametrize("carrier", ["bytes", "unix"])
-async def test_a_server_takes_batches_in_one_revision_only(carrier: str, revision: str, tmp_path: Path) -> None:
+async def test_a_server_accepts_batches_in_one_revision_only(carrier: str, revision: str, tmp_path: Path) -> None:
     meta = {"_meta": ScriptedPeer.envelope(revision)} if revision == MODERN else {}
     listing = {"jsonrpc": "2.0", "method": "tools/list", "params": meta}
     async with streams(carrier, tmp_path) as (ours, theirs), trio.open_nursery() as nursery:
@@ -132,7 +132,7 @@ async def test_a_server_takes_batches_in_one_revision_only(carrier: str, revisio
 
 
 @pytest.mark.parametrize("carrier", ["bytes", "unix"])
-async def test_a_client_takes_batches_in_one_revision_only(carrier: str, revision: str, tmp_path: Path) -> None:
+async def test_a_client_accepts_batches_in_one_revision_only(carrier: str, revision: str, tmp_path: Path) -> None:
     wire = Wire()
     connection = over_stream(carrier, tmp_path, revision=revision, tap=wire.tap)
     async with connection as (client, server):
@@ -180,7 +180,7 @@ def give(server: Server, content: list[Any], *, whole: bool = False) -> None:
     [(SOUND, "a sound", SOUNDS), (LINK, "a link to a resource", LINKS), (PICTURE, "", "")],
     ids=["sound", "link", "picture"],
 )
-async def test_later_content_is_refused_towards_older_peers_with_a_clear_error_to_its_author(
+async def test_content_of_a_later_revision_is_not_sent_to_older_peers_and_the_log_names_the_reason(
     carrier: str,
     revision: str,
     block: Any,
@@ -230,7 +230,7 @@ CACHEABLE = {
 
 
 @pytest.mark.requirement("B.17-S1a")
-async def test_result_types_and_cache_members_are_always_and_only_in_the_newest_revision(
+async def test_every_result_has_a_type_and_cache_members_in_the_newest_revision_only(
     carrier: str, revision: str, tmp_path: Path
 ) -> None:
     wire, server = Wire(), make_surface_server()
@@ -285,7 +285,7 @@ async def roots() -> list[types.Root]:
 
 
 @pytest.mark.parametrize("carrier", ["bytes", "unix"])
-async def test_a_client_answers_requests_of_a_server_in_every_revision_but_the_newest(
+async def test_a_client_answers_requests_of_a_server_in_legacy_revisions_only(
     carrier: str, revision: str, tmp_path: Path
 ) -> None:
     connection = over_stream(carrier, tmp_path, revision=revision, roots=roots)
@@ -322,7 +322,7 @@ async def test_a_server_sends_requests_in_legacy_revisions_only(carrier: str, re
 
 
 @pytest.mark.parametrize("lacking", [True, False], ids=["without callbacks", "with callbacks"])
-async def test_no_client_of_the_newest_revision_is_ever_sent_a_request(
+async def test_a_server_never_sends_a_request_to_a_client_of_the_newest_revision(
     carrier: str, lacking: bool, tmp_path: Path
 ) -> None:
     """Whatever a server does: call back, ask, log, report, tell of changes."""

@@ -13,7 +13,7 @@ TEXT = types.TextContent(text="hi")
 
 
 @pytest.mark.parametrize("revision", [each for each in types.REVISIONS if each < "2025-11-25"])
-async def test_what_a_revision_cannot_carry_is_not_asked_and_every_place_is_named(revision: str) -> None:
+async def test_content_that_a_revision_cannot_carry_is_not_sent_and_the_error_names_every_place(revision: str) -> None:
     has_sounds = revision >= "2025-03-26"
     server = Server("s")
 

@@ -86,7 +86,7 @@ PAIRS: dict[str, Json] = {
 
 @pytest.mark.requirement("B.20-J1", "B.20-J2")
 @pytest.mark.parametrize("dialect", PAIRS)
-async def test_both_sides_read_a_schema_by_its_own_dialect(dialect: str) -> None:
+async def test_both_sides_read_a_schema_in_its_own_dialect(dialect: str) -> None:
     schema = PAIRS[dialect]
 
     assert await refused(schema, {"p": [1, "x"]}) is None
@@ -96,7 +96,7 @@ async def test_both_sides_read_a_schema_by_its_own_dialect(dialect: str) -> None
     assert "$.p[0]: expected integer, got string" in str(misfit)
 
 
-async def test_a_keyword_of_another_dialect_means_nothing() -> None:
+async def test_a_keyword_of_another_dialect_is_ignored() -> None:
     later = {**PAIRS[DRAFT_2020_12], "$schema": DRAFT_07}
 
     assert await refused(later, {"p": ["x"]}) is None
@@ -129,7 +129,7 @@ def listening() -> Generator[socket.socket]:
 @pytest.mark.requirement("B.20-J5", "B.20-J6")
 @pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef"])
 @pytest.mark.parametrize("scheme", ["http", "https", "file", "HTTP"])
-async def test_neither_side_fetches_what_a_schema_refers_to(
+async def test_neither_side_fetches_the_references_of_a_schema(
     scheme: str, keyword: str, listening: socket.socket, tmp_path: Path
 ) -> None:
     accepting = tmp_path / "schema.json"
@@ -151,7 +151,7 @@ async def test_neither_side_fetches_what_a_schema_refers_to(
 
 
 @pytest.mark.requirement("B.20-J5")
-async def test_a_dialect_of_the_author_s_own_is_not_fetched_either(listening: socket.socket) -> None:
+async def test_neither_side_fetches_a_custom_dialect(listening: socket.socket) -> None:
     address = f"http://127.0.0.1:{listening.getsockname()[1]}/dialect"
 
     with pytest.raises(ValueError, match=f"unknown JSON Schema dialect '{address}'"):
@@ -200,7 +200,7 @@ HARM: dict[str, tuple[Json, Any, str]] = {
 
 @pytest.mark.requirement("B.20-J7")
 @pytest.mark.parametrize("name", HARM)
-async def test_an_output_schema_made_to_hurt_costs_its_own_call_alone(name: str) -> None:
+async def test_a_malicious_output_schema_fails_only_its_own_call(name: str) -> None:
     schema, content, reason = HARM[name]
 
     first, second = await called(schema, content, times=2)
@@ -211,7 +211,7 @@ async def test_an_output_schema_made_to_hurt_costs_its_own_call_alone(name: str)
         assert reason in str(misfit)
 
 
-async def test_a_schema_that_refers_to_itself_for_ever_says_nothing() -> None:
+async def test_a_schema_that_refers_only_to_itself_accepts_every_value() -> None:
     for schema in (ITSELF, {"allOf": [ITSELF, ITSELF]}, {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}):
         assert await called({"type": "object"} | schema, {"a": 1}) == [None]
 
@@ -233,6 +233,6 @@ async def test_a_server_refuses_arguments_that_would_take_too_long_to_check() ->
 
 @pytest.mark.requirement("B.20-J7")
 @pytest.mark.parametrize("name", ["deep", "wide", "unfolded", "nowhere", "memory"])
-def test_a_server_refuses_at_registration_what_could_never_be_checked_by(name: str) -> None:
+def test_a_server_refuses_an_unusable_input_schema_at_registration(name: str) -> None:
     with pytest.raises(ValueError, match="tool 't': inputSchema cannot be used"):
         register(HARM[name][0])

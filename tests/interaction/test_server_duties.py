@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 import trio_mcp
-from tests.interaction.by_hand import ENVELOPE, INFO, META, MODERN, Json
+from tests.interaction.by_hand import ENVELOPE, INFO, LEGACY, META, MODERN, Json
 from tests.interaction.conversation_server import SMALL, make_server
 from trio_mcp import Context, Server, types
 from trio_mcp.testing import open_scripted_client
-
-LEGACY = [revision for revision in types.REVISIONS if revision != MODERN]
 
 REQUESTS: dict[str, Json] = {
     "tools/list": {},
@@ -40,7 +38,7 @@ def call(id: int | str, tool: str, *, envelope: Json | None = None, **arguments:
 
 
 @pytest.mark.requirement("B.1-S1", "B.3-S5a", "B.17-S1a", "B.17-S1b")
-async def test_a_modern_result_carries_its_type_its_server_and_how_long_it_may_be_cached() -> None:
+async def test_a_modern_result_carries_its_type_its_server_and_its_cache_lifetime() -> None:
     async with open_scripted_client(make_server(), MODERN) as client:
         for method, params in [*REQUESTS.items(), ("server/discover", {})]:
             result = (await client.request(method, params, envelope=ENVELOPE))["result"]
@@ -57,7 +55,7 @@ async def test_a_modern_result_carries_its_type_its_server_and_how_long_it_may_b
 
 @pytest.mark.requirement("B.2-P1c", "B.2-P1d", "A.6-P1")
 @pytest.mark.parametrize("revision", LEGACY)
-async def test_a_legacy_result_carries_nothing_that_came_later(revision: str) -> None:
+async def test_a_legacy_result_has_no_members_of_later_revisions(revision: str) -> None:
     async with open_scripted_client(make_server(), revision) as client:
         for method, params in REQUESTS.items():
             result = (await client.request(method, params))["result"]
@@ -65,7 +63,7 @@ async def test_a_legacy_result_carries_nothing_that_came_later(revision: str) ->
 
 
 @pytest.mark.requirement("B.1-P9b", "B.5-S3a")
-async def test_a_modern_server_says_only_responses_and_notifications() -> None:
+async def test_a_modern_server_sends_only_responses_and_notifications() -> None:
     said: list[Any] = []
     capabilities: Json = {"roots": {}, "sampling": {}, "elicitation": {}}
     envelope = ENVELOPE | {META + "clientCapabilities": capabilities, META + "logLevel": "debug", "progressToken": 1}
@@ -89,7 +87,7 @@ async def test_a_modern_server_says_only_responses_and_notifications() -> None:
 
 @pytest.mark.requirement("B.3-S1a")
 @pytest.mark.parametrize("missing", ENVELOPE)
-async def test_a_modern_request_without_a_required_member_is_refused_whatever_was_asked_before(missing: str) -> None:
+async def test_a_modern_request_without_a_required_member_is_refused_even_after_a_complete_one(missing: str) -> None:
     envelope = {key: value for key, value in ENVELOPE.items() if key != missing}
     async with open_scripted_client(make_server(), MODERN) as client:
         assert "result" in await client.request("tools/list", {}, envelope=ENVELOPE)
@@ -99,7 +97,7 @@ async def test_a_modern_request_without_a_required_member_is_refused_whatever_wa
 
 
 @pytest.mark.requirement("B.3-S2")
-async def test_a_modern_request_is_what_it_says_itself_and_nothing_that_an_earlier_one_said() -> None:
+async def test_a_modern_request_inherits_nothing_from_an_earlier_one() -> None:
     server, seen = Server("s"), list[Any]()
 
     @server.tool
@@ -119,7 +117,7 @@ async def test_a_modern_request_is_what_it_says_itself_and_nothing_that_an_earli
 
 @pytest.mark.requirement("B.4-S1", "B.3-S3a")
 @pytest.mark.parametrize("revision", LEGACY)
-async def test_requests_of_both_eras_may_come_mixed_on_one_connection(revision: str) -> None:
+async def test_requests_of_both_eras_can_be_mixed_on_one_connection(revision: str) -> None:
     async with open_scripted_client(make_server(), revision) as client:
         await client.send(
             call("modern", "meet", envelope=ENVELOPE, party=4),
@@ -153,7 +151,7 @@ async def test_a_handshake_is_answered_with_a_revision_the_capabilities_and_the_
 
 
 @pytest.mark.requirement("B.3-S7")
-async def test_a_modern_only_server_names_its_revisions_to_who_tries_a_handshake() -> None:
+async def test_a_modern_only_server_names_its_revisions_when_it_refuses_a_handshake() -> None:
     params: Json = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
     async with open_scripted_client(make_server(revisions=[MODERN]), MODERN) as client:
         error = (await client.request("initialize", params, envelope=None))["error"]
@@ -164,7 +162,7 @@ async def test_a_modern_only_server_names_its_revisions_to_who_tries_a_handshake
 
 
 @pytest.mark.requirement("B.3-S8", "B.3-S9")
-async def test_a_discovery_tells_revisions_and_capabilities_that_work() -> None:
+async def test_a_discovery_lists_working_revisions_and_capabilities() -> None:
     async with open_scripted_client(make_server(revisions=["2025-03-26", MODERN]), MODERN) as client:
         result = (await client.request("server/discover", {}, envelope=ENVELOPE))["result"]
         assert result["supportedVersions"] == ["2025-03-26", MODERN]
@@ -190,7 +188,7 @@ async def test_a_declared_feature_whose_last_member_was_removed_is_still_declare
 
 
 @pytest.mark.requirement("B.20-S2a", "B.20-S2b", "B.21-S1b", "B.22-S1b")
-async def test_lists_depend_neither_on_the_connection_nor_on_what_was_asked_before() -> None:
+async def test_lists_depend_neither_on_the_connection_nor_on_earlier_requests() -> None:
     server = make_server()
     answers: list[Any] = []
     declared: list[Json] = [{}, {"roots": {}, "sampling": {}}]
@@ -208,7 +206,7 @@ async def test_lists_depend_neither_on_the_connection_nor_on_what_was_asked_befo
 
 
 @pytest.mark.requirement("B.20-S3b")
-async def test_names_of_tools_differ_by_case() -> None:
+async def test_tool_names_are_case_sensitive() -> None:
     server = Server("s")
     server.tool(name="tool")(lambda: "small")
     server.tool(name="Tool")(lambda: "capital")
@@ -222,7 +220,7 @@ async def test_names_of_tools_differ_by_case() -> None:
 
 
 @pytest.mark.requirement("B.14-P2")
-async def test_progress_that_nobody_asked_for_is_not_told(revision: str) -> None:
+async def test_the_server_sends_no_progress_that_was_not_requested(revision: str) -> None:
     async with open_scripted_client(make_server(), revision) as client:
         answer = await client.request("tools/call", {"name": "count", "arguments": {"steps": 3}})
         assert "result" in answer  # and it was the first thing to be heard
@@ -230,7 +228,7 @@ async def test_progress_that_nobody_asked_for_is_not_told(revision: str) -> None
 
 @pytest.mark.requirement("B.14-P2", "G.15")
 @pytest.mark.parametrize("token", [7, "7", 0, ""])
-async def test_progress_names_the_token_as_the_type_it_was(token: int | str, revision: str) -> None:
+async def test_progress_carries_the_token_with_its_original_type(token: int | str, revision: str) -> None:
     envelope: Json = (ENVELOPE if revision == MODERN else {}) | {"progressToken": token}
     async with open_scripted_client(make_server(), revision) as client:
         await client.send(call("x", "count", envelope=envelope, steps=1))
@@ -241,7 +239,7 @@ async def test_progress_names_the_token_as_the_type_it_was(token: int | str, rev
 
 
 @pytest.mark.requirement("B.14-P4")
-async def test_there_is_no_progress_after_the_result(revision: str) -> None:
+async def test_the_server_sends_no_progress_after_the_result(revision: str) -> None:
     server, kept = Server("s"), list[Context]()
 
     @server.tool
@@ -263,7 +261,7 @@ async def test_there_is_no_progress_after_the_result(revision: str) -> None:
 
 @pytest.mark.requirement("B.15-P1a")
 @pytest.mark.parametrize("revision", LEGACY)
-async def test_a_ping_is_answered_at_once_however_much_there_is_to_do(revision: str, autojump_clock: object) -> None:
+async def test_a_busy_server_answers_a_ping_at_once(revision: str, autojump_clock: object) -> None:
     async with open_scripted_client(make_server(limits=SMALL), revision) as client:
         await client.send(*(call(id, "when_stopped", key="never") for id in range(6)))  # all places are taken
         assert (await client.request("tools/list", {}))["error"]["code"] == -31000
@@ -274,7 +272,7 @@ async def test_a_ping_is_answered_at_once_however_much_there_is_to_do(revision: 
 
 
 @pytest.mark.requirement("B.26-P1")
-async def test_icons_are_carried_with_all_that_is_said_about_them() -> None:
+async def test_icons_are_sent_with_all_their_members() -> None:
     icon = types.Icon(src="https://example.com/i.png", mime_type="image/png", sizes=["48x48", "any"], theme="dark")
     server = Server("s", icons=[icon])
     server.tool(name="t", icons=[icon])(lambda: None)
@@ -286,7 +284,7 @@ async def test_icons_are_carried_with_all_that_is_said_about_them() -> None:
 
 
 @pytest.mark.requirement("B.22-S3")
-async def test_a_picture_in_a_prompt_is_base64_with_its_media_type() -> None:
+async def test_an_image_in_a_prompt_is_base64_with_its_media_type() -> None:
     server = Server("s")
     server.prompt(name="p")(lambda: [trio_mcp.Image(b"abc", "image/png"), trio_mcp.Audio(b"abc", "audio/wav")])
     async with open_scripted_client(server, MODERN) as client:
@@ -301,7 +299,7 @@ async def test_a_picture_in_a_prompt_is_base64_with_its_media_type() -> None:
 
 
 @pytest.mark.requirement("B.12-P2b", "B.5-S3c")
-async def test_a_cancelled_call_is_not_answered_and_reports_no_more(revision: str) -> None:
+async def test_a_cancelled_call_is_not_answered_and_sends_no_more_progress(revision: str) -> None:
     envelope: Json = (ENVELOPE if revision == MODERN else {}) | {"progressToken": 1}
     async with open_scripted_client(make_server(), revision) as client:
         await client.send(call("x", "hang", envelope=envelope, key="k"))
@@ -317,7 +315,7 @@ async def test_a_cancelled_call_is_not_answered_and_reports_no_more(revision: st
 
 
 @pytest.mark.requirement("D.2-L2")
-async def test_a_call_that_wants_to_become_a_task_is_answered_as_any_other(revision: str) -> None:
+async def test_a_call_that_requests_a_task_is_answered_directly(revision: str) -> None:
     params: Json = {"name": "add", "arguments": {"a": 1, "b": 2}, "task": {"ttl": 60_000}}
     async with open_scripted_client(make_server(), revision) as client:
         result = (await client.request("tools/call", params))["result"]
@@ -331,7 +329,7 @@ async def test_a_call_that_wants_to_become_a_task_is_answered_as_any_other(revis
 
 
 @pytest.mark.requirement("B.1-P10a", "B.1-P10b", "B.1-P10e")
-def test_no_error_of_ours_has_a_number_that_the_specification_keeps_for_itself() -> None:
+def test_the_package_uses_no_error_code_that_the_specification_reserves() -> None:
     defined = {-32020, -32021, -32022}
     of_older_revisions = {
         -32002,  # not found, which only legacy revisions get: test_resources_are_listed_and_read

@@ -111,7 +111,7 @@ def transport(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.complaint(11)
-async def test_a_signal_lets_accepted_calls_be_answered_and_the_server_ends_with_0(
+async def test_after_a_signal_the_server_answers_accepted_calls_and_exits_with_0(
     transport: str, number: int, tmp_path: Path
 ) -> None:
     async with stoppable_over(transport, tmp_path) as server:
@@ -125,7 +125,7 @@ async def test_a_signal_lets_accepted_calls_be_answered_and_the_server_ends_with
         assert await server.status() == 0
 
 
-async def test_the_end_of_input_lets_accepted_calls_be_answered(tmp_path: Path) -> None:
+async def test_after_the_end_of_input_the_server_answers_accepted_calls(tmp_path: Path) -> None:
     async with stoppable_over("unix", tmp_path) as server, server.client.open_call("finish") as call:
         await anext(call.updates)
         assert server.stream is not None
@@ -135,7 +135,7 @@ async def test_the_end_of_input_lets_accepted_calls_be_answered(tmp_path: Path) 
 
 
 @pytest.mark.complaint(12)
-async def test_the_end_of_standard_input_lets_accepted_calls_be_answered_and_the_server_ends_with_0(
+async def test_after_the_end_of_standard_input_the_server_answers_accepted_calls_and_exits_with_0(
     tmp_path: Path,
 ) -> None:
     meta: dict[str, Any] = {
@@ -155,7 +155,7 @@ async def test_the_end_of_standard_input_lets_accepted_calls_be_answered_and_the
 
 
 @pytest.mark.parametrize("transport", ["unix", "tcp"])
-async def test_a_server_that_stops_accepts_no_connection_and_no_request(transport: str, tmp_path: Path) -> None:
+async def test_a_stopping_server_accepts_no_connection_and_no_request(transport: str, tmp_path: Path) -> None:
     async with stoppable_over(transport, tmp_path) as server, server.client.open_call("finish") as call:
         await anext(call.updates)
         os.kill(server.pid, signal.SIGTERM)
@@ -172,9 +172,7 @@ async def test_a_server_that_stops_accepts_no_connection_and_no_request(transpor
 
 
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
-async def test_over_http_a_server_that_stops_accepts_no_connection_and_no_request(
-    revision: str, tmp_path: Path
-) -> None:
+async def test_over_http_a_stopping_server_accepts_no_connection_and_no_request(revision: str, tmp_path: Path) -> None:
     async with stoppable_over("http", tmp_path, revision=revision) as server:
         async with server.client.open_call("finish") as call:
             await anext(call.updates)
@@ -203,7 +201,7 @@ async def unanswered(client: Client) -> None:
 
 
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
-async def test_a_signal_lets_open_questions_expire_and_their_handlers_clean_up(
+async def test_after_a_signal_open_questions_expire_and_their_handlers_clean_up(
     transport: str, revision: str, tmp_path: Path
 ) -> None:
     asked = trio.Event()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.interaction.conftest import Connect
+from tests.interaction.openers import Opener
 from tests.interaction.surface import (
     ABOUT,
     FIRST_STRUCTURED,
@@ -52,7 +52,7 @@ def blocks_of(revision: str) -> list[dict[str, Any]]:
 
 @scenes.add
 @pytest.mark.requirement("A.5-P1", "A.6-P1")
-async def test_a_tool_returns_every_kind_of_content(surface: Connect, revision: str) -> None:
+async def test_a_tool_returns_every_kind_of_content(surface: Opener, revision: str) -> None:
     async with surface() as client:
         returned = await client.call_tool("blocks")
 
@@ -60,7 +60,7 @@ async def test_a_tool_returns_every_kind_of_content(surface: Connect, revision: 
 
 
 @scenes.add
-async def test_a_tool_returns_texts_pictures_sounds_and_data_in_one_list(surface: Connect, revision: str) -> None:
+async def test_a_tool_returns_texts_images_audio_and_data_in_one_list(surface: Opener, revision: str) -> None:
     async with surface() as client:
         returned = await client.call_tool("mixed")
 
@@ -71,7 +71,7 @@ async def test_a_tool_returns_texts_pictures_sounds_and_data_in_one_list(surface
 
 @scenes.add
 @pytest.mark.requirement("A.6-P1")
-async def test_a_tool_returns_a_result_of_its_own_making(surface: Connect, revision: str) -> None:
+async def test_a_tool_can_return_a_complete_result(surface: Opener, revision: str) -> None:
     async with surface() as client:
         good = await client.call_tool("whole", {"failed": False})
         failed = await client.call_tool("whole", {"failed": True})
@@ -85,8 +85,8 @@ async def test_a_tool_returns_a_result_of_its_own_making(surface: Connect, revis
 
 @scenes.add
 @pytest.mark.requirement("B.20-S5a", "B.20-S5b")
-async def test_a_tool_returns_structure_where_the_revision_has_it_and_text_everywhere(
-    surface: Connect, revision: str
+async def test_a_tool_returns_structured_content_where_the_revision_has_it_and_text_everywhere(
+    surface: Opener, revision: str
 ) -> None:
     async with surface() as client:
         await client.list_tools()  # so that the client checks each against its schema
@@ -107,7 +107,7 @@ async def test_a_tool_returns_structure_where_the_revision_has_it_and_text_every
 
 
 @scenes.add
-async def test_a_prompt_has_every_kind_of_content_in_both_roles(surface: Connect, revision: str) -> None:
+async def test_a_prompt_has_every_kind_of_content_in_both_roles(surface: Opener, revision: str) -> None:
     async with surface() as client:
         got = await client.get_prompt("blocks")
 
@@ -117,7 +117,7 @@ async def test_a_prompt_has_every_kind_of_content_in_both_roles(surface: Connect
 
 
 @scenes.add
-async def test_a_prompt_returns_texts_pictures_sounds_and_messages_in_one_list(surface: Connect, revision: str) -> None:
+async def test_a_prompt_returns_texts_images_audio_and_messages_in_one_list(surface: Opener, revision: str) -> None:
     async with surface() as client:
         got = await client.get_prompt("mixed")
 
@@ -128,7 +128,7 @@ async def test_a_prompt_returns_texts_pictures_sounds_and_messages_in_one_list(s
 
 
 @scenes.add
-async def test_a_prompt_returns_a_result_of_its_own_making(surface: Connect, revision: str) -> None:
+async def test_a_prompt_can_return_a_complete_result(surface: Opener, revision: str) -> None:
     async with surface() as client:
         got = await client.get_prompt("whole")
 
@@ -136,9 +136,9 @@ async def test_a_prompt_returns_a_result_of_its_own_making(surface: Connect, rev
     assert plain(got) == result(revision, {"description": "Made now.", "messages": messages}, meta=META)
 
 
-async def test_all_of_this_over_stdio(revision: str) -> None:
+async def test_the_same_tests_pass_over_stdio(revision: str) -> None:
     await scenes.play_over_stdio(revision)
 
 
-async def test_all_of_this_over_an_http_socket(revision: str) -> None:
+async def test_the_same_tests_pass_over_an_http_socket(revision: str) -> None:
     await scenes.play_over_an_http_socket(revision)

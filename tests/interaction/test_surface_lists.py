@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from tests.interaction.conftest import Connect
+from tests.interaction.openers import Opener
 from tests.interaction.surface import (
     ABOUT,
     INFO,
@@ -144,7 +144,7 @@ def entries(revision: str) -> dict[str, list[dict[str, Any]]]:
 
 @scenes.add
 @pytest.mark.requirement("A.6-P1", "B.20-S1a", "B.21-S1a", "B.22-S1a", "B.18-S1", "B.19-S1")
-async def test_a_server_says_who_it_is_and_what_it_has(surface: Connect, revision: str) -> None:
+async def test_a_server_announces_its_name_and_its_capabilities(surface: Opener, revision: str) -> None:
     async with surface() as client:
         info, capabilities = plain(client.server_info), plain(client.server_capabilities)
         instructions = client.instructions
@@ -161,7 +161,7 @@ async def test_a_server_says_who_it_is_and_what_it_has(surface: Connect, revisio
 
 @scenes.add
 @pytest.mark.requirement("A.6-P1", "B.26-P1")
-async def test_each_list_shows_all_that_the_revision_knows_and_nothing_else(surface: Connect, revision: str) -> None:
+async def test_each_list_contains_exactly_the_members_that_the_revision_has(surface: Opener, revision: str) -> None:
     async with surface() as client:
         pages = {each.member: plain(await each.page(client, None)) for each in LISTS}
 
@@ -172,7 +172,7 @@ async def test_each_list_shows_all_that_the_revision_knows_and_nothing_else(surf
 
 @scenes.add
 @pytest.mark.requirement("B.16-S2", "B.16-C2a", "B.22-P2")
-async def test_each_list_has_the_same_entries_page_by_page(surface: Connect, revision: str) -> None:
+async def test_each_list_has_the_same_entries_page_by_page(surface: Opener, revision: str) -> None:
     async with surface(page_size=2) as client:
         for each in LISTS:
             expected, cursor = entries(revision)[each.member], None
@@ -186,7 +186,7 @@ async def test_each_list_has_the_same_entries_page_by_page(surface: Connect, rev
 
 @scenes.add
 @pytest.mark.requirement("B.16-S1b", "B.16-S1c")
-async def test_a_cursor_of_another_list_or_of_nobody_is_refused(surface: Connect, revision: str) -> None:
+async def test_an_unknown_cursor_or_one_of_another_list_is_refused(surface: Opener, revision: str) -> None:
     async with surface(page_size=2) as client:
         cursors = [(await each.page(client, None)).next_cursor for each in LISTS]
         for each, another in zip(LISTS, [*cursors[1:], cursors[0]], strict=True):
@@ -199,9 +199,7 @@ async def test_a_cursor_of_another_list_or_of_nobody_is_refused(surface: Connect
 
 
 @scenes.add
-async def test_what_is_registered_and_removed_while_serving_is_seen_by_the_next_list(
-    surface: Connect, revision: str
-) -> None:
+async def test_the_next_list_shows_entries_registered_and_removed_while_serving(surface: Opener, revision: str) -> None:
     for page_size in (None, 2):
         async with surface(page_size) as client:
             before = await last_names(client)
@@ -230,9 +228,9 @@ async def last_names(client: Client) -> list[str]:
     return [[entry.name async for entry in each.walk(client)][-1] for each in LISTS]
 
 
-async def test_all_of_this_over_stdio(revision: str) -> None:
+async def test_the_same_tests_pass_over_stdio(revision: str) -> None:
     await scenes.play_over_stdio(revision)
 
 
-async def test_all_of_this_over_an_http_socket(revision: str) -> None:
+async def test_the_same_tests_pass_over_an_http_socket(revision: str) -> None:
     await scenes.play_over_an_http_socket(revision)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.interaction.conftest import Connect
+from tests.interaction.openers import Opener
 from tests.interaction.surface import META, MODERN, PRIVATE, Scenes, known, plain, result
 from tests.interaction.surface_server import BLOB, LEVELS
 from trio_mcp import Client, ErrorResponse, types
@@ -65,7 +65,7 @@ ESCAPING = (
 
 @scenes.add
 @pytest.mark.requirement("A.6-P1", "B.21-S2c", "B.21-S5b")
-async def test_resources_are_read_whole(surface: Connect, revision: str) -> None:
+async def test_resources_are_read_completely(surface: Opener, revision: str) -> None:
     async with surface() as client:
         read = {uri: plain(await client.read_resource(uri)) for uri in CONTENTS}
         whole = plain(await client.read_resource("notes://whole"))
@@ -80,7 +80,7 @@ async def test_resources_are_read_whole(surface: Connect, revision: str) -> None
 
 @scenes.add
 @pytest.mark.requirement("B.21-S2a", "B.21-S3a", "B.21-S3b", "B.21-S3c")
-async def test_a_uri_that_nothing_answers_is_not_found(surface: Connect, revision: str) -> None:
+async def test_an_unregistered_uri_is_not_found(surface: Opener, revision: str) -> None:
     async with surface() as client:
         for uri, fault in MISSING.items():
             with pytest.raises(ErrorResponse) as missing:
@@ -90,7 +90,7 @@ async def test_a_uri_that_nothing_answers_is_not_found(surface: Connect, revisio
 
 @scenes.add
 @pytest.mark.requirement("B.21-S2b")
-async def test_a_uri_that_leads_out_of_its_place_is_not_found(surface: Connect, revision: str) -> None:
+async def test_a_uri_that_escapes_its_folder_is_not_found(surface: Opener, revision: str) -> None:
     async with surface() as client:
         for uri in ESCAPING:
             with pytest.raises(ErrorResponse) as missing:
@@ -108,8 +108,8 @@ def not_found(revision: str) -> int:
 
 @scenes.add
 @pytest.mark.requirement("B.22-S2a", "B.22-S2b")
-async def test_arguments_of_a_prompt_are_texts_that_become_what_its_parameters_are(
-    surface: Connect, revision: str
+async def test_string_arguments_of_a_prompt_are_converted_to_its_parameter_types(
+    surface: Opener, revision: str
 ) -> None:
     async with surface() as client:
         fast = plain(await client.get_prompt("plan", {"city": "7", "days": "3", "pace": "fast"}))
@@ -141,7 +141,7 @@ SEARCH = types.ResourceTemplateReference(uri="notes://search{?q,limit}")
 
 @scenes.add
 @pytest.mark.requirement("B.19-S2", "B.19-C1b")
-async def test_arguments_of_prompts_and_variables_of_templates_are_completed(surface: Connect, revision: str) -> None:
+async def test_arguments_of_prompts_and_variables_of_templates_are_completed(surface: Opener, revision: str) -> None:
     async with surface() as client:
         alone = await client.complete(PLAN, "city", "Ge")
         resolved = await client.complete(PLAN, "city", "Ge", context={"pace": "fast", "days": "2"})
@@ -163,7 +163,7 @@ async def test_arguments_of_prompts_and_variables_of_templates_are_completed(sur
 
 @scenes.add
 @pytest.mark.requirement("B.19-S3b")
-async def test_what_does_not_exist_is_not_completed(surface: Connect, revision: str) -> None:
+async def test_completion_of_an_unknown_reference_or_argument_is_refused(surface: Opener, revision: str) -> None:
     attempts: list[tuple[types.PromptReference | types.ResourceTemplateReference, str, str]] = [
         (types.PromptReference(name="plot"), "city", "there is nothing to complete for 'plot'"),
         (types.ResourceTemplateReference(uri="notes://nothing/{x}"), "x", "there is nothing to complete"),
@@ -179,7 +179,7 @@ async def test_what_does_not_exist_is_not_completed(surface: Connect, revision: 
 
 @scenes.add
 @pytest.mark.requirement("B.18-S2", "B.18-S4a", "B.18-S4b")
-async def test_log_messages_come_at_the_level_that_was_asked_for_and_above(surface: Connect, revision: str) -> None:
+async def test_log_messages_arrive_at_the_requested_level_and_above(surface: Opener, revision: str) -> None:
     got: list[dict[str, Any]] = []
     over = trio.Event()
 
@@ -218,9 +218,9 @@ async def test_log_messages_come_at_the_level_that_was_asked_for_and_above(surfa
         assert not over.is_set()
 
 
-async def test_all_of_this_over_stdio(revision: str) -> None:
+async def test_the_same_tests_pass_over_stdio(revision: str) -> None:
     await scenes.play_over_stdio(revision)
 
 
-async def test_all_of_this_over_an_http_socket(revision: str) -> None:
+async def test_the_same_tests_pass_over_an_http_socket(revision: str) -> None:
     await scenes.play_over_an_http_socket(revision)

@@ -6,8 +6,8 @@ Specification: https://modelcontextprotocol.io/extensions/tasks/overview
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import attrs
@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import trio
 
-from tests.interaction.over_http import HTTP_DOORS
+from tests.interaction.openers import Opener
 from trio_mcp import (
     Client,
     Context,
@@ -27,7 +27,6 @@ from trio_mcp import (
     RemoteProtocolError,
     Request,
     Server,
-    open_client,
     types,
 )
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_client, open_scripted_server
@@ -36,13 +35,6 @@ from trio_mcp.wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISS
 TASKS = "io.modelcontextprotocol/tasks"
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 REQUIRED: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
-Open = Callable[..., AbstractAsyncContextManager[Client]]
-DOORS: dict[str, Open] = {"memory": open_client, "bytes": open_memory_client, **HTTP_DOORS}
-
-
-@pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest) -> Open:
-    return DOORS[str(request.param)]
 
 
 # The server's half.
@@ -156,8 +148,8 @@ UNDERSTOOD = Extension(TASKS, {}, {"task": wait_for_task})
 
 
 @pytest.mark.requirement("D.2-P1")
-async def test_a_call_that_became_a_task_returns_the_result_of_the_tool(door: Open, autojump_clock: object) -> None:
-    async with door(make_server(), extensions=[UNDERSTOOD]) as client:
+async def test_a_call_that_became_a_task_returns_the_result_of_the_tool(opener: Opener, autojump_clock: object) -> None:
+    async with opener(make_server(), extensions=[UNDERSTOOD]) as client:
         started = trio.current_time()
         result = await client.call_tool("dig", {"seconds": 10_000})  # longer than any request may take
         assert result.content == [types.TextContent(text="dug in the end")]
@@ -168,7 +160,7 @@ async def test_a_call_that_became_a_task_returns_the_result_of_the_tool(door: Op
 
 
 @pytest.mark.requirement("D.2-P1")
-async def test_the_result_on_the_wire_is_flat_and_says_what_it_is(autojump_clock: object) -> None:
+async def test_the_result_on_the_wire_is_flat_and_names_its_type(autojump_clock: object) -> None:
     messages: list[bytes] = []
 
     def keep(direction: str, message: bytes) -> None:
@@ -191,18 +183,18 @@ async def test_the_result_on_the_wire_is_flat_and_says_what_it_is(autojump_clock
 
 @pytest.mark.requirement("D.1-P2", "D.2-P1")
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_who_has_not_declared_the_extension_is_answered_as_ever(
-    door: Open, revision: str, autojump_clock: object
+async def test_a_client_without_the_extension_gets_an_ordinary_result(
+    opener: Opener, revision: str, autojump_clock: object
 ) -> None:
-    async with door(make_server(), revision=revision) as client:
+    async with opener(make_server(), revision=revision) as client:
         assert (await client.call_tool("dig")).content == [types.TextContent(text="dug at once")]
 
 
 @pytest.mark.requirement("D.2-P1")
 async def test_a_legacy_client_gets_no_task_even_if_it_declares_the_extension(
-    door: Open, autojump_clock: object
+    opener: Opener, autojump_clock: object
 ) -> None:
-    async with door(make_server(), revision=LEGACY, extensions=[UNDERSTOOD]) as client:
+    async with opener(make_server(), revision=LEGACY, extensions=[UNDERSTOOD]) as client:
         assert (await client.call_tool("dig")).content == [types.TextContent(text="dug at once")]
         careless = await client.call_tool("careless")
         assert careless.is_error
@@ -214,19 +206,21 @@ async def test_a_legacy_client_gets_no_task_even_if_it_declares_the_extension(
 
 @pytest.mark.requirement("B.1-S4", "D.1-P2", "D.2-P1")
 @pytest.mark.parametrize("tool", ["only_as_a_task", "careless"])
-async def test_what_can_only_be_a_task_is_refused_where_the_request_does_not_declare_it(door: Open, tool: str) -> None:
-    async with door(make_server(), revision=MODERN) as client:
+async def test_a_tool_that_requires_tasks_is_refused_if_the_request_does_not_declare_them(
+    opener: Opener, tool: str
+) -> None:
+    async with opener(make_server(), revision=MODERN) as client:
         with pytest.raises(ErrorResponse) as refusal:
             await client.call_tool(tool)
         assert refusal.value.code == MISSING_CAPABILITY
         assert refusal.value.data == REQUIRED
-    async with door(make_server(), revision=LEGACY) as client:
+    async with opener(make_server(), revision=LEGACY) as client:
         assert (await client.call_tool(tool)).is_error
 
 
 @pytest.mark.requirement("B.1-S3", "B.1-S4", "D.2-P1")
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
-async def test_methods_of_the_extension_need_it_on_every_single_request(method: str) -> None:
+async def test_every_request_for_a_method_of_the_extension_must_declare_it(method: str) -> None:
     """What one request has declared is not remembered for the next one on the same connection."""
     plain = ScriptedPeer.envelope(MODERN)
     declared: dict[str, Any] = plain | {"io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}}}
@@ -240,7 +234,7 @@ async def test_methods_of_the_extension_need_it_on_every_single_request(method: 
 
 
 @pytest.mark.requirement("D.2-P1")
-async def test_a_task_is_cancelled_by_its_own_method(door: Open, autojump_clock: object) -> None:
+async def test_a_task_is_cancelled_by_its_own_method(opener: Opener, autojump_clock: object) -> None:
     begun, ids = trio.Event(), list[str]()
 
     async def wait(client: Client, result: dict[str, Any]) -> dict[str, Any]:
@@ -249,7 +243,7 @@ async def test_a_task_is_cancelled_by_its_own_method(door: Open, autojump_clock:
         return await wait_for_task(client, result)
 
     async with (
-        door(make_server(), extensions=[Extension(TASKS, {}, {"task": wait})]) as client,
+        opener(make_server(), extensions=[Extension(TASKS, {}, {"task": wait})]) as client,
         trio.open_nursery() as nursery,
     ):
 
@@ -263,14 +257,16 @@ async def test_a_task_is_cancelled_by_its_own_method(door: Open, autojump_clock:
 
 
 @pytest.mark.requirement("D.2-P1")
-async def test_a_task_outlives_the_cancellation_of_the_call_that_began_it(door: Open, autojump_clock: object) -> None:
+async def test_a_task_outlives_the_cancellation_of_the_call_that_began_it(
+    opener: Opener, autojump_clock: object
+) -> None:
     ids: list[str] = []
 
     async def wait(client: Client, result: dict[str, Any]) -> dict[str, Any]:
         ids.append(result["taskId"])
         return await wait_for_task(client, result)
 
-    async with door(make_server(), extensions=[Extension(TASKS, {}, {"task": wait})]) as client:
+    async with opener(make_server(), extensions=[Extension(TASKS, {}, {"task": wait})]) as client:
         with trio.move_on_after(2):
             await client.call_tool("dig", {"seconds": 10})
         await trio.sleep(20)
@@ -285,7 +281,7 @@ async def answer(server: Any, result: dict[str, Any]) -> None:
 
 @pytest.mark.requirement("D.2-P1")
 @pytest.mark.parametrize("extensions", [[], [Extension(TASKS)]])
-async def test_a_result_of_a_type_that_nobody_registered_is_the_servers_fault(extensions: list[Extension]) -> None:
+async def test_a_result_of_an_unregistered_type_is_the_fault_of_the_server(extensions: list[Extension]) -> None:
     options: dict[str, Any] = {"extensions": extensions}
     async with open_scripted_server(**options) as (client, server), trio.open_nursery() as nursery:
         nursery.start_soon(answer, server, {"resultType": "task", "taskId": "1", "status": "working"})
@@ -295,7 +291,9 @@ async def test_a_result_of_a_type_that_nobody_registered_is_the_servers_fault(ex
 
 @pytest.mark.requirement("D.2-P1")
 @pytest.mark.parametrize("kind", ["task", ["task"], None])
-async def test_a_result_of_an_extension_to_a_method_that_has_none_is_the_servers_fault(kind: object) -> None:
+async def test_an_extension_result_for_a_method_without_extension_results_is_the_fault_of_the_server(
+    kind: object,
+) -> None:
     async with open_scripted_server(extensions=[UNDERSTOOD]) as (client, server), trio.open_nursery() as nursery:
         nursery.start_soon(answer, server, {"resultType": kind, "taskId": "1", "status": "working"})
         with pytest.raises(RemoteProtocolError):
@@ -303,26 +301,26 @@ async def test_a_result_of_an_extension_to_a_method_that_has_none_is_the_servers
 
 
 @pytest.mark.parametrize("made", [7, {"resultType": "task"}])
-async def test_an_extension_that_makes_no_complete_result_is_named(made: Any, door: Open) -> None:
+async def test_the_error_names_an_extension_that_does_not_return_a_complete_result(made: Any, opener: Opener) -> None:
     async def resolve(client: Client, result: dict[str, Any]) -> Any:
         return made
 
-    async with door(make_server(), extensions=[Extension(TASKS, {}, {"task": resolve})]) as client:
+    async with opener(make_server(), extensions=[Extension(TASKS, {}, {"task": resolve})]) as client:
         with pytest.raises(LocalProtocolError, match="made of the result of 'tools/call' is no complete result"):
             await client.call_tool("dig")
 
 
-async def test_a_result_that_the_extension_made_is_checked_as_any_other(door: Open) -> None:
+async def test_a_result_of_the_extension_is_validated(opener: Opener) -> None:
     async def resolve(client: Client, result: dict[str, Any]) -> Any:
         return {"content": 7}
 
-    async with door(make_server(), extensions=[Extension(TASKS, {}, {"task": resolve})]) as client:
+    async with opener(make_server(), extensions=[Extension(TASKS, {}, {"task": resolve})]) as client:
         with pytest.raises(RemoteProtocolError, match=r"\$\.content: expected array, got integer"):
             await client.call_tool("dig")
 
 
-async def test_a_server_that_answers_so_without_declaring_the_extension_has_a_bug(
-    door: Open, caplog: pytest.LogCaptureFixture
+async def test_an_extension_result_of_an_undeclared_extension_is_an_internal_error(
+    opener: Opener, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("s")
 
@@ -330,7 +328,7 @@ async def test_a_server_that_answers_so_without_declaring_the_extension_has_a_bu
     async def work() -> ExtensionResult:
         return ExtensionResult(TASKS, "task", {"taskId": "1"})
 
-    async with door(server, extensions=[UNDERSTOOD]) as client:
+    async with opener(server, extensions=[UNDERSTOOD]) as client:
         with pytest.raises(ErrorResponse) as failure:
             await client.request("acme/work", None, dict)
 
@@ -338,7 +336,7 @@ async def test_a_server_that_answers_so_without_declaring_the_extension_has_a_bu
     assert "this server does not declare the extension 'io.modelcontextprotocol/tasks'" in caplog.text
 
 
-async def test_a_method_of_ones_own_may_be_answered_so(door: Open) -> None:
+async def test_a_custom_method_can_return_an_extension_result(opener: Opener) -> None:
     server = Server("s", extensions={TASKS: {}})
 
     @server.method("acme/work")
@@ -348,13 +346,11 @@ async def test_a_method_of_ones_own_may_be_answered_so(door: Open) -> None:
     async def resolve(client: Client, result: dict[str, Any]) -> dict[str, Any]:
         return {"done": result["taskId"]}
 
-    async with door(server, extensions=[Extension(TASKS, {}, {"task": resolve})]) as client:
+    async with opener(server, extensions=[Extension(TASKS, {}, {"task": resolve})]) as client:
         assert (await client.request("acme/work", None, dict))["done"] == "1"
 
 
-async def test_middleware_may_make_tasks_of_tool_calls_and_of_nothing_else(
-    door: Open, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_middleware_can_turn_only_tool_calls_into_tasks(opener: Opener, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s", extensions={TASKS: {}})
     server.tool(name="t")(lambda: "t")
 
@@ -367,7 +363,7 @@ async def test_middleware_may_make_tasks_of_tool_calls_and_of_nothing_else(
     async def resolve(client: Client, result: dict[str, Any]) -> dict[str, Any]:
         return {"content": [{"type": "text", "text": result["taskId"]}]}
 
-    async with door(server, extensions=[Extension(TASKS, {}, {"task": resolve})]) as client:
+    async with opener(server, extensions=[Extension(TASKS, {}, {"task": resolve})]) as client:
         assert (await client.call_tool("t")).content == [types.TextContent(text="tools/call")]
         with pytest.raises(ErrorResponse) as failure:
             await client.list_tools()

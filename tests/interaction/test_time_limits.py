@@ -12,20 +12,20 @@ import trio
 import trio.testing
 
 from tests.interaction.by_hand import MODERN, Json
-from tests.interaction.over_http import HTTP_DOORS
+from tests.interaction.openers import HTTP_OPENERS
 from trio_mcp import Client, Context, Limits, RequestTimedOut, Server, TimeLimits, open_client, types
 from trio_mcp.testing import ScriptedPeer, open_memory_client, open_scripted_server
 
 ASKING = "2025-11-25"
 QUESTION: Json = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
 
-DOORS: dict[str, Callable[..., Any]] = {
+FOUR_OPENERS: dict[str, Callable[..., Any]] = {
     "memory": open_client,
     "bytes": open_memory_client,
-    "http": HTTP_DOORS["http"],
-    "http session": partial(HTTP_DOORS["http-resumable"], revision=ASKING),
+    "http": HTTP_OPENERS["http"],
+    "http session": partial(HTTP_OPENERS["http-resumable"], revision=ASKING),
 }
-everywhere = pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+everywhere = pytest.mark.parametrize("opener", FOUR_OPENERS.values(), ids=FOUR_OPENERS)
 
 
 class Watched:
@@ -53,11 +53,11 @@ async def ignore(_: object) -> None:
 
 @pytest.mark.requirement("B.13-P1a", "B.13-P1b")
 @everywhere
-async def test_silence_beyond_the_idle_limit_ends_the_call_and_stops_the_handler(
-    door: Callable[..., Any], autojump_clock: object
+async def test_the_idle_limit_ends_a_silent_call_and_stops_its_handler(
+    opener: Callable[..., Any], autojump_clock: object
 ) -> None:
     watched = Watched()
-    async with door(watched.server, time_limits=TimeLimits(idle=10)) as client:
+    async with opener(watched.server, time_limits=TimeLimits(idle=10)) as client:
         began = trio.current_time()
         with pytest.raises(RequestTimedOut, match=r"'tools/call': nothing was heard for 10 s \(TimeLimits.idle\)"):
             await client.call_tool("work", {"naps": [100]})
@@ -69,10 +69,8 @@ async def test_silence_beyond_the_idle_limit_ends_the_call_and_stops_the_handler
 @pytest.mark.requirement("B.13-P3")
 @everywhere
 @pytest.mark.complaint(20)
-async def test_progress_begins_the_idle_limit_anew_where_it_was_asked_for(
-    door: Callable[..., Any], autojump_clock: object
-) -> None:
-    async with door(Watched().server, time_limits=TimeLimits(idle=10)) as client:
+async def test_requested_progress_restarts_the_idle_limit(opener: Callable[..., Any], autojump_clock: object) -> None:
+    async with opener(Watched().server, time_limits=TimeLimits(idle=10)) as client:
         result = await client.call_tool("work", {"naps": [9, 9, 9]}, on_progress=ignore)
         assert result.content == [types.TextContent(text="done")]
         async with client.open_call("work", {"naps": [9, 9, 9]}) as unread:
@@ -94,10 +92,10 @@ async def test_the_idle_limit_counts_from_the_last_update(autojump_clock: object
 @everywhere
 @pytest.mark.complaint(20)
 async def test_the_total_limit_ends_a_call_that_keeps_reporting(
-    door: Callable[..., Any], autojump_clock: object
+    opener: Callable[..., Any], autojump_clock: object
 ) -> None:
     watched = Watched()
-    async with door(watched.server, time_limits=TimeLimits(idle=10, total=25)) as client:
+    async with opener(watched.server, time_limits=TimeLimits(idle=10, total=25)) as client:
         began = trio.current_time()
         with pytest.raises(RequestTimedOut, match=r"took longer than 25 s in all \(TimeLimits.total\)"):
             await client.call_tool("work", {"naps": [9] * 9}, on_progress=ignore)
@@ -106,7 +104,7 @@ async def test_the_total_limit_ends_a_call_that_keeps_reporting(
         assert watched.stopped_at - began == 25
 
 
-async def test_the_time_a_callback_takes_is_no_silence_of_the_server(autojump_clock: object) -> None:
+async def test_the_idle_limit_does_not_count_the_time_of_a_callback(autojump_clock: object) -> None:
     async def ponder(_: object) -> None:
         await trio.sleep(1000)
 
@@ -115,17 +113,17 @@ async def test_the_time_a_callback_takes_is_no_silence_of_the_server(autojump_cl
         assert result.content == [types.TextContent(text="done")]
 
 
-async def test_the_time_the_caller_takes_between_two_updates_is_no_silence_of_the_server(
+async def test_the_idle_limit_does_not_count_the_time_that_the_caller_takes_between_two_updates(
     autojump_clock: object,
 ) -> None:
-    door = open_client(Watched().server, time_limits=TimeLimits(idle=10))
-    async with door as client, client.open_call("work", {"naps": [1, 1]}) as call:
+    opening = open_client(Watched().server, time_limits=TimeLimits(idle=10))
+    async with opening as client, client.open_call("work", {"naps": [1, 1]}) as call:
         async for _ in call.updates:
             await trio.sleep(1000)
         assert (await call.result()).content == [types.TextContent(text="done")]
 
 
-async def test_each_of_many_calls_is_given_up_at_its_own_time(autojump_clock: object) -> None:
+async def test_each_of_many_calls_times_out_at_its_own_time(autojump_clock: object) -> None:
     async def call(client: Client, delay: float) -> None:
         await trio.sleep(delay)
         began = trio.current_time()
@@ -139,24 +137,24 @@ async def test_each_of_many_calls_is_given_up_at_its_own_time(autojump_clock: ob
         await client.call_tool("work", {"naps": [1]})
 
 
-async def test_a_call_whose_total_limit_passed_unwatched_is_given_up_at_the_next_wait(autojump_clock: object) -> None:
-    door = open_client(Watched().server, time_limits=TimeLimits(total=10))
-    async with door as client, client.open_call("work", {"naps": [100]}) as call:
+async def test_a_call_whose_total_limit_passed_unnoticed_times_out_at_the_next_wait(autojump_clock: object) -> None:
+    opening = open_client(Watched().server, time_limits=TimeLimits(total=10))
+    async with opening as client, client.open_call("work", {"naps": [100]}) as call:
         await trio.sleep(10)
         with pytest.raises(RequestTimedOut, match="total"):
             await call.result()
 
 
 async def test_a_result_that_came_in_time_may_be_read_at_any_time(autojump_clock: object) -> None:
-    door = open_client(Watched().server, time_limits=TimeLimits(idle=5, total=10))
-    async with door as client, client.open_call("work", {"naps": [1]}) as call:
+    opening = open_client(Watched().server, time_limits=TimeLimits(idle=5, total=10))
+    async with opening as client, client.open_call("work", {"naps": [1]}) as call:
         for _ in range(2):
             await trio.sleep(100)
             assert (await call.result()).content == [types.TextContent(text="done")]
         assert [update.progress async for update in call.updates] == [1]
 
 
-async def test_a_client_that_has_nothing_in_flight_is_woken_once_and_then_never(autojump_clock: object) -> None:
+async def test_an_idle_client_is_woken_once_and_then_never(autojump_clock: object) -> None:
     async with open_client(Watched().server, time_limits=TimeLimits(idle=10)) as client:
         for _ in range(3):
             await client.call_tool("work", {"naps": [1]})
@@ -172,7 +170,7 @@ async def test_without_limits_a_client_waits_for_ever(autojump_clock: object) ->
 
 
 @pytest.mark.requirement("B.13-P2")
-async def test_the_callers_own_deadline_is_a_different_error(autojump_clock: object) -> None:
+async def test_a_deadline_of_the_caller_raises_a_different_error(autojump_clock: object) -> None:
     async with open_client(Watched().server, time_limits=TimeLimits(idle=10)) as client:
         with pytest.raises(trio.TooSlowError), trio.fail_after(5):
             await client.call_tool("work", {"naps": [100]})
@@ -189,7 +187,7 @@ async def asking_server(
 
 @pytest.mark.requirement("B.10-P1")
 @pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage"])
-async def test_all_clocks_stand_still_while_a_person_is_asked(method: str, autojump_clock: object) -> None:
+async def test_every_timeout_is_paused_while_the_user_is_asked(method: str, autojump_clock: object) -> None:
     params: Json = QUESTION if method == "elicitation/create" else {"messages": [], "maxTokens": 1}
 
     async def think(_: object) -> Any:
@@ -213,17 +211,19 @@ async def test_all_clocks_stand_still_while_a_person_is_asked(method: str, autoj
     await asking_server(test, think, TimeLimits(idle=10, total=100))
 
 
+async def cancel_late(_: object) -> Any:
+    """Answer a question after 1000 seconds."""
+    await trio.sleep(1000)
+    return types.ElicitResult(action="cancel")
+
+
 async def expect_time_out(client: Client, limit: str) -> None:
     with pytest.raises(RequestTimedOut, match=f"TimeLimits.{limit}"):
         await client.call_tool("x", on_progress=ignore)
 
 
 @pytest.mark.requirement("B.10-P1")
-async def test_the_total_limit_goes_on_where_it_stood_when_the_person_has_answered(autojump_clock: object) -> None:
-    async def think(_: object) -> Any:
-        await trio.sleep(1000)
-        return types.ElicitResult(action="cancel")
-
+async def test_the_total_limit_resumes_when_the_user_has_answered(autojump_clock: object) -> None:
     async def test(client: Client, server: ScriptedPeer) -> None:
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
@@ -239,14 +239,10 @@ async def test_the_total_limit_goes_on_where_it_stood_when_the_person_has_answer
             assert trio.current_time() - began == 1030
         assert trio.current_time() - began == 1050
 
-    await asking_server(test, think, TimeLimits(idle=100, total=50))
+    await asking_server(test, cancel_late, TimeLimits(idle=100, total=50))
 
 
-async def test_a_call_that_begins_while_a_person_is_asked_has_its_whole_time(autojump_clock: object) -> None:
-    async def think(_: object) -> Any:
-        await trio.sleep(1000)
-        return types.ElicitResult(action="cancel")
-
+async def test_a_call_that_begins_while_the_user_is_asked_has_its_full_time(autojump_clock: object) -> None:
     async def test(client: Client, server: ScriptedPeer) -> None:
         began = trio.current_time()
         await server.send({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": QUESTION})
@@ -254,14 +250,10 @@ async def test_a_call_that_begins_while_a_person_is_asked_has_its_whole_time(aut
         await expect_time_out(client, "idle")
         assert trio.current_time() - began == 1010
 
-    await asking_server(test, think, TimeLimits(idle=10, total=100))
+    await asking_server(test, cancel_late, TimeLimits(idle=10, total=100))
 
 
-async def test_a_call_that_is_not_waited_for_while_a_person_is_asked_loses_no_time(autojump_clock: object) -> None:
-    async def think(_: object) -> Any:
-        await trio.sleep(1000)
-        return types.ElicitResult(action="cancel")
-
+async def test_a_call_that_is_not_awaited_while_the_user_is_asked_loses_no_time(autojump_clock: object) -> None:
     async def test(client: Client, server: ScriptedPeer) -> None:
         async with client.open_call("x") as call:
             request = await server.receive()
@@ -269,14 +261,10 @@ async def test_a_call_that_is_not_waited_for_while_a_person_is_asked_loses_no_ti
             await server.send({"jsonrpc": "2.0", "id": request["id"], "result": {"content": []}})
             assert (await call.result()).content == []
 
-    await asking_server(test, think, TimeLimits(idle=10, total=100))
+    await asking_server(test, cancel_late, TimeLimits(idle=10, total=100))
 
 
-async def test_an_update_that_nobody_has_read_counts_when_the_clocks_go_on(autojump_clock: object) -> None:
-    async def think(_: object) -> Any:
-        await trio.sleep(1000)
-        return types.ElicitResult(action="cancel")
-
+async def test_an_unread_update_restarts_the_idle_limit_when_timeouts_resume(autojump_clock: object) -> None:
     async def test(client: Client, server: ScriptedPeer) -> None:
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
@@ -294,7 +282,7 @@ async def test_an_update_that_nobody_has_read_counts_when_the_clocks_go_on(autoj
             with pytest.raises(RequestTimedOut, match="idle"):
                 await call.result()
 
-    await asking_server(test, think, TimeLimits(idle=10, total=100))
+    await asking_server(test, cancel_late, TimeLimits(idle=10, total=100))
 
 
 @pytest.mark.requirement("B.5-C5a", "B.12-P5a", "B.13-P1b")
@@ -325,7 +313,7 @@ async def test_the_total_limit_covers_the_wait_for_a_server_that_does_not_read(a
             assert trio.current_time() - began == pytest.approx(10)
 
 
-async def test_a_call_that_waited_for_the_server_to_read_goes_on_when_it_does(autojump_clock: object) -> None:
+async def test_a_call_that_waited_for_the_server_to_read_continues_when_it_does(autojump_clock: object) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
     server = ScriptedPeer(theirs)
 

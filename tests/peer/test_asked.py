@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import ConnectionClosed, ErrorResponse, LocalProtocolError
-from trio_mcp.peer import OutgoingRequest, UpdateBudget
-from trio_mcp.wire import ExchangeState
+from trio_mcp.peer import ExchangeState, OutgoingRequest, UpdateBudget
 
 PROGRESS = "notifications/progress"
 

@@ -14,8 +14,8 @@ from attrs import define, field
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import ConnectionBroken, LocalProtocolError, McpError
-from trio_mcp.peer import HandlerPool, HandlerRun, HandlerSlots, OutOfTimeError
-from trio_mcp.wire import INTERNAL_ERROR, ExchangeState, JsonObject
+from trio_mcp.peer import ExchangeState, HandlerPool, HandlerRun, HandlerSlots, OutOfTimeError
+from trio_mcp.wire import INTERNAL_ERROR, JsonObject
 
 from .fake_exchange import FakeExchange, exchange
 

@@ -9,8 +9,7 @@ import trio
 from attrs import define, field
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp.peer import FairLimiter, Hold
-from trio_mcp.peer._run import Holds
+from trio_mcp.peer import FairLimiter, Hold, Holds
 
 
 @define(eq=False)

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair, wait_all_tasks_blocked
 
 from trio_mcp import ConnectionBroken, ConnectionClosed, ConnectionLost, McpError, ServerExited
-from trio_mcp.peer import ConnectionStatistics, HandlerRun, Limits, ServerSession
+from trio_mcp.peer import ConnectionStatistics, HandlerRun, HandshakeState, Limits, ServerSession
 from trio_mcp.types import REVISIONS
 from trio_mcp.wire import (
     CAPABILITIES_KEY,
@@ -20,7 +20,6 @@ from trio_mcp.wire import (
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     REVISION_KEY,
-    HandshakeState,
     JsonObject,
     encode,
 )

@@ -14,8 +14,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import AskExpired, McpError
-from trio_mcp.peer import GRACE_SECONDS, HandlerRun, HandlerSlots, QuestionBatch
-from trio_mcp.wire import INTERNAL_ERROR, ExchangeState, JsonObject
+from trio_mcp.peer import GRACE_SECONDS, ExchangeState, HandlerRun, HandlerSlots, QuestionBatch
+from trio_mcp.wire import INTERNAL_ERROR, JsonObject
 
 from .fake_exchange import FakeExchange, exchange
 from .parking_bench import (

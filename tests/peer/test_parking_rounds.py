@@ -11,8 +11,8 @@ from trio._core import _run
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import ConnectionBroken, McpError, MissingCapability, TooManyParked
-from trio_mcp.peer import BUSY, HandlerRun, HandlerSlots
-from trio_mcp.wire import ExchangeState, JsonObject, NotJsonError
+from trio_mcp.peer import BUSY, ExchangeState, HandlerRun, HandlerSlots
+from trio_mcp.wire import JsonObject, NotJsonError
 
 from .parking_bench import (
     EXPIRY,

@@ -58,7 +58,9 @@ def played(play_asking: Play, era: tuple[str, str], mode: str) -> dict[str, Any]
     return dict(zip(plan, play_asking(*plan.values()), strict=True))
 
 
-def test_the_promised_program_books_what_the_user_of_the_official_client_says(played: dict[str, Any]) -> None:
+def test_the_promised_program_books_the_number_that_the_user_of_the_official_client_enters(
+    played: dict[str, Any],
+) -> None:
     assert value(played["booked"]) == "2 seats for Tosca"
     asked = played["asked"]
     assert [question["message"] for question in asked] == ["How many seats for Tosca?"]
@@ -71,13 +73,11 @@ def test_the_promised_program_books_what_the_user_of_the_official_client_says(pl
 
 
 @pytest.mark.parametrize("outcome", ["declined", "cancelled"])
-def test_the_promised_program_books_nothing_for_a_user_who_does_not_answer(
-    played: dict[str, Any], outcome: str
-) -> None:
+def test_the_promised_program_books_nothing_if_the_user_does_not_accept(played: dict[str, Any], outcome: str) -> None:
     assert value(played[outcome]) == "nothing booked"
 
 
-def test_the_promised_program_says_what_the_official_client_would_have_to_declare(
+def test_the_promised_program_names_the_capability_that_the_official_client_lacks(
     play_asking: Play, request: pytest.FixtureRequest
 ) -> None:
     attempt = {"do": "attempt", "step": call("book", show="Tosca")}
@@ -91,18 +91,18 @@ def test_the_promised_program_says_what_the_official_client_would_have_to_declar
         assert "elicitation" in result["content"][0]["text"]
 
 
-def test_what_is_done_before_a_question_is_done_once_or_with_each_round_and_once_is_once(
+def test_code_before_a_question_runs_once_if_parked_and_each_round_if_replayed_but_once_runs_once(
     played: dict[str, Any], mode: str, request: pytest.FixtureRequest
 ) -> None:
     replayed = mode == "replayed" and "2026" in request.node.name
     assert value(played["careful"]) == ("3 1" if replayed else "1 1")
 
 
-def test_the_model_and_the_roots_of_the_official_client_are_asked(played: dict[str, Any]) -> None:
+def test_the_server_asks_the_official_client_for_sampling_and_roots(played: dict[str, Any]) -> None:
     assert value(played["summary"]) == "tiny: short"
     assert value(played["everything"]) == "Accepted(value=Seats(count=2)) ['file:///home/ada']"
 
 
-def test_prompts_and_resources_ask_the_official_client_as_well(played: dict[str, Any]) -> None:
+def test_prompts_and_resources_can_ask_the_official_client(played: dict[str, Any]) -> None:
     assert played["prompt"][0]["content"]["text"] == "Plan an evening for 2."
     assert played["resource"][0]["text"] == "1 roots"

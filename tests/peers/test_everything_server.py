@@ -45,7 +45,7 @@ def asking(host: Host) -> ClientOptions:
     }
 
 
-async def test_every_tool_it_offers_does_its_work_all_of_them_at_once(everything: str | list[str]) -> None:
+async def test_every_tool_of_the_server_works_with_all_calls_at_once(everything: str | list[str]) -> None:
     host = Host()
 
     async with conversation(everything, **asking(host)) as client:
@@ -80,7 +80,7 @@ async def test_tools_that_ask_are_offered_only_to_a_client_with_callbacks(everyt
     assert offered == set(USES) - ONLY_TO_CALLBACKS
 
 
-async def test_every_resource_it_lists_is_read(everything: str | list[str]) -> None:
+async def test_every_listed_resource_can_be_read(everything: str | list[str]) -> None:
     async with conversation(everything) as client:
         resources = [resource async for resource in client.resources()]
         read = [(await client.read_resource(resource.uri)).contents for resource in resources]
@@ -93,7 +93,7 @@ async def test_every_resource_it_lists_is_read(everything: str | list[str]) -> N
         assert contents.text.startswith("# ")
 
 
-async def test_every_template_it_lists_is_filled_in_and_completed(everything: str | list[str]) -> None:
+async def test_every_listed_template_can_be_expanded_and_completed(everything: str | list[str]) -> None:
     async with conversation(everything) as client:
         templates = [template.uri_template async for template in client.resource_templates()]
         (text,) = (await client.read_resource(TEXT.replace("{resourceId}", "7"))).contents
@@ -117,7 +117,7 @@ async def test_every_template_it_lists_is_filled_in_and_completed(everything: st
     assert missing.value.code == -32602
 
 
-async def test_every_prompt_it_lists_is_filled_in(everything: str | list[str]) -> None:
+async def test_every_listed_prompt_can_be_rendered(everything: str | list[str]) -> None:
     arguments: dict[str, dict[str, str] | None] = {
         "simple-prompt": None,
         "args-prompt": {"city": "Rome", "state": "Lazio"},
@@ -176,7 +176,7 @@ async def test_arguments_of_prompts_are_completed(everything: str | list[str]) -
     assert (kinds.values, numbers.values) == (["Blob"], ["12"])
 
 
-async def test_log_messages_come_at_the_level_that_was_set_and_above(everything: str | list[str]) -> None:
+async def test_log_messages_arrive_at_the_configured_level_and_above(everything: str | list[str]) -> None:
     host, uris = Host(), [f"demo://resource/dynamic/text/{number}" for number in (1, 2, 3)]
     levels: tuple[types.LoggingLevel, ...] = ("info", "error", "debug")
 
@@ -190,7 +190,7 @@ async def test_log_messages_come_at_the_level_that_was_set_and_above(everything:
     assert [uri in words for uri, words in zip((uris[0], uris[2]), told, strict=True)] == [True, True]
 
 
-async def test_updates_of_a_resource_come_while_it_is_listened_to(everything: str | list[str]) -> None:
+async def test_a_listening_client_receives_updates_of_a_resource(everything: str | list[str]) -> None:
     heard, unheard = (f"demo://resource/dynamic/text/{number}" for number in (1, 2))
 
     async with conversation(everything) as client:
@@ -205,7 +205,7 @@ async def test_updates_of_a_resource_come_while_it_is_listened_to(everything: st
     assert first == ResourceUpdated(uri=heard)
 
 
-async def test_a_call_left_early_leaves_the_connection_in_order(everything: str | list[str]) -> None:
+async def test_a_call_that_the_client_leaves_early_does_not_break_the_connection(everything: str | list[str]) -> None:
     async with conversation(everything) as client:
         async with client.open_call("trigger-long-running-operation", {"duration": 30, "steps": 300}) as call:
             async for _ in call.updates:
@@ -218,7 +218,7 @@ async def test_a_call_left_early_leaves_the_connection_in_order(everything: str 
 
 
 @pytest.mark.parametrize(("action", "words"), [("decline", "User declined"), ("cancel", "User cancelled")])
-async def test_an_answer_may_be_none(everything: str | list[str], action: str, words: str) -> None:
+async def test_the_user_can_decline_or_cancel_a_question(everything: str | list[str], action: str, words: str) -> None:
     async def refuse(_request: types.ElicitRequestFormParams | types.ElicitRequestURLParams) -> types.ElicitResult:
         await trio.lowlevel.checkpoint()
         return types.structure({"action": action}, types.ElicitResult)
@@ -227,7 +227,7 @@ async def test_an_answer_may_be_none(everything: str | list[str], action: str, w
         assert words in await text_of(client, "trigger-elicitation-request")
 
 
-async def test_the_questions_it_asks_arrive_whole(everything: str | list[str]) -> None:
+async def test_the_questions_of_the_server_arrive_unchanged(everything: str | list[str]) -> None:
     asked: list[types.ElicitRequestFormParams] = []
 
     async def ask(request: types.ElicitRequestFormParams | types.ElicitRequestURLParams) -> types.ElicitResult:

@@ -43,13 +43,13 @@ def inspect(
     return run
 
 
-def test_it_lists_our_tools(inspect: Callable[..., Any]) -> None:
+def test_the_inspector_lists_the_tools_of_the_server(inspect: Callable[..., Any]) -> None:
     listed = inspect("--method", "tools/list")
 
     assert [tool["name"] for tool in listed["tools"]] == ["search", "lend", "take_stock", "show_cover"]
 
 
-def test_it_calls_one_of_them(inspect: Callable[..., Any]) -> None:
+def test_the_inspector_calls_a_tool(inspect: Callable[..., Any]) -> None:
     called = inspect("--method", "tools/call", "--tool-name", "search", "--tool-arg", "words=Kidnapped")
 
     assert [book["id"] for book in called["structuredContent"]["result"]] == ["kidnapped"]

@@ -28,7 +28,7 @@ async def text_of(clients: Clients, tool: str, **arguments: object) -> str:
     return content.text
 
 
-async def test_of_five_servers_four_work_and_the_fifth_is_reported_with_its_last_words(
+async def test_four_of_five_servers_work_and_the_fifth_is_reported_with_its_last_output(
     everything_server: list[str], sqlite_server: list[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "mcp.json"

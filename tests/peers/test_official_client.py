@@ -82,7 +82,7 @@ def play_library(play_with: Callable[..., Play], era: tuple[str, str]) -> Play:
     return play_with("library", str(EXAMPLES / "library_server.py"), url=f"library-{era[0]}")
 
 
-def test_it_lists_what_our_server_offers(play: Play) -> None:
+def test_the_official_client_lists_the_features_of_the_server(play: Play) -> None:
     tools, resources, prompts = play({"do": "tools"}, {"do": "resources"}, {"do": "prompts"})
 
     assert {"list_tables", "describe_table", "read_query", "write_query", "create_table", "append_insight"} <= {*tools}
@@ -90,7 +90,7 @@ def test_it_lists_what_our_server_offers(play: Play) -> None:
     assert prompts == ["explore"]
 
 
-def test_it_makes_a_table_fills_and_reads_it(play: Play) -> None:
+def test_the_official_client_creates_fills_and_reads_a_table(play: Play) -> None:
     created, written, read, tables = play(
         call("create_table", query="CREATE TABLE moons (name TEXT, planet TEXT)"),
         call("write_query", query="INSERT INTO moons VALUES ('Io', 'Jupiter'), ('Titan', 'Saturn')"),
@@ -111,7 +111,7 @@ def test_a_read_query_that_writes_is_an_error_the_model_can_read(play: Play) -> 
     assert "beds" in value(tables)
 
 
-def test_it_reads_the_memo_and_the_prompt(play: Play) -> None:
+def test_the_official_client_reads_the_memo_and_the_prompt(play: Play) -> None:
     _, (contents,), (message,) = play(
         call("append_insight", insight="The pond is half in the shade."),
         {"do": "read", "uri": "memo://insights"},
@@ -122,7 +122,7 @@ def test_it_reads_the_memo_and_the_prompt(play: Play) -> None:
     assert "watering" in message["content"]["text"]
 
 
-def test_it_hears_every_report_of_a_long_call_in_order(play: Play) -> None:
+def test_the_official_client_receives_every_progress_update_of_a_long_call_in_order(play: Play) -> None:
     (counted,) = play(call("recount", table="beds", pause=0.01))
 
     total = value(counted)
@@ -131,7 +131,7 @@ def test_it_hears_every_report_of_a_long_call_in_order(play: Play) -> None:
     assert {of for _, of, _ in counted["progress"]} == {total}
 
 
-def test_a_call_it_cancels_stops_our_handler(play: Play) -> None:
+def test_a_call_that_the_official_client_cancels_stops_the_handler(play: Play) -> None:
     cancelled, outcome = play(
         call("recount", cancel_after=2, table="plants", pause=1.0),
         call("recount_outcome"),
@@ -142,7 +142,7 @@ def test_a_call_it_cancels_stops_our_handler(play: Play) -> None:
     assert value(outcome)["counted"] < value(outcome)["total"]
 
 
-def test_it_reads_every_list_page_by_page(play_library: Play) -> None:
+def test_the_official_client_reads_every_list_page_by_page(play_library: Play) -> None:
     kinds = ["tools", "resources", "resource_templates", "prompts"]
     *lists, refused = play_library(
         *({"do": "pages", "kind": kind} for kind in kinds),
@@ -159,7 +159,7 @@ def test_it_reads_every_list_page_by_page(play_library: Play) -> None:
     assert refused["code"] == -32602
 
 
-def test_it_reads_resources_of_every_kind(play_library: Play, request: pytest.FixtureRequest) -> None:
+def test_the_official_client_reads_resources_of_every_kind(play_library: Play, request: pytest.FixtureRequest) -> None:
     uris = ["rules", "stamp", "books/candle", "covers/candle", "shelf?genre=adventure&author=Jules%20Verne"]
     *read, missing = play_library(
         *({"do": "read", "uri": f"library://{uri}"} for uri in uris),
@@ -181,7 +181,7 @@ def test_it_reads_resources_of_every_kind(play_library: Play, request: pytest.Fi
     }
 
 
-def test_it_gets_prompts_with_typed_arguments_and_embedded_resources(play_library: Play) -> None:
+def test_the_official_client_gets_prompts_with_typed_arguments_and_embedded_resources(play_library: Play) -> None:
     (recommendation,), comparison, refused = play_library(
         {"do": "prompt", "name": "recommend", "arguments": {"genre": "science", "age": "9", "short": "true"}},
         {"do": "prompt", "name": "compare", "arguments": {"first": "candle", "second": "origin"}},
@@ -201,7 +201,7 @@ def test_it_gets_prompts_with_typed_arguments_and_embedded_resources(play_librar
     assert "$.age" in refused["message"]
 
 
-def test_it_completes_arguments_of_prompts_and_templates(play_library: Play) -> None:
+def test_the_official_client_completes_arguments_of_prompts_and_templates(play_library: Play) -> None:
     compare = {"type": "ref/prompt", "name": "compare"}
     shelf = {"type": "ref/resource", "uri": "library://shelf{?genre,author}"}
     genres, first, second, author, refused = play_library(
@@ -217,7 +217,7 @@ def test_it_completes_arguments_of_prompts_and_templates(play_library: Play) -> 
     assert refused["code"] == -32602
 
 
-def test_it_gets_log_messages_of_the_level_it_asks_for(play_library: Play) -> None:
+def test_the_official_client_receives_log_messages_of_the_requested_level(play_library: Play) -> None:
     _, lent, _, stock, logged = play_library(
         {"do": "log_level", "level": "notice"},
         call("lend", book="candle", reader="Ada"),  # logs at "info", which is below
@@ -235,7 +235,7 @@ def test_it_gets_log_messages_of_the_level_it_asks_for(play_library: Play) -> No
     ]
 
 
-def test_it_sees_a_picture_that_a_tool_returns(play_library: Play) -> None:
+def test_the_official_client_receives_an_image_that_a_tool_returns(play_library: Play) -> None:
     (shown,) = play_library(call("show_cover", book="origin"))
 
     (picture,) = shown["result"]["content"]

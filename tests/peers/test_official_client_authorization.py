@@ -83,7 +83,7 @@ async def serving(player: Perform, **options: Unpack[AuthorizationServerOptions]
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_person_signs_in_once_for_calls_refreshes_a_step_up_and_another_connection(
+async def test_a_user_signs_in_once_for_calls_refreshes_a_step_up_and_another_connection(
     official_player: Perform, mode: str
 ) -> None:
     expiry: list[Step] = [call("wait", seconds=A_WHILE), {"do": "age", "seconds": A_WHILE}]
@@ -106,7 +106,7 @@ async def test_a_person_signs_in_once_for_calls_refreshes_a_step_up_and_another_
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_token_that_has_ended_before_the_client_knew_leads_it_back_to_the_authorization_server(
+async def test_a_token_that_expires_unnoticed_leads_the_client_back_to_the_authorization_server(
     official_player: Perform, mode: str
 ) -> None:
     async with serving(official_player) as bench:
@@ -119,7 +119,7 @@ async def test_a_token_that_has_ended_before_the_client_knew_leads_it_back_to_th
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
-async def test_a_client_with_credentials_of_its_own_needs_no_person(
+async def test_a_client_with_its_own_credentials_needs_no_user(
     official_player: Perform, mode: str, method: str
 ) -> None:
     known = KnownClient("a:service", secret="100 % secret", grant_types=["client_credentials"])

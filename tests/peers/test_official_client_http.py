@@ -33,7 +33,9 @@ def status_of_ping(url: str, session: str) -> int:
             return refused.code
 
 
-def test_it_ends_its_session_when_it_leaves(official_player: Perform, our_urls: Mapping[str, str]) -> None:
+def test_the_official_client_deletes_its_session_when_it_closes(
+    official_player: Perform, our_urls: Mapping[str, str]
+) -> None:
     url = our_urls["library-legacy"]
 
     told = official_player(mode="legacy", server=url, steps=[{"do": "tools"}])
@@ -44,14 +46,16 @@ def test_it_ends_its_session_when_it_leaves(official_player: Perform, our_urls: 
     assert status_of_ping(url, session) == 404
 
 
-def test_it_needs_no_session_in_the_modern_era(official_player: Perform, our_urls: Mapping[str, str]) -> None:
+def test_the_official_client_needs_no_session_in_the_modern_era(
+    official_player: Perform, our_urls: Mapping[str, str]
+) -> None:
     told = official_player(mode="auto", server=our_urls["library-auto"], steps=[{"do": "tools"}])
 
     assert told["sessions"] == []
     assert {(method, status) for method, _, status in told["requests"]} == {("POST", 200)}
 
 
-def test_it_comes_back_for_an_answer_when_it_is_sent_away(
+def test_the_official_client_reconnects_for_an_answer_when_the_server_closes_the_stream(
     official_player: Perform, our_urls: Mapping[str, str]
 ) -> None:
     told = official_player(mode="legacy", server=our_urls["polled"], steps=[call("be_patient", steps=3)])
@@ -63,7 +67,7 @@ def test_it_comes_back_for_an_answer_when_it_is_sent_away(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_many_calls_at_once_keep_their_progress_and_their_answers(
+def test_concurrent_calls_receive_their_own_progress_and_answers(
     official_player: Perform, our_urls: Mapping[str, str], mode: str
 ) -> None:
     calls = [call("take_stock", seconds_per_book=0.001 * number) for number in range(20)]

@@ -40,7 +40,7 @@ async def text(client: Client, tool: str, **arguments: Any) -> str:
 
 
 @pytest.mark.parametrize(("name", "revision"), VARIANTS)
-async def test_everything_that_needs_no_question_works(
+async def test_every_feature_that_asks_no_question_works(
     official_urls: Mapping[str, str], name: str, revision: str
 ) -> None:
     reports: dict[int, list[float]] = {}
@@ -76,7 +76,7 @@ async def test_everything_that_needs_no_question_works(
 
 
 @pytest.mark.parametrize(("name", "revision"), TWO_WAY)
-async def test_it_asks_our_user_our_model_and_for_our_roots(
+async def test_the_official_server_asks_for_elicitation_sampling_and_roots(
     official_urls: Mapping[str, str], name: str, revision: str
 ) -> None:
     host = Host(roots=[types.Root(uri="file:///srv/data")])
@@ -97,7 +97,9 @@ async def test_it_asks_our_user_our_model_and_for_our_roots(
 
 
 @pytest.mark.parametrize(("name", "revision"), [each for each in TWO_WAY if each[0] != "json"])
-async def test_a_call_left_early_stops_its_handler(official_urls: Mapping[str, str], name: str, revision: str) -> None:
+async def test_a_call_that_the_client_leaves_early_stops_its_handler(
+    official_urls: Mapping[str, str], name: str, revision: str
+) -> None:
     work = f"{name} {revision}"
     async with conversation(official_urls[name], revision=revision) as client:
         async with client.open_call("hang", {"name": work}) as call:
@@ -108,7 +110,9 @@ async def test_a_call_left_early_stops_its_handler(official_urls: Mapping[str, s
 
 
 @pytest.mark.parametrize(("name", "revision"), [("stateful", "2025-11-25"), ("stateful", "2026-07-28"), VARIANTS[-1]])
-async def test_its_log_messages_arrive(official_urls: Mapping[str, str], name: str, revision: str) -> None:
+async def test_log_messages_of_the_official_server_arrive(
+    official_urls: Mapping[str, str], name: str, revision: str
+) -> None:
     host = Host()
 
     async with conversation(official_urls[name], revision=revision, on_log=host.on_log) as client:
@@ -120,13 +124,15 @@ async def test_its_log_messages_arrive(official_urls: Mapping[str, str], name: s
     assert [(each.level, each.logger) for each in host.logged] == [("warning", "garden")]
 
 
-async def test_our_client_comes_back_for_an_answer_when_it_is_sent_away(official_urls: Mapping[str, str]) -> None:
+async def test_the_client_reconnects_for_an_answer_when_the_server_closes_the_stream(
+    official_urls: Mapping[str, str],
+) -> None:
     async with conversation(official_urls["resumable"], revision="2025-11-25") as client:
         assert await text(client, "be_patient", steps=3) == "thank you"
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_our_client_hears_what_changes(official_urls: Mapping[str, str], revision: str) -> None:
+async def test_the_client_receives_changes(official_urls: Mapping[str, str], revision: str) -> None:
     url = official_urls["changing"]
     async with conversation(url, revision=revision) as client, client.listen(**EVERYTHING) as changes:
         await client.call_tool("touch", {"uri": "memo://two"})

@@ -85,7 +85,7 @@ def guarded_by(authorization: AuthorizationServer, protection: Protect) -> str:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_tokens_of_our_authorization_server_are_had_and_refreshed(
+async def test_the_client_gets_and_refreshes_tokens_of_our_authorization_server(
     official_protection: Protect, revision: str
 ) -> None:
     person = Person()
@@ -108,9 +108,7 @@ async def test_tokens_of_our_authorization_server_are_had_and_refreshed(
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_a_program_with_credentials_of_its_own_needs_no_person(
-    official_protection: Protect, revision: str
-) -> None:
+async def test_a_program_with_its_own_credentials_needs_no_user(official_protection: Protect, revision: str) -> None:
     service = KnownClient("service", secret="the service's")
     async with authorizing(Person(), service) as authorization:
         url = guarded_by(authorization, official_protection)
@@ -127,7 +125,7 @@ async def test_a_program_with_credentials_of_its_own_needs_no_person(
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_a_server_that_is_its_own_authorization_server_registers_us_and_refreshes_our_tokens(
+async def test_a_server_that_is_its_own_authorization_server_registers_the_client_and_refreshes_its_tokens(
     official_protection: Protect, revision: str
 ) -> None:
     person = Person()
@@ -147,7 +145,7 @@ async def test_a_server_that_is_its_own_authorization_server_registers_us_and_re
         assert person.visits == 1
 
 
-async def test_it_takes_an_enterprise_s_word_for_its_user(official_protection: Protect) -> None:
+async def test_the_official_server_accepts_an_identity_assertion_of_an_enterprise(official_protection: Protect) -> None:
     desk = KnownClient("desk", secret="the desk's", method="client_secret_basic")
     async with authorizing(Person(), desk) as provider:
         url = official_protection(scopes=["read"], trusts=provider.issuer, knows=["desk", "another of the desk's"])
@@ -166,7 +164,7 @@ async def test_it_takes_an_enterprise_s_word_for_its_user(official_protection: P
             assert (await ask(client, "told"))["grants"] == ["id-jag"]
 
 
-async def test_scopes_that_it_does_not_name_are_asked_for_nevertheless(official_protection: Protect) -> None:
+async def test_the_client_requests_scopes_that_the_official_server_does_not_name(official_protection: Protect) -> None:
     person = Person()
     async with authorizing(person) as authorization:
         url = official_protection(issuer=authorization.issuer, introspects=CREDENTIALS, scopes=["read", "write"])

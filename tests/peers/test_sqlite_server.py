@@ -20,7 +20,7 @@ async def text_of(client: Client, tool: str, **arguments: str) -> str:
 
 
 @pytest.mark.parametrize("revision", [None, "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-async def test_a_table_is_made_filled_and_read(sqlite_server: list[str], revision: str | None) -> None:
+async def test_the_client_creates_fills_and_reads_a_table(sqlite_server: list[str], revision: str | None) -> None:
     with trio.fail_after(PATIENCE):
         async with open_client(sqlite_server, revision=revision) as client:
             tools = [tool.name async for tool in client.tools()]
@@ -37,7 +37,7 @@ async def test_a_table_is_made_filled_and_read(sqlite_server: list[str], revisio
     assert tables == "[{'name': 'moons'}]"
 
 
-async def test_the_memo_grows_with_an_insight(sqlite_server: list[str]) -> None:
+async def test_an_insight_is_added_to_the_memo(sqlite_server: list[str]) -> None:
     with trio.fail_after(PATIENCE):
         async with open_client(sqlite_server) as client:
             (memo,) = [resource async for resource in client.resources()]
@@ -49,7 +49,7 @@ async def test_the_memo_grows_with_an_insight(sqlite_server: list[str]) -> None:
     assert "Jupiter has the most interesting moons." in contents.text
 
 
-async def test_the_prompt_takes_its_topic(sqlite_server: list[str]) -> None:
+async def test_the_prompt_contains_its_topic(sqlite_server: list[str]) -> None:
     with trio.fail_after(PATIENCE):
         async with open_client(sqlite_server) as client:
             (prompt,) = [prompt async for prompt in client.prompts()]

@@ -32,7 +32,7 @@ def official_server(official_python: str) -> list[str]:
 
 
 @pytest.mark.parametrize("revision", ERAS)
-async def test_our_client_hears_what_changes_on_an_official_server(official_server: list[str], revision: str) -> None:
+async def test_our_client_receives_changes_of_an_official_server(official_server: list[str], revision: str) -> None:
     with trio.fail_after(PATIENCE):
         async with open_client(official_server, revision=revision) as client:
             assert client.server_info is not None
@@ -75,7 +75,7 @@ async def test_our_client_subscribes_and_unsubscribes_at_a_legacy_official_serve
                 await trio.lowlevel.checkpoint()
 
 
-async def test_an_official_server_ends_our_subscription_in_peace(official_server: list[str]) -> None:
+async def test_an_official_server_ends_our_subscription_without_an_error(official_server: list[str]) -> None:
     with trio.fail_after(PATIENCE):
         async with open_client(official_server, revision="2026-07-28") as client:
             async with client.listen(resources=["memo://one"]) as changes:
@@ -87,7 +87,7 @@ async def test_an_official_server_ends_our_subscription_in_peace(official_server
     assert heard == [ResourceUpdated("memo://one")]
 
 
-async def test_a_new_subscription_after_the_server_was_started_again_hears_what_changes(
+async def test_a_new_subscription_after_a_restart_of_the_server_receives_changes(
     official_server: list[str],
 ) -> None:
     with trio.fail_after(PATIENCE):
@@ -112,7 +112,7 @@ def changing_server(request: pytest.FixtureRequest) -> Generator[list[str]]:
 
 
 @pytest.mark.parametrize("revision", ERAS)
-def test_the_official_client_hears_what_changes_on_our_server(
+def test_the_official_client_receives_changes_of_our_server(
     official_python: str, changing_server: list[str], revision: str
 ) -> None:
 

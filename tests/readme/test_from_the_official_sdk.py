@@ -1,4 +1,4 @@
-"""The page for those who come from the official SDK: its program runs, and every name it promises is there."""
+"""The page about the official SDK: its program runs, and every name and option of this package in its tables exists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FROM_ELSEWHERE = {"Annotated", "Args", "Meta", "data", "msgspec", "trio"}
 
 
 def promised() -> list[str]:
-    """The dotted names in the middle column that are ours, without their arguments."""
+    """The dotted names of this package in the middle column, without their arguments."""
     codes = [code for cell in OURS for code in re.findall(r"`([^`]+)`", cell)]
     names = [re.sub(r"^(await |@|async for tool in )", "", code).split("(")[0].split("=")[0] for code in codes]
     names += re.findall(r"\b([A-Z]\w+)\(", " ".join(codes))
@@ -61,7 +61,7 @@ def test_a_promised_option_is_taken_somewhere(option: str) -> None:
 
 
 def calls() -> list[tuple[str, str]]:
-    """The calls of names that are ours, and the options that they are given."""
+    """The calls of this package in the middle column, each with one of its options."""
     codes = [code for cell in OURS for code in re.findall(r"`(\w+\([^`]+\))`", cell)]
     trees = [node for code in codes for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
     named = [(node.func.id, each.arg) for node in trees for each in node.keywords if isinstance(node.func, ast.Name)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import trio
 
@@ -51,7 +52,8 @@ async def let_go() -> None:
 
 @server.tool
 async def running(ctx: Context) -> int:
-    return ctx._serving.statistics().background
+    serving: Any = ctx._serving
+    return int(serving.statistics().background)
 
 
 if __name__ == "__main__":

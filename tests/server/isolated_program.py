@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 import trio
 
@@ -41,7 +42,8 @@ def poll(path: str) -> None:
 @server.tool
 async def facts(ctx: Context) -> list[int]:
     """Our number, and how much is at work."""
-    statistics = ctx._serving.statistics()
+    serving: Any = ctx._serving
+    statistics = serving.statistics()
     return [os.getpid(), statistics.running, statistics.threads, statistics.processes]
 
 

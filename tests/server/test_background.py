@@ -226,7 +226,8 @@ async def test_a_server_that_is_called_by_another_one_has_the_background_of_each
     @front.tool
     async def pass_on(ctx: Context) -> int:
         await clients[0].call_tool("begin", raise_on_error=True)
-        return ctx._serving.statistics().background
+        serving: Any = ctx._serving
+        return int(serving.statistics().background)
 
     async with open_client(back) as inner, open_client(front) as client, served(front) as (other, _):
         clients.append(inner)

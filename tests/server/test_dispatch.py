@@ -12,7 +12,7 @@ import trio.testing
 
 from trio_mcp import Context, ErrorResponse, Limits, McpError, Server, open_client, types
 from trio_mcp.server import AskingMode
-from trio_mcp.server._dispatch import ROUTES
+from trio_mcp.server._serving import ROUTES
 
 HANDLERS = "tools/call handler"
 
@@ -171,7 +171,7 @@ async def test_a_method_of_ones_own_that_runs_in_a_thread_takes_a_task_whatever_
     async with open_client(server) as client:
         with pytest.raises(ErrorResponse):
             await client.request("com.example/method", {}, dict)
-        assert server.own.methods["com.example/method"].waits
+        assert server.custom.methods["com.example/method"].waits
 
 
 @pytest.mark.parametrize("mode", ["parked", "replayed"])

@@ -233,7 +233,7 @@ def test_what_would_make_the_whole_list_unreadable_is_refused_where_it_is_regist
 
     with pytest.raises(kind, match=fault):
         server.tool(name="t", **options)(lambda: None)
-    assert not server.offers("tools")
+    assert not server.tools.catalog.offered
 
 
 def test_cursors_that_a_peer_has_gathered_make_no_more_than_so_many_pages_stay() -> None:

@@ -197,7 +197,7 @@ async def test_those_that_would_wait_beyond_the_limit_are_dropped_and_counted(
             done = trio.Event()
             await client.notify("notifications/acme/number", {"n": 100})
             await done.wait()
-        assert serving.notices.dropped == 16
+        assert serving.notifications.dropped == 16
 
     assert got == [0, 1, 2, 3, 100]
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]

@@ -182,8 +182,9 @@ def test_what_cannot_be_a_scope_is_refused_where_it_is_registered(scopes: Any, w
         with pytest.raises(ValueError, match="made") as refused:
             register(made)
         assert words in str(refused.value)
-    assert not any(map(new.offers, ("tools", "prompts", "resources")))
-    assert new.own.methods == {}
+    capabilities = new.capabilities
+    assert (capabilities.tools, capabilities.prompts, capabilities.resources) == (None, None, None)
+    assert new.custom.methods == {}
 
 
 async def test_what_needs_scopes_may_be_kept_for_its_reader_alone() -> None:
@@ -225,7 +226,7 @@ def test_what_needs_scopes_cannot_be_declared_to_be_for_everybody() -> None:
         new.resource("a://b", name="secret", scopes=["read"], cache=public)(lambda: "x")
     with pytest.raises(ValueError, match=r"secret: cache=.*lets everybody have what needs scopes"):
         new.resources.add_static("a://b", "x", name="secret", scopes=["read"], cache=public)
-    assert not new.offers("resources")
+    assert not new.resources.offered
 
 
 async def test_transports_that_authenticate_nobody_let_everything_pass() -> None:

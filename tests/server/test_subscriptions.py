@@ -18,7 +18,6 @@ from trio_mcp._util import owned_nursery
 from trio_mcp.lowlevel import ActiveServer, Link
 from trio_mcp.peer import BUSY
 from trio_mcp.server.features import ChangeHub
-from trio_mcp.server.features import listen as begin_to_listen
 from trio_mcp.testing import ScriptedPeer
 from trio_mcp.transports import server_link
 from trio_mcp.wire import encode
@@ -213,12 +212,10 @@ async def test_nothing_that_changes_after_the_request_is_lost(autojump_clock: ob
 @pytest.mark.requirement("B.11-S1")
 async def test_nothing_is_told_before_the_acknowledgement_even_if_there_is_room_in_between() -> None:
     async with make_server().serving() as serving:
-        asked = exchange()
+        asked = exchange(method="subscriptions/listen")
+        asked.params = {"_meta": {}, "notifications": {"resourceSubscriptions": [CONFIG]}}
         asked.full = True
-        params = types.SubscriptionsListenRequestParams(
-            meta={}, notifications=types.SubscriptionFilter(resource_subscriptions=[CONFIG])
-        )
-        begin_to_listen(serving, asked, params)
+        serving.answer(asked)
         await trio.testing.wait_all_tasks_blocked()
         asked.full = False  # but the task that waits for room has not seen it yet
         serving.changes.notify_nowait(ResourceUpdated(CONFIG))

@@ -624,11 +624,11 @@ async def test_what_a_tool_that_promises_nothing_returns_is_told_as_text(value: 
     server = Server("s")
 
     @server.tool
-    async def notify_nowait() -> Any:
+    async def answer_with_it() -> Any:
         return value
 
     async with open_client(server) as client:
-        answer = await client.call_tool("tell")
+        answer = await client.call_tool("answer_with_it")
 
     assert answer.content == [types.TextContent(text=each) for each in said]
     assert answer.structured_content is types.UNSET

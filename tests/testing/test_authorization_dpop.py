@@ -124,7 +124,7 @@ async def test_a_proof_holds_once() -> None:
 
 
 async def test_proofs_are_remembered_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp.testing.authorization_server._grants._MAX_PROOFS", 1)
+    monkeypatch.setattr("trio_mcp.testing.authorization_server._token._MAX_PROOFS", 1)
     bench = Bench()
     fields = [proof(bench), proof(bench)]
 

@@ -24,8 +24,7 @@ from trio_mcp.auth import (
 from trio_mcp.auth._dpop import DpopKey, DpopProver
 from trio_mcp.auth.client._discovery import TokenIssuer, discover
 from trio_mcp.auth.client._flow import FlowServices, drive
-from trio_mcp.auth.client._grant import TokenAsk
-from trio_mcp.auth.client._tokens import Tokens
+from trio_mcp.auth.client._token_endpoint import TokenAsk, Tokens
 from trio_mcp.peer import Access
 from trio_mcp.testing import AsgiNetwork, AuthorizationServer, KnownClient
 from trio_mcp.transports import Receive, Scope, Send, engine_fetch
@@ -52,8 +51,8 @@ class Stage:
     protection: ResourceServer = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        known = KnownClient("sso", secret="s3cret", known_as={AUTH: "known"})
-        self.idp = AuthorizationServer(IDP, clients=[known], clock=self.clock)
+        registered = KnownClient("sso", secret="s3cret", known_as={AUTH: "known"})
+        self.idp = AuthorizationServer(IDP, clients=[registered], clock=self.clock)
         trusted = {IDP: self.idp.jwks, "https://platform.test": SIGNER.jwks}
         usual: dict[str, Any] = {"auto_consent": True, "clock": self.clock, "trusted_issuers": trusted}
         self.auth = AuthorizationServer(AUTH, **{**usual, **self.options})
@@ -73,7 +72,7 @@ class Stage:
         """Return a client with a user."""
         return OAuth(visit=self.auth.visit, redirect_uri=BACK, **options)
 
-    def world(self, grant: Grant) -> FlowServices:
+    def services(self, grant: Grant) -> FlowServices:
         return FlowServices(
             fetch=self.fetch,
             storage=grant.storage,
@@ -84,12 +83,12 @@ class Stage:
 
     async def ask(self, grant: Grant, proofs: DpopProver | None = None) -> TokenAsk:
         """Find out where a token is to be had."""
-        place: TokenIssuer = await drive(discover(RESOURCE, None, trusted_hosts=()), self.world(grant))
-        return TokenAsk(place=place, scopes=("read", "write"), proofs=proofs)
+        token_issuer: TokenIssuer = await drive(discover(RESOURCE, None, trusted_hosts=()), self.services(grant))
+        return TokenAsk(token_issuer=token_issuer, scopes=("read", "write"), proofs=proofs)
 
     async def obtain(self, grant: Grant, proofs: DpopProver | None = None) -> Tokens:
         """Get tokens."""
-        return await drive(grant.obtain(await self.ask(grant, proofs)), self.world(grant))
+        return await drive(grant.obtain(await self.ask(grant, proofs)), self.services(grant))
 
     async def admit(self, tokens: Tokens, proofs: DpopProver | None = None) -> Access:
         """Show a token to the protected server."""
@@ -107,7 +106,7 @@ async def test_a_user_signs_in_by_a_client_that_registers_itself_and_goes_on_wit
 
     first = await stage.obtain(grant)
     assert first.refresh_token is not None
-    second = await drive(grant.refresh(await stage.ask(grant), first.refresh_token), stage.world(grant))
+    second = await drive(grant.refresh(await stage.ask(grant), first.refresh_token), stage.services(grant))
 
     access = await stage.admit(second)
     assert (access.principal, access.scopes) == ("user", frozenset({"read", "write"}))
@@ -133,8 +132,8 @@ async def test_a_client_that_is_described_by_a_document_need_not_register() -> N
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post", "private_key_jwt"])
 async def test_a_client_that_is_known_beforehand_proves_who_it_is(method: Any) -> None:
     proof: dict[str, Any] = {"private_key": PrivateKey(PEM)} if method == "private_key_jwt" else {"secret": "a b:%"}
-    known = KnownClient("known", redirect_uris=[BACK], method=method, secret=proof.get("secret"), keys=SIGNER.jwks)
-    stage = Stage(options={"clients": [known], "registration": False})
+    registered = KnownClient("known", redirect_uris=[BACK], method=method, secret=proof.get("secret"), keys=SIGNER.jwks)
+    stage = Stage(options={"clients": [registered], "registration": False})
     client = Registration("known", method=method, issuer=AUTH, redirect_uri=BACK, **proof)
 
     access = await stage.admit(await stage.obtain(stage.oauth(client=client)))
@@ -155,8 +154,8 @@ async def test_tokens_are_bound_to_the_key_of_a_client(with_nonces: bool) -> Non
 
 @pytest.mark.parametrize("proof", [{"secret": "s3cret"}, {"private_key": PrivateKey(PEM)}])
 async def test_a_machine_gets_tokens_by_its_credentials(proof: dict[str, Any]) -> None:
-    known = KnownClient("known", secret=proof.get("secret"), keys=SIGNER.jwks)
-    stage = Stage(options={"clients": [known]})
+    registered = KnownClient("known", secret=proof.get("secret"), keys=SIGNER.jwks)
+    stage = Stage(options={"clients": [registered]})
 
     access = await stage.admit(await stage.obtain(ClientCredentials("known", **proof)))
 

@@ -306,7 +306,7 @@ async def test_a_test_can_expire_and_revoke_what_was_granted() -> None:
 
 
 async def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp.testing.authorization_server._grants._MOST", 2)
+    monkeypatch.setattr("trio_mcp.testing.authorization_server._token._MOST", 2)
     bench = Bench()
     codes = [await bench.code() for _ in range(3)]
 

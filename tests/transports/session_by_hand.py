@@ -206,6 +206,6 @@ async def open_theatre(
 
 def sessions_of(client: ByHand) -> SessionStatistics:
     """Return what the sessions of the application hold."""
-    running = client.app._door.running
+    running = client.app._router.running
     assert running is not None
     return running.sessions.statistics()

@@ -439,7 +439,7 @@ async def test_a_client_that_leaves_has_cancelled_nothing_and_its_answer_is_coun
         await wait_all_tasks_blocked()
 
         assert theatre.log == ["gone"]
-        assert sessions_of(client).unheard == 1
+        assert sessions_of(client).undelivered == 1
         assert calling.sent == []
 
 
@@ -456,7 +456,7 @@ async def test_an_answer_that_had_not_left_when_the_client_did_is_counted(theatr
         calling._left.set()  # while it still takes nothing
         await calling.returned.wait()
 
-        assert sessions_of(client).unheard == 1
+        assert sessions_of(client).undelivered == 1
         assert sessions_of(client).outbox_bytes == 0
 
 
@@ -471,7 +471,7 @@ async def test_a_handler_whose_client_has_left_is_not_held_up(theatre: Theatre) 
         await wait_all_tasks_blocked()
 
         assert len(theatre.log) == 300
-        assert sessions_of(client).unheard == 1
+        assert sessions_of(client).undelivered == 1
         assert sessions_of(client).outbox_bytes == 0
 
 
@@ -532,4 +532,4 @@ async def test_a_question_that_has_left_may_still_be_answered(theatre: Theatre) 
         await wait_all_tasks_blocked()
 
         assert theatre.log == ["booked"]
-        assert sessions_of(client).unheard == 1
+        assert sessions_of(client).undelivered == 1

@@ -285,7 +285,7 @@ async def test_the_answer_waits_for_a_client_that_comes_back_late(theatre: Theat
         await calling.returned.wait()
         theatre.go.set()
         await wait_all_tasks_blocked()
-        assert sessions_of(client).unheard == 0
+        assert sessions_of(client).undelivered == 0
 
         rest, again = await client.request("GET", last_event_id=mark), await client.request("GET", last_event_id="3-0")
         nothing = await client.request("GET", last_event_id=last_id(rest))
@@ -545,11 +545,11 @@ async def test_what_is_kept_of_a_session_is_forgotten_with_it(theatre: Theatre) 
     async with open_theatre(theatre, event_store=Watched()) as client:
         await client.begin()
         await client.post(call("say", words=["a"]))
-        assert logs[0]._holdings.events == 3
+        assert logs[0]._quota.events == 3
         await client.request("DELETE")
         await wait_all_tasks_blocked()
 
-        assert logs[0]._holdings.events == 0
+        assert logs[0]._quota.events == 0
 
 
 # Whatever the scheduler does.

@@ -44,7 +44,7 @@ def kept(request: pytest.FixtureRequest) -> bool:
 
 def listening(client: ByHand) -> int:
     """Return how many sessions the server tells of changes."""
-    running = client.app._door.running
+    running = client.app._router.running
     assert running is not None
     serving: Any = running.serving
     told: int = serving.statistics().listening
@@ -111,7 +111,7 @@ async def test_news_that_nobody_has_heard_end_with_the_session(theatre: Theatre,
 
 def tasks_of(client: ByHand) -> int:
     """Return how many tasks the sessions of the application have."""
-    running = client.app._door.running
+    running = client.app._router.running
     assert running is not None
     return len(running.sessions._nursery.child_tasks)
 
@@ -143,11 +143,11 @@ async def test_a_session_forgets_the_streams_that_are_over(theatre: Theatre, kep
         await cancelled.returned.wait()
         await wait_all_tasks_blocked()
 
-        running = client.app._door.running
+        running = client.app._router.running
         assert running is not None
         (session,) = running.sessions._table.values()
         assert isinstance(session, StreamableSession)
-        assert list(session._lanes) == [0], "the standing one"
+        assert list(session._outlets) == [0], "the standing one"
 
 
 async def test_other_sessions_live_on(theatre: Theatre) -> None:
@@ -218,7 +218,7 @@ async def test_nothing_that_is_used_is_idle(theatre: Theatre, autojump_clock: Mo
 
         theatre.go.set()
         await trio.sleep(IDLE - 1)
-        assert sessions_of(client).resting == 1
+        assert sessions_of(client).idle == 1
         await trio.sleep(2)
         assert sessions_of(client).sessions == 0
 

@@ -184,7 +184,7 @@ async def test_a_connection_is_used_again_whichever_way_it_answered() -> None:
             await connection.chunk(sse_event(json.dumps(event).encode()))
         await pending.outcome()
         await connection.chunk(b"")
-        await until(lambda: not transport._carriers)  # it is known that nothing more comes
+        await until(lambda: not transport._tasks)  # it is known that nothing more comes
         ask(nursery, transport)
         await connection.request()
         await connection.json(result(3))

@@ -20,7 +20,7 @@ from trio_mcp.types._values import members_of
 CLASSES: list[type[types.Model]] = sorted(
     (
         each
-        for name in types.__all__
+        for name in dir(types)
         if isinstance(each := getattr(types, name), type) and issubclass(each, types.Model) and each is not types.Model
     ),
     key=lambda each: each.__name__,

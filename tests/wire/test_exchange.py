@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import pytest
 
 from trio_mcp import LocalProtocolError
-from trio_mcp.wire import ANSWERING, ASKING, advance
-from trio_mcp.wire import ExchangeEvent as E
-from trio_mcp.wire import ExchangeState as S
+from trio_mcp.peer import ANSWERING, ASKING, advance
+from trio_mcp.peer import ExchangeEvent as E
+from trio_mcp.peer import ExchangeState as S
 
 ASKING_MOVES = {
     (S.OPEN, E.RESPONSE): S.ANSWERED,

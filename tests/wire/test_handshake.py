@@ -7,9 +7,10 @@ import itertools
 import pytest
 
 from trio_mcp import LocalProtocolError, UnsupportedRevision
-from trio_mcp.wire import HANDSHAKE, LEGACY_REVISIONS, advance, check_answer, choose_answer
-from trio_mcp.wire import HandshakeEvent as E
-from trio_mcp.wire import HandshakeState as S
+from trio_mcp.peer import HANDSHAKE, advance
+from trio_mcp.peer import HandshakeEvent as E
+from trio_mcp.peer import HandshakeState as S
+from trio_mcp.wire import LEGACY_REVISIONS, check_answer, choose_answer
 
 MOVES = {
     (S.NOT_BEGUN, E.ASK): S.ASKED,

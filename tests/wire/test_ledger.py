@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from trio_mcp.wire import Ledger
+from trio_mcp.peer import Ledger
 
 
 class LedgerMachine(RuleBasedStateMachine):

@@ -104,7 +104,7 @@ BY_HAND = (
         "answers of no type that a question has, by `Client.request`",
     ),
     ByHand(
-        "tests/interaction/test_asking_rounds.py::test_a_state_that_is_no_text_is_refused",
+        "tests/interaction/test_asking_rounds.py::test_a_state_that_is_not_a_string_is_refused",
         "client",
         "a state that is a number, by `Client.request`",
     ),
@@ -117,8 +117,8 @@ BY_HAND = (
     *(
         ByHand(f"tests/interaction/{test}", "server", "likewise, at the head of a request to such a stream")
         for test in (
-            "test_http_security.py::test_pages_of_foreign_sites_do_not_get_in",
-            "test_http_duties.py::test_pages_of_foreign_sites_are_refused_whatever_they_send",
+            "test_http_security.py::test_requests_from_foreign_sites_are_refused",
+            "test_http_duties.py::test_every_request_from_a_foreign_origin_is_refused",
         )
     ),
     ByHand(
@@ -145,7 +145,7 @@ BY_HAND = (
         "a call without a name, by `Client.request`",
     ),
     ByHand(
-        "tests/interaction/test_http_hostile_servers.py::test_nothing_of_a_callers_ends_a_header_field",
+        "tests/interaction/test_http_hostile_servers.py::test_values_of_the_caller_cannot_inject_header_fields",
         "client",
         "a URI that is none, which is about the header field that repeats it",
     ),

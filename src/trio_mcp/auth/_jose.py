@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
+from ..abc import VerifiedToken
 from ..wire import JsonObject, Undecodable, decode, is_array, is_object
 
 if TYPE_CHECKING:
@@ -52,30 +53,6 @@ class InvalidToken(Exception):
 
 class VerifierUnavailable(Exception):
     """Whether a token is good cannot be told now: the authorization server is out of reach. For the log alone."""
-
-
-@frozen(kw_only=True)
-class VerifiedToken:
-    """A token that was made by whom it says; nothing else has been checked. An `abc.TokenVerifier` returns it."""
-
-    issuer: str
-    """The authorization server that has issued it."""
-    subject: str | None
-    """Whom it speaks for, in the issuer's words; None where it says nothing of that."""
-    client_id: str | None
-    """The application that it was issued to; None where it says nothing of that. It needs a subject or this."""
-    audiences: tuple[str, ...]
-    """The servers that it is for, by their URLs or as `ResourceServer.audiences` has them."""
-    scopes: frozenset[str]
-    """What was granted."""
-    expires_at: float | None
-    """When it ends, as `time.time` counts; None: never, as far as anybody knows."""
-    not_before: float | None = None
-    """When it begins to hold, likewise; None: it does already."""
-    key_thumbprint: str | None = None
-    """Of the key that it is bound to (`cnf.jkt`); None where it is for its bearer."""
-    claims: Mapping[str, Any] = field(factory=dict[str, Any], repr=False)
-    """All that it says, as JSON."""
 
 
 ASYMMETRIC = (

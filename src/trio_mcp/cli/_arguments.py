@@ -1,4 +1,4 @@
-"""The grammar of the command line. Loads nothing but argparse, so that `--help` is there at once."""
+"""The grammar of the command line. It loads nothing but argparse, so that `--help` answers at once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from .._version import VERSION
 from ._errors import STATUSES
 
 __all__ = ["LEVELS", "read_arguments"]
@@ -19,17 +20,17 @@ _TARGET = "(-- COMMAND [ARG ...] | -- URL | --config FILE NAME)"
 _PAIRS = "[KEY=VALUE ...]"
 _SERVER = "python server.py"
 _HTTP_ONLY = ("host", "path", "allow_host", "allow_origin", "certfile", "keyfile", "workers")
-"""Options of `serve` that say how it is served over HTTP."""
+"""The options of `serve` that need `--http`."""
 
 
 def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options of a command line, and in `target` what stands after its first `--` (None without one).
+    """Return the options of a command line; its `target` holds the arguments after the first `--`, or None without one.
 
     Raises:
-        SystemExit: the command line is wrong (status 2), or asks for help or the version (status 0).
+        SystemExit: the command line is wrong (status 2), or requests the help or the version (status 0).
     """
     target: list[str] | None = None
-    if "--" in arguments:  # argparse has notions of its own about it, which differ between versions of Python
+    if "--" in arguments:  # argparse treats it differently in different versions of Python
         at = [*arguments].index("--")
         arguments, target = arguments[:at], [*arguments[at + 1 :]]
     parser = _parser()
@@ -38,7 +39,7 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     row: str | None = getattr(options, "row", None)
     if unknown := [each for each in rest if each.startswith("-") or row is None]:
         chosen.error(f"unknown arguments: {' '.join(unknown)}")
-    if row is not None:  # argparse takes all arguments in a row, and gives up on those behind an option
+    if row is not None:  # argparse stops collecting positional arguments at an option
         setattr(options, row, [*getattr(options, row), *rest])
     if options.command == "complete":
         options.value, *unknown = options.values or [""]
@@ -56,20 +57,20 @@ def _check_target(options: argparse.Namespace, parser: argparse.ArgumentParser) 
             parser.error("this command takes no server after --")
     elif options.config is not None:
         if options.target is not None:
-            parser.error("two servers: say --config FILE NAME, or a command or URL after --, not both")
+            parser.error("two servers given: use either --config FILE NAME or a command or URL after --")
     elif not options.target:
-        parser.error(f"no server: end with -- and its command or URL, as in -- {_SERVER}, or say --config FILE NAME")
+        parser.error(f"no server given: add -- and its command or URL, as in -- {_SERVER}, or --config FILE NAME")
 
 
 def _check_serving(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     if options.command == "serve" and options.http is None:
         useless = [f"--{name.replace('_', '-')}" for name in _HTTP_ONLY if getattr(options, name) is not None]
         if useless:
-            parser.error(f"without --http PORT there is no use for {', '.join(useless)}")
+            parser.error(f"{', '.join(useless)} can only be used with --http PORT")
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong."""
+    """A parser that reports an error in one line."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
@@ -79,25 +80,23 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """Prints the version, which it looks up only then."""
+    """The option that prints the version and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from importlib.metadata import version  # noqa: PLC0415  # nothing else has a use for it
-
-        sys.stdout.write(f"trio-mcp {version('trio-mcp')}\n")
+        sys.stdout.write(f"trio-mcp {VERSION}\n")
         parser.exit()
 
 
 def _parser() -> _Parser:
     parser = _Parser(prog="trio-mcp", description="The Model Context Protocol from a shell.", epilog=STATUSES)
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and leave")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _Adder(commands).add_all()
     return parser
 
 
 class _Adder:
-    """Adds the commands, each with its own help."""
+    """A builder that adds each command with its own help."""
 
     def __init__(self, commands: argparse._SubParsersAction[_Parser]) -> None:
         self._commands = commands
@@ -109,7 +108,7 @@ class _Adder:
         self._add_texts()
         self._add_watch()
         self._add_serve()
-        self._add("demo", "start a SQLite server as a child process, and show what a client does with it", "demo")
+        self._add("demo", "start a SQLite server in a child process and demonstrate a client with it", "demo")
 
     def _add_serve(self) -> None:
         serve = self._add(
@@ -120,24 +119,24 @@ class _Adder:
         serve.add_argument(
             "server",
             metavar="MODULE[:NAME]",
-            help="a module or the path of a Python file, and the Server in it: 'server', or the only one, by default",
+            help="a module or the path of a Python file, and the name of its Server (default: server, or the only one)",
         )
-        serve.add_argument("--http", type=_port, metavar="PORT", help="serve over HTTP; 0 takes any port that is free")
-        serve.add_argument("--host", metavar="HOST", help="the name or address to listen at: 127.0.0.1 by default")
-        serve.add_argument("--path", metavar="PATH", help="where clients find it: /mcp by default")
+        serve.add_argument("--http", type=_port, metavar="PORT", help="serve over HTTP; 0 takes any free port")
+        serve.add_argument("--host", metavar="HOST", help="the host name or address to listen on (default: 127.0.0.1)")
+        serve.add_argument("--path", metavar="PATH", help="the path of the endpoint (default: /mcp)")
         serve.add_argument(
             "--allow-host",
             action="append",
             metavar="NAME",
-            help="a name by which clients reach it, such as example.com:*, or 'any'; may be repeated",
+            help="a host name that clients may use, such as example.com:*, or 'any'; may be repeated",
         )
         serve.add_argument(
             "--allow-origin",
             action="append",
             metavar="ORIGIN",
-            help="a site whose pages may use it, such as https://example.com, or 'any'; may be repeated",
+            help="an origin whose web pages may connect, such as https://example.com, or 'any'; may be repeated",
         )
-        serve.add_argument("--certfile", metavar="FILE", help="serve over HTTPS, with this certificate (PEM)")
+        serve.add_argument("--certfile", metavar="FILE", help="serve over HTTPS with this certificate (PEM)")
         serve.add_argument("--keyfile", metavar="FILE", help="the certificate's private key, if it is in another file")
         serve.add_argument(
             "--workers",
@@ -147,7 +146,7 @@ class _Adder:
         )
 
     def _add_lists(self) -> None:
-        self._connected("info", "show which server it is, and what it can do")
+        self._connected("info", "show the name, version and capabilities of the server")
         self._connected("tools", "list the tools")
         self._connected("resources", "list the resources and resource templates")
         self._connected("prompts", "list the prompts")
@@ -160,7 +159,7 @@ class _Adder:
             nargs="*",
             default=[],
             metavar="KEY=VALUE",
-            help="an argument: a text, or JSON where the tool's schema wants something else; KEY:=JSON is always JSON",
+            help="an argument: a string, or JSON if the tool's schema requires another type; KEY:=JSON is always JSON",
         )
         call.set_defaults(row="pairs")
         call.add_argument(
@@ -176,17 +175,17 @@ class _Adder:
         _add_output(read)
         prompt = self._connected("prompt", "get a prompt", "prompt review code=x+1", f"NAME {_PAIRS}")
         prompt.add_argument("name", metavar="NAME", help="the prompt")
-        prompt.add_argument("pairs", nargs="*", default=[], metavar="KEY=VALUE", help="an argument, always a text")
+        prompt.add_argument("pairs", nargs="*", default=[], metavar="KEY=VALUE", help="an argument, always a string")
         prompt.set_defaults(row="pairs")
         complete = self._connected(
             "complete", "suggest values for an argument", "complete prompt:review code x", "OF ARGUMENT [VALUE]"
         )
         complete.add_argument("reference", metavar="OF", help="prompt:NAME, or the URI template of a resource")
-        complete.add_argument("argument", metavar="ARGUMENT", help="which argument")
-        complete.add_argument("values", nargs="*", default=[], metavar="VALUE", help="what is typed so far")
+        complete.add_argument("argument", metavar="ARGUMENT", help="the name of the argument")
+        complete.add_argument("values", nargs="*", default=[], metavar="VALUE", help="the value typed so far")
         complete.set_defaults(row="values")
         complete.add_argument(
-            "--context", action="append", default=[], metavar="KEY=VALUE", help="an argument that is settled already"
+            "--context", action="append", default=[], metavar="KEY=VALUE", help="an argument that already has its value"
         )
 
     def _add_watch(self) -> None:
@@ -196,7 +195,7 @@ class _Adder:
             "watch file:///config.json",
             "[URI ...]",
         )
-        watch.add_argument("uris", nargs="*", default=[], metavar="URI", help="a resource whose changes are to be told")
+        watch.add_argument("uris", nargs="*", default=[], metavar="URI", help="a resource whose changes to show")
         watch.set_defaults(row="uris")
 
     def _connected(self, name: str, purpose: str, example: str = "", operands: str = "") -> _Parser:
@@ -223,38 +222,45 @@ def _common_options() -> _Parser:
         "--config",
         nargs=2,
         metavar=("FILE", "NAME"),
-        help="a server of an mcpServers file, instead of what stands after --",
+        help="a server of an mcpServers file, instead of a command or URL after --",
     )
     common.add_argument(
         "--header",
         action="append",
         default=[],
         metavar="NAME:VALUE",
-        help="a header field to send with each request to a URL, such as Authorization; may be repeated",
+        help="a header to send with each request to a URL, such as Authorization; may be repeated",
     )
     common.add_argument(
         "--login",
         action="store_true",
-        help="sign in with the browser where the server wants to know who asks; it is remembered",
+        help="sign in with the browser if the server requires authentication; the tokens are stored for later commands",
     )
-    common.add_argument("--json", action="store_true", help="print what came over the wire, as JSON, and nothing else")
+    common.add_argument("--json", action="store_true", help="print the result as JSON, as received, and nothing else")
+    common.add_argument("--revision", metavar="R", help="use only this protocol revision, such as 2025-06-18")
     common.add_argument(
-        "--revision", metavar="R", help="speak this protocol revision, such as 2025-06-18, and no other"
+        "--timeout", type=_seconds, metavar="SECONDS", help="the time limit of connecting and of each request"
     )
     common.add_argument(
-        "--timeout", type=_seconds, metavar="SECONDS", help="give up a request, or connecting, that takes longer"
+        "--trace", metavar="FILE", help="write each message to FILE as it is sent or received; - is standard error"
     )
-    common.add_argument("--trace", metavar="FILE", help="write each message to FILE as it passes; - is standard error")
     common.add_argument("--log-level", choices=LEVELS, metavar="LEVEL", help=f"show log messages: {', '.join(LEVELS)}")
     common.add_argument(
-        "--root", action="append", default=[], metavar="DIR", help="open a folder to the server; may be repeated"
+        "--root",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="offer a folder to the server as a root; may be repeated",
     )
     return common
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write the content to FILE: its binary parts, or else its text"
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write the content to FILE: its binary parts, or its text if there are none",
     )
 
 

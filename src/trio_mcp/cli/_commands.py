@@ -1,12 +1,17 @@
-"""The command `call`: one tool called once, with its progress, its result, and its failure told apart."""
+"""The commands that connect to a server: `info`, the lists, `call`, `read`, `prompt`, `complete` and `watch`.
+
+The arguments of a call are converted by the schema of the tool and checked before they are sent.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import trio
@@ -21,7 +26,6 @@ from ..types import JSONObject
 from ..wire import Change, ChangeFilter, ListChanged, Undecodable, decode, is_modern, is_object, notification_of
 from ._errors import UsageError, visible_line
 from ._output import Notes, Output, Piece, json_line, log_line, piece_of, pieces_of, save
-from ._target import nearest, read_file
 
 __all__ = [
     "Job",
@@ -30,6 +34,7 @@ __all__ = [
     "call",
     "complete",
     "info",
+    "nearest",
     "prepare_call",
     "prompt",
     "prompts",
@@ -41,14 +46,35 @@ __all__ = [
 ]
 
 
-# The arguments of a call, from the command line: converted by the tool's schema, and checked before they are sent.
+def read_file(path: str) -> bytes:
+    """Return the contents of a file that the command line names.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a remark on the known names that the user may have meant by *name*."""
+    names = [*known]
+    if not names:
+        return "there are none"
+    close = get_close_matches(name, names, n=3)
+    return f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(names[:20])}"
+
+
+# --- The arguments of a call ---
 
 
 def texts_of(pairs: Sequence[str]) -> dict[str, str]:
-    """Return what stands behind each name in texts such as ``name=value``.
+    """Return the values of strings such as ``name=value`` by name.
 
     Raises:
-        UsageError: a text is no such pair, or a name comes twice.
+        UsageError: a string is not such a pair, or a name is given twice.
     """
     texts: dict[str, str] = {}
     for pair in pairs:
@@ -56,16 +82,16 @@ def texts_of(pairs: Sequence[str]) -> dict[str, str]:
         if not name or not equals:
             raise UsageError(f"expected KEY=VALUE, got {pair!r}")
         if name.removesuffix(":") in (known.removesuffix(":") for known in texts):
-            raise UsageError(f"argument {name.removesuffix(':')!r} is there twice")
+            raise UsageError(f"argument {name.removesuffix(':')!r} is given twice")
         texts[name] = value
     return texts
 
 
 def whole_object(given: str | None) -> JSONObject:
-    """Return the object that ``--arguments`` gives: itself, ``@FILE``, or ``-`` for standard input.
+    """Return the object of ``--arguments``, which is JSON, ``@FILE``, or ``-`` for standard input.
 
     Raises:
-        UsageError: the file cannot be read, or it is no JSON object.
+        UsageError: the file cannot be read, or it does not hold a JSON object.
     """
     if given is None:
         return {}
@@ -88,14 +114,14 @@ def whole_object(given: str | None) -> JSONObject:
 
 
 def arguments_for(schema: JSONObject, texts: Mapping[str, str], whole: JSONObject) -> JSONObject:
-    """Return the arguments of a call, which fit the tool's *schema*.
+    """Return the arguments of a call, checked against the *schema* of the tool.
 
     Args:
-        texts: by name; a name that ends in a colon has JSON behind it, whatever the schema says.
-        whole: arguments that are JSON values already; *texts* take their place.
+        texts: the strings by name; if a name ends in a colon, its string is JSON whatever the schema says.
+        whole: arguments that are already JSON values; *texts* override them.
 
     Raises:
-        UsageError: they do not fit; the text names every fault by its path.
+        UsageError: the arguments do not fit the schema; the message names every fault by its path.
         SchemaError: the schema cannot be used.
     """
     arguments, faults = dict(whole), dict[str, str]()
@@ -112,7 +138,7 @@ def arguments_for(schema: JSONObject, texts: Mapping[str, str], whole: JSONObjec
 
 
 def _others(schema: JSONObject, arguments: JSONObject, known: Mapping[str, str]) -> Iterator[str]:
-    """Yield what else is wrong: nothing about values that are known to be."""
+    """Yield the faults of the arguments, except those of values that are already known to be wrong."""
     for line in compile_schema(schema).faults(arguments):
         if not any(line.startswith((f"{path}:", f"{path}.", f"{path}[")) for path in known):
             yield line
@@ -122,7 +148,7 @@ def _json(text: str) -> Any:
     try:
         value = decode(text.encode("utf-8", "surrogatepass"))
     except Undecodable as error:
-        raise ValueError(f"not JSON: {error}, got the text {text!r}") from None
+        raise ValueError(f"not JSON: {error}, got the string {text!r}") from None
     _refuse_doubles(text)
     return value
 
@@ -135,26 +161,23 @@ def _by_schema(text: str, schema: JSONObject, name: str) -> Any:
 
 
 def _refuse_doubles(text: str | bytes) -> None:
-    """Raise `ValueError` where an object in a JSON text has a member twice: one of the two would not be sent."""
+    """Raise `ValueError` if an object in the JSON has a member twice, because only one of the two would be sent."""
 
     def taken(members: list[tuple[str, Any]]) -> dict[str, Any]:
         names: set[str] = set()
         for name, _ in members:
             if name in names:
-                raise ValueError(f"member {name!r} is there twice")
+                raise ValueError(f"member {name!r} is given twice")
             names.add(name)
         return {}
 
-    with suppress(RecursionError):  # as deep as this, nobody types
+    with suppress(RecursionError):  # too deep to be typed by hand
         json.loads(text, object_pairs_hook=taken, parse_int=str)
-
-
-# What each command gets: the connected client, its options, and where to write.
 
 
 @frozen
 class Job:
-    """One command under way."""
+    """The context of a running command: the connected client, the options, and the output."""
 
     client: Client
     options: argparse.Namespace
@@ -162,15 +185,15 @@ class Job:
     notes: Notes
 
     def wire(self, message: object) -> types.JSONValue:
-        """Return a message, or a list of messages, as the agreed revision has it on the wire."""
+        """Return the JSON of a message, or of a list of messages, in the negotiated revision."""
         return types.unstructure(message, revision=self.client.revision)
 
 
 def prepare_call(options: argparse.Namespace) -> None:
-    """Read the arguments, before there is a server that would wait for them.
+    """Parse the arguments of a call before the connection is opened.
 
     Raises:
-        UsageError: they are not what arguments look like, or a file of them cannot be read.
+        UsageError: an argument is malformed, or a file of arguments cannot be read.
     """
     options.texts, options.whole = texts_of(options.pairs), whole_object(options.arguments)
 
@@ -180,7 +203,7 @@ async def call(job: Job) -> None:
 
     Raises:
         UsageError: the server has no such tool, or the arguments do not fit its schema.
-        ToolFailed: the tool says that it failed.
+        ToolFailed: the tool reports a failure.
     """
     options = job.options
     tool = await _find(job, options.name)
@@ -189,11 +212,11 @@ async def call(job: Job) -> None:
     except SchemaError as error:
         job.notes.say(f"the arguments are not checked, because the tool's schema cannot be used: {error}")
         arguments = arguments_for({}, options.texts, options.whole)
-    async with job.client.open_call(tool.name, arguments) as under_way:
+    async with job.client.open_call(tool.name, arguments) as pending:
         with job.notes.bar(tool.name) as show:
-            async for update in under_way.updates:
+            async for update in pending.updates:
                 show(update)
-        result = await under_way.result()
+        result = await pending.result()
     _print(job, result)
     if result.is_error:
         raise ToolFailed(tool.name, "\n".join(piece.text for piece in pieces_of(result.content)), result)
@@ -212,7 +235,7 @@ def _print(job: Job, result: types.CallToolResult) -> None:
     if job.options.json:
         job.output.document(job.wire(result))
     if result.is_error:
-        return  # what it says goes to standard error
+        return  # its content goes to standard error
     pieces = pieces_of(result.content)
     if job.options.output is not None:
         for name in save(pieces, job.options.output, job.output):
@@ -222,7 +245,7 @@ def _print(job: Job, result: types.CallToolResult) -> None:
 
 
 def _show(job: Job, pieces: list[Piece], structured: Any) -> None:
-    """Print the content, and the structured content unless the content says the same."""
+    """Print the content, and the structured content unless the content already shows it."""
     only = pieces[0].text if len(pieces) == 1 else None
     inner = structured["result"] if is_object(structured) and [*structured] == ["result"] else types.UNSET
     if only is not None and _is_json_of(only, structured):
@@ -241,11 +264,11 @@ def _is_json_of(text: str, value: Any) -> bool:
         return False
 
 
-# The commands that show what there is: info, tools, resources, prompts.
+# --- The commands info, tools, resources and prompts ---
 
 
 async def info(job: Job) -> None:
-    """Show which server it is, and what it can do."""
+    """Print the name, version and capabilities of the server."""
     client = job.client
     supported = (await client.discover()).supported_versions if is_modern(client.revision) else None
     told: dict[str, Any] = {
@@ -320,12 +343,12 @@ def _table(job: Job, what: str, columns: Sequence[str], rows: Sequence[Sequence[
 
 
 def first_line(text: str | None) -> str:
-    """Return what a description begins with."""
+    """Return the first line of a description."""
     return (text or "").strip().partition("\n")[0]
 
 
 def _parameters(schema: types.JSONObject) -> Iterator[str]:
-    """Yield each parameter of a tool as it is written in a call; brackets around what may be left out."""
+    """Yield each parameter of a tool as it is written in a call, in brackets if it is optional."""
     members, required = schema.get("properties"), schema.get("required")
     for name, member in members.items() if is_object(members) else ():
         kind = member.get("type") if is_object(member) else None
@@ -338,7 +361,7 @@ def _named(arguments: Sequence[types.PromptArgument]) -> Iterator[str]:
         yield f"{each.name}=TEXT" if each.required else f"[{each.name}=TEXT]"
 
 
-# The commands whose answer is text or bytes of the server's: read, prompt, complete.
+# --- The commands read, prompt and complete ---
 
 
 async def read(job: Job) -> None:
@@ -359,11 +382,11 @@ def _show_piece(job: Job, piece: Piece, *, alone: bool) -> None:
     if job.output.is_terminal:
         job.output.text(piece.text)
         if piece.data is not None:
-            job.notes.say("-o FILE keeps the bytes")
+            job.notes.say("use -o FILE to save the bytes")
     elif piece.data is not None:
         job.output.data(piece.data)
     elif alone:
-        job.output.data(piece.text.encode("utf-8", "surrogatepass"))  # exactly what it holds, for checksums and diffs
+        job.output.data(piece.text.encode("utf-8", "surrogatepass"))  # byte for byte, for checksums and diffs
     else:
         job.output.text(piece.text)
 
@@ -402,31 +425,31 @@ def _reference(text: str) -> types.PromptReference | types.ResourceTemplateRefer
     return types.PromptReference(name=rest) if kind == "prompt" else types.ResourceTemplateReference(uri=text)
 
 
-# The command `watch`: what a server tells of its own accord, a line each, as it comes.
+# --- The command watch ---
 
-_LOOK_SECONDS = 5.0
-"""How often a server that tells of no changes is asked whether it is still there."""
+_PING_SECONDS = 5.0
+"""The interval between pings of a server that sends no change notifications."""
 
 
 @define(eq=False)
 class Watching:
-    """One such command. Everything is printed at once: whoever reads it may be a program that waits."""
+    """The command `watch`. It flushes each line, because the reader may be a program that waits for it."""
 
     _as_json: bool
     _output: Output
     _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _failure: OSError | UsageError | None = field(default=None, init=False)
-    """Why nothing can be printed any more."""
+    """The error that stopped the output."""
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
-        """Print a log message; the callback of the client."""
+        """Print a log message. A callback for the client."""
         if self._as_json:
             self._print(json_line({"method": "notifications/message", "params": types.unstructure(message)}))
         else:
             self._print(log_line(message))
 
     async def run(self, job: Job) -> None:
-        """Print changes until the server has no more to tell."""
+        """Print changes until the server ends the subscription."""
         with self._scope:
             await self._follow(job)
         if self._failure is not None:
@@ -436,18 +459,20 @@ class Watching:
         uris: list[str] = job.options.uris
         try:
             async with job.client.listen(tools=True, prompts=True, resource_list=True, resources=uris) as changes:
-                job.notes.say(f"watching {', '.join(_heard_of(job, changes.honored)) or 'nothing'}; Ctrl+C ends it")
+                job.notes.say(
+                    f"watching {', '.join(_watched(job, changes.honored)) or 'nothing'}; press Ctrl+C to stop"
+                )
                 for uri in uris:
                     if uri not in changes.honored.resources:
-                        job.notes.say(f"the server does not tell of {uri}")
+                        job.notes.say(f"the server does not report changes of {uri}")
                 async for change in changes:
                     self._notify(change)
-                job.notes.say("the server has ended it")
+                job.notes.say("the server has ended the subscription")
         except MissingCapability:
             logs = not is_modern(job.client.revision) and job.client.server_capabilities.logging is not None
             if uris or not logs:
                 raise
-            await _while_it_is_there(job)
+            await _ping_until_lost(job)
 
     def _notify(self, change: Change) -> None:
         if self._as_json:
@@ -464,10 +489,10 @@ class Watching:
             self._output.flush()
         except (OSError, UsageError) as error:  # raised by `run`: a callback's own failure would only be logged
             self._failure = error
-            self._scope.cancel(reason="nobody reads")
+            self._scope.cancel(reason="the output cannot be written")
 
 
-def _heard_of(job: Job, honored: ChangeFilter) -> Iterator[str]:
+def _watched(job: Job, honored: ChangeFilter) -> Iterator[str]:
     if job.client.server_capabilities.logging is not None:
         yield "log messages"
     if honored.tools:
@@ -479,9 +504,9 @@ def _heard_of(job: Job, honored: ChangeFilter) -> Iterator[str]:
     yield from honored.resources
 
 
-async def _while_it_is_there(job: Job) -> None:
-    """Wait until the connection is lost, which raises `ConnectionLost`."""
-    job.notes.say("watching log messages; Ctrl+C ends it")
+async def _ping_until_lost(job: Job) -> None:
+    """Ping the server until the connection is lost, which raises `ConnectionLost`."""
+    job.notes.say("watching log messages; press Ctrl+C to stop")
     while True:
         await job.client.ping()
-        await trio.sleep(_LOOK_SECONDS)
+        await trio.sleep(_PING_SECONDS)

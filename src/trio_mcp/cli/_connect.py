@@ -1,4 +1,9 @@
-"""Runs a command that needs a server: connects, watches for signals, lets the command work, and closes."""
+"""The runner of the commands that need a server: it connects, handles signals, runs the command, and closes.
+
+The first signal cancels the command and lets the connection close; the second cancels the closing too. Trio's own
+handling of Ctrl+C raises KeyboardInterrupt in any task, perhaps in one that closes the connection. Here a call is
+cancelled as for any other reason: the server is notified, and its handler stops.
+"""
 
 from __future__ import annotations
 
@@ -6,45 +11,62 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TextIO, TypeAlias
 
 import trio
 from attrs import define, field
 
-from .. import types
+from .. import auth, types
 from .._errors import MissingCapability
 from .._util import owned_nursery
 from ..abc import ClientAuth, Direction
-from ..client import Client, ClientOptions, OnLog, TimeLimits
-from ._commands import Job, Watching, call, complete, info, prepare_call, prompt, prompts, read, resources, tools
+from ..client import (
+    Client,
+    ClientOptions,
+    OnLog,
+    TimeLimits,
+    open_client,
+    open_http_client,
+    open_stdio_client,
+    read_server_table,
+)
+from ._commands import (
+    Job,
+    Watching,
+    call,
+    complete,
+    info,
+    nearest,
+    prepare_call,
+    prompt,
+    prompts,
+    read,
+    resources,
+    tools,
+)
 from ._errors import Interrupted, UsageError, visible_json
 from ._output import Notes, Output, log_lines
 from ._questions import can_ask, questions
-from ._target import open_target
 
 __all__ = ["Interrupts", "Trace", "open_trace", "run_connected"]
 
-
-# Signals while a command runs: the first ends what it does and lets it close, the second ends the closing too.
-#
-# Trio's own way with Ctrl+C is to raise KeyboardInterrupt in whichever task runs, which may be one that closes the
-# connection. Here a call is cancelled like by any other cause: its server is told, and its handler stops.
 
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 @define(eq=False)
 class Interrupts:
-    """What signals end, innermost last."""
+    """The cancel scopes that signals cancel, one at each signal, the innermost first."""
 
     _scopes: list[trio.CancelScope] = field(factory=list[trio.CancelScope], init=False)
     _caught: int | None = field(default=None, init=False)
 
     async def listen(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Take signals for ever, in a task of its own."""
+        """Handle signals forever, in a task of its own."""
         with trio.open_signal_receiver(*_SIGNALS) as received:
             task_status.started()
             async for number in received:
@@ -54,7 +76,7 @@ class Interrupts:
 
     @contextmanager
     def ending(self) -> Generator[None]:
-        """Cancel what is in the block when a signal comes; blocks inside it go first."""
+        """Cancel the block when a signal arrives; blocks inside it are cancelled first."""
         with trio.CancelScope() as scope:
             self._scopes.append(scope)
             try:
@@ -64,19 +86,17 @@ class Interrupts:
                     self._scopes.remove(scope)
 
     def check(self) -> None:
-        """Raise `Interrupted` if a signal has come."""
+        """Raise `Interrupted` if a signal has arrived."""
         if self._caught is not None:
             raise Interrupted(self._caught)
 
-
-# The wire as lines to read: when, in which direction, and the message.
 
 _ARROWS = {"sent": "-->", "received": "<--"}
 
 
 @define(eq=False)
 class Trace:
-    """Takes messages as they pass, and writes a line for each at once, until it cannot."""
+    """A tap that writes a line for each message: the time, the direction and the message. It stops at a write error."""
 
     _file: TextIO
     failure: OSError | None = field(default=None, init=False)
@@ -96,10 +116,10 @@ class Trace:
 
 @contextmanager
 def open_trace(path: str | None) -> Generator[Trace | None]:
-    """Open a trace for as long as the block lasts; None where there is no path, standard error where it is ``-``.
+    """Open a trace during the block: None without a path, on standard error if the path is ``-``.
 
     Raises:
-        UsageError: the file cannot be written, from the start or to the end. What the block raises goes first.
+        UsageError: the file cannot be opened or written. An exception of the block takes precedence.
     """
     if path is None:
         yield None
@@ -114,10 +134,10 @@ def open_trace(path: str | None) -> Generator[Trace | None]:
         try:
             yield trace
         finally:
-            with suppress(OSError):  # the failure, once more
+            with suppress(OSError):  # the same failure again
                 file.close()
         if trace.failure is not None:
-            raise UsageError(f"the trace is not complete: cannot write {path}: {trace.failure.strerror}")
+            raise UsageError(f"the trace is incomplete: cannot write {path}: {trace.failure.strerror}")
 
 
 Command: TypeAlias = Callable[[Job], Awaitable[None]]
@@ -138,10 +158,10 @@ def run_connected(options: argparse.Namespace) -> None:
     """Run one of the commands that connect to a server.
 
     Raises:
-        UsageError: the command line makes no sense, seen in the light of the server.
-        Interrupted: a signal has come; what was under way has been cancelled.
-        ToolFailed: the tool says that it failed.
-        TrioMcpError: the server refuses, breaks the protocol or is gone, or the person has not signed in.
+        UsageError: the command line does not fit the server.
+        Interrupted: a signal has arrived, and the command was cancelled.
+        ToolFailed: the tool reports a failure.
+        TrioMcpError: the server refuses, breaks the protocol or is gone, or the user has not signed in.
         OSError: the server's command cannot be started, or the output cannot be written.
     """
     if options.command == "call":
@@ -158,7 +178,7 @@ async def _run(options: argparse.Namespace, trace: Trace | None) -> None:
             await nursery.start(interrupts.listen)
             with interrupts.ending():
                 async with _connected(options, notes, on_log, trace) as client:
-                    with interrupts.ending():  # inside: what it was doing is cancelled while there is a connection
+                    with interrupts.ending():  # cancelled first, while the connection is still open
                         job = Job(client, options, output, notes)
                         if on_log is not None:
                             await _ask_for_logs(job)
@@ -167,7 +187,7 @@ async def _run(options: argparse.Namespace, trace: Trace | None) -> None:
 
 
 def _command(options: argparse.Namespace, notes: Notes, output: Output) -> tuple[Command, OnLog | None]:
-    """Return the command, and what takes log messages, None where nobody has asked for any."""
+    """Return the command, and the callback for log messages; None if the user requested none."""
     if options.command == "watch":
         watching = Watching(options.json, output)
         return watching.run, watching.log
@@ -189,17 +209,71 @@ async def _connected(
     }
     async with AsyncExitStack() as stack:
         try:
-            auth = _sign_in(notes) if options.login else None
-            client = await stack.enter_async_context(await open_target(options, given, auth))
+            sign_in = _sign_in(notes) if options.login else None
+            client = await stack.enter_async_context(await _open_target(options, given, sign_in))
         except ValueError as error:
             raise UsageError(str(error)) from None
         yield client
 
 
 def _sign_in(notes: Notes) -> ClientAuth:
-    from ._login import sign_in  # noqa: PLC0415  # others do without all of that
+    """Return OAuth with the browser. Its tokens are in the file that programs of this user share by default."""
+    show = partial(auth.open_browser, say=notes.say)
+    return auth.OAuth(client_name="trio-mcp", storage=auth.FileTokenStorage(), show=show)
 
-    return sign_in(notes)
+
+async def _open_target(
+    options: argparse.Namespace, given: ClientOptions, sign_in: ClientAuth | None
+) -> AbstractAsyncContextManager[Client]:
+    """Return the client of the server that the command line names: by a command, a URL, or a config file entry.
+
+    Raises:
+        UsageError: the file or its entry cannot be used, or --header or --login do not apply to the server.
+    """
+    command: list[str] | None = options.target
+    is_url = command is not None and len(command) == 1 and "://" in command[0]
+    if options.header and not is_url:
+        raise UsageError("--header needs a URL after --; for a config file, write 'headers' in the entry")
+    if command is None:
+        path, name = options.config
+        return await _open_entry(path, name, given, sign_in)
+    if is_url:
+        headers = _headers(options.header)
+        if sign_in is not None and "authorization" in map(str.lower, headers):
+            raise UsageError("--login and --header Authorization exclude each other: use one of them")
+        return open_http_client(command[0], headers=headers, auth=sign_in, **given)
+    if sign_in is not None:
+        raise UsageError("--login needs a server with a URL; this command starts the server itself")
+    return open_stdio_client(command, **given)
+
+
+def _headers(given: Iterable[str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for each in given:
+        name, colon, value = each.partition(":")
+        if not colon:
+            raise UsageError("--header: expected NAME:VALUE")  # not quoted: it may be a secret
+        if name.strip().lower() in map(str.lower, headers):
+            raise UsageError(f"--header {name.strip()} is given twice")
+        headers[name.strip()] = value.strip()
+    return headers
+
+
+async def _open_entry(
+    path: str, name: str, given: ClientOptions, sign_in: ClientAuth | None
+) -> AbstractAsyncContextManager[Client]:
+    try:
+        table = await read_server_table(path)
+        if name in table.disabled:
+            raise UsageError(f"{path}: server {name!r} is disabled")
+        if name not in table.entries:
+            raise UsageError(f"{path}: no server {name!r}; {nearest(name, table.entries)}")
+        opener = table.opener(name, auth=sign_in)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return open_client(opener, **given)
 
 
 def _limits(seconds: float | None) -> TimeLimits:
@@ -220,4 +294,4 @@ async def _ask_for_logs(job: Job) -> None:
     try:
         await job.client.set_log_level(job.options.log_level or "info")
     except MissingCapability as error:
-        job.notes.say(f"no log messages will come: {error}")
+        job.notes.say(f"the server sends no log messages: {error}")

@@ -1,4 +1,13 @@
-"""What goes wrong in a command, in one line and one number. Loads nothing that `--help` does without."""
+r"""Exit statuses, one-line error messages, and safe printing on the standard streams. Every command starts with it.
+
+Rules of this file:
+
+1. `--help` loads it, so it imports only the standard library and the package's exceptions.
+2. On a terminal, characters can be commands. Control characters, marks of text direction and invisible characters
+   become escapes such as ``\x1b``. Every string of a server passes through `visible`, `visible_line` or `visible_json`
+   before a terminal gets it.
+3. A shell may have closed the standard streams, and they may be full or have no reader.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +46,17 @@ __all__ = [
 
 STATUSES = """\
 exit status:
-  0    all went well
+  0    success
   1    a tool failed, or the server refused a request or does not offer it
-  2    the command line is wrong, or a file it names cannot be used
-  3    the server cannot be reached, lets nobody in, or breaks the protocol
-  130  interrupted (128 and the number of the signal)"""
+  2    the command line is wrong, or a file that it names cannot be used
+  3    the server cannot be reached, denies access, or breaks the protocol
+  130  interrupted (128 plus the number of the signal)"""
 
 FAILED, WRONG_USE, NO_SERVER, SIGNALLED = 1, 2, 3, 128
 
 
 class UsageError(Exception):
-    """The command line asks for what cannot be done."""
+    """The user's command line cannot be carried out."""
 
 
 class Interrupted(Exception):
@@ -66,29 +75,29 @@ _STATUS_OF: Sequence[tuple[tuple[type[Exception], ...], int]] = (
     ((ToolFailed, ErrorResponse, MissingCapability), FAILED),
     ((TrioMcpError, OSError), NO_SERVER),
 )
-"""The first row that fits."""
+"""The exit status of each kind of error; the first row that fits counts."""
 
 
 def explain(error: BaseException) -> tuple[int, str] | None:
-    """Return the exit status and the words for *error*; None where it is a bug."""
+    """Return the exit status and the message for *error*; None if it is a bug."""
     if _is_interrupt(error):
         error = Interrupted(signal.SIGINT)
     if isinstance(error, Interrupted):
         return SIGNALLED + error.number, str(error)
     if isinstance(error, BrokenPipeError):
-        return SIGNALLED + 13, ""  # as if SIGPIPE had ended it: whoever read the output has seen enough
+        return SIGNALLED + 13, ""  # as if SIGPIPE had ended it: the reader of the output has closed it
     if isinstance(error, ServerExited):
-        error = ServerExited(error.status)  # its last words are on standard error already
-    return next(((status, _words(error)) for classes, status in _STATUS_OF if isinstance(error, classes)), None)
+        error = ServerExited(error.status)  # its last output is already on standard error
+    return next(((status, _message(error)) for classes, status in _STATUS_OF if isinstance(error, classes)), None)
 
 
 def wants_sign_in(error: BaseException) -> bool:
-    """Say whether a server has asked who asks, or does not let them in."""
+    """Return True if the server requires authentication or denies access."""
     return isinstance(error, HttpStatusError) and error.status in {401, 403}
 
 
-def _words(error: BaseException) -> str:
-    """Return what an error says, without the number of the system's."""
+def _message(error: BaseException) -> str:
+    """Return the message of an error, without the error number of the operating system."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     named: object = error.filename
@@ -96,37 +105,37 @@ def _words(error: BaseException) -> str:
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Tell Ctrl+C, which comes in a group where it has struck while tasks were being ended."""
+    """Return True for Ctrl+C, which comes in a group if it was pressed while tasks were ending."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(_is_interrupt, cast("BaseExceptionGroup[BaseException]", error).exceptions))
     return isinstance(error, KeyboardInterrupt)
 
 
-# The standard streams, which a shell may have closed, and which may be full or without a reader.
+# --- The standard streams ---
 
 
 def prepare_streams(needed: Iterable[str]) -> None:
-    """Make all streams show what they can, and open those of *needed* that are closed, to nothing.
+    """Open the closed streams of *needed* on the null device, and let the output escape unencodable characters.
 
-    Where a descriptor stayed free, the next file or pipe would get its number, and what is written there.
+    If a descriptor stayed free, the next file or pipe would get its number, and with it the output of the stream.
     """
     for name in needed:
         if getattr(sys, name) is None:
             stream = open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8")  # noqa: PTH123, SIM115  # stays open
-            os.set_inheritable(stream.fileno(), True)  # a server's, too
+            os.set_inheritable(stream.fileno(), True)  # also by the server process
             setattr(sys, name, stream)
     for shown in (sys.stdout, sys.stderr):
         if isinstance(shown, io.TextIOWrapper):
-            shown.reconfigure(errors="backslashreplace")  # what a terminal cannot show is no reason to fail
+            shown.reconfigure(errors="backslashreplace")  # an unencodable character must not make the command fail
 
 
 @contextmanager
 def printing() -> Generator[None]:
-    """Tell whose fault it is that an answer cannot be written.
+    """Turn a failure to write to standard output into the error that `explain` expects.
 
     Raises:
-        BrokenPipeError: whoever read it has seen enough.
-        UsageError: anything else, such as a full disk.
+        BrokenPipeError: the reader has closed the pipe.
+        UsageError: the output cannot be written for another reason, such as a full disk.
     """
     try:
         yield
@@ -137,7 +146,7 @@ def printing() -> Generator[None]:
 
 
 def discard_unwritable(stream: TextIO) -> None:
-    """Throw away what *stream* cannot get rid of, or the interpreter would complain of it at its end."""
+    """Discard the buffered output that *stream* cannot write: the interpreter would report it on exit."""
     try:
         stream.flush()
     except OSError:
@@ -147,34 +156,30 @@ def discard_unwritable(stream: TextIO) -> None:
         stream.flush()
 
 
-# What a server says, made fit to be shown: on a terminal, characters are commands.
-#
-# Control characters, marks that turn the direction of text around and characters that nobody can see become escapes
-# such
-# as ``\x1b``. Every text of a server passes through this file before a terminal gets it.
+# --- Strings of a server, made safe to show ---
 
 _INVISIBLE = re.compile(
     "["
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls, apart from tab and newline
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks of direction
-    "\u00ad\u200b\u2028\u2029\u2060-\u2064\ufeff"  # nothing to see, and line ends that are none
-    "\ud800-\udfff\U000e0000-\U000e007f"  # halves of characters, and letters that are not shown
+    "\u00ad\u200b\u2028\u2029\u2060-\u2064\ufeff"  # invisible characters, and unusual line ends
+    "\ud800-\udfff\U000e0000-\U000e007f"  # surrogates, and invisible tags
     "]"
 )
 
 
 def visible(text: str) -> str:
-    """Return *text*, of one line or several, without anything that a terminal would obey."""
+    """Return a string of one or more lines with the characters escaped that a terminal would obey."""
     return _INVISIBLE.sub(_escape, text.replace("\r\n", "\n"))
 
 
 def visible_line(text: str) -> str:
-    """Return *text* on one line, without anything that a terminal would obey."""
+    """Return a string on one line with the characters escaped that a terminal would obey."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def visible_json(text: str) -> str:
-    """Return a JSON text that means the same, without anything that a terminal would obey."""
+    """Return equivalent JSON with the characters escaped that a terminal would obey."""
     return _INVISIBLE.sub(_json_escape, text)
 
 

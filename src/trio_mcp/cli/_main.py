@@ -1,4 +1,4 @@
-"""The frame of the command: its arguments, and one clear line and a status for whatever goes wrong."""
+"""The entry point of `trio-mcp`: it runs the chosen command and turns each failure into one line and an exit status."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run `trio-mcp` and return its exit status.
 
     Args:
-        arguments: those of the command line, without the program's name; by default those of this process.
+        arguments: the command line without the program's name; by default that of this process.
 
     Raises:
-        SystemExit: the command line is wrong (status 2), or asks for help or the version (status 0).
+        SystemExit: the command line is wrong (status 2), or requests the help or the version (status 0).
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     options = read_arguments(arguments)
-    # What is served goes over input and output, so `serve` refuses to do without.
+    # `serve` talks to its client over standard input and output, so it fails if one of them is closed.
     prepare_streams(["stderr"] if options.command == "serve" else ["stdin", "stdout", "stderr"])
     try:
         _run(options, arguments)
@@ -38,8 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if getattr(options, "login", None) is False and wants_sign_in(error):
             words += " (try --login)"
         if words:
-            _say(f"trio-mcp {options.command}: {_indented(visible(words))}\n")
-        if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]  # see above
+            _write_error(f"trio-mcp {options.command}: {_indented(visible(words))}\n")
+        if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]  # closed streams are None
             discard_unwritable(sys.stdout)
         return status
     finally:
@@ -47,13 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _say(line: str) -> None:
-    with suppress(OSError):  # nobody reads it: the status tells, too
+def _write_error(line: str) -> None:
+    with suppress(OSError):  # standard error has no reader: the exit status still tells
         sys.stderr.write(line)
 
 
 def _run(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    # Imported here, because --help and a wrong command line do without Trio.
+    # Imported here, because --help and a wrong command line need no Trio.
     match options.command:
         case "demo":
             from .demo import run_demo  # noqa: PLC0415
@@ -74,5 +74,5 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> None:
 
 
 def _indented(words: str) -> str:
-    """Return *words* so that no line of a server's looks like one of ours."""
+    """Return *words* with every line but the first indented, so that a server cannot imitate a line of this command."""
     return words.rstrip("\n").replace("\n", "\n    ")

@@ -1,7 +1,10 @@
-"""What a command answers, on standard output.
+"""The output of a command: its result on standard output, and log lines, remarks and progress on standard error.
 
-A terminal gets tables and colours, and nothing of a server's that it would obey. A pipe or file gets plain lines that
-stay the same from one day to the next, and texts exactly as the server gave them. rich is loaded for terminals only.
+Rules of this file:
+
+1. A terminal gets tables and colours, and no character of a server that it would obey.
+2. A pipe or a file gets plain lines whose format stays stable, and strings exactly as the server sent them.
+3. rich is loaded for terminals only.
 """
 
 from __future__ import annotations
@@ -62,21 +65,21 @@ def _stdout_is_terminal() -> bool:
 
 @define(eq=False)
 class Output:
-    """Standard output."""
+    """Standard output, which holds the result of the command."""
 
     is_terminal: bool = field(factory=_stdout_is_terminal, init=False)
 
     def document(self, value: Any) -> None:
-        """Print a JSON value for programs; on a terminal, so that people can read it too."""
+        """Print a JSON value for programs; on a terminal it is indented."""
         self.line(pretty_json(value) if self.is_terminal else json_line(value))
 
     def line(self, text: str) -> None:
-        """Print a text that is ours, or safe, and the end of its line."""
+        """Print a string of this program, or one that is safe, and end its line."""
         with printing():
             sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
     def text(self, text: str) -> None:
-        """Print a server's text, on lines of its own."""
+        """Print a string of the server, on lines of its own."""
         self.line(visible(text) if self.is_terminal else text)
 
     def data(self, data: bytes) -> None:
@@ -86,7 +89,7 @@ class Output:
             sys.stdout.buffer.write(data)
 
     def flush(self) -> None:
-        """Let go of what was printed."""
+        """Flush the output."""
         with printing():
             sys.stdout.flush()
 
@@ -95,62 +98,62 @@ class Output:
         if not self.is_terminal:
             self.line(pretty_json(value))
             return
-        from rich.highlighter import JSONHighlighter  # noqa: PLC0415  # see the rules above
-        from rich.text import Text  # noqa: PLC0415  # likewise
+        from rich.highlighter import JSONHighlighter  # noqa: PLC0415  # rule 3
+        from rich.text import Text  # noqa: PLC0415  # rule 3
 
         shown = Text(pretty_json(value))
         JSONHighlighter().highlight(shown)
         self._console().print(shown, soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
-        """Print a table: fields between tabs, and no heading, where there is no terminal."""
+        """Print a table. If there is no terminal, print the fields separated by tabs, without a heading."""
         cells = [[visible_line(cell or "") for cell in row] for row in rows]
         if not self.is_terminal:
             for row in cells:
                 self.line("\t".join(row))
             return
-        from rich import box  # noqa: PLC0415  # see the rules above
-        from rich.table import Table  # noqa: PLC0415  # likewise
-        from rich.text import Text  # noqa: PLC0415  # likewise
+        from rich import box  # noqa: PLC0415  # rule 3
+        from rich.table import Table  # noqa: PLC0415  # rule 3
+        from rich.text import Text  # noqa: PLC0415  # rule 3
 
         table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_header=any(columns))
         for column in columns:
-            table.add_column(column, overflow="fold")  # never cut off: a name is there to be used
+            table.add_column(column, overflow="fold")  # never cut off: the user copies names from here
         for row in cells:
             table.add_row(*map(Text, row))  # a Text is never read as markup
         self._console().print(table)
 
     def _console(self) -> Console:
-        from rich.console import Console  # noqa: PLC0415  # see the rules above
+        from rich.console import Console  # noqa: PLC0415  # rule 3
 
         return Console(force_terminal=True, markup=False, highlight=False, emoji=False)
 
 
-# Content of tools, resources and prompts: as text to show, and as bytes to keep.
+# --- Content of tools, resources and prompts ---
 
 Contents: TypeAlias = types.TextResourceContents | types.BlobResourceContents
 
 
 @frozen
 class Piece:
-    """One piece of content."""
+    """One piece of content: a text to show, and the bytes of binary content."""
 
     text: str
-    """What it says; of bytes, what they are."""
+    """The text itself, or a description of binary content."""
     data: bytes | None = None
 
 
 def pieces_of(blocks: Iterable[types.ContentBlock | Contents]) -> list[Piece]:
-    """Return the pieces of some content.
+    """Return content blocks as pieces.
 
     Raises:
-        RemoteProtocolError: what should be base64 is not.
+        RemoteProtocolError: the server has sent binary content that is not base64.
     """
     return [piece_of(block) for block in blocks]
 
 
 def piece_of(block: types.ContentBlock | Contents) -> Piece:
-    """Return one block of content as a piece; raises as `pieces_of` does."""
+    """Return one content block as a piece. Raises as `pieces_of` does."""
     match block:
         case types.TextContent() | types.TextResourceContents():
             return Piece(block.text)
@@ -175,10 +178,10 @@ def _binary(what: str, mime_type: str, encoded: str) -> Piece:
 
 
 def save(pieces: Sequence[Piece], path: str, output: Output) -> list[str]:
-    """Write the binary pieces to files, or else the text to one; ``-`` is standard output.
+    """Write the binary pieces to files, or the text to one file if no piece is binary; ``-`` is standard output.
 
     Returns:
-        The names of the files: *path*, then, where there are several pieces, `path-2` and so on before the suffix.
+        The names of the files: *path*, and for further pieces *path* with `-2`, `-3` and so on before the suffix.
 
     Raises:
         UsageError: a file cannot be written.
@@ -203,10 +206,10 @@ def _numbered(path: str, number: int) -> str:
     return str(plain.with_name(f"{plain.stem}-{number}{plain.suffix}"))
 
 
-# What a command says beside its answer, on standard error: log lines, a bar while a call reports progress, remarks.
+# --- Standard error ---
 
 Show = Callable[[types.ProgressNotificationParams], None]
-"""Shows one progress update."""
+"""A function that shows one progress update."""
 
 
 def _stderr_is_terminal() -> bool:
@@ -214,21 +217,21 @@ def _stderr_is_terminal() -> bool:
 
 
 def _write(text: str) -> None:
-    with suppress(OSError):  # nobody reads any more, which does not hold up the answer
+    with suppress(OSError):  # the reader is gone, which must not stop the command
         sys.stderr.write(text)
         sys.stderr.flush()
 
 
 @define(eq=False)
 class Notes:
-    """Standard error. Who speaks while a person may be typing an answer holds `floor`."""
+    """Standard error. A task that prints while the user may be typing an answer must hold `floor`."""
 
     floor: trio.Lock = field(factory=trio.Lock, init=False)
     is_terminal: bool = field(factory=_stderr_is_terminal, init=False)
     _bar: Bar | None = field(default=None, init=False)
 
     def say(self, text: str) -> None:
-        """Say something in lines of its own; a server's words in it may be any."""
+        """Print a remark on lines of its own; strings of a server in it are made safe."""
         shown = f"{visible(text)}\n"
         if self._bar is None:
             _write(shown)
@@ -236,13 +239,13 @@ class Notes:
             self._bar.say(shown)
 
     def prompt(self, text: str) -> None:
-        """Say what a person is to type an answer behind."""
+        """Print the prompt behind which the user types an answer."""
         _write(visible_line(text))
 
     @contextmanager
     def bar(self, title: str) -> Generator[Show]:
-        """Show a bar from the first update on, for as long as the block lasts; nothing where there is no terminal."""
-        if not self.is_terminal or os.environ.get("TERM") == "dumb":  # such a one cannot draw over what is there
+        """Show a progress bar from the first update to the end of the block; nothing if there is no terminal."""
+        if not self.is_terminal or os.environ.get("TERM") == "dumb":  # it cannot draw over its output
             yield lambda _: None
             return
         from ._progress_bar import Bar  # noqa: PLC0415  # loads rich
@@ -256,13 +259,13 @@ class Notes:
 
     @contextmanager
     def bar_hidden(self) -> Generator[None]:
-        """Take the bar away for as long as the block lasts: a person is about to type."""
+        """Hide the bar during the block, in which the user types."""
         with nullcontext() if self._bar is None else self._bar.hidden():
             yield
 
     @contextmanager
     def logged(self) -> Generator[None]:
-        """Show what this package logs, made safe: it quotes servers."""
+        """Show the log messages of this package, made safe, because they quote servers."""
         handler = _Handler(self)
         logger = logging.getLogger("trio_mcp")
         logger.addHandler(handler)
@@ -281,11 +284,8 @@ class _Handler(logging.Handler):
         self._notes.say(f"trio-mcp: {self.format(record)}")
 
 
-# Log messages of the server, as lines on standard error.
-
-
 def log_lines(notes: Notes) -> OnLog:
-    """Return what shows log messages."""
+    """Return a callback that shows log messages of the server."""
 
     async def show(message: types.LoggingMessageNotificationParams) -> None:
         async with notes.floor:

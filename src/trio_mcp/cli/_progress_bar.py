@@ -1,4 +1,4 @@
-"""The bar of a call that reports progress, on standard error, which must be a terminal."""
+"""A progress bar on standard error, which must be a terminal. It has a file of its own because it loads rich."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ._errors import visible_line
 __all__ = ["Bar"]
 
 _LARGEST = 1e15
-"""JSON has integers that no float can hold."""
+"""The largest amount shown: JSON has integers that no float can hold."""
 
 _PAUSE_SECONDS = 0.05
-"""Drawing takes a millisecond, and a server may report thousands of steps: those in between are left out."""
+"""The shortest time between two drawings. Drawing takes a millisecond, and a server may report thousands of steps."""
 
 
 @define(eq=False)
 class Bar:
-    """A bar that is there from the first update on, until it is closed."""
+    """A progress bar that appears with the first update and disappears when it is closed."""
 
     _title: str
     _progress: Progress | None = field(default=None, init=False)
@@ -36,7 +36,7 @@ class Bar:
     _next_at: float = field(default=-math.inf, init=False)
 
     def show(self, update: types.ProgressNotificationParams) -> None:
-        """Draw how far it is."""
+        """Draw the bar with the amount of an update."""
         done, total = _bounded(update.progress), None if update.total is None else _bounded(update.total)
         if self._is_hidden or (time.monotonic() < self._next_at and done != total):
             return
@@ -48,11 +48,11 @@ class Bar:
             title = visible_line(self._title)
             self._task = self._progress.add_task(title, total=total, amount=amount, message=message)
             self._progress.start()
-        # Drawn here, because a thread that draws by the clock would only get in the way.
+        # Drawn here: no thread draws at intervals.
         self._progress.update(self._task, total=total, completed=done, amount=amount, message=message, refresh=True)
 
     def say(self, text: str) -> None:
-        """Print a text above the bar."""
+        """Print a string above the bar."""
         if self._progress is None:
             sys.stderr.write(text)
         else:
@@ -60,7 +60,7 @@ class Bar:
 
     @contextmanager
     def hidden(self) -> Generator[None]:
-        """Take the bar away for as long as the block lasts; the next update draws it again."""
+        """Hide the bar during the block; the next update draws it again."""
         self._is_hidden = True
         self.close()
         try:
@@ -69,7 +69,7 @@ class Bar:
             self._is_hidden = False
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar from the screen."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None

@@ -1,4 +1,4 @@
-"""Questions of the server, asked on the terminal field by field, with a way out at every step.
+"""Elicitation on the terminal: the user answers a form of the server field by field and can leave at every step.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
 """
@@ -26,12 +26,8 @@ from ._output import Notes, json_line
 __all__ = ["LEFT_OUT", "Choice", "Field", "can_ask", "fields_of", "questions"]
 
 
-# One field of a form a server wants filled in: how it is described to a person, and what a typed line means in it.
-#
-# Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
-
 LEFT_OUT: Final = types.UNSET
-"""The value of a field that is not in the answer."""
+"""The value of a field that the answer omits."""
 
 _EMPTY_TEXT = '""'
 _TRUE, _FALSE = ("y", "yes", "true"), ("n", "no", "false")
@@ -47,7 +43,7 @@ class Choice:
 
 @frozen
 class Field:
-    """A field of a form."""
+    """A field of a form: its description for the user, and the conversion of the line that the user types."""
 
     name: str
     schema: types.JSONObject
@@ -57,12 +53,12 @@ class Field:
 
     @property
     def default(self) -> Any:
-        """What the server proposes; `LEFT_OUT` where it proposes nothing that would fit."""
+        """The default value that the server proposes; `LEFT_OUT` if it proposes none that is valid."""
         default = self.schema.get("default", LEFT_OUT)
         return default if default is LEFT_OUT or not self._faults(default) else LEFT_OUT
 
     def description(self) -> str:
-        """Return what a person should know, on one line and one more for each choice."""
+        """Return the description for the user: one line, and one more for each choice."""
         title, words = self.schema.get("title"), self.schema.get("description")
         named = f"{title} ({self.name})" if isinstance(title, str) else self.name
         head = f"{named}: {words}" if isinstance(words, str) else named
@@ -73,7 +69,7 @@ class Field:
     def _conditions(self) -> Iterator[str]:
         kind = self.schema.get("type")
         if self.takes_several:
-            yield "several of these, between commas"
+            yield "several of these, separated by commas"
         elif self.choices:
             yield "one of these"
         else:
@@ -81,10 +77,10 @@ class Field:
         for name, words in _LIMITS.items():
             if name in self.schema:
                 yield f"{words}{self.schema[name]}"
-        yield "required" if self.is_required else "may be left out"
+        yield "required" if self.is_required else "optional"
 
     def shown(self, value: Any) -> str:
-        """Return a value as a person would type it, or be shown it."""
+        """Return a value as the user would type it or read it."""
         if is_array(value):
             return ", ".join(map(str, value))
         if isinstance(value, bool):
@@ -92,10 +88,10 @@ class Field:
         return value if isinstance(value, str) else json_line(value)
 
     def value_of(self, line: str) -> Any:
-        """Return the value that a typed line means; `LEFT_OUT` for an empty one, where that is allowed.
+        """Return the value of a typed line; `LEFT_OUT` for an empty line if the field is optional.
 
         Raises:
-            ValueError: it means none; the text says why.
+            ValueError: the line is not a valid value; the message says why.
         """
         text = line.strip()
         if not text:
@@ -126,12 +122,12 @@ class Field:
         for choice in self.choices:
             if text.lower() in {choice.value.lower(), choice.title.lower()}:
                 return choice.value
-        raise ValueError(f"{text!r} is none of them: type a number from 1 to {len(self.choices)}")
+        raise ValueError(f"{text!r} is not one of the choices; type a number from 1 to {len(self.choices)}")
 
     def _faults(self, value: Any) -> list[str]:
         try:
             return compile_schema(self.schema).faults(value)
-        except SchemaError:  # the server will have to check by itself what it has asked for
+        except SchemaError:  # an unusable schema: the server must check the answer itself
             return []
 
 
@@ -167,7 +163,7 @@ def _field(name: str, schema: types.JSONObject, is_required: bool) -> Field:
 
 
 def _choices(schema: types.JSONObject) -> Iterator[Choice]:
-    """Yield the choices, in whichever of the five ways a revision writes them."""
+    """Yield the choices of a schema, which the revisions write in five different forms."""
     titled = schema.get("oneOf") or schema.get("anyOf")
     if titled is not None:
         yield from (Choice(each["const"], each["title"]) for each in titled)
@@ -178,13 +174,13 @@ def _choices(schema: types.JSONObject) -> Iterator[Choice]:
         yield Choice(value, title or value)
 
 
-_WAYS_OUT = "(Enter takes what stands in brackets, /skip leaves out, /decline refuses, /cancel or Ctrl+D dismisses)"
+_HELP = "(Enter accepts the value in brackets, /skip omits the field, /decline refuses, /cancel or Ctrl+D dismisses)"
 
 Action = Literal["accept", "decline", "cancel"]
 
 
 def can_ask() -> bool:
-    """Say whether there is a person to ask: at standard input, and seeing standard error."""
+    """Return True if a user can be asked: standard input and standard error are a terminal."""
     return os.name == "posix" and _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
 
 
@@ -193,7 +189,7 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
 
 def questions(notes: Notes) -> OnElicit:
-    """Return what asks the person at the terminal, one question at a time."""
+    """Return a callback that asks the user at the terminal, one question at a time."""
     keyboard = _Keyboard(sys.stdin.fileno())
 
     async def ask(request: types.ElicitRequestFormParams | types.ElicitRequestURLParams) -> types.ElicitResult:
@@ -202,10 +198,10 @@ def questions(notes: Notes) -> OnElicit:
             with notes.bar_hidden():
                 try:
                     if isinstance(request, types.ElicitRequestURLParams):
-                        return await _Form(notes, keyboard, [], "I will visit it").ask(_visit(request))
+                        return await _Form(notes, keyboard, [], "I will visit it").ask(_page_to_visit(request))
                     return await _Form(notes, keyboard, fields_of(request.requested_schema)).ask(request.message)
                 except trio.Cancelled:
-                    notes.say("\n(the question is withdrawn)")
+                    notes.say("\n(the question was withdrawn)")
                     raise
 
     return ask
@@ -213,21 +209,21 @@ def questions(notes: Notes) -> OnElicit:
 
 @define(eq=False)
 class _Keyboard:
-    """Lines of a terminal. No thread reads them: it could not be stopped, and would keep the next line for itself."""
+    """The lines that the user types. No thread reads them: it could not be stopped, and would take the next line."""
 
     _descriptor: int
     _unread: bytes = field(default=b"", init=False)
 
     def forget(self) -> None:
-        """Drop what was typed so far: nobody agrees to a question that is not on the screen yet."""
-        import termios  # noqa: PLC0415 # there is none on Windows, where nobody is asked
+        """Discard the lines typed so far, so that no one of them answers a question that was not yet shown."""
+        import termios  # noqa: PLC0415 # not on Windows, where no user is asked
 
         self._unread = b""
-        with suppress(termios.error):  # the terminal is gone, and reading from it will tell
+        with suppress(termios.error):  # the terminal is gone, which the next read reports
             termios.tcflush(self._descriptor, termios.TCIFLUSH)
 
     async def line(self) -> str | None:
-        """Wait for a line; None for Ctrl+D."""
+        """Wait for a line; return None for Ctrl+D."""
         while b"\n" not in self._unread:
             await trio.lowlevel.wait_readable(self._descriptor)
             chunk = os.read(self._descriptor, 4096)
@@ -238,8 +234,8 @@ class _Keyboard:
         return line.decode("utf-8", "replace")
 
 
-class _WayOut(Exception):
-    """The person does not answer the question."""
+class _Dismissed(Exception):
+    """The user declines or cancels the question."""
 
     def __init__(self, action: Action) -> None:
         super().__init__(action)
@@ -248,28 +244,28 @@ class _WayOut(Exception):
 
 @define(eq=False)
 class _Form:
-    """One question and its fields."""
+    """One question of the server and its fields."""
 
     _notes: Notes
     _keyboard: _Keyboard
     _fields: list[Field]
     _consent: str = "Agree"
-    """What is asked for where there are no fields."""
+    """The confirmation to ask for if there are no fields."""
     _answers: dict[str, Any] = field(factory=dict[str, Any], init=False)
 
     async def ask(self, message: str) -> types.ElicitResult:
-        """Ask until there is an answer the person wants to send."""
+        """Ask until the user confirms an answer or dismisses the question."""
         self._notes.say("\nThe server asks: " + message.replace("\n", "\n    "))
         if self._fields:
-            self._notes.say(_WAYS_OUT)
+            self._notes.say(_HELP)
         try:
             while True:
                 for each in self._fields:
                     await self._fill(each)
                 if await self._confirmed():
                     return types.ElicitResult(action="accept", content=dict(self._answers))
-        except _WayOut as way:
-            return types.ElicitResult(action=way.action)
+        except _Dismissed as dismissed:
+            return types.ElicitResult(action=dismissed.action)
 
     async def _fill(self, each: Field) -> None:
         self._notes.say(each.description())
@@ -289,7 +285,7 @@ class _Form:
             return
 
     async def _confirmed(self) -> bool:
-        """Say whether the answers may leave; False to ask for them again."""
+        """Return True if the user confirms the answers; False to ask for them again."""
         edit = "[e]dit, " if self._fields else ""
         while True:
             line = await self._typed(
@@ -301,11 +297,11 @@ class _Form:
                 case "e" | "edit" if self._fields:
                     return False
                 case "d" | "decline":
-                    raise _WayOut("decline")
+                    raise _Dismissed("decline")
                 case "c" | "cancel":
-                    raise _WayOut("cancel")
+                    raise _Dismissed("cancel")
                 case _:
-                    self._notes.say("  type one of the letters")
+                    self._notes.say("  type one of the letters in brackets")
 
     async def _typed(self, prompt: str) -> str:
         self._notes.prompt(prompt)
@@ -313,15 +309,15 @@ class _Form:
         if line is None:
             self._notes.say("")  # Ctrl+D does not end the line
         if line is None or line.strip() == "/cancel":
-            raise _WayOut("cancel")
+            raise _Dismissed("cancel")
         if line.strip() == "/decline":
-            raise _WayOut("decline")
+            raise _Dismissed("decline")
         return line
 
 
-def _visit(request: types.ElicitRequestURLParams) -> str:
-    """Return what a person must know before visiting a page; opening it, somewhere we cannot look, is up to them."""
-    lines = [request.message, "It asks you to visit this page yourself, in your browser:", request.url]
+def _page_to_visit(request: types.ElicitRequestURLParams) -> str:
+    """Return what the user must know before visiting a page. The user opens it: this program must not see it."""
+    lines = [request.message, "The server asks you to visit this page in your browser:", request.url]
     try:
         parts = urlsplit(request.url)
         site = parts.hostname or ""
@@ -329,11 +325,11 @@ def _visit(request: types.ElicitRequestURLParams) -> str:
         parts, site = urlsplit(""), ""
     lines.append(f"which belongs to: {site or 'no site'}")
     if parts.scheme != "https":
-        lines.append("Careful: the address does not begin with https, so others may read along.")
+        lines.append("Warning: the address does not begin with https, so others can read the traffic.")
     if not site.isascii() or "xn--" in site:
-        lines.append("Careful: the site's name has letters of other alphabets, and may only look like one you know.")
+        lines.append("Warning: the host name has letters of other alphabets, and may only look like one that you know.")
     if "@" in parts.netloc:
-        lines.append("Careful: what stands before the @ is not the site's name.")
+        lines.append("Warning: the part before the @ is not the host name.")
     return "\n".join(lines)
 
 

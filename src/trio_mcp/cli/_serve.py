@@ -1,4 +1,4 @@
-"""The command `serve`: a `Server` of somebody's program, over standard input and output."""
+"""The command `serve`: it imports the `Server` of a user's program and serves it over stdio or HTTP."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ _USUAL_NAME = "server"
 
 
 def serve(where: str) -> None:
-    """Serve until the input ends, or a signal comes.
+    """Serve over stdio until the input ends or a signal arrives.
 
     Args:
-        where: a module or the path of a Python file, then perhaps a colon and the name of the server in it.
+        where: a module or the path of a Python file, optionally followed by a colon and the name of the server in it.
 
     Raises:
-        UsageError: there is no such module or no such server, or importing it failed.
+        UsageError: the module or the server does not exist, or importing it failed.
         OSError: standard input or output is closed.
     """
     trio.run(serve_stdio, server_of(where))
 
 
 def server_of(where: str) -> Server:
-    """Import the server that *where* names; see `serve`."""
+    """Import the server that *where* names, in the form that `serve` takes."""
     place, colon, name = where.rpartition(":")
     if not colon or not name.isidentifier():  # C:\server.py has a colon too
         place, name = where, ""
@@ -58,32 +58,32 @@ def server_of(where: str) -> Server:
     if isinstance(found, Server):
         return found
     if name:
-        what = f"is a {type(found).__name__}, no Server" if hasattr(module, name) else "is not there"
+        what = f"is a {type(found).__name__}, not a Server" if hasattr(module, name) else "does not exist"
         raise UsageError(f"{place}: {name!r} {what}; {_offered(module)}")
     servers = {id(value): value for value in vars(module).values() if isinstance(value, Server)}
     if len(servers) != 1:
-        raise UsageError(f"{place}: say which server, as in {place}:NAME; {_offered(module)}")
+        raise UsageError(f"{place}: name the server, as in {place}:NAME; {_offered(module)}")
     return servers.popitem()[1]
 
 
 def _offered(module: ModuleType) -> str:
     names = [name for name, value in vars(module).items() if isinstance(value, Server)]
-    return f"it has {', '.join(names)}" if names else "it has no Server at all"
+    return f"it has {', '.join(names)}" if names else "it has no Server"
 
 
 def _imported(place: str) -> ModuleType:
     is_file = place.endswith(".py")
     if not is_file and (not place or place.startswith(".")):
-        raise UsageError(f"{place!r} names no module; expected MODULE[:NAME] or FILE.py[:NAME]")
+        raise UsageError(f"{place!r} does not name a module; expected MODULE[:NAME] or FILE.py[:NAME]")
     if is_file and not Path(place).is_file():
         raise UsageError(f"{place}: no such file")
     try:
         return _from_file(Path(place).resolve()) if is_file else _from_name(place)
     except ModuleNotFoundError as error:
         if error.name and not is_file and f"{place}.".startswith(f"{error.name}."):
-            raise UsageError(f"there is no module {error.name!r} here, nor installed") from None
+            raise UsageError(f"there is no module {error.name!r} in this folder or installed") from None
         _show(error)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # it is the user's own program, which may do anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # the user's program may raise anything
         _show(error)
     raise UsageError(f"{place} could not be imported; the traceback is above")
 
@@ -94,7 +94,7 @@ def _from_name(name: str) -> ModuleType:
 
 
 def _from_file(path: Path) -> ModuleType:
-    sys.path.insert(0, str(path.parent))  # as if it ran as a program
+    sys.path.insert(0, str(path.parent))  # as for a program that Python runs
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -105,30 +105,30 @@ def _from_file(path: Path) -> ModuleType:
 
 
 def _show(error: BaseException) -> None:
-    """Print the traceback, from the first line that is the user's."""
+    """Print the traceback, starting at the first line of the user's program."""
     here = error.__traceback__
-    while here is not None and _is_ours(here.tb_frame.f_code.co_filename):
+    while here is not None and _is_own_frame(here.tb_frame.f_code.co_filename):
         here = here.tb_next
     traceback.print_exception(error.with_traceback(here))
 
 
-def _is_ours(file: str) -> bool:
+def _is_own_frame(file: str) -> bool:
     return file == __file__ or "importlib" in file
 
 
-# The command `serve --http`: a `Server` of somebody's program over HTTP, from one process or from several.
+# --- The command serve --http ---
 
 
 def serve_over_http(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Serve until a signal comes.
+    """Serve over HTTP, from one process or several, until a signal arrives.
 
     Args:
-        options: of the command line.
-        arguments: the command line, for the processes that serve where there are several.
+        options: the options of the command line.
+        arguments: the command line itself, with which the worker processes are started.
 
     Raises:
-        UsageError: there is no such server, an option makes no sense, or the certificate cannot be used.
-        OSError: the address cannot be taken, a file cannot be read, or a process cannot be started.
+        UsageError: the server does not exist, an option is invalid, or the certificate cannot be used.
+        OSError: the address cannot be bound, a file cannot be read, or a process cannot be started.
     """
     inheritance = take_inheritance(HttpListening())  # before the program is imported, which may start processes
     with shared_key():
@@ -137,10 +137,10 @@ def serve_over_http(options: argparse.Namespace, arguments: Sequence[str]) -> No
     if inheritance is not None:
         trio.run(serve_as_worker, service, inheritance)
     elif options.workers in {None, 1}:
-        trio.run(partial(service.run, signals=True, on_bound=_saying(server)))
+        trio.run(partial(service.run, signals=True, on_bound=_announce(server)))
     else:
         command = [sys.executable, "-m", "trio_mcp", *arguments]
-        trio.run(serve_in_workers, service, command, options.workers, _saying(server))
+        trio.run(serve_in_workers, service, command, options.workers, _announce(server))
 
 
 def _service(server: Server, options: argparse.Namespace) -> HttpService:
@@ -152,7 +152,7 @@ def _service(server: Server, options: argparse.Namespace) -> HttpService:
     }
     if options.path is not None:
         given["path"] = options.path
-    if options.workers not in {None, 1}:  # which of them gets a client's next request is not known
+    if options.workers not in {None, 1}:  # any worker may get the next request of a client
         given["asking"], given["sessions"] = "replayed", False
     try:
         return HttpService.of(server, options.host or "127.0.0.1", options.http, given)
@@ -164,11 +164,11 @@ def _names(given: Sequence[str] | None) -> Sequence[str] | Literal["any"] | None
     return "any" if given == ["any"] else given
 
 
-def _saying(server: Server) -> Callable[[HttpBound], None]:
-    """Return what says where the server can be reached."""
+def _announce(server: Server) -> Callable[[HttpBound], None]:
+    """Return a callback that prints the URLs of the server."""
 
-    def say(bound: HttpBound) -> None:
+    def announce(bound: HttpBound) -> None:
         sys.stderr.write(visible_line(f"serving {server.info.name} at {' and '.join(bound.urls)}") + "\n")
         sys.stderr.flush()
 
-    return say
+    return announce

@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from ._callbacks import OnLog as OnLog
     from ._callbacks import OnSample as OnSample
     from ._callbacks import Roots as Roots
-    from ._changes import Changes as Changes
     from ._client import Call as Call
     from ._client import Client as Client
     from ._client import ManualCall as ManualCall
     from ._client import OnProgress as OnProgress
     from ._client import OpenCall as OpenCall
     from ._client import Updates as Updates
-    from ._extensions import CustomHandler as CustomHandler
-    from ._extensions import Extension as Extension
-    from ._extensions import Resolve as Resolve
-    from ._many import MAX_NAME as MAX_NAME
+    from ._listen import Changes as Changes
+    from ._many import MAX_NAME_LENGTH as MAX_NAME_LENGTH
     from ._many import Clients as Clients
     from ._many import Prefix as Prefix
     from ._many import ServerTool as ServerTool
-    from ._many import fitting as fitting
     from ._many import open_clients as open_clients
+    from ._many import sanitized_name as sanitized_name
     from ._many import start_clients as start_clients
-    from ._many import told_apart as told_apart
+    from ._many import unique_names as unique_names
     from ._mcp_json import ServerTable as ServerTable
     from ._mcp_json import TableSource as TableSource
     from ._mcp_json import read_server_table as read_server_table
     from ._open import ClientOptions as ClientOptions
+    from ._open import CustomHandler as CustomHandler
+    from ._open import Extension as Extension
+    from ._open import Resolve as Resolve
     from ._open import Target as Target
     from ._open import open_client as open_client
     from ._open import open_http_client as open_http_client
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from ._open import start_memory_client as start_memory_client
     from ._open import start_stdio_client as start_stdio_client
     from ._open import start_stream_client as start_stream_client
-    from ._request import TimeLimits as TimeLimits
+    from ._timing import TimeLimits as TimeLimits
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
@@ -64,19 +64,18 @@ else:
             "_callbacks": (
                 "Consent", "Consentable", "ElicitMode", "OnElicit", "OnElicitComplete", "OnLog", "OnSample", "Roots",
             ),
-            "_changes": ("Changes",),
             "_client": ("Call", "Client", "ManualCall", "OnProgress", "OpenCall", "Updates"),
-            "_extensions": ("CustomHandler", "Extension", "Resolve"),
+            "_listen": ("Changes",),
             "_many": (
-                "MAX_NAME", "Clients", "Prefix", "ServerTool", "fitting", "open_clients", "start_clients",
-                "told_apart",
+                "MAX_NAME_LENGTH", "Clients", "Prefix", "ServerTool", "open_clients", "sanitized_name",
+                "start_clients", "unique_names",
             ),
             "_mcp_json": ("ServerTable", "TableSource", "read_server_table"),
             "_open": (
-                "ClientOptions", "Target", "open_client", "open_http_client", "open_memory_client",
-                "open_stdio_client", "open_stream_client", "start_client", "start_http_client", "start_memory_client",
-                "start_stdio_client", "start_stream_client",
+                "ClientOptions", "CustomHandler", "Extension", "Resolve", "Target", "open_client", "open_http_client",
+                "open_memory_client", "open_stdio_client", "open_stream_client", "start_client", "start_http_client",
+                "start_memory_client", "start_stdio_client", "start_stream_client",
             ),
-            "_request": ("TimeLimits",),
+            "_timing": ("TimeLimits",),
         },
     )  # fmt: skip

@@ -44,6 +44,7 @@ __all__ = [
     "Topic",
     "check_cache",
     "connection_cache",
+    "with_cache_hints",
 ]
 
 
@@ -56,7 +57,7 @@ __all__ = [
 #    slow way back makes it no younger. HTTP reckons likewise (RFC 9111, 4.2.3).
 # 3. A change ends what it concerns at once. What is being fetched at that moment may be from before it, and is not
 # kept.
-# 4. Of two results of one question, the one that was asked for later is right.
+# 4. Of two results of one key, the one that was asked for later is right.
 # 5. Where there is no more room, what was used least recently goes.
 #
 # Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
@@ -82,16 +83,16 @@ class CacheKey(NamedTuple):
     """All else that makes a difference to the answer."""
 
 
-_Key: TypeAlias = tuple[CacheKey, Hashable]
-"""A question, and whose the result is: None for everybody's."""
+_Slot: TypeAlias = tuple[CacheKey, Hashable]
+"""A key, and whose the result is: None for everybody's."""
 
 
 @define(eq=False)
 class PendingFetch:
-    """A question under way to the server."""
+    """A key under way to the server."""
 
-    question: CacheKey
-    holder: Hashable
+    key: CacheKey
+    owner: Hashable
     """Who asks."""
     began: float = field(default=0.0, init=False)
 
@@ -116,10 +117,10 @@ class CacheStore:
     """Bytes of all questions and results."""
     hits: int = field(default=0, init=False)
     misses: int = field(default=0, init=False)
-    _entries: dict[_Key, _CacheEntry] = field(factory=dict["_Key", "_CacheEntry"], init=False)
+    _entries: dict[_Slot, _CacheEntry] = field(factory=dict["_Slot", "_CacheEntry"], init=False)
     """The least recently used first."""
-    _topics: dict[Hashable, dict[Topic, set[_Key]]] = field(
-        factory=dict[Hashable, "dict[Topic, set[_Key]]"], init=False
+    _topics: dict[Hashable, dict[Topic, set[_Slot]]] = field(
+        factory=dict[Hashable, "dict[Topic, set[_Slot]]"], init=False
     )
     """Which of them each server has on each topic."""
     _fetches: dict[PendingFetch, None] = field(factory=dict["PendingFetch", None], init=False)
@@ -130,20 +131,20 @@ class CacheStore:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def has(self, question: CacheKey, holder: Hashable) -> bool:
-        """Tell whether there is a fresh result for *holder*. That is no use of it."""
+    def has(self, key: CacheKey, owner: Hashable) -> bool:
+        """Tell whether there is a fresh result for *owner*. That is no use of it."""
         now = self._now()
-        return any(self._is_fresh((question, each), now) for each in (holder, None))
+        return any(self._is_fresh((key, each), now) for each in (owner, None))
 
-    def find(self, question: CacheKey, holder: Hashable) -> bytes | None:
-        """Return the fresh result for *holder*, if there is any, and count that."""
+    def find(self, key: CacheKey, owner: Hashable) -> bytes | None:
+        """Return the fresh result for *owner*, if there is any, and count that."""
         now = self._now()
-        for key in ((question, holder), (question, None)):
-            if self._is_fresh(key, now):
+        for slot in ((key, owner), (key, None)):
+            if self._is_fresh(slot, now):
                 self.hits += 1
-                entry = self._entries[key] = self._entries.pop(key)  # now the most recently used
+                entry = self._entries[slot] = self._entries.pop(slot)  # now the most recently used
                 return entry.json
-            self._drop(key)
+            self._drop(slot)
         self.misses += 1
         return None
 
@@ -166,18 +167,18 @@ class CacheStore:
         now = self._now()
         if fetch not in self._fetches:
             return
-        question = fetch.question
+        key = fetch.key
         for each in list(takewhile(lambda each: each is not fetch, self._fetches)):  # those that began before
-            if each.question == question and (shared or each.holder == fetch.holder):
+            if each.key == key and (shared or each.owner == fetch.owner):
                 self.end(each)
-        self._drop((question, fetch.holder))
-        self._drop((question, None))
+        self._drop((key, fetch.owner))
+        self._drop((key, None))
         stale_at = fetch.began + min(ttl_ms, _LONGEST_MS) / 1000
-        size = len(question.request) + len(json)
+        size = len(key.request) + len(json)
         if now < stale_at and size <= self.max_bytes:
-            key = (question, None if shared else fetch.holder)
-            self._entries[key] = _CacheEntry(json, size, stale_at)
-            self._topics.setdefault(question.server, {}).setdefault(question.topic, set()).add(key)
+            slot = (key, None if shared else fetch.owner)
+            self._entries[slot] = _CacheEntry(json, size, stale_at)
+            self._topics.setdefault(key.server, {}).setdefault(key.topic, set()).add(slot)
             self.size += size
             while len(self._entries) > self.max_entries or self.size > self.max_bytes:
                 self._drop(next(iter(self._entries)))
@@ -185,25 +186,25 @@ class CacheStore:
     def changed(self, server: Hashable, change: Change) -> None:
         """Something on a server is not what it was."""
         if isinstance(change, ListChanged):
-            self._outdate(server, lambda topic: topic.change == change)
+            self._invalidate(server, lambda topic: topic.change == change)
         else:
-            self._outdate(server, lambda topic: _has_part(topic.change, change))
+            self._invalidate(server, lambda topic: _is_part(topic.change, change))
 
-    def unheard(self, server: Hashable, changes: ChangeFilter) -> None:
+    def missed(self, server: Hashable, changes: ChangeFilter) -> None:
         """Any of these changes may have happened, because nobody was told."""
-        self._outdate(server, lambda topic: topic.change is not None and changes.covers(topic.change))
+        self._invalidate(server, lambda topic: topic.change is not None and changes.covers(topic.change))
 
     def forget(self, server: Hashable, topic: Topic) -> None:
         """What is kept on this topic is of no use."""
         for key in list(self._topics.get(server, {}).get(topic, ())):
             self._drop(key)
 
-    def leave(self, server: Hashable, holder: Hashable) -> None:
-        """What *holder* alone may see will not be asked for again; if it is the server's name, nothing of that will."""
+    def disconnected(self, server: Hashable, owner: Hashable) -> None:
+        """What *owner* alone may see will not be asked for again; if it is the server's name, nothing of that will."""
         for topic in list(self._topics.get(server, {}).values()):
-            for key in [key for key in topic if holder in (server, key[1])]:
+            for key in [key for key in topic if owner in (server, key[1])]:
                 self._drop(key)
-        for fetch in [each for each in self._fetches if holder in (each.question.server, each.holder)]:
+        for fetch in [each for each in self._fetches if owner in (each.key.server, each.owner)]:
             self.end(fetch)
 
     def clear(self) -> None:
@@ -221,18 +222,18 @@ class CacheStore:
             self.clear()
         return clock.current_time()
 
-    def _is_fresh(self, key: _Key, now: float) -> bool:
+    def _is_fresh(self, key: _Slot, now: float) -> bool:
         entry = self._entries.get(key)
         return entry is not None and now < entry.stale_at
 
-    def _outdate(self, server: Hashable, concerns: Callable[[Topic], bool]) -> None:
+    def _invalidate(self, server: Hashable, concerns: Callable[[Topic], bool]) -> None:
         for topic in [topic for topic in self._topics.get(server, ()) if concerns(topic)]:
             self.forget(server, topic)
-        for fetch in [each for each in self._fetches if each.question.server == server]:
-            if concerns(fetch.question.topic):
+        for fetch in [each for each in self._fetches if each.key.server == server]:
+            if concerns(fetch.key.topic):
                 self.end(fetch)
 
-    def _drop(self, key: _Key) -> None:
+    def _drop(self, key: _Slot) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
             self.size -= entry.size
@@ -244,7 +245,7 @@ class CacheStore:
                 del self._topics[server]
 
 
-def _has_part(whole: Change | None, part: ResourceUpdated) -> bool:
+def _is_part(whole: Change | None, part: ResourceUpdated) -> bool:
     """Tell whether *part* is about the resource *whole*, or about a part of it."""
     if not isinstance(whole, ResourceUpdated) or not part.uri.startswith(whole.uri):
         return False
@@ -272,7 +273,7 @@ _TOPICS: Mapping[str, Topic] = {
 }
 """What is cached besides resources, each of which is a topic of its own."""
 
-_NO_DIFFERENCE = {PROGRESS_TOKEN_KEY, "traceparent", "tracestate", "baggage"}
+_IGNORED_META = {PROGRESS_TOKEN_KEY, "traceparent", "tracestate", "baggage"}
 """Members of `_meta` that say who asks when, and nothing that an answer could depend on."""
 
 
@@ -287,7 +288,7 @@ class Cacheable(Protocol):
 
 @define(eq=False)
 class ConnectionCache:
-    """The part of a cache that one connection sees. Until both sides have agreed on a revision, that is nothing.
+    """The part of a cache that one connection sees. Until both sides have enable on a revision, that is nothing.
 
     Args:
         store: None: nothing is cached.
@@ -300,53 +301,53 @@ class ConnectionCache:
     principal: Hashable = None
     """Whoever authenticates the connection anew sets it anew."""
     _server: Hashable = field(init=False)
-    _about_us: JsonText | None = field(default=None, init=False)
+    _client_envelope: JsonText | None = field(default=None, init=False)
     """What the client says about itself in each request; None while nothing is cached."""
 
     def __attrs_post_init__(self) -> None:
         self._server = self
 
-    def agreed(self, envelope: JsonObject, server_info: JsonObject | None) -> None:
+    def enable(self, envelope: JsonObject, server_info: JsonObject | None) -> None:
         """The server has been found out, and results say for how long they are fresh.
 
         Args:
             envelope: what the client will say about itself in each request.
             server_info: how the server names itself. One that is called the same and has another version is another.
         """
-        self._about_us = json_text(encode(envelope))
+        self._client_envelope = json_text(encode(envelope))
         if self._name is not None:
             self._server = (self._name, encode(server_info))
 
-    def asking(self, method: str, params: JsonObject | None) -> CachedRequest | None:
+    def request(self, method: str, params: JsonObject | None) -> CachedRequest | None:
         """Return the request as the cache sees it; None where it is none of the cache's business."""
-        if self._store is None or self._about_us is None:
+        if self._store is None or self._client_envelope is None:
             return None
         params = params or {}
         topic = Topic(_READ, ResourceUpdated(str(params.get("uri")))) if method == _READ else _TOPICS[method]
         meta: JsonObject = params.get("_meta", {})
-        differing = {name: value for name, value in meta.items() if name not in _NO_DIFFERENCE}
+        differing = {name: value for name, value in meta.items() if name not in _IGNORED_META}
         try:
-            request = encode([{**params, "_meta": differing}, self._about_us])
+            request = encode([{**params, "_meta": differing}, self._client_envelope])
         except NotJsonError:
             return None  # whoever sends it will say so
-        holder = self if self.principal is None else (self.principal,)
-        return CachedRequest(self._store, PendingFetch(CacheKey(self._server, topic, request), holder))
+        owner = self if self.principal is None else (self.principal,)
+        return CachedRequest(self._store, PendingFetch(CacheKey(self._server, topic, request), owner))
 
     def changed(self, change: Change) -> None:
         """The server has told of a change."""
         if self._store is not None:
             self._store.changed(self._server, change)
 
-    def unheard(self, changes: ChangeFilter) -> None:
+    def missed(self, changes: ChangeFilter) -> None:
         """Until now, or from now on, the server does not tell of these changes."""
         if self._store is not None:
-            self._store.unheard(self._server, changes)
+            self._store.missed(self._server, changes)
 
-    def leave(self) -> None:
+    def disconnected(self) -> None:
         """The connection is gone: from now on every request shall say so."""
-        self._about_us = None
+        self._client_envelope = None
         if self._store is not None:
-            self._store.leave(self._server, self)
+            self._store.disconnected(self._server, self)
 
 
 @frozen(eq=False)
@@ -358,10 +359,10 @@ class CachedRequest:
 
     async def find(self) -> JsonObject | None:
         """Return a fresh result if there is one, after a checkpoint; at once if there is none."""
-        question, holder = self._fetch.question, self._fetch.holder
-        if self._store.has(question, holder):
+        key, owner = self._fetch.key, self._fetch.owner
+        if self._store.has(key, owner):
             await trio.lowlevel.checkpoint()  # while others run, it may become stale
-        found = self._store.find(question, holder)
+        found = self._store.find(key, owner)
         return None if found is None else decode(found)
 
     def __enter__(self) -> Self:
@@ -382,7 +383,7 @@ class CachedRequest:
         self._store.end(self._fetch)
         if isinstance(failure, ErrorResponse) and failure.code == INVALID_PARAMS:
             # A cursor that was refused makes all pages worthless, and a resource that is not there has no contents.
-            self._store.forget(self._fetch.question.server, self._fetch.question.topic)
+            self._store.forget(self._fetch.key.server, self._fetch.key.topic)
 
 
 @frozen(kw_only=True)
@@ -399,7 +400,7 @@ class CacheStatistics:
     """Those that were. Requests that were to be sent in any case count as neither."""
 
 
-def _at_least_one(_: object, attribute: Attribute[Any], value: object) -> None:
+def _check_bound(_: object, attribute: Attribute[Any], value: object) -> None:
     if type(value) is not int or value < 1:
         raise ValueError(f"ResponseCache({attribute.name}={value!r}): must be a whole number, and at least 1")
 
@@ -419,9 +420,9 @@ class ResponseCache:
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
     """
 
-    max_entries: int = field(default=1000, kw_only=True, validator=_at_least_one)
+    max_entries: int = field(default=1000, kw_only=True, validator=_check_bound)
     """Results that are kept at once; the least recently used one makes room."""
-    max_bytes: int = field(default=16 * 2**20, kw_only=True, validator=_at_least_one)
+    max_bytes: int = field(default=16 * 2**20, kw_only=True, validator=_check_bound)
     """What they may take as JSON; a larger one is not kept."""
     _store: CacheStore = field(init=False)
 
@@ -499,3 +500,15 @@ def connection_cache(option: CacheOption) -> ConnectionCache:
     if option is None or option is True:
         return ResponseCache().for_connection()
     return option.for_connection()
+
+
+def with_cache_hints(json: JsonObject) -> JsonObject:
+    """Supply what it means where nothing is said about caching, or the age is negative: there shall be none.
+
+    See https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
+    """
+    supplied = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **json}
+    age = supplied["ttlMs"]
+    if type(age) is int and age < 0:
+        supplied["ttlMs"] = 0
+    return supplied

@@ -7,17 +7,20 @@ Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/e
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, Union
 
-from attrs import field, frozen
+from attrs import define, evolve, field, frozen
 
 from .. import types
-from .._errors import MissingCapability
-from ..wire import JsonObject, is_object
+from .._errors import ConsentRefused, LocalProtocolError, McpError, MissingCapability
+from ..schema import SchemaError, compile_schema
+from ..wire import INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject, is_object, sampling_content, sampling_faults
 
 __all__ = [
-    "FORMS_ALONE",
+    "FORMS_ONLY",
+    "IDEMPOTENT",
     "Callbacks",
     "Consent",
     "Consentable",
@@ -26,13 +29,16 @@ __all__ = [
     "OnElicitComplete",
     "OnLog",
     "OnSample",
+    "Replies",
     "Roots",
     "check_declared",
-    "consented",
+    "checked_answer",
     "declaration",
-    "undeclared_part",
+    "undeclared_capability",
+    "with_consent",
 ]
 
+_log = logging.getLogger("trio_mcp.client")
 
 # The application's word on what is about to happen: it sees each call and question, and may edit or refuse it.
 #
@@ -48,7 +54,7 @@ Consent: TypeAlias = Callable[[Consentable], Awaitable[Consentable]]
 C = TypeVar("C", bound=Consentable)
 
 
-async def consented(consent: Consent | None, request: C) -> C:
+async def with_consent(consent: Consent | None, request: C) -> C:
     """Return what may happen in place of *request*; without a hook that is the request.
 
     Raises:
@@ -67,7 +73,7 @@ async def consented(consent: Consent | None, request: C) -> C:
 
 ElicitMode: TypeAlias = Literal["form", "url"]
 """How a user can be asked: with fields to fill in, or by a page to visit."""
-FORMS_ALONE: Sequence[ElicitMode] = ("form",)
+FORMS_ONLY: Sequence[ElicitMode] = ("form",)
 
 # The classes by their names, because making those of all questions takes as long as all else that an import does.
 OnElicit: TypeAlias = Callable[["types.ElicitRequestParams"], Awaitable["types.ElicitResult"]]
@@ -82,19 +88,19 @@ Roots: TypeAlias = "Sequence[types.Root] | Callable[[], Awaitable[Sequence[types
 """The folders and files a server may care about, as ``file://`` URIs; a function is asked each time."""
 
 
-def _present(is_declared: bool) -> types.JSONObject | None:
+def _declared(is_declared: bool) -> types.JSONObject | None:
     return {} if is_declared else None
 
 
-def _check_files(roots: Sequence[types.Root]) -> None:
+def _check_root_uris(roots: Sequence[types.Root]) -> None:
     for root in roots:
         if not root.uri.startswith("file://"):
             raise ValueError(f"root {root.uri!r} is no file: its URI must begin with 'file://'")
 
 
-def _check_given(_: object, __: object, roots: Roots | None) -> None:
+def _check_roots(_: object, __: object, roots: Roots | None) -> None:
     if roots is not None and not callable(roots):
-        _check_files(roots)
+        _check_root_uris(roots)
 
 
 @frozen(kw_only=True)
@@ -102,28 +108,28 @@ class Callbacks:
     """What the application answers, and how. Each is cancelled with the question."""
 
     on_elicit: OnElicit | None = None
-    elicit_modes: Sequence[ElicitMode] = FORMS_ALONE
+    elicit_modes: Sequence[ElicitMode] = FORMS_ONLY
     apply_form_defaults: bool = False
     on_elicit_complete: OnElicitComplete | None = None
     on_sample: OnSample | None = None
     sample_with_tools: bool = False
     sample_with_context: bool = False
-    roots: Roots | None = field(default=None, validator=_check_given)
+    roots: Roots | None = field(default=None, validator=_check_roots)
     on_log: OnLog | None = None
     consent: Consent | None = None
 
     @property
-    def hears(self) -> bool:
-        """Whether any of them hears what a server of a handshake says outside of requests."""
+    def wants_messages(self) -> bool:
+        """Whether any of them wants_messages what a server of a handshake says outside of requests."""
         each = (self.on_elicit, self.on_elicit_complete, self.on_sample, self.roots, self.on_log)
         return any(callback is not None for callback in each)
 
     def capabilities(self) -> types.ClientCapabilities:
         """Return what follows from them."""
         modes = self.elicit_modes
-        elicitation = types.ElicitationCapability(form=_present("form" in modes), url=_present("url" in modes))
+        elicitation = types.ElicitationCapability(form=_declared("form" in modes), url=_declared("url" in modes))
         sampling = types.SamplingCapability(
-            tools=_present(self.sample_with_tools), context=_present(self.sample_with_context)
+            tools=_declared(self.sample_with_tools), context=_declared(self.sample_with_context)
         )
         return types.ClientCapabilities(
             elicitation=None if self.on_elicit is None else elicitation,
@@ -141,7 +147,7 @@ class Callbacks:
         if not callable(self.roots):
             return self.roots
         roots = await self.roots()
-        _check_files(roots)
+        _check_root_uris(roots)
         return roots
 
 
@@ -149,7 +155,7 @@ class Callbacks:
 #
 # Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#operation
 
-_NEEDED: Mapping[str, tuple[str, ...]] = {
+_REQUIRED: Mapping[str, tuple[str, ...]] = {
     "completion/complete": ("completions",),
     "logging/setLevel": ("logging",),
     "prompts/get": ("prompts",),
@@ -164,6 +170,24 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 }
 """Where in the server's capabilities a method is declared; methods that are not here need nothing."""
 
+IDEMPOTENT = frozenset(
+    {
+        "completion/complete",
+        "logging/setLevel",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/templates/list",
+        "resources/unsubscribe",
+        "server/discover",
+        "tools/list",
+    }
+)
+"""Requests that do no harm when they are made twice."""
+
 
 def check_declared(method: str, declared: JsonObject, revision: str) -> None:
     """Raise `MissingCapability` if the server has not declared what *method* needs.
@@ -171,7 +195,7 @@ def check_declared(method: str, declared: JsonObject, revision: str) -> None:
     Args:
         declared: the server's capabilities, as they go over the wire. An empty object is a declaration.
     """
-    path = _NEEDED.get(method, ())
+    path = _REQUIRED.get(method, ())
     if path == ("completions",) and revision == types.REVISIONS[0]:
         return  # that capability came with the second revision
     found: Any = declared
@@ -188,25 +212,25 @@ def declaration(capabilities: types.ClientCapabilities, revision: str) -> JsonOb
     """Return what a client declares as *revision* says it."""
     declared: JsonObject = types.unstructure(capabilities, revision=revision)
     elicitation = capabilities.elicitation
-    pages_alone = elicitation is not None and elicitation.form is None and elicitation.url is not None
-    if pages_alone and declared.get("elicitation") == {}:
+    urls_only = elicitation is not None and elicitation.form is None and elicitation.url is not None
+    if urls_only and declared.get("elicitation") == {}:
         del declared["elicitation"]  # that revision has forms alone, and would take it to mean them
     return declared
 
 
-_NEEDED_OF_CLIENTS: Mapping[str, str] = {
+_REQUIRED_OF_CLIENTS: Mapping[str, str] = {
     "elicitation/create": "elicitation",
     "roots/list": "roots",
     "sampling/createMessage": "sampling",
 }
 
 
-def undeclared_part(capabilities: types.ClientCapabilities, method: str, params: Any) -> str | None:
+def undeclared_capability(capabilities: types.ClientCapabilities, method: str, params: Any) -> str | None:
     """Return the capability that a question needs and this client has not declared, such as ``sampling.tools``.
 
     None where it has declared all. What no client could declare is named by its method.
     """
-    name = _NEEDED_OF_CLIENTS.get(method, method)
+    name = _REQUIRED_OF_CLIENTS.get(method, method)
     found = getattr(capabilities, name, None) if name != method else None
     if found is None:
         return name
@@ -220,3 +244,138 @@ def undeclared_part(capabilities: types.ClientCapabilities, method: str, params:
             return None if tools is None and choice is None else "sampling.tools"
         case _:
             return None
+
+
+# Answers to a form of the server's, compared with what it asks for before they leave.
+#
+# Specification: https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#requested-schema
+
+
+def checked_answer(
+    request: types.ElicitRequestFormParams | types.ElicitRequestURLParams,
+    answer: types.ElicitResult,
+    *,
+    apply_defaults: bool,
+) -> types.ElicitResult:
+    """Return what may be sent of an answer: content leaves only with an accepted form, and only if it fits.
+
+    Args:
+        apply_defaults: take the form's defaults for the members that were left out.
+
+    Raises:
+        LocalProtocolError: the content does not fit the form; every fault is named.
+    """
+    if answer.action != "accept" or isinstance(request, types.ElicitRequestURLParams):
+        return evolve(answer, content=None)
+    form: JsonObject = types.unstructure(request.requested_schema)
+    content: JsonObject = dict(answer.content or {})
+    if apply_defaults:
+        content = _defaults(form) | content
+    faults = _faults(form, content)
+    if faults:
+        raise LocalProtocolError(f"on_elicit accepted a form with what does not fit it: {'; '.join(faults)}")
+    return answer if content == (answer.content or {}) else evolve(answer, content=content)
+
+
+def _defaults(form: JsonObject) -> JsonObject:
+    """Return the defaults that fit the members they are for; for the others the server is to blame, not the answer."""
+    members: dict[str, JsonObject] = form["properties"]
+    proposed = {name: schema["default"] for name, schema in members.items() if "default" in schema}
+    return {name: value for name, value in proposed.items() if not _faults(members[name], value)}
+
+
+def _faults(schema: JsonObject, value: Any) -> list[str]:
+    try:
+        return compile_schema(schema).faults(value)
+    except SchemaError as error:
+        _log.warning("answers to a form cannot be checked: %s", error)  # the server has to check them by itself
+        return []
+
+
+# What a question of the server is replied, whichever way it came: checks, consent, the callback, and checks again.
+
+Question: TypeAlias = (
+    "types.CreateMessageRequestParams | types.ElicitRequestParams | types.ListRootsRequestParams | None"
+)
+"""The params of a question; of those for roots there may be none."""
+Reply: TypeAlias = "types.CreateMessageResult | types.ElicitResult | types.ListRootsResult"
+
+R = TypeVar("R", "types.CreateMessageResult", "types.ElicitResult")
+
+
+@define(eq=False)
+class Replies:
+    """The application's replies to the questions of one server."""
+
+    callbacks: Callbacks
+    _declared: types.ClientCapabilities = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._declared = self.callbacks.capabilities()
+
+    def check(self, method: str, question: Question) -> None:
+        """Refuse a question that breaks the rules, before anybody is asked.
+
+        Raises:
+            McpError: the refusal; its message names what was not declared, or every fault with its path.
+        """
+        for params, code in ((None, METHOD_NOT_FOUND), (question, INVALID_PARAMS)):
+            missing = undeclared_capability(self._declared, method, params)
+            if missing is not None:
+                raise McpError(code, f"{method!r}: this client has not declared {missing!r}")
+        if isinstance(question, types.CreateMessageRequestParams):
+            faults = [*sampling_faults(types.unstructure(question.messages))]
+            if faults:
+                raise McpError(INVALID_PARAMS, f"{method!r}: {'; '.join(faults)}")
+
+    async def ask(self, question: Question) -> Reply:
+        """Ask the application a question that has passed `check`.
+
+        Raises:
+            ConsentRefused: there is no consent to ask its model; its user is not asked either, and has declined.
+            Exception: whatever the callback or the consent hook raises.
+        """
+        match question:
+            case types.ElicitRequestFormParams() | types.ElicitRequestURLParams():
+                return await self._elicit(question)
+            case types.CreateMessageRequestParams():
+                assert self.callbacks.on_sample is not None
+                allowed = await with_consent(self.callbacks.consent, question)
+                reply = await self.callbacks.on_sample(allowed)
+                return _of_class(types.CreateMessageResult, "on_sample", reply)
+            case _:
+                return types.ListRootsResult(roots=await self.callbacks.listed_roots())
+
+    async def _elicit(
+        self, question: types.ElicitRequestFormParams | types.ElicitRequestURLParams
+    ) -> types.ElicitResult:
+        assert self.callbacks.on_elicit is not None
+        try:
+            allowed = await with_consent(self.callbacks.consent, question)
+        except ConsentRefused:
+            return types.ElicitResult(action="decline")
+        reply = await self.callbacks.on_elicit(allowed)
+        return _of_class(types.ElicitResult, "on_elicit", reply)
+
+    def resolve(self, question: Question, reply: Reply, revision: str) -> JsonObject:
+        """Return a reply as it may leave.
+
+        Raises:
+            LocalProtocolError: it does not fit the question as the server has asked it, or the revision.
+        """
+        if isinstance(reply, types.ElicitResult):
+            assert isinstance(question, types.ElicitRequestFormParams | types.ElicitRequestURLParams)
+            reply = checked_answer(question, reply, apply_defaults=self.callbacks.apply_form_defaults)
+        elif isinstance(reply, types.CreateMessageResult):
+            try:
+                reply = evolve(reply, content=sampling_content(reply.content, revision))
+            except ValueError as fault:
+                raise LocalProtocolError(f"on_sample returned {fault}") from None
+        json: JsonObject = types.unstructure(reply, revision=revision)
+        return json
+
+
+def _of_class(expected: type[R], callback: str, reply: object) -> R:
+    if not isinstance(reply, expected):
+        raise TypeError(f"{callback} returned {reply!r:.200}: expected types.{expected.__name__}")
+    return reply

@@ -9,25 +9,25 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 
 import trio
 from attrs import define, evolve, field
 
 from .. import types
-from .._errors import LocalProtocolError, StructureError, ToolFailed
+from .._errors import LocalProtocolError, MissingCapability, StructureError, ToolFailed
 from .._extensions import is_specified, with_named_extensions
 from .._user_types import to_object
 from ..peer import ConnectionStatistics
-from ..wire import ChangeFilter, JsonObject
+from ..wire import LISTEN, ChangeFilter, JsonObject
+from ._answer import ANSWERS, STATE, read_interim
 from ._callbacks import declaration
-from ._changes import Changes
-from ._connection import Connection
-from ._listen import Listen
-from ._lists import MAX_PAGES, PageWalk
-from ._request import ANSWERS, STATE, OpenRequest, read_interim
+from ._connection import Connection, OpenRequest
+from ._legacy_listen import LegacyListen
+from ._listen import ChangeInbox, Changes, ListenRequest
+from ._lists import MAX_PAGES, PageIterator
 
-__all__ = ["Call", "CallPlan", "Client", "ManualCall", "OnProgress", "OpenCall", "Updates", "call_params", "read_call"]
+__all__ = ["Call", "Client", "ManualCall", "OnProgress", "OpenCall", "Updates"]
 
 
 # One tool call in flight: its progress as it comes, then its result, and what the server asks in between.
@@ -43,7 +43,7 @@ class Updates:
     """The progress of one call, in order: iterate over it. It ends when the result has arrived."""
 
     _request: OpenRequest
-    _complained: bool = field(default=False, init=False)
+    _has_warned: bool = field(default=False, init=False)
 
     def __aiter__(self) -> Updates:
         return self
@@ -54,8 +54,8 @@ class Updates:
                 revision = self._request.connection.revision
                 return types.structure(update[1], types.ProgressNotificationParams, revision=revision)
             except StructureError as exc:  # costs this update, nothing else; a server that goes on fills no log
-                _log.log(logging.DEBUG if self._complained else logging.WARNING, "a progress update is none: %s", exc)
-                self._complained = True
+                _log.log(logging.DEBUG if self._has_warned else logging.WARNING, "a progress update is none: %s", exc)
+                self._has_warned = True
         raise StopAsyncIteration
 
 
@@ -210,7 +210,9 @@ def read_call(request: OpenRequest, json: JsonObject, *, raise_on_error: bool) -
     assert request.params is not None
     name: str = request.params["name"]
     result = request.connection.read_result("tools/call", json, types.CallToolResult)
-    request.connection.tools.outputs.check(name, result)
+    output = request.connection.tools.outputs.get(name)
+    if output is not None:
+        output.check(result)
     if raise_on_error and result.is_error:
         texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
         raise ToolFailed(name, "\n".join(texts), result)
@@ -218,6 +220,63 @@ def read_call(request: OpenRequest, json: JsonObject, *, raise_on_error: bool) -
 
 
 R = TypeVar("R")
+
+
+class _ListenMethod(Protocol):
+    """How a revision listens."""
+
+    async def begin(self) -> ChangeFilter:
+        """Ask the server; return what it has agreed to. If it fails or is cancelled, nothing is left."""
+        ...
+
+    def leave(self) -> None:
+        """Ask for no more; synchronous, and does not wait for the server to take note."""
+        ...
+
+
+@define(eq=False)
+class OpenListen:
+    """An `async with` block that hears of changes; see `Client.listen`."""
+
+    _connection: Connection
+    _wanted: ChangeFilter
+    _inbox: ChangeInbox = field(init=False)
+    _method: _ListenMethod = field(init=False)
+
+    async def __aenter__(self) -> Changes:
+        connection = self._connection
+        possible = self._wanted.within(connection.server_capabilities)
+        if not possible:
+            raise MissingCapability("the server has not declared that it tells of any of this", _required(self._wanted))
+        self._inbox = ChangeInbox(possible, connection.limits)
+        if connection.is_modern:
+            self._method = ListenRequest(
+                connection.ask(LISTEN, {"notifications": possible.to_wire()}),
+                possible,
+                self._inbox,
+                connection.cache,
+                connection.revision,
+                connection.clocks.limits.idle,
+            )
+        else:
+            self._method = LegacyListen(connection.changes, connection.transport.hear_news, possible, self._inbox)
+        return Changes(await self._method.begin(), self._inbox)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._inbox.end(trio.ClosedResourceError("the block that listened was left"))
+        self._method.leave()
+
+
+def _required(wanted: ChangeFilter) -> dict[str, Any]:
+    """Return the capabilities that a server would have to declare for all of *wanted*."""
+    resources = {"listChanged": wanted.resource_list, "subscribe": bool(wanted.resources)}
+    features = {
+        "tools": {"listChanged": wanted.tools},
+        "prompts": {"listChanged": wanted.prompts},
+        "resources": resources,
+    }
+    needed = {name: {flag: True for flag, is_wanted in flags.items() if is_wanted} for name, flags in features.items()}
+    return {name: flags for name, flags in needed.items() if flags}
 
 
 @define(eq=False)
@@ -295,23 +354,23 @@ class Client:
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
         """
-        return PageWalk(partial(self.list_tools, fresh=fresh), lambda page: page.tools, max_pages)
+        return PageIterator(partial(self.list_tools, fresh=fresh), lambda page: page.tools, max_pages)
 
     def resources(self, *, max_pages: int = MAX_PAGES, fresh: bool = False) -> AsyncIterator[types.Resource]:
         """Iterate over all resources of the server; see `tools`."""
-        return PageWalk(partial(self.list_resources, fresh=fresh), lambda page: page.resources, max_pages)
+        return PageIterator(partial(self.list_resources, fresh=fresh), lambda page: page.resources, max_pages)
 
     def resource_templates(
         self, *, max_pages: int = MAX_PAGES, fresh: bool = False
     ) -> AsyncIterator[types.ResourceTemplate]:
         """Iterate over all resource templates of the server; see `tools`."""
-        return PageWalk(
+        return PageIterator(
             partial(self.list_resource_templates, fresh=fresh), lambda page: page.resource_templates, max_pages
         )
 
     def prompts(self, *, max_pages: int = MAX_PAGES, fresh: bool = False) -> AsyncIterator[types.Prompt]:
         """Iterate over all prompts of the server; see `tools`."""
-        return PageWalk(partial(self.list_prompts, fresh=fresh), lambda page: page.prompts, max_pages)
+        return PageIterator(partial(self.list_prompts, fresh=fresh), lambda page: page.prompts, max_pages)
 
     async def list_tools(self, cursor: str | None = None, *, fresh: bool = False) -> types.ListToolsResult:
         """Return one page of the tools; *cursor* is the `next_cursor` of the page before. *fresh*: as in `tools`.
@@ -480,11 +539,11 @@ class Client:
 
     async def subscribe_resource(self, uri: str) -> None:
         """Ask a legacy server to tell when a resource changes; `listen` does this by itself, and hears of it."""
-        await self._connection.news.subscribe_by_hand(uri)
+        await self._connection.changes.subscribe_explicitly(uri)
 
     async def unsubscribe_resource(self, uri: str) -> None:
         """End what `subscribe_resource` began; blocks of `listen` that want the same go on being told."""
-        await self._connection.news.unsubscribe_by_hand(uri)
+        await self._connection.changes.unsubscribe_explicitly(uri)
 
     def listen(
         self,
@@ -511,7 +570,7 @@ class Client:
         applies to them.
 
         Over HTTP the stream of a modern server may break: then `changes` raises `ResponseLost`, and what is listened
-        for may have changed unheard. Where an earlier server has lost its session, another is begun; then everything
+        for may have changed missed. Where an earlier server has lost its session, another is begun; then everything
         that is listened for is reported as changed.
 
         Leaving the block ends what it asked for, without waiting for the server to take note.
@@ -537,7 +596,7 @@ class Client:
         )
         if not wanted:
             raise ValueError("listen() was asked to listen for nothing")
-        return Listen(self._connection, wanted)
+        return OpenListen(self._connection, wanted)
 
     async def list_prompts(self, cursor: str | None = None, *, fresh: bool = False) -> types.ListPromptsResult:
         """Return one page of the prompts; see `list_tools`."""
@@ -582,7 +641,7 @@ class Client:
         In a legacy revision that concerns the whole connection, in a modern one each request made from now on.
         """
         if self._connection.has("logging/setLevel"):
-            await self._connection.news.set_log_level(level)
+            await self._connection.changes.set_log_level(level)
         else:
             await trio.lowlevel.checkpoint()
             self._connection.ask_for_logs(level)
@@ -635,7 +694,7 @@ class Client:
 
     def extension(self, id: str) -> Mapping[str, Any] | None:
         """Return the server's settings of an extension that both sides have declared; None where one has not."""
-        if id not in self._connection.own.extensions:
+        if id not in self._connection.custom.extensions:
             return None
         return (self.server_capabilities.extensions or {}).get(id)
 

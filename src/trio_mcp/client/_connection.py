@@ -1,10 +1,29 @@
-"""The untyped half of a client: one connection, on terms agreed with the server, over any transport.
+"""The untyped half of a client: one connection, and the requests on it with all their attempts.
 
-Called by the typed `Client`; calls the transport. It knows envelopes and time limits, and no single method.
+The typed `Client` calls it, and it calls the transport. It knows envelopes, attempts and time limits, and no single
+method.
+
+A modern server that needs more information asks for it in the result of a request, and the client repeats the request
+with the answers. Almost every request has one attempt and ends with its result: that way is short, and everything else
+that a request needs is created on demand.
+
+Rules of this file:
+
+1. A retry is a new request with its custom id, progress token, `_meta` and clock. `Rounds` decides what it contains.
+2. The updates of all attempts come out in order, as if they were one request.
+3. No task runs in the background: the task that waits for an update or the result also answers the questions.
+4. A server that finds the arguments of a call mirrored wrongly has run nothing. The client lists the tools again and
+   repeats the call once.
+5. A request that does no harm when it is made twice may be repeated once if its response was lost. Any other request,
+   and every retry, is repeated only if the caller allows it: the server may have acted on the answers.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 """
 
 from __future__ import annotations
 
+import math
+import sys
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from functools import cache
@@ -14,27 +33,47 @@ import trio
 from attrs import define, field
 
 from .. import types
-from .._errors import ConnectionLost, LocalProtocolError, RemoteProtocolError, StructureError
+from .._errors import (
+    ConnectionLost,
+    ErrorResponse,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestTimedOut,
+    StructureError,
+    TrioMcpError,
+)
 from .._extensions import is_specified, with_named_extensions
-from .._tracing import client_span
+from .._tracing import TRACING_MODULE, client_span
 from .._user_types import is_model, reader_of
 from ..abc import Tap, Transport
-from ..peer import ClientSession, IncomingRequest, Limits, OutgoingRequest
-from ..wire import CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, REVISION_KEY, JsonObject, is_modern, stamp
-from ._answer import VISIT_DONE, Answering
-from ._cache import Cacheable, ConnectionCache
-from ._callbacks import check_declared, declaration
-from ._extensions import CustomMessages
+from ..peer import ClientSession, ExchangeState, IncomingRequest, Limits, OutgoingRequest
+from ..wire import (
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    HEADER_MISMATCH,
+    LOG_LEVEL_KEY,
+    REVISION_KEY,
+    JsonObject,
+    NotJsonError,
+    copy_json,
+    is_modern,
+    stamp,
+)
+from ._answer import ELICITATION_COMPLETE, Answering, CustomMessages, Rounds
+from ._cache import Cacheable, ConnectionCache, with_cache_hints
+from ._callbacks import IDEMPOTENT, check_declared, declaration, with_consent
 from ._legacy_listen import SessionChanges
 from ._lists import KnownTools
-from ._request import OpenRequest, RequestClocks
+from ._timing import RequestClocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Awaitable, Callable, Generator
 
     from ._callbacks import Consent
 
-__all__ = ["Connection"]
+__all__ = ["Connection", "OpenRequest"]
+
+_OPEN = ExchangeState.OPEN  # looked up once, because looking up a member of an enumeration is slow
 
 R = TypeVar("R")
 C = TypeVar("C", bound=Cacheable)
@@ -49,117 +88,116 @@ class Connection:
     capabilities: types.ClientCapabilities
     """What this client declares: in a handshake, or in each modern request."""
     limits: Limits
-    stopwatch: RequestClocks
+    clocks: RequestClocks
     answering: Answering
     tap: Tap | None
     """Sees each message that passes; never raises."""
     cache: ConnectionCache
-    """What was asked before and need not be asked again."""
-    own: CustomMessages
+    """What was outgoing before and need not be outgoing again."""
+    custom: CustomMessages
     """What the application has added to the protocol."""
-    news: SessionChanges = field(init=False)
+    changes: SessionChanges = field(init=False)
     """What the server tells unasked."""
     tools: KnownTools = field(init=False)
-    """What it has said about its tools."""
+    """What it has meta about its tools."""
     admission: ClientSession = field(factory=ClientSession, init=False)
     consent: Consent | None = field(init=False)
     """The application's word on each tool call; None where it has none."""
     transport: Transport = field(init=False)
-    """What carries the exchanges, once there is something; see `carried_by`."""
+    """What carries the exchanges, once there is something; see `use_transport`."""
     revision: str = field(init=False)
     """The protocol revision, once it is agreed on."""
     is_modern: bool = field(default=False, init=False)
     """Whether that is one whose requests say about themselves what others say in a handshake."""
-    mirrors_arguments: bool = field(default=False, init=False)
-    """Whether arguments of a call go into header fields as well, where its tool wants that."""
     server_info: types.Implementation | None = field(default=None, init=False)
     server_capabilities: types.ServerCapabilities = field(init=False)
     instructions: str | None = field(default=None, init=False)
-    _loss: ConnectionLost | None = field(default=None, init=False)
+    _disconnect_reason: ConnectionLost | None = field(default=None, init=False)
     """Why the connection is gone; None while it is up."""
-    _blocks: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
+    _scopes: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
     """What makes no sense without it."""
     _envelope: JsonObject = field(factory=dict[str, Any], init=False)
     """What each modern message says about itself."""
-    _said: JsonObject = field(factory=dict[str, Any], init=False)
+    _request_meta: JsonObject = field(factory=dict[str, Any], init=False)
     """What each modern request does: besides, which messages it asks to be logged."""
     _checked: set[str] = field(factory=set[str], init=False)
     """The methods of which it is known that the server has declared what they need."""
     _declared: JsonObject = field(factory=dict[str, Any], init=False)
-    """The server's capabilities, as they go over the wire."""
+    """The server's capabilities, as they go ended the wire."""
 
     def __attrs_post_init__(self) -> None:
-        self.news, self.tools = SessionChanges(self), KnownTools(self)
+        nursery = self.answering.pool.nursery
+        self.changes, self.tools = SessionChanges(self.request, self.cache, nursery), KnownTools(self.cached_request)
         self.server_capabilities = types.ServerCapabilities()
         self.consent = self.answering.replies.callbacks.consent
-        self.answering.pool.nursery.start_soon(self.stopwatch.run)
+        nursery.start_soon(self.clocks.run)
 
-    def carried_by(self, transport: Transport) -> None:
+    def use_transport(self, transport: Transport) -> None:
         """There is something to carry exchanges."""
         self.transport = transport
-        transport.on_disconnect(self._lost)
+        transport.on_disconnect(self._on_disconnect)
 
     @property
     def expects_news(self) -> bool:
-        """Whether the application hears what the server says outside of requests, even if it does not `listen`."""
-        return self.answering.hears or self.own.hears
+        """Whether the application wants_messages what the server says outside of requests, even if it does not `listen`."""
+        return self.answering.wants_messages or self.custom.wants_messages
 
-    def _lost(self, reason: ConnectionLost) -> None:
-        self._loss = reason
-        for scope in self._blocks:
+    def _on_disconnect(self, reason: ConnectionLost) -> None:
+        self._disconnect_reason = reason
+        for scope in self._scopes:
             scope.cancel(reason="the connection is gone")
-        self.news.lost(reason)
-        self.cache.leave()
+        self.changes.disconnected(reason)
+        self.cache.disconnected()
 
     @contextmanager
-    def while_it_lasts(self) -> Generator[None]:
+    def while_connected(self) -> Generator[None]:
         """Cancel the block when the connection is lost: nobody need answer what cannot be sent any more.
 
         Raises:
             ConnectionLost: it is gone.
         """
         with trio.CancelScope() as scope:
-            if self._loss is not None:
-                raise copy(self._loss)
-            self._blocks.add(scope)
+            if self._disconnect_reason is not None:
+                raise copy(self._disconnect_reason)
+            self._scopes.add(scope)
             try:
                 yield
             finally:
-                self._blocks.discard(scope)
+                self._scopes.discard(scope)
         if scope.cancelled_caught:
-            assert self._loss is not None
-            raise copy(self._loss)
+            assert self._disconnect_reason is not None
+            raise copy(self._disconnect_reason)
 
     def answer(self, exchange: IncomingRequest) -> None:
         """Begin to answer what the server asks."""
         span = exchange.begin_span()
         if span is None:
-            self._begin_to_answer(exchange)
+            self._answer(exchange)
         else:
             with span.active():
-                self._begin_to_answer(exchange)
+                self._answer(exchange)
 
-    def _begin_to_answer(self, exchange: IncomingRequest) -> None:
-        if not self.own.answer(exchange, self.answering.pool, self.stopwatch):
+    def _answer(self, exchange: IncomingRequest) -> None:
+        if not self.custom.answer(exchange, self.answering.pool, self.clocks):
             self.answering.answer(exchange)
 
     def notified(self, method: str, params: JsonObject) -> None:
         """Take a notification of the server's."""
         if method == "notifications/message":
             self.answering.log(params)
-        elif method == VISIT_DONE:
-            self.answering.visits.done(params)
-        elif not self.own.hear(method, params):
-            self.news.heard(method, params)
+        elif method == ELICITATION_COMPLETE:
+            self.answering.pages.completed(params)
+        elif not self.custom.take_notification(method, params):
+            self.changes.take_notification(method, params)
 
     def asking_person(self) -> AbstractContextManager[None]:
-        """Return a block in which a person is being asked: all time limits stand still."""
-        return self.stopwatch.stopped()
+        """Return a block in which a person is being outgoing: all time limits stand still."""
+        return self.clocks.paused()
 
     def renewed(self) -> None:
-        """Another session stands in the place of a lost one; what this client wanted of that is asked for again."""
+        """Another session stands in the place of a lost one; what this client wanted of that is outgoing for again."""
         self.tools.forget()
-        self.news.renewed()
+        self.changes.session_renewed()
 
     def agree(
         self,
@@ -177,9 +215,9 @@ class Connection:
         self.revision, self.is_modern = revision, is_modern(revision)
         self._checked.clear()
         if self.is_modern:
-            self._said = self._envelope = self.envelope(revision)
-            self.mirrors_arguments = self.transport.has_fields
-            self.cache.agreed(self._envelope, info)
+            self._request_meta = self._envelope = self.envelope(revision)
+            self.tools.mirrors_arguments = self.transport.has_fields
+            self.cache.enable(self._envelope, info)
 
     def envelope(self, revision: str) -> JsonObject:
         """Return what each modern request says about itself."""
@@ -191,7 +229,7 @@ class Connection:
 
     def ask_for_logs(self, level: types.LoggingLevel) -> None:
         """From now on modern requests ask that messages of *level* and above be logged."""
-        self._said = {**self._envelope, LOG_LEVEL_KEY: level}
+        self._request_meta = {**self._envelope, LOG_LEVEL_KEY: level}
 
     def has(self, method: str) -> bool:
         """Tell whether the agreed revision has a request *method* that clients send."""
@@ -199,7 +237,7 @@ class Connection:
         return row is not None and row.kind == "request" and row.direction != "server"
 
     def check(self, method: str, *, undeclared: bool = False) -> None:
-        """Refuse what cannot be asked.
+        """Refuse what cannot be outgoing.
 
         Args:
             undeclared: allow what the server has not declared.
@@ -237,15 +275,19 @@ class Connection:
         if method not in self._checked:
             self.check(method, undeclared=undeclared)
         if self.is_modern:
-            said = self._said if capabilities is None else {**self._said, CAPABILITIES_KEY: capabilities}
-            params = stamp(params, said)
-        span = client_span(method, params, self.revision)
-        asked = self.transport.ask(method, params if span is None else span.inject(params), wants_updates=wants_updates)
-        asked.span = span
-        if self.mirrors_arguments and method == "tools/call":
+            meta = (
+                self._request_meta if capabilities is None else {**self._request_meta, CAPABILITIES_KEY: capabilities}
+            )
+            params = stamp(params, meta)
+        span = client_span(method, params, self.revision) if TRACING_MODULE in sys.modules else None
+        outgoing = self.transport.ask(
+            method, params if span is None else span.inject(params), wants_updates=wants_updates
+        )
+        outgoing.span = span
+        if self.tools.mirrors_arguments and method == "tools/call":
             assert params is not None
-            asked.fields = self.tools.fields(params)
-        return asked
+            outgoing.fields = self.tools.fields(params)
+        return outgoing
 
     async def request(self, method: str, params: JsonObject | None, result: type[R], *, undeclared: bool = False) -> R:
         """Send a request, answer what a modern server asks first, and return the typed result.
@@ -269,18 +311,18 @@ class Connection:
             request.leave()
 
     async def cached_request(self, method: str, params: JsonObject | None, result: type[C], *, fresh: bool) -> C:
-        """Return a result that was asked for before, if it is fresh, and else do as `request` does, and keep it.
+        """Return a result that was outgoing for before, if it is fresh, and else do as `request` does, and keep it.
 
         Args:
             fresh: ask in any case.
         """
-        asking = self.cache.asking(method, params)
-        if asking is None:
+        cached = self.cache.request(method, params)
+        if cached is None:
             return await self.request(method, params, result)
-        found = None if fresh else await asking.find()
+        found = None if fresh else await cached.find()
         if found is not None:
             return self.read_result(method, found, result)
-        with asking:
+        with cached:
             request = OpenRequest(self, method, params)
             await request.begin()
             try:
@@ -288,7 +330,7 @@ class Connection:
             finally:
                 request.leave()
             if not request.has_rounds:  # else it depends on what was answered
-                asking.keep(value)
+                cached.keep(value)
             return value
 
     def read_result(self, method: str, json: JsonObject, result: type[R]) -> R:
@@ -307,7 +349,7 @@ class Connection:
         return read
 
     async def notify(self, method: str, params: JsonObject | None = None) -> None:
-        """Send a notification that belongs to no request. The application's own say of themselves what requests do.
+        """Send a notification that belongs to no request. The application's custom say of themselves what requests do.
 
         Raises:
             LocalProtocolError: the agreed revision has no such notification from a client, or this client has not
@@ -325,6 +367,354 @@ class Connection:
         await self.transport.notify(method, params)
 
 
+@define(eq=False)
+class Attempt:
+    """One attempt at a request, and its clock: `begin` sends it, `leave` ends it.
+
+    What only hands on what is to be awaited is no coroutine itself: whoever is resumed passes through all of them.
+    """
+
+    _clocks: RequestClocks
+    outgoing: OutgoingRequest
+    _began: float = field(init=False)
+    _total_deadline: float = field(init=False)
+    _last_activity: float = field(init=False)
+    """When the idle limit began last, unless an update has come since."""
+
+    async def begin(self) -> None:
+        """Send the request; `leave` must follow. If it cannot be sent, it is ended.
+
+        Raises:
+            RequestTimedOut: it could not be sent within the total limit.
+        """
+        outgoing = self.outgoing
+        if not outgoing.begins_at_once():
+            await self._begin_in_time()
+            return
+        await outgoing.begin()
+        if outgoing.state is _OPEN:  # else the answer is there, and nobody will wait
+            self._start()
+
+    async def _begin_in_time(self) -> None:
+        self._start()
+        with self._clocks.timeouts.within(self._clocks.limits.total) as scope:
+            try:
+                await self.outgoing.begin()
+            except BaseException:
+                self._clocks.running.discard(self)
+                raise
+        if scope.cancelled_caught:
+            raise self._too_long()
+
+    def _start(self) -> None:
+        clocks = self._clocks
+        self._began = self._last_activity = now = clocks.now()
+        self._total_deadline = now + clocks.limits.total
+        clocks.running.add(self)
+
+    def leave(self) -> None:
+        """End the attempt; synchronous, and harmless when it has ended already."""
+        self._clocks.running.discard(self)
+        self.outgoing.leave()
+
+    def next_update(self) -> Awaitable[tuple[str, JsonObject] | None]:
+        """Wait for the next update; None when the outcome has arrived.
+
+        Raises:
+            RequestTimedOut: a limit is reached.
+        """
+        if self.outgoing.state is _OPEN:  # else the outcome is there, however late it is outgoing for
+            self._begin_wait()
+        return self.outgoing.next_update()
+
+    def result(self) -> Awaitable[JsonObject]:
+        """Wait for the result.
+
+        Raises:
+            RequestTimedOut: a limit is reached.
+        """
+        if self.outgoing.state is _OPEN:
+            self._begin_wait()
+        return self.outgoing.result()
+
+    def _begin_wait(self) -> None:
+        """From now on the other side is waited for. When a limit is reached, the wait raises `RequestTimedOut`."""
+        clocks = self._clocks
+        self._last_activity = now = clocks.now()
+        if now >= self._total_deadline and math.isinf(clocks.stopped_at):
+            raise self._timed_out(now)
+        deadline = min(now + clocks.limits.idle, self._total_deadline)
+        if deadline < clocks.next_check:  # which is rare
+            clocks.check_at(deadline)
+
+    def check(self, now: float) -> float:
+        """Give the request up if a limit is reached; return when to look again, infinite where nobody waits."""
+        if not self.outgoing.receiving:
+            return math.inf
+        # Updates may have come in that nobody has read yet.
+        deadline = min(
+            max(self._last_activity, self.outgoing.last_heard) + self._clocks.limits.idle, self._total_deadline
+        )
+        if now < deadline:
+            return deadline
+        self.outgoing.interrupt(self._timed_out(now))
+        return math.inf
+
+    def _timed_out(self, now: float) -> RequestTimedOut:
+        method, limits = self.outgoing.method, self._clocks.limits
+        if now >= self._total_deadline:
+            return self._too_long()
+        return RequestTimedOut(f"{method!r}: nothing was heard for {limits.idle:g} s (TimeLimits.idle)")
+
+    def _too_long(self) -> RequestTimedOut:
+        total = self._clocks.limits.total
+        return RequestTimedOut(f"{self.outgoing.method!r} took longer than {total:g} s in all (TimeLimits.total)")
+
+    def resume(self, stopped_at: float) -> None:
+        """The person has answered; *stopped_at* is when the clocks were stopped."""
+        now = self._clocks.now()
+        self._total_deadline += now - max(stopped_at, self._began)
+        last_activity = max(self._last_activity, self.outgoing.last_heard)
+        self._last_activity = last_activity + now - max(stopped_at, last_activity)
+
+
+_PLAIN = ("complete", None)
+"""The types of almost every result: there is nothing more to do."""
+
+
+@define(eq=False)
+class OpenRequest:
+    """One request with all its attempts: `begin` sends it, `leave` ends what is under way.
+
+    Args:
+        wants_updates: ask for progress.
+        undeclared: ask even what the server has not declared.
+        capabilities: what this request declares, in a modern revision; None for what the client does.
+        is_manual: a result that asks for input is the outcome; by default this client's callbacks answer it.
+        repeatable: every attempt may be sent once more where its answer was lost, whatever it does.
+    """
+
+    connection: Connection
+    method: str
+    params: JsonObject | None
+    """What is outgoing; once it is sent, with what the consent hook has made of it."""
+    wants_updates: bool = field(default=False, kw_only=True)
+    undeclared: bool = field(default=False, kw_only=True)
+    capabilities: JsonObject | None = field(default=None, kw_only=True)
+    is_manual: bool = field(default=False, kw_only=True)
+    repeatable: bool = field(default=False, kw_only=True)
+    _attempt: Attempt = field(init=False)
+    _sent_params: JsonObject | None = field(init=False)
+    """The params of that attempt."""
+    _refreshes: int = field(init=False)
+    """Of the list of tools, when it was sent."""
+    _rounds: Rounds | None = field(init=False)
+    """None until the server asks."""
+    _was_corrected: bool = field(init=False)
+    """Whether something was sent once more because it was mirrored wrongly."""
+    _previous: tuple[Attempt, ...] = field(init=False)
+    """Attempts that are ended, with updates that nobody has read."""
+    _skipped: int = field(init=False)
+    """Of the attempts that are left."""
+    _is_busy: bool = field(init=False)
+    _failure: Exception | None = field(init=False)
+    _completed: JsonObject | None = field(init=False)
+    """What an extension has made of the result."""
+
+    def __attrs_post_init__(self) -> None:
+        # Here, because attrs takes three times as long to set what is no argument, and each call makes one of these.
+        self._rounds = None
+        self._was_corrected = False
+        self._previous = ()
+        self._skipped = 0
+        self._is_busy = False
+        self._failure = None
+        self._completed = None
+
+    def begin(self) -> Awaitable[None]:
+        """Send the request; `leave` must follow. If it cannot be sent, it is ended.
+
+        Raises:
+            RequestTimedOut: it could not be sent within the total limit.
+            Exception: whatever `Connection.ask` raises, the consent hook, or the transport.
+        """
+        consent = self.connection.consent
+        if consent is not None and self.method == "tools/call":
+            return self._begin_with_consent(consent)
+        return self._send(self.params)
+
+    async def _begin_with_consent(self, consent: Consent) -> None:
+        await self._get_consent(consent)
+        await self._send(self.params)
+
+    def leave(self) -> None:
+        """End it; synchronous, and harmless when it has ended already."""
+        for each in self._previous:
+            each.leave()
+        self._attempt.leave()
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether the server has outgoing."""
+        return self._rounds is not None
+
+    @property
+    def skipped(self) -> int:
+        """Updates that were dropped because too many waited."""
+        return self._skipped + sum(each.outgoing.skipped for each in (*self._previous, self._attempt))
+
+    async def next_update(self) -> tuple[str, JsonObject] | None:
+        """Wait for the next update of whichever attempt; None when the outcome has arrived."""
+        while True:
+            while self._previous:
+                update = await self._previous[0].outgoing.next_update()
+                if update is not None:
+                    return update
+                ended, *others = self._previous
+                self._previous = tuple(others)
+                self._leave(ended)
+            update = await self._attempt.next_update()
+            if update is not None:
+                return update
+            interim = await self._interim() if self.connection.is_modern else None
+            if interim is None:
+                return None
+            await self._continue(interim)
+
+    async def _interim(self) -> JsonObject | ErrorResponse | None:
+        """Return the latest outcome if it is none of the request: it asks for a round, or for a correction."""
+        if self._failure is not None:
+            return None
+        try:
+            outcome = await self._attempt.outgoing.result()  # it is there
+        except ErrorResponse as error:
+            return error if self._can_correct(error) else None
+        except TrioMcpError:
+            return None
+        return outcome if self.is_interim(outcome) and not self.is_manual else None
+
+    def _can_correct(self, error: ErrorResponse) -> bool:
+        is_mismatch = error.code == HEADER_MISMATCH and self.method == "tools/call"
+        return is_mismatch and not self._was_corrected and self.connection.tools.mirrors_arguments
+
+    async def result(self) -> JsonObject:
+        """Wait for the result, which is a round only if the caller goes through them.
+
+        Raises:
+            RemoteProtocolError: what the server asks breaks the protocol, or goes beyond `Limits.max_rounds`.
+            Exception: whatever a callback raises; the request is not sent again.
+        """
+        while True:
+            if self._failure is not None:
+                await trio.lowlevel.checkpoint_if_cancelled()
+                raise self._failure
+            try:
+                outcome = await self._attempt.result()
+            except ErrorResponse as error:
+                if self._can_correct(error):
+                    await self._continue(error)
+                    continue
+                self.connection.answering.pages.add_required(error)
+                raise
+            if outcome.get("resultType") in _PLAIN:
+                return outcome
+            if not self.is_interim(outcome):
+                return await self._complete(outcome)
+            if self.is_manual:
+                return outcome
+            await self._continue(outcome)
+
+    async def _complete(self, outcome: JsonObject) -> JsonObject:
+        """Return what a result of an extension's type stands for; any other as it is."""
+        custom = self.connection.custom
+        resolve = custom.resolver(self.method, outcome.get("resultType")) if self.connection.is_modern else None
+        if resolve is None:
+            return outcome
+        if self._completed is None:
+            with self._exclusively():
+                self._completed = await custom.resolved(resolve, self.method, outcome)
+        return self._completed
+
+    def is_interim(self, outcome: JsonObject) -> bool:
+        """Say whether the server has outgoing instead of answering."""
+        if outcome.get("resultType") != "input_required" or not self.connection.is_modern:
+            return False
+        row = types.METHODS[self.connection.revision].get(self.method)
+        return row is not None and types.InputRequiredResult in row.results  # of others it is an unknown type
+
+    async def _get_consent(self, consent: Consent) -> None:
+        self.connection.check(self.method, undeclared=self.undeclared)
+        try:
+            shown = copy_json(self.params)  # the caller's own may change while the hook thinks, and what it saw may not
+            call = types.structure(shown, types.CallToolRequestParams)
+        except NotJsonError as exc:
+            raise LocalProtocolError(f"the params of {self.method!r} cannot be sent: {exc}") from None
+        except StructureError as exc:
+            raise LocalProtocolError(f"the params of {self.method!r} do not fit: {'; '.join(exc.faults)}") from exc
+        self.params = types.unstructure(await with_consent(consent, call), revision=self.connection.revision)
+
+    async def _send(self, params: JsonObject | None) -> None:
+        """Make an attempt. If it cannot be sent, nothing has changed."""
+        connection, refreshes = self.connection, self.connection.tools.refreshes
+        outgoing = connection.ask(
+            self.method,
+            params,
+            wants_updates=self.wants_updates,
+            undeclared=self.undeclared,
+            capabilities=self.capabilities,
+        )
+        outgoing.repeatable = self.repeatable or (self._rounds is None and self.method in IDEMPOTENT)
+        attempt = Attempt(connection.clocks, outgoing)
+        await attempt.begin()
+        self._attempt, self._sent_params, self._refreshes = attempt, params, refreshes
+
+    async def _continue(self, outcome: JsonObject | ErrorResponse) -> None:
+        """Go through a round or a correction. If cancelled, nothing was sent; who waits next begins where it stood."""
+        ended = self._attempt
+        with self._exclusively():
+            try:
+                if isinstance(outcome, ErrorResponse):
+                    await self._correct()
+                else:
+                    await self._retry(outcome)
+            except Exception as exc:
+                self._failure = exc
+                raise
+        if ended.outgoing.waiting:
+            self._previous = (*self._previous, ended)
+        else:
+            self._leave(ended)
+
+    async def _retry(self, outcome: JsonObject) -> None:
+        if self._rounds is None:
+            connection = self.connection
+            replies = connection.answering.replies
+            self._rounds = Rounds(
+                self.method, self.params, connection.revision, connection.limits, replies, connection.while_connected
+            )
+        await self._send(await self._rounds.retry(outcome))
+        self._rounds.sent()
+
+    async def _correct(self) -> None:
+        await self.connection.tools.refresh(self._refreshes)
+        await self._send(self._sent_params)
+        self._was_corrected = True
+
+    @contextmanager
+    def _exclusively(self) -> Generator[None]:
+        if self._is_busy:
+            raise trio.BusyResourceError("another task is answering what the server asks")
+        self._is_busy = True
+        try:
+            yield
+        finally:
+            self._is_busy = False
+
+    def _leave(self, attempt: Attempt) -> None:
+        attempt.leave()
+        self._skipped += attempt.outgoing.skipped
+
+
 @cache
 def _reader(result: Any, revision: str) -> Callable[[JsonObject], Any]:
     """Return what reads a result; required members whose absence has a meaning may be missing where there are any."""
@@ -334,17 +724,5 @@ def _reader(result: Any, revision: str) -> Callable[[JsonObject], Any]:
     if not is_modern(revision):
         return read
     if hasattr(result, "ttl_ms"):
-        return lambda json: read(_cacheable(json))
+        return lambda json: read(with_cache_hints(json))
     return lambda json: read(json if "resultType" in json else {"resultType": "complete", **json})
-
-
-def _cacheable(json: JsonObject) -> JsonObject:
-    """Supply what it means where nothing is said about caching, or the age is negative: there shall be none.
-
-    See https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
-    """
-    supplied = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **json}
-    age = supplied["ttlMs"]
-    if type(age) is int and age < 0:
-        supplied["ttlMs"] = 0
-    return supplied

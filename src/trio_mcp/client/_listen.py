@@ -1,4 +1,13 @@
-"""Listening for changes on a server: one block, whatever its revision makes of it.
+"""Listening for changes on a server: the changes that wait to be read, and the request `subscriptions/listen`.
+
+Rules of this file:
+
+1. Each change is kept once until it is read, in the order in which the changes were first received. A slow reader
+   costs neither memory nor the connection, and still learns everything that matters.
+2. All changes received so far are read before the end is reported.
+3. A server may name parts of a resource, and there may be many. Beyond the limits the oldest change is dropped and
+   counted.
+4. Once the server has acknowledged a request `subscriptions/listen`, no time limit applies to it.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 """
@@ -6,40 +15,125 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/pa
 from __future__ import annotations
 
 import logging
-from typing import Any, Protocol
+from collections.abc import AsyncIterator
 
 import trio
 from attrs import define, field
 
 from .. import types
-from .._errors import MissingCapability, RemoteProtocolError, RequestTimedOut, StructureError
-from ..peer import OutgoingRequest
-from ..wire import ACKNOWLEDGED, LISTEN, ChangeFilter, JsonObject, read_change
-from ._changes import ChangeInbox, Changes
-from ._connection import Connection
-from ._legacy_listen import LegacyListen
+from .._errors import RemoteProtocolError, RequestTimedOut, StructureError
+from ..peer import Limits, OutgoingRequest
+from ..wire import ACKNOWLEDGED, LISTEN, Change, ChangeFilter, JsonObject, ResourceUpdated, read_change
+from ._cache import ConnectionCache
 
-__all__ = ["Listen", "ListenRequest"]
-
-
-# Listening as a request of its own that stays open: `subscriptions/listen`.
-#
-# The request is exempt from the time limits of the connection once it is acknowledged: silence is what it is for.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
+__all__ = ["ChangeInbox", "Changes", "ListenRequest"]
 
 _log = logging.getLogger("trio_mcp.client")
+
+
+@define(eq=False)
+class ChangeInbox:
+    """Where the reader of a connection puts changes, and one task takes them out."""
+
+    _wanted: ChangeFilter
+    _limits: Limits
+    skipped: int = field(default=0, init=False)
+    """Changes that were dropped because too many waited."""
+    _waiting: dict[Change, None] = field(factory=dict["Change", None], init=False)
+    """A set in order."""
+    _bytes: int = field(default=0, init=False)
+    """Of the URIs in it."""
+    _end: Exception | None = field(default=None, init=False)
+    """What is raised when all has been read."""
+    _wakeup: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+
+    def put(self, change: Change) -> None:
+        """Take a change, if it was asked for and does not wait already; synchronous."""
+        if self._end is None and change not in self._waiting and self._wanted.covers(change):
+            self._waiting[change] = None
+            self._bytes += _size(change)
+            while len(self._waiting) > self._limits.max_updates or (
+                self._bytes > self._limits.max_update_bytes and len(self._waiting) > 1
+            ):
+                self._pop()
+                self.skipped += 1
+            self._wakeup.unpark()
+
+    @property
+    def wanted(self) -> ChangeFilter:
+        """What was asked for."""
+        return self._wanted
+
+    def end(self, reason: Exception) -> None:
+        """Nothing more will come, and why; the first reason stands. `StopAsyncIteration` is an end in peace."""
+        if self._end is None:
+            self._end = reason
+            self._wakeup.unpark_all()
+
+    async def take(self) -> Change:
+        """Wait for the next change.
+
+        Raises:
+            Exception: the reason of the end.
+            trio.BusyResourceError: another task waits.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while not self._waiting:
+            if self._end is not None:
+                # One cancellation may take down the connection and its reader: that is cancelled, not surprised.
+                await trio.lowlevel.checkpoint_if_cancelled()
+                raise self._end
+            if self._wakeup:
+                raise trio.BusyResourceError("another task is waiting for changes here")
+            await self._wakeup.park()
+        return self._pop()
+
+    def _pop(self) -> Change:
+        change = next(iter(self._waiting))
+        del self._waiting[change]
+        self._bytes -= _size(change)
+        return change
+
+
+def _size(change: Change) -> int:
+    return len(change.uri) if isinstance(change, ResourceUpdated) else 0
+
+
+@define(eq=False)
+class Changes(AsyncIterator[Change]):
+    """What changes on a server, as long as the block of `Client.listen` lasts: iterate over it, in one task at a time.
+
+    Yields a `ListChanged` or a `ResourceUpdated`. The same change is not there twice before it is read. The iteration
+    ends when the server stops in an orderly way; when the connection is lost, it raises `ConnectionLost`. Over HTTP a
+    stream of changes may be lost alone: then it raises `ResponseLost`, and what has changed since is to be asked for.
+    """
+
+    honored: ChangeFilter
+    """What the server has agreed to tell of: all that was asked for, or a part of it."""
+    _inbox: ChangeInbox
+
+    @property
+    def skipped(self) -> int:
+        """Changes that were dropped because too many different ones waited unread; see `Limits.max_updates`."""
+        return self._inbox.skipped
+
+    async def __anext__(self) -> Change:
+        return await self._inbox.take()
 
 
 @define(eq=False)
 class ListenRequest:
     """One such request, from its beginning to its end."""
 
-    _connection: Connection
+    _request: OutgoingRequest
+    """Not sent yet."""
     _wanted: ChangeFilter
     _inbox: ChangeInbox
-    _asked: OutgoingRequest = field(init=False)
-    _answered: trio.Event = field(factory=trio.Event, init=False)
+    _cache: ConnectionCache
+    _revision: str
+    _idle_limit: float
+    """Seconds until the server must have acknowledged the request."""
+    _acknowledged: trio.Event = field(factory=trio.Event, init=False)
     """The acknowledgement has come, or the end before it."""
     _acknowledgement: ChangeFilter | Exception | None = field(default=None, init=False)
 
@@ -52,50 +146,50 @@ class ListenRequest:
             RemoteProtocolError: what it says breaks the protocol.
             ConnectionLost: the connection is gone.
         """
-        self._asked = self._connection.ask(LISTEN, {"notifications": self._wanted.to_wire()})
-        self._asked.listener = self
-        limit = self._connection.stopwatch.limits.idle
-        deadline, late = trio.current_time() + limit, f"{LISTEN!r}: nothing was heard for {limit:g} s (TimeLimits.idle)"
+        self._request.listener = self
+        limit = self._idle_limit
+        deadline, timeout_message = (
+            trio.current_time() + limit,
+            f"{LISTEN!r}: nothing was heard for {limit:g} s (TimeLimits.idle)",
+        )
         with trio.CancelScope(deadline=deadline) as sending:
-            await self._asked.begin()
+            await self._request.begin()
         if sending.cancelled_caught:
-            raise RequestTimedOut(late)
+            raise RequestTimedOut(timeout_message)
         agreed = False
         try:
             with trio.CancelScope(deadline=deadline):
-                await self._answered.wait()
+                await self._acknowledged.wait()
             agreed = isinstance(self._acknowledgement, ChangeFilter)
         finally:
             if not agreed:
-                self._asked.leave()
+                self._request.leave()
         if self._acknowledgement is None:
-            raise RequestTimedOut(late)
+            raise RequestTimedOut(timeout_message)
         if isinstance(self._acknowledgement, Exception):
             raise self._acknowledgement
         return self._acknowledgement
 
     def leave(self) -> None:
         """Cancel the request, unless it has ended."""
-        self._asked.leave()
+        self._request.leave()
 
     def heard(self, method: str, params: JsonObject) -> None:
         """Take a notification of this subscription."""
         change = read_change(method, params)
         if change is not None:
-            self._connection.cache.changed(change)
+            self._cache.changed(change)
             self._inbox.put(change)
         elif method == ACKNOWLEDGED and self._acknowledgement is None:
             self._acknowledgement = self._read(params)
-            self._connection.cache.unheard(self._wanted)  # what was cached before may have changed since
-            self._answered.set()
+            self._cache.missed(self._wanted)  # what was cached before may have changed since
+            self._acknowledged.set()
         else:
             _log.debug("%s in a subscription means nothing", method)
 
     def _read(self, params: JsonObject) -> ChangeFilter | Exception:
         try:
-            read = types.structure(
-                params, types.SubscriptionsAcknowledgedNotificationParams, revision=self._connection.revision
-            )
+            read = types.structure(params, types.SubscriptionsAcknowledgedNotificationParams, revision=self._revision)
         except StructureError as exc:
             return RemoteProtocolError(f"the acknowledgement of {LISTEN!r} does not fit: {'; '.join(exc.faults)}")
         return ChangeFilter.from_wire(read.notifications)
@@ -103,57 +197,9 @@ class ListenRequest:
     def ended(self, outcome: JsonObject | Exception) -> None:
         """The request is over: by an error, or in peace."""
         failure = outcome if isinstance(outcome, Exception) else None
-        self._connection.cache.unheard(self._wanted)
+        self._cache.missed(self._wanted)
         self._inbox.end(failure or StopAsyncIteration())
         if self._acknowledgement is None:
             unacknowledged = RemoteProtocolError(f"the server ended {LISTEN!r} without having acknowledged it")
             self._acknowledgement = failure or unacknowledged
-            self._answered.set()
-
-
-class _ListenMethod(Protocol):
-    """How a revision listens."""
-
-    async def begin(self) -> ChangeFilter:
-        """Ask the server; return what it has agreed to. If it fails or is cancelled, nothing is left."""
-        ...
-
-    def leave(self) -> None:
-        """Ask for no more; synchronous, and does not wait for the server to take note."""
-        ...
-
-
-@define(eq=False)
-class Listen:
-    """An `async with` block that hears of changes; see `Client.listen`."""
-
-    _connection: Connection
-    _wanted: ChangeFilter
-    _inbox: ChangeInbox = field(init=False)
-    _way: _ListenMethod = field(init=False)
-
-    async def __aenter__(self) -> Changes:
-        connection = self._connection
-        possible = self._wanted.within(connection.server_capabilities)
-        if not possible:
-            raise MissingCapability("the server has not declared that it tells of any of this", _required(self._wanted))
-        self._inbox = ChangeInbox(possible, connection.limits)
-        way = ListenRequest if connection.is_modern else LegacyListen
-        self._way = way(connection, possible, self._inbox)
-        return Changes(await self._way.begin(), self._inbox)
-
-    async def __aexit__(self, *_: object) -> None:
-        self._inbox.end(trio.ClosedResourceError("the block that listened was left"))
-        self._way.leave()
-
-
-def _required(wanted: ChangeFilter) -> dict[str, Any]:
-    """Return the capabilities that a server would have to declare for all of *wanted*."""
-    resources = {"listChanged": wanted.resource_list, "subscribe": bool(wanted.resources)}
-    features = {
-        "tools": {"listChanged": wanted.tools},
-        "prompts": {"listChanged": wanted.prompts},
-        "resources": resources,
-    }
-    needed = {name: {flag: True for flag, is_wanted in flags.items() if is_wanted} for name, flags in features.items()}
-    return {name: flags for name, flags in needed.items() if flags}
+            self._acknowledged.set()

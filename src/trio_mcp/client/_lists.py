@@ -18,7 +18,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import trio
 from attrs import define, evolve, field
@@ -28,10 +28,7 @@ from .._errors import ErrorResponse, LocalProtocolError, RemoteProtocolError, Tr
 from ..schema import LazyValidator, SchemaError
 from ..wire import INVALID_PARAMS, JsonObject, MirroredParam, is_object, mirrored_params, param_fields
 
-if TYPE_CHECKING:
-    from ._connection import Connection
-
-__all__ = ["MAX_PAGES", "KnownTools", "OutputSchemas", "PageWalk"]
+__all__ = ["MAX_PAGES", "KnownTools", "PageIterator", "ToolOutput"]
 
 
 # Checking structured content against the output schemas that a server has published.
@@ -39,45 +36,36 @@ __all__ = ["MAX_PAGES", "KnownTools", "OutputSchemas", "PageWalk"]
 # Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools#output-schema
 
 MAX_SCHEMAS = 10_000
-"""Tools whose schemas are remembered; a server that lists more is not checked for the rest."""
+"""The number of tools whose output schemas are kept. Results of further tools are not checked."""
 
 
 @define(eq=False)
-class OutputSchemas:
-    """The output schemas of the tools that one client has listed. Each is compiled at its first use."""
+class ToolOutput:
+    """The output schema of one tool. It is compiled when it is first used."""
 
-    _validators: dict[str, LazyValidator] = field(factory=dict[str, LazyValidator], init=False)
+    _tool: str
+    _validator: LazyValidator
 
-    def learn(self, tools: Iterable[types.Tool]) -> None:
-        """Take note of a page of the server's tools: the latest list is right."""
-        for tool in tools:
-            known = self._validators.get(tool.name)
-            if tool.output_schema is None:
-                self._validators.pop(tool.name, None)
-            elif known is not None and known.schema == tool.output_schema:
-                continue
-            elif len(self._validators) < MAX_SCHEMAS:
-                self._validators[tool.name] = LazyValidator(tool.output_schema)
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The schema as the server has published it."""
+        return self._validator.schema
 
-    def forget(self) -> None:
-        """Nothing is known of the tools any more."""
-        self._validators.clear()
-
-    def check(self, name: str, result: types.CallToolResult) -> None:
-        """Compare a result with what the tool has promised.
+    def check(self, result: types.CallToolResult) -> None:
+        """Compare a result with the schema; results that say `is_error` are not checked.
 
         Raises:
-            RemoteProtocolError: a successful result has no structured content, or it does not fit; or the schema
-                itself cannot be used.
+            RemoteProtocolError: a successful result has no structured content, or content that does not match the
+                schema; or the schema itself cannot be used.
         """
-        validator = self._validators.get(name)
-        if validator is None or result.is_error:
+        if result.is_error:
             return
+        name = self._tool
         if result.structured_content is types.UNSET:
             raise RemoteProtocolError(f"tool {name!r} promised structured content and returned none")
         content: Any = result.structured_content
         try:
-            faults = validator.faults(content)
+            faults = self._validator.faults(content)
         except SchemaError as exc:
             raise RemoteProtocolError(f"the output schema of tool {name!r} cannot be used: {exc}") from exc
         if faults:
@@ -111,7 +99,7 @@ MAX_PAGES = 1000
 
 
 @define(eq=False)
-class PageWalk(AsyncIterator[Item], Generic[Page, Item]):
+class PageIterator(AsyncIterator[Item], Generic[Page, Item]):
     """The items of every page, in order. No request is open while the caller works.
 
     Args:
@@ -128,9 +116,9 @@ class PageWalk(AsyncIterator[Item], Generic[Page, Item]):
     _seen: set[str | None] = field(factory=set[str | None], init=False)
     """The cursors of the pages so far."""
     _ended: bool = field(default=False, init=False)
-    _had: set[str] = field(factory=set[str], init=False)
+    _returned: set[str] = field(factory=set[str], init=False)
     """What tells the items so far from others."""
-    _began_anew: bool = field(default=False, init=False)
+    _restarted: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         if self._max_pages < 1:
@@ -140,10 +128,10 @@ class PageWalk(AsyncIterator[Item], Generic[Page, Item]):
         while not self._items:
             if self._ended:
                 raise StopAsyncIteration
-            await self._turn()
+            await self._fetch_page()
         return self._items.popleft()
 
-    async def _turn(self) -> None:
+    async def _fetch_page(self) -> None:
         if self._cursor in self._seen:
             raise RemoteProtocolError(f"the server's list has no end: cursor {self._cursor!r:.100} came twice")
         if len(self._seen) == self._max_pages:
@@ -151,17 +139,17 @@ class PageWalk(AsyncIterator[Item], Generic[Page, Item]):
         try:
             page = await self._fetch(self._cursor)
         except ErrorResponse as error:
-            if self._cursor is None or error.code != INVALID_PARAMS or self._began_anew:
+            if self._cursor is None or error.code != INVALID_PARAMS or self._restarted:
                 raise
-            self._began_anew, self._cursor = True, None
+            self._restarted, self._cursor = True, None
             self._seen.clear()
             return
         self._seen.add(self._cursor)
         for item in self._read(page):
             identity = _identity(item)
-            if not self._began_anew or identity not in self._had:
+            if not self._restarted or identity not in self._returned:
                 self._items.append(item)
-            self._had.add(identity)
+            self._returned.add(identity)
         self._cursor = page.next_cursor
         self._ended = self._cursor is None
 
@@ -178,36 +166,59 @@ def _identity(item: types.Tool | types.Resource | types.ResourceTemplate | types
 
 _log = logging.getLogger("trio_mcp.client")
 
-MAX_MIRRORING = 10_000
+MAX_MIRRORED_TOOLS = 10_000
 """Tools whose arguments are mirrored; of a server that lists more, those of the rest are not."""
-MAX_COMPLAINTS = 100
+MAX_WARNINGS = 100
 """Tools left out of which the log says so; a server that goes on fills no log."""
+
+
+class FetchTools(Protocol):
+    """`Connection.cached_request`, as far as it is used here."""
+
+    def __call__(
+        self, method: str, params: JsonObject | None, result: type[types.ListToolsResult], *, fresh: bool
+    ) -> Awaitable[types.ListToolsResult]:
+        """Return one page of the tools."""
+        ...
 
 
 @define(eq=False)
 class KnownTools:
     """The tools that one client has listed."""
 
-    _connection: Connection
-    outputs: OutputSchemas = field(factory=OutputSchemas, init=False)
-    """What they promise to return."""
-    renewals: int = field(default=0, init=False)
+    _fetch: FetchTools
+    outputs: dict[str, ToolOutput] = field(factory=dict[str, ToolOutput], init=False)
+    """The output schemas, by the names of the tools that have one."""
+    mirrors_arguments: bool = field(default=False, init=False)
+    """Whether arguments of a call go into header fields as well, where its tool wants that."""
+    refreshes: int = field(default=0, init=False)
     """How often the list was asked for anew because a field was wrong."""
     _mirrored: dict[str, Sequence[MirroredParam]] = field(factory=dict[str, "Sequence[MirroredParam]"], init=False)
     """By the names of the tools that have any."""
-    _refused: set[tuple[str, str]] = field(factory=set[tuple[str, str]], init=False)
+    _reported: set[tuple[str, str]] = field(factory=set[tuple[str, str]], init=False)
     """The tools that the log has been told of, and why they are left out."""
-    _renewing: trio.Lock = field(factory=trio.Lock, init=False)
+    _refreshing: trio.Lock = field(factory=trio.Lock, init=False)
 
     async def page(self, cursor: str | None, *, fresh: bool) -> types.ListToolsResult:
         """Return one page of the tools, of those that can be called."""
         params: JsonObject | None = None if cursor is None else {"cursor": cursor}
-        page = await self._connection.cached_request("tools/list", params, types.ListToolsResult, fresh=fresh)
-        self.outputs.learn(page.tools)
-        if not self._connection.mirrors_arguments:
+        page = await self._fetch("tools/list", params, types.ListToolsResult, fresh=fresh)
+        self.learn_outputs(page.tools)
+        if not self.mirrors_arguments:
             return page
-        callable_ones = [tool for tool in page.tools if self._learn_fields(tool)]
-        return page if len(callable_ones) == len(page.tools) else evolve(page, tools=callable_ones)
+        callable_tools = [tool for tool in page.tools if self._learn_fields(tool)]
+        return page if len(callable_tools) == len(page.tools) else evolve(page, tools=callable_tools)
+
+    def learn_outputs(self, tools: Iterable[types.Tool]) -> None:
+        """Take over the output schemas of a page of tools."""
+        for tool in tools:
+            known = self.outputs.get(tool.name)
+            if tool.output_schema is None:
+                self.outputs.pop(tool.name, None)
+            elif known is not None and known.schema == tool.output_schema:
+                continue  # it stays compiled
+            elif len(self.outputs) < MAX_SCHEMAS:
+                self.outputs[tool.name] = ToolOutput(tool.name, LazyValidator(tool.output_schema))
 
     def _learn_fields(self, tool: types.Tool) -> bool:
         """Take note of what a tool wants to have mirrored; False where that cannot be."""
@@ -215,15 +226,15 @@ class KnownTools:
         try:
             mirrored = mirrored_params(tool.input_schema)
         except ValueError as fault:
-            self._refuse(tool.name, str(fault))
+            self._report(tool.name, str(fault))
             return False
-        if mirrored and len(self._mirrored) < MAX_MIRRORING:
+        if mirrored and len(self._mirrored) < MAX_MIRRORED_TOOLS:
             self._mirrored[tool.name] = mirrored
         return True
 
-    def _refuse(self, name: str, fault: str) -> None:
-        if (name, fault) not in self._refused and len(self._refused) < MAX_COMPLAINTS:
-            self._refused.add((name, fault))
+    def _report(self, name: str, fault: str) -> None:
+        if (name, fault) not in self._reported and len(self._reported) < MAX_WARNINGS:
+            self._reported.add((name, fault))
             _log.warning("tool %.200r is left out, because its input schema breaks the protocol: %.1000s", name, fault)
 
     def fields(self, call: JsonObject) -> Mapping[str, str]:
@@ -240,19 +251,19 @@ class KnownTools:
         except ValueError as fault:
             raise LocalProtocolError(f"the call of {name!r} cannot be sent: {fault}") from None
 
-    async def renew(self, seen: int) -> None:
-        """List all tools anew, unless that was done since there were *seen* `renewals`. A failure is not raised."""
-        async with self._renewing:
-            if self.renewals != seen:
+    async def refresh(self, known_refreshes: int) -> None:
+        """List all tools anew, unless that was done since there were *known_refreshes* `refreshes`. A failure is not raised."""
+        async with self._refreshing:
+            if self.refreshes != known_refreshes:
                 return
             try:
-                async for _ in PageWalk(partial(self.page, fresh=True), lambda page: page.tools):
+                async for _ in PageIterator(partial(self.page, fresh=True), lambda page: page.tools):
                     pass
             except TrioMcpError as exc:  # the call that wanted it will say what is wrong
                 _log.debug("the tools could not be listed anew: %s", exc)
-            self.renewals += 1
+            self.refreshes += 1
 
     def forget(self) -> None:
         """The server may be another one now."""
-        self.outputs.forget()
+        self.outputs.clear()
         self._mirrored.clear()

@@ -33,47 +33,47 @@ from ._mcp_json import ServerTable, TableSource, read_server_table
 from ._open import ClientOptions, check_options, run_client
 
 __all__ = [
-    "MAX_FRONT",
-    "MAX_NAME",
+    "MAX_NAME_LENGTH",
+    "MAX_PREFIX_LENGTH",
     "Clients",
     "Offer",
     "Prefix",
     "ServerTool",
     "Toolbox",
     "assign_names",
-    "fitting",
     "open_clients",
     "qualified_name",
+    "sanitized_name",
     "start_clients",
-    "told_apart",
+    "unique_names",
     "with_digest",
 ]
 
 
 # Names that the interfaces of language models take for a function, and what makes one unique that would not be.
 
-MAX_NAME: Final = 64
+MAX_NAME_LENGTH: Final = 64
 """Characters in a name."""
 _DIGEST: Final = 8
-MAX_FRONT: Final = MAX_NAME - _DIGEST - 1
+MAX_PREFIX_LENGTH: Final = MAX_NAME_LENGTH - _DIGEST - 1
 """Characters that a digest leaves of a name."""
-_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
+_UNSUITABLE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 Key = TypeVar("Key", bound=Hashable)
 
 
-def fitting(text: str) -> str:
+def sanitized_name(text: str) -> str:
     """Return *text* with ``_`` for all characters but ``A-Z a-z 0-9 _ -``."""
-    return _UNFIT.sub("_", text)
+    return _UNSUITABLE.sub("_", text)
 
 
 def with_digest(name: str, identity: str) -> str:
     """Return the beginning of *name* and a digest of *identity*, which says what the name stands for."""
     digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{name[:MAX_FRONT]}_{digest[:_DIGEST]}"
+    return f"{name[:MAX_PREFIX_LENGTH]}_{digest[:_DIGEST]}"
 
 
-def told_apart(
+def unique_names(
     wanted: Mapping[Key, str], taken: Collection[str], identity: Callable[[Key, int], str]
 ) -> dict[Key, str]:
     """Return names with digests in place of *wanted* ones, unique beside one another and those that are *taken*.
@@ -82,11 +82,11 @@ def told_apart(
         identity: says what a name stands for, anew for each attempt from 0 on.
     """
     names: dict[Key, str] = {}
-    unfree = set(taken)
+    used = set(taken)
     for key, name in wanted.items():
         tries = (with_digest(name, identity(key, attempt)) for attempt in itertools.count())
-        names[key] = next(each for each in tries if each not in unfree)
-        unfree.add(names[key])
+        names[key] = next(each for each in tries if each not in used)
+        used.add(names[key])
     return names
 
 
@@ -99,55 +99,57 @@ def told_apart(
 # the
 #    calls that are meant for another.
 # 3. In the server's part, characters other than ``A-Z a-z 0-9 _ -`` become ``_``.
-# 4. A ``server__name`` of more than `MAX_NAME` characters, or one that would be somebody else's name as well, ends in
+# 4. A ``server__name`` of more than `MAX_NAME_LENGTH` characters, or one that would be somebody else's name as well, ends in
 # a
 #    digest of the server's and the tool's name.
 
 Prefix: TypeAlias = Literal["clashes", "always"]
-"""Which names get their server's in front: those that several servers offer, or all."""
+"""Which names get their server's in server_prefix: those that several servers offer, or all."""
 Offer: TypeAlias = tuple[str, str]
 """A server's name, and the name of one of its tools."""
 
 
 def qualified_name(offer: Offer) -> str:
-    """Return a tool's name with its server's in front."""
+    """Return a tool's name with its server's in server_prefix."""
     server, tool = offer
-    name = f"{_front(server)}{tool}"
-    return name if len(name) <= MAX_NAME else with_digest(name, _identity(offer, 0))
+    name = f"{_server_prefix(server)}{tool}"
+    return name if len(name) <= MAX_NAME_LENGTH else with_digest(name, _identity(offer, 0))
 
 
 def assign_names(offers: Collection[Offer], *, prefix: Prefix, servers: Collection[str] = ()) -> dict[Offer, str]:
     """Return a unique name for each of *offers*, none of which is there twice; their order does not matter.
 
     Args:
-        prefix: which names get their server's in front.
+        prefix: which names get their server's in server_prefix.
         servers: those that have nothing to offer now, but may have later.
     """
-    fronts = {server: _front(server) for server in {*servers, *(server for server, _ in offers)}}
+    prefixes = {server: _server_prefix(server) for server in {*servers, *(server for server, _ in offers)}}
     times = Counter(tool for _, tool in offers)
     names = {
         (server, tool): tool
         for server, tool in offers
-        if prefix == "clashes" and times[tool] == 1 and not _is_of_another(server, tool, fronts)
+        if prefix == "clashes" and times[tool] == 1 and not _is_ambiguous(server, tool, prefixes)
     }
     qualified = {offer: qualified_name(offer) for offer in sorted(offers) if offer not in names}
     wanted = Counter([*names.values(), *qualified.values()])
     names |= {offer: name for offer, name in qualified.items() if wanted[name] == 1}
     rest = {offer: name for offer, name in qualified.items() if offer not in names}
-    return names | told_apart(rest, wanted, _identity)
+    return names | unique_names(rest, wanted, _identity)
 
 
 def _identity(offer: Offer, attempt: int) -> str:
     return "\0".join((*offer, str(attempt)))
 
 
-def _front(server: str) -> str:
-    return f"{fitting(server)}__"
+def _server_prefix(server: str) -> str:
+    return f"{sanitized_name(server)}__"
 
 
-def _is_of_another(server: str, tool: str, fronts: Mapping[str, str]) -> bool:
-    """Whether a tool is called as a tool of another server is with its server's name in front."""
-    return any(tool.startswith(front[:MAX_FRONT]) for each, front in fronts.items() if each != server)
+def _is_ambiguous(server: str, tool: str, prefixes: Mapping[str, str]) -> bool:
+    """Whether a tool is called as a tool of another server is with its server's name in server_prefix."""
+    return any(
+        tool.startswith(server_prefix[:MAX_PREFIX_LENGTH]) for each, server_prefix in prefixes.items() if each != server
+    )
 
 
 # The tools of many servers as one list, and the way back from a name in it to the server.
@@ -173,9 +175,9 @@ class Toolbox:
 
     Args:
         clients: the servers by name.
-        prefix: which names get their server's in front.
+        prefix: which names get their server's in server_prefix.
         servers: all servers of the file, those included that are not there.
-        report: told the name of each server that was asked, and why it could not be listed (None: it could).
+        report: message the name of each server that was asked, and why it could not be listed (None: it could).
     """
 
     _clients: Mapping[str, Client]
@@ -185,16 +187,16 @@ class Toolbox:
     _listed: Sequence[ServerTool] | None = field(default=None, init=False)
     _found: Mapping[str, ServerTool] = field(factory=dict[str, ServerTool], init=False)
     """By unique name, and by ``server__name`` where that is not the name of another tool."""
-    _asking: trio.Lock = field(factory=trio.Lock, init=False)
+    _refreshing: trio.Lock = field(factory=trio.Lock, init=False)
 
-    async def ask(self, *, fresh: bool = False) -> Sequence[ServerTool]:
+    async def refresh(self, *, fresh: bool = False) -> Sequence[ServerTool]:
         """Ask every server for its tools, all at once; one that cannot answer is reported, and left out.
 
         Args:
             fresh: ask also those whose lists are kept.
         """
         offered: dict[str, list[types.Tool]] = {}
-        jobs = [partial(self._ask_one, name, client, offered, fresh) for name, client in self._clients.items()]
+        jobs = [partial(self._refresh_one, name, client, offered, fresh) for name, client in self._clients.items()]
         await run_all(jobs, log=_log)
         tools: dict[Offer, types.Tool] = {}
         for server in self._clients:  # in the file's order, whoever answered first
@@ -210,7 +212,7 @@ class Toolbox:
         self._listed = tuple(listed.values())
         return self._listed
 
-    async def _ask_one(self, name: str, client: Client, offered: dict[str, list[types.Tool]], fresh: bool) -> None:
+    async def _refresh_one(self, name: str, client: Client, offered: dict[str, list[types.Tool]], fresh: bool) -> None:
         try:
             offered[name] = [tool async for tool in client.tools(fresh=fresh)]
         except MissingCapability:
@@ -220,9 +222,9 @@ class Toolbox:
             return
         self._report(name, None)
 
-    def walk(self) -> AsyncIterator[ServerTool]:
+    def iterate(self) -> AsyncIterator[ServerTool]:
         """Return an iterator that asks when it is first used."""
-        return _ToolWalk(self)
+        return _ToolIterator(self)
 
     async def find(self, name: str) -> ServerTool:
         """Return the tool called *name*; where it is not known, the servers are asked (anew).
@@ -232,9 +234,9 @@ class Toolbox:
         """
         if name not in self._found:
             known = self._listed
-            async with self._asking:
+            async with self._refreshing:
                 if self._listed is known:  # else another task has just asked
-                    await self.ask(fresh=True)
+                    await self.refresh(fresh=True)
         if name not in self._found:
             raise KeyError(self._missing(name))
         return self._found[name]
@@ -252,7 +254,7 @@ class Toolbox:
 
 
 @define(eq=False)
-class _ToolWalk(AsyncIterator[ServerTool]):
+class _ToolIterator(AsyncIterator[ServerTool]):
     """Not an async generator: there is nothing to clean up, and one that was cancelled while it asked may go on."""
 
     _toolbox: Toolbox
@@ -260,7 +262,7 @@ class _ToolWalk(AsyncIterator[ServerTool]):
 
     async def __anext__(self) -> ServerTool:
         if self._items is None:
-            self._items = deque(await self._toolbox.ask())
+            self._items = deque(await self._toolbox.refresh())
         if not self._items:
             raise StopAsyncIteration
         return self._items.popleft()
@@ -289,7 +291,7 @@ class Clients(Mapping[str, Client]):
     _closed: trio.Event = field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._toolbox = Toolbox(self, self._prefix, (*self.names, *self.disabled), self._heard_of)
+        self._toolbox = Toolbox(self, self._prefix, (*self.names, *self.disabled), self._note_outcome)
 
     def __getitem__(self, name: str) -> Client:
         if name in self._clients:
@@ -339,7 +341,7 @@ class Clients(Mapping[str, Client]):
             ConnectionClosed: the clients were closed.
         """
         self._check_open()
-        return self._toolbox.walk()
+        return self._toolbox.iterate()
 
     async def find_tool(self, name: str) -> ServerTool:
         """Return the tool that `tools` calls *name*; ``server__name`` is understood also where there is no clash.
@@ -403,7 +405,7 @@ class Clients(Mapping[str, Client]):
             async with owned_nursery() as nursery:
                 resolved = [trio.Event() for _ in self.names]
                 for name, event in zip(self.names, resolved, strict=True):
-                    nursery.start_soon(self._keep, name, options[name], auths[name], event)
+                    nursery.start_soon(self._run_client, name, options[name], auths[name], event)
                 for event in resolved:
                     await event.wait()
                 task_status.started(self)
@@ -415,17 +417,19 @@ class Clients(Mapping[str, Client]):
             self._closing.set()
             self._closed.set()
 
-    async def _keep(self, name: str, options: ClientOptions, auth: ClientAuth | None, resolved: trio.Event) -> None:
+    async def _run_client(
+        self, name: str, options: ClientOptions, auth: ClientAuth | None, resolved: trio.Event
+    ) -> None:
         """Own one server's connection from beginning to end, whatever becomes of it."""
         try:
             connected = _Connected(self._clients, name, resolved)
             await run_client(self._table.opener(name, auth=auth), options, task_status=connected)
         except Exception as exc:  # noqa: BLE001 # reported
-            self._heard_of(name, exc)
+            self._note_outcome(name, exc)
         finally:
             resolved.set()
 
-    def _heard_of(self, name: str, failure: Exception | None) -> None:
+    def _note_outcome(self, name: str, failure: Exception | None) -> None:
         if failure is None:
             self._failed.pop(name, None)
             return
@@ -433,8 +437,8 @@ class Clients(Mapping[str, Client]):
             return  # it did not fail: this side closes
         self._failed[name] = failure
         expected = isinstance(failure, TrioMcpError | OSError | ValueError)
-        told = _for_the_log(failure)
-        _log.warning("server %r of %s: %s", name, self._table.where, told, exc_info=None if expected else failure)
+        message = _printable(failure)
+        _log.warning("server %r of %s: %s", name, self._table.where, message, exc_info=None if expected else failure)
 
     def _check_open(self) -> None:
         if self._closing.is_set():
@@ -533,7 +537,7 @@ async def start_clients(
     return started
 
 
-def _for_the_log(failure: Exception) -> str:
+def _printable(failure: Exception) -> str:
     """Return the text of *failure*; a server that has written it cannot make lines of the log with it."""
     text = str(failure)
     if isinstance(failure, ServerExited):  # each of the lines from standard error is indented

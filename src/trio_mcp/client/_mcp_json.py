@@ -76,7 +76,7 @@ def server_from_entry(entry: object, *, where: str = "server entry") -> transpor
         raise ValueError(f"{where}: 'command' and 'url' are two servers")
     known = _OF_COMMANDS if kind == "stdio" else _OF_URLS
     unknown = sorted(str(name) for name in members if name not in known)
-    server = _started(members, where, unknown) if kind == "stdio" else _reached(members, where, unknown)
+    server = _stdio_server(members, where, unknown) if kind == "stdio" else _http_server(members, where, unknown)
     if unknown:
         _log.warning("%s: ignored what this package does not know: %s", where, ", ".join(map(repr, unknown)))
     return server
@@ -99,7 +99,7 @@ def opener_from_entry(entry: object, *, where: str = "server entry", auth: Clien
         raise ValueError(f"{where}: {exc}") from None
 
 
-def _started(members: Mapping[str, Any], where: str, unknown: Sequence[str]) -> transports.StdioServer:
+def _stdio_server(members: Mapping[str, Any], where: str, unknown: Sequence[str]) -> transports.StdioServer:
     _require(members, "command", where, unknown)
     args, cwd = members.get("args", []), members.get("cwd")
     if not isinstance(args, list | tuple):
@@ -107,16 +107,16 @@ def _started(members: Mapping[str, Any], where: str, unknown: Sequence[str]) -> 
     return transports.StdioServer(
         [
             _expand(members["command"], where),
-            *(_text(_ARGS, arg, where) for arg in cast("Sequence[object]", args)),
+            *(_string(_ARGS, arg, where) for arg in cast("Sequence[object]", args)),
         ],
-        env=_texts(_ENV, members.get("env", {}), where),
-        cwd=None if cwd is None else _text("'cwd' must be a text", cwd, where),
+        env=_strings(_ENV, members.get("env", {}), where),
+        cwd=None if cwd is None else _string("'cwd' must be a text", cwd, where),
     )
 
 
-def _reached(members: Mapping[str, Any], where: str, unknown: Sequence[str]) -> HttpServer:
+def _http_server(members: Mapping[str, Any], where: str, unknown: Sequence[str]) -> HttpServer:
     _require(members, "url", where, unknown)
-    return HttpServer(_expand(members["url"], where), _texts(_HEADERS, members.get("headers", {}), where))
+    return HttpServer(_expand(members["url"], where), _strings(_HEADERS, members.get("headers", {}), where))
 
 
 def _require(members: Mapping[str, Any], name: str, where: str, unknown: Sequence[str]) -> None:
@@ -126,13 +126,13 @@ def _require(members: Mapping[str, Any], name: str, where: str, unknown: Sequenc
         raise ValueError(f"{where}: {name!r} is required, and a text{misspelt}")
 
 
-def _texts(rule: str, value: object, where: str) -> dict[str, str]:
+def _strings(rule: str, value: object, where: str) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise ValueError(f"{where}: {rule}")
-    return {str(name): _text(rule, text, where) for name, text in cast("Mapping[object, object]", value).items()}
+    return {str(name): _string(rule, text, where) for name, text in cast("Mapping[object, object]", value).items()}
 
 
-def _text(rule: str, value: object, where: str) -> str:
+def _string(rule: str, value: object, where: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{where}: {rule}")
     return _expand(value, where)

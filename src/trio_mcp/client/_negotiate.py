@@ -2,17 +2,17 @@
 
 Rules of this file:
 
-1. A server that is not known is asked `server/discover` first. A discovery, or one of the errors that only modern
+1. A server that is not known is request `server/discover` first. A discovery, or one of the errors that only modern
    servers have, means modern; any other error means legacy, and so does a result with nothing of one in it. No single
    code means legacy, because legacy servers answer with many. Over HTTP so does a status that says the request was
    wrong, but none that is about who asks (401, 403) or about a server in trouble: what those say is raised.
-2. Silence is no answer. After the probe limit `initialize` is asked as well, and whoever answers first decides: a late
+2. Silence is no answer. After the probe limit `initialize` is request as well, and whoever answers first decides: a late_answers
    discovery, or a refusal of `initialize` that names revisions, switches back. A refusal that a modern server may give
    to a request it does not know is no decision: the probe is waited for.
-3. A pinned revision is asked for and nothing else.
+3. A pinned revision is request for and nothing else.
 4. The newest revision both sides speak is agreed on. A modern server may name legacy revisions too; they are
-   spoken after a handshake.
-5. A revision that a server refuses and offers at the same time is asked for once more, and not again: it may be many
+   revisions after a handshake.
+5. A revision that a server refuses and offers at the same time is request for once more, and not again: it may be many
    servers behind one address, not all of which are up to date yet.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
@@ -56,9 +56,9 @@ __all__ = ["negotiate"]
 
 _MODERN_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY)
 """Besides the refusal of a revision: nothing that a handshake could mend."""
-_OF_DISCOVERY = ("capabilities", "supportedVersions")
-"""Members of a result, without any of which it is no discovery, however late the draft."""
-_WHO_ASKS = (401, 403)
+_DISCOVERY_MEMBERS = ("capabilities", "supportedVersions")
+"""Members of a result, without any of which it is no discovery, however late_answers the draft."""
+_AUTHENTICATION_STATUSES = (401, 403)
 """The statuses of requests that are wrong only because of who makes them."""
 
 
@@ -78,10 +78,10 @@ async def negotiate(connection: Connection, *, pinned: str | None, probe: bool =
         AuthorizationFailed: it wants to know who asks, and there is no token for it.
         ConnectionLost: the connection is gone.
     """
-    spoken = types.REVISIONS if pinned is None else (pinned,)
-    negotiation = _Negotiation(connection, spoken)
-    if probe and is_modern(spoken[-1]):
-        await negotiation.discover(spoken[-1])
+    revisions = types.REVISIONS if pinned is None else (pinned,)
+    negotiation = _Negotiation(connection, revisions)
+    if probe and is_modern(revisions[-1]):
+        await negotiation.discover(revisions[-1])
     else:
         await negotiation.initialize()
 
@@ -91,16 +91,16 @@ class _Negotiation:
     """One attempt to agree."""
 
     connection: Connection
-    spoken: Sequence[str]
+    revisions: Sequence[str]
     """The revisions this side may agree to, oldest first."""
     _refused: set[str] = field(factory=set[str], init=False)
     """The revisions the server has refused so far: if it offers one of them, it sends us round in circles."""
-    _asked_again: bool = field(default=False, init=False)
-    """Whether one was asked for again, because its refusal offered it (rule 5)."""
+    _has_retried: bool = field(default=False, init=False)
+    """Whether one was request for again, because its refusal offered it (rule 5)."""
 
     @property
     def _legacy(self) -> list[str]:
-        return [revision for revision in self.spoken if not is_modern(revision)]
+        return [revision for revision in self.revisions if not is_modern(revision)]
 
     async def discover(self, revision: str) -> None:
         """Probe with *revision*, and go wherever the answer leads."""
@@ -109,10 +109,10 @@ class _Negotiation:
         probe = self.connection.transport.ask("server/discover", params)
         probe.repeatable = True
         async with probe:
-            answer = await self._patiently(probe)
+            answer = await self._probe_answer(probe)
         if isinstance(answer, Exception):
             await self._after_refusal(revision, answer)
-        elif answer is not None and self._legacy and answer.keys().isdisjoint(_OF_DISCOVERY):
+        elif answer is not None and self._legacy and answer.keys().isdisjoint(_DISCOVERY_MEMBERS):
             await self.initialize()
         elif answer is not None:
             await self._agree(revision, answer)
@@ -121,30 +121,34 @@ class _Negotiation:
         if revision in self._refused:
             raise RemoteProtocolError(f"the server both offers revision {revision} and refuses it")
 
-    async def _patiently(self, asked: OutgoingRequest) -> JsonObject | ErrorResponse | HttpStatusError | None:
+    async def _probe_answer(self, request: OutgoingRequest) -> JsonObject | ErrorResponse | HttpStatusError | None:
         """Return the answer to the probe; None where a silent server has completed a handshake instead."""
         if not self._legacy:
-            return await _answer_to(asked)
-        stopwatch = self.connection.stopwatch
-        with stopwatch.timeouts.within(stopwatch.limits.probe):
-            return await _answer_to(asked)
-        late, refused = list[JsonObject](), trio.Event()
+            return await _answer_to(request)
+        clocks = self.connection.clocks
+        with clocks.timeouts.within(clocks.limits.probe):
+            return await _answer_to(request)
+        late_answers, refused = list[JsonObject](), trio.Event()
         async with owned_nursery() as nursery:
             with trio.CancelScope() as initializing:
-                nursery.start_soon(self._listen, asked, late, initializing, refused)
+                nursery.start_soon(self._wait_for_probe, request, late_answers, initializing, refused)
                 try:
                     await self.initialize()
                 except (ErrorResponse, HttpStatusError) as refusal:
-                    if _leaves_open(refusal):
+                    if _may_be_modern(refusal):
                         await refused.wait()
                     raise
-        return late[0] if initializing.cancelled_caught else None
+        return late_answers[0] if initializing.cancelled_caught else None
 
-    async def _listen(
-        self, asked: OutgoingRequest, late: list[JsonObject], initializing: trio.CancelScope, refused: trio.Event
+    async def _wait_for_probe(
+        self,
+        request: OutgoingRequest,
+        late_answers: list[JsonObject],
+        initializing: trio.CancelScope,
+        refused: trio.Event,
     ) -> None:
         try:
-            late.append(await asked.result())
+            late_answers.append(await request.result())
             initializing.cancel(reason="the server has answered the probe after all")
         except TrioMcpError:  # it says legacy, and the handshake is under way
             refused.set()
@@ -165,25 +169,25 @@ class _Negotiation:
 
     async def _choose(self, refused: str, supported: Sequence[str]) -> None:
         """The server names what it speaks: take the newest that this side speaks as well."""
-        common = [each for each in self.spoken if each in supported]
+        common = [each for each in self.revisions if each in supported]
         self._refused.add(refused)
         if not common:
             raise UnsupportedRevision(refused, supported)
-        if refused == common[-1] and not self._asked_again:
-            self._asked_again = True
+        if refused == common[-1] and not self._has_retried:
+            self._has_retried = True
             self._refused.remove(refused)
-        self.spoken = common
+        self.revisions = common
         if is_modern(common[-1]):
             await self.discover(common[-1])
         else:
             await self.initialize()
 
-    async def _agree(self, asked: str, discovered: JsonObject) -> None:
+    async def _agree(self, request: str, discovered: JsonObject) -> None:
         versions: Any = discovered.get("supportedVersions")
-        if not is_array(versions) or asked in versions:
-            self._resolve(asked, discovered)
+        if not is_array(versions) or request in versions:
+            self._resolve(request, discovered)
         else:
-            await self._choose(asked, [str(each) for each in versions])
+            await self._choose(request, [str(each) for each in versions])
 
     def _resolve(self, revision: str, discovered: JsonObject) -> None:
         defaults = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}  # what a missing member means
@@ -205,9 +209,9 @@ class _Negotiation:
             "capabilities": declaration(connection.capabilities, legacy[-1]),
             "clientInfo": types.unstructure(connection.info, revision=legacy[-1]),
         }
-        async with connection.transport.ask("initialize", params) as asked:
+        async with connection.transport.ask("initialize", params) as request:
             try:
-                answer = await asked.result()
+                answer = await request.result()
             except ErrorResponse as error:
                 supported = _named_revisions(error)
                 if supported is None:
@@ -234,10 +238,10 @@ def _is_final(error: ErrorResponse | HttpStatusError) -> bool:
     """Tell whether a refusal of the probe says that a handshake would be of no use (rule 1)."""
     if isinstance(error, ErrorResponse):
         return error.code in _MODERN_ERRORS
-    return error.status in _WHO_ASKS or not 400 <= error.status < 500
+    return error.status in _AUTHENTICATION_STATUSES or not 400 <= error.status < 500
 
 
-def _leaves_open(refusal: ErrorResponse | HttpStatusError) -> bool:
+def _may_be_modern(refusal: ErrorResponse | HttpStatusError) -> bool:
     """Tell whether a refusal of the handshake may be that of a modern server, whose answer to the probe is to come."""
     return _is_final(refusal) if isinstance(refusal, ErrorResponse) else not _is_final(refusal)
 

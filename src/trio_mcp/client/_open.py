@@ -7,33 +7,39 @@ is lost later fails the calls that need it, and never the block.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast, get_args
 
 import trio
+from attrs import field, frozen
 
 from .. import transports, types
 from .._errors import ConnectionBroken, RequestTimedOut, ResponseLost, ServerExited
+from .._extensions import CORE_RESULT_TYPES, check_custom, checked_settings
+from .._user_types import TypedFunction, look_at
 from .._util import owned_nursery
+from .._version import VERSION
 from ..abc import Answerer, ClientAuth, Tap, TransportOpener
 from ..peer import HandlerPool, Limits
-from ..wire import is_modern
-from ._answer import Answering
+from ..wire import JsonObject, is_modern
+from ._answer import Answering, CustomMessages, ResultResolver
 from ._cache import CacheOption, check_cache, connection_cache
-from ._callbacks import FORMS_ALONE, Callbacks, Consent, ElicitMode, OnElicit, OnElicitComplete, OnLog, OnSample, Roots
+from ._callbacks import FORMS_ONLY, Callbacks, Consent, ElicitMode, OnElicit, OnElicitComplete, OnLog, OnSample, Roots
 from ._client import Client
 from ._connection import Connection
-from ._extensions import CustomHandler, CustomMessages, Extensions, custom_messages
 from ._negotiate import negotiate
-from ._request import RequestClocks, TimeLimits
+from ._timing import RequestClocks, TimeLimits
 
 if TYPE_CHECKING:
     from ..transports import HttpEngine, HttpxClient
 
 __all__ = [
     "ClientOptions",
+    "CustomHandler",
+    "Extension",
+    "Resolve",
     "Target",
     "check_options",
     "open_client",
@@ -48,6 +54,41 @@ __all__ = [
     "start_stdio_client",
     "start_stream_client",
 ]
+
+
+Resolve: TypeAlias = Callable[[Client, JsonObject], Awaitable[JsonObject]]
+"""Given a result of an extension's type, as it came, returns the complete result that it stands for, as JSON."""
+CustomHandler: TypeAlias = Callable[..., Awaitable[Any]]
+"""Takes the params of a message, as the annotation of its parameter says; of a request it returns the result."""
+
+
+@frozen(eq=False)
+class Extension:
+    """An extension of the protocol that a client understands.
+
+    Args:
+        id: its name, with a prefix: ``"com.example/rooms"``.
+        settings: this client's settings of it.
+        result_types: what becomes of the results it has added to tool calls and to methods that the specification
+            does not have, by their ``resultType``. Each is an async function of the client and the result's JSON, and
+            returns the JSON of the complete result; what it raises is raised by the call. It may take its time.
+
+    Raises:
+        ValueError: the id is none, or a result type is one of the protocol's own.
+    """
+
+    id: str
+    settings: Mapping[str, Any] = field(factory=dict[str, Any])
+    result_types: Mapping[str, Resolve] = field(factory=dict[str, Resolve])
+
+    def __attrs_post_init__(self) -> None:
+        checked_settings({self.id: self.settings}, "settings")
+        for taken in sorted(self.result_types.keys() & set(CORE_RESULT_TYPES)):
+            raise ValueError(f"{taken!r} is a result type of the protocol's own, not one of {self.id!r}")
+
+
+Extensions: TypeAlias = "Mapping[str, Mapping[str, Any]] | Sequence[Extension]"
+"""The extensions that a client understands: by id, with its settings of each; or as `Extension` objects."""
 
 
 # The one coroutine that owns a client's connection from first byte to last; every door runs it.
@@ -135,10 +176,54 @@ def check_options(options: ClientOptions) -> None:
     if modes is not None and (isinstance(modes, str) or not modes or not {*modes} <= {*get_args(ElicitMode)}):
         raise ValueError(f"elicit_modes={modes!r}: expected a list of one or both of {get_args(ElicitMode)!r}")
     check_cache(options.get("cache"))
-    _own(options)
+    _custom_messages(options)
     pinned = options.get("revision")
     if pinned is not None and pinned not in types.REVISIONS:
         raise ValueError(f"revision={pinned!r}: this package speaks {', '.join(types.REVISIONS)}")
+
+
+def _custom_messages(options: ClientOptions) -> CustomMessages:
+    """Check what an application adds to the protocol, and return it.
+
+    Raises:
+        ValueError: a name is none, or is the specification's, or two extensions claim the same.
+        TypeError: a handler is no async function that could be called with params.
+    """
+    settings: dict[str, Mapping[str, Any]] = {}
+    resolvers: dict[str, ResultResolver] = {}
+    for each in _listed(options.get("extensions") or {}):
+        if each.id in settings:
+            raise ValueError(f"extensions: {each.id!r} is there twice")
+        for kind, resolve in each.result_types.items():
+            if kind in resolvers:
+                raise ValueError(f"extensions: two of them have results of type {kind!r}")
+            resolvers[kind] = resolve
+        settings[each.id] = each.settings
+    methods, notifications = options.get("methods") or {}, options.get("notifications") or {}
+    for name in methods:
+        check_custom(name, "method")
+    for name in notifications:
+        check_custom(name, "notification")
+    return CustomMessages(
+        settings,
+        {name: dict(each) for name, each in (options.get("experimental") or {}).items()},
+        {name: _handler(handler, f"methods[{name!r}]") for name, handler in methods.items()},
+        {name: _handler(handler, f"notifications[{name!r}]") for name, handler in notifications.items()},
+        resolvers,
+    )
+
+
+def _listed(extensions: Extensions) -> Sequence[Extension]:
+    if isinstance(extensions, Mapping):
+        return [Extension(id, settings) for id, settings in extensions.items()]
+    return extensions
+
+
+def _handler(handler: CustomHandler, label: str) -> TypedFunction:
+    looked_at = look_at(handler, label)
+    if not looked_at.is_async:
+        raise TypeError(f"{label}: {handler!r} is no async function")
+    return looked_at
 
 
 async def run_client(
@@ -163,10 +248,10 @@ async def _connect_and_hold(
     opener: TransportOpener, options: ClientOptions, task_status: trio.TaskStatus[Client], *, probe: bool
 ) -> None:
     limits = options.get("limits") or Limits()
-    stopwatch = RequestClocks(options.get("time_limits") or TimeLimits())
+    clocks = RequestClocks(options.get("time_limits") or TimeLimits())
     callbacks = Callbacks(
         on_elicit=options.get("on_elicit"),
-        elicit_modes=options.get("elicit_modes") or FORMS_ALONE,
+        elicit_modes=options.get("elicit_modes") or FORMS_ONLY,
         apply_form_defaults=options.get("apply_form_defaults") or False,
         on_elicit_complete=options.get("on_elicit_complete"),
         on_sample=options.get("on_sample"),
@@ -176,44 +261,35 @@ async def _connect_and_hold(
         on_log=options.get("on_log"),
         consent=options.get("consent"),
     )
-    own = _own(options)
+    custom = _custom_messages(options)
     with ExitStack() as when_all_tasks_have_ended:
         async with owned_nursery() as nursery:
             connection = Connection(
-                options.get("info") or types.Implementation(name="trio-mcp", version="0.1.0"),
-                own.declared_with(callbacks.capabilities()),
+                options.get("info") or types.Implementation(name="trio-mcp", version=VERSION),
+                custom.declared_with(callbacks.capabilities()),
                 limits,
-                stopwatch,
-                Answering(callbacks, stopwatch, HandlerPool(nursery, limits)),
+                clocks,
+                Answering(callbacks, clocks, HandlerPool(nursery, limits)),
                 transports.guarded_tap(options.get("tap")),
                 connection_cache(options.get("cache")),
-                own,
+                custom,
             )
-            client = own.client = Client(connection)
+            client = custom.client = Client(connection)
             when_all_tasks_have_ended.callback(client.ended)
             async with opener(connection) as transport:
-                connection.carried_by(transport)
+                connection.use_transport(transport)
                 await _agree(connection, options.get("revision"), probe=probe)
                 connection.answering.start(nursery, connection.revision)
-                own.start(nursery)
+                custom.start(nursery)
                 task_status.started(client)
                 await client.hold()
 
 
-def _own(options: ClientOptions) -> CustomMessages:
-    return custom_messages(
-        extensions=options.get("extensions"),
-        experimental=options.get("experimental"),
-        methods=options.get("methods"),
-        notifications=options.get("notifications"),
-    )
-
-
 async def _agree(connection: Connection, pinned: str | None, *, probe: bool) -> None:
-    stopwatch = connection.stopwatch
-    limit = stopwatch.limits.connect
+    clocks = connection.clocks
+    limit = clocks.limits.connect
     probing = probe and (pinned is None or is_modern(pinned))
-    with stopwatch.timeouts.within(limit):
+    with clocks.timeouts.within(limit):
         try:
             await negotiate(connection, pinned=pinned, probe=probe)
         except ServerExited:

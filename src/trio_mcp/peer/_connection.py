@@ -12,190 +12,117 @@ import abc
 import logging
 from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import trio
 from attrs import define, field
 
-from .._errors import ConnectionClosed, ConnectionLost, ErrorResponse, LocalProtocolError, McpError, RemoteProtocolError
+from .._errors import ConnectionClosed, ConnectionLost, ErrorResponse, McpError, RemoteProtocolError
 from ..wire import (
     INVALID_REQUEST,
     LISTEN,
-    PROGRESS_TOKEN_KEY,
-    SUBSCRIPTION_ID_KEY,
     BrokenResponse,
     ErrorReply,
     JsonObject,
     JsonRpcRequest,
-    Ledger,
     Malformed,
     Message,
     Notification,
-    NotJsonError,
     Oversized,
     Reply,
     RequestId,
     encode_error,
     encode_notification,
-    encode_request,
     is_array,
     is_id,
     parse_line,
     parse_message,
-    stamp,
     subscription_id,
 )
 from ._context import Admission, ExchangeContext
-from ._incoming import IncomingRequest
+from ._exchange import IncomingMessageRequest, OutgoingMessageRequest, ResponseBatch, UpdateBudget
+from ._handler_pool import HandlerSlots
 from ._limits import ConnectionStatistics, Limits
-from ._outbox import Outlet, QueuedMessage
-from ._outgoing import OutgoingRequest, UpdateBudget
-from ._scheduler import HandlerSlots
 
-__all__ = ["IncomingMessageRequest", "MessageConnection", "OutgoingMessageRequest", "ResponseBatch"]
-
-
-# The two ends of an exchange that is made of messages.
+__all__ = ["Ledger", "MessageConnection", "Outlet", "QueuedMessage"]
 
 
 @define(eq=False)
-class OutgoingMessageRequest(OutgoingRequest):
-    """A request of ours."""
+class QueuedMessage:
+    """A message in the queue; `line` is empty once it was taken or withdrawn."""
 
-    _connection: MessageConnection
-    _outlet: Outlet
-    """Where it goes out."""
-    _entry: QueuedMessage | None = field(default=None, init=False)
-
-    def begins_at_once(self) -> bool:
-        """Whether its lane has room."""
-        return self._outlet.has_room()
-
-    def goes_by(self, outlet: Outlet) -> bool:
-        """Whether it is sent in a lane, or was."""
-        return self._outlet is outlet
-
-    def waits_in(self, outlet: Outlet) -> bool:
-        """Whether it is in the queue of a lane, and has not left."""
-        return self._outlet is outlet and self._entry is not None and bool(self._entry.line)
-
-    async def _begin(self) -> None:
-        await trio.lowlevel.checkpoint_if_cancelled()
-        await self._connection.room_in(self._outlet)  # cancelled here: nothing was sent, and there is nothing to say
-        if self._connection.lost is not None:
-            await trio.lowlevel.checkpoint_if_cancelled()
-            raise copy(self._connection.lost)
-        self._entry = self._outlet.put(self._issue())
-        self._leaving()
-
-    def _issue(self) -> bytes:
-        """Take a new id, under which an answer is awaited from now on; return the line of the request."""
-        ledger, params = self._connection.ledger, self.params
-        self.id = ledger.issue(self)
-        if self.wants_updates:
-            params = stamp(params, {PROGRESS_TOKEN_KEY: self.id})
-        try:
-            return encode_request(self.id, self.method, params)
-        except NotJsonError as exc:
-            ledger.forget(self.id)
-            raise LocalProtocolError(f"the params of {self.method!r} cannot be sent: {exc}") from None
-
-    def _cancel(self) -> None:
-        self._connection.ledger.forget(self.id)
-        self.withdraw()
-
-    def withdraw(self) -> None:
-        """Take the request back if it has not left, and tell the other side to stop if it has."""
-        sent = self._entry is not None and not self._outlet.withdraw(self._entry)
-        if sent and self.method != "initialize":  # which is never cancelled
-            self._outlet.put_urgent(encode_notification("notifications/cancelled", {"requestId": self.id}))
+    line: bytes
+    urgent: bool
 
 
-@define(eq=False)
-class IncomingMessageRequest(IncomingRequest):
-    """A request of the other side."""
-
-    _connection: MessageConnection
-    outlet: Outlet
-    """Where its answer goes, and all that belongs to it."""
-    _batch: ResponseBatch | None = None
-
-    def ask(self, method: str, params: JsonObject | None) -> OutgoingRequest:
-        """Return a request that goes out where this one's answer will."""
-        return self._connection.ask_in(self.outlet, method, params)
+class Outlet(Protocol):
+    """Takes whole messages, each a line with its newline, and keeps their order. Only `room` ever waits."""
 
     def has_room(self) -> bool:
-        """Whether its lane has room."""
-        return self.outlet.has_room()
-
-    def may_be_answered_here(self) -> bool:
-        """Not in an array, which may hold thousands of requests: others would have to wait for all of them."""
-        return self._batch is None and self.outlet.has_room()
+        """Whether `room` would return at once."""
+        ...
 
     async def room(self) -> None:
-        """Wait for room in its lane."""
-        await self.outlet.room()
+        """Wait until a message may be queued. If cancelled, nothing was queued.
 
-    def detach(self, retry_ms: int | None) -> None:
-        """Let whoever reads its lane go, if the connection can do without."""
-        self._connection.detach(self.outlet, retry_ms)
+        Raises:
+            ConnectionLost: no message will ever leave again.
+        """
+        ...
 
-    def _conclude(self, result: JsonObject) -> None:
-        # Both pages are obeyed: that on subscriptions wants the result, that on cancellation demands the notice. The
-        # result goes first, because there are clients that take a subscription for lost when the notice does.
-        self.respond(result)
-        params = {"requestId": self.id, "reason": "the server stops", "_meta": {SUBSCRIPTION_ID_KEY: self.id}}
-        self.outlet.put_urgent(encode_notification("notifications/cancelled", params))
+    def put(self, line: bytes) -> QueuedMessage:
+        """Queue a message; after `room`, without a checkpoint in between."""
+        ...
 
-    def _send(self, outcome: JsonObject | McpError) -> None:
-        self._connection.ended(self)
-        line, outcome = self._encoded(outcome)
-        self._connection.admission.responded(self.method, success=not isinstance(outcome, McpError))
-        if self._batch is not None:
-            self._batch.resolve(line)
-        else:
-            self.outlet.put_urgent(line)  # the reader itself may have answered, and it cannot wait
+    def put_urgent(self, line: bytes) -> None:
+        """Queue a message that may have had nobody to wait for room: an answer, or a cancellation."""
+        ...
 
-    def _notify(self, method: str, params: JsonObject) -> None:
-        self.outlet.put(encode_notification(method, params))
+    def withdraw(self, entry: QueuedMessage) -> bool:
+        """Take back a message; False if it has left already."""
+        ...
 
-    def _end(self) -> None:
-        self._connection.ended(self)
-        if self._batch is not None:
-            self._batch.resolve(None)
+
+Asked = TypeVar("Asked")
+Answering = TypeVar("Answering")
 
 
 @define(eq=False)
-class ResponseBatch:
-    """The answers to one array of requests: they leave together, as an array, when the last one is there.
+class Ledger(Generic[Asked, Answering]):
+    """Who waits for which id."""
 
-    Specification: https://modelcontextprotocol.io/specification/2025-03-26/basic#batching
-    """
+    asked: dict[RequestId, Asked] = field(factory=dict[RequestId, Asked], init=False)
+    """Our requests that wait for a response."""
+    answering: dict[RequestId, Answering] = field(factory=dict[RequestId, Answering], init=False)
+    """The peer's requests that wait for ours."""
+    unmatched: int = field(default=0, init=False)
+    """Responses that nobody waited for: late ones, and ones never asked for."""
+    _issued: int = field(default=0, init=False)
 
-    _outlet: Outlet
-    _answers: list[bytes] = field(factory=list[bytes], init=False)
-    _open: int = field(default=1, init=False)
-    """Requests not answered yet, and one more while the array is being read."""
+    def issue(self, asked: Asked) -> int:
+        """Record a request of ours; return its new id."""
+        self._issued += 1
+        self.asked[self._issued] = asked
+        return self._issued
 
-    def expect(self) -> None:
-        """Wait for the answer to one more request."""
-        self._open += 1
+    def resolve(self, id: RequestId) -> Asked | None:
+        """Strike out a request of ours that was answered; None (and a count) where nobody waits for *id*."""
+        asked = self.asked.pop(id, None)
+        if asked is None:
+            self.unmatched += 1
+        return asked
 
-    def add(self, line: bytes) -> None:
-        """Take an answer that nobody was expected to give."""
-        self._answers.append(line.rstrip())
+    def forget(self, id: RequestId) -> None:
+        """Strike out a request of ours that its caller left."""
+        self.asked.pop(id, None)
 
-    def resolve(self, line: bytes | None) -> None:
-        """Take the answer to an expected request; None where it was cancelled."""
-        if line is not None:
-            self.add(line)
-        self._open -= 1
-        if self._open == 0 and self._answers:  # urgent: the last one may have been refused, or cancelled, by the reader
-            self._outlet.put_urgent(b"[" + b",".join(self._answers) + b"]\n")
+    def begin(self, id: RequestId, answering: Answering) -> bool:
+        """Record a request of the peer; False, and nothing recorded, where *id* is running already."""
+        return self.answering.setdefault(id, answering) is answering
 
-    def close(self) -> None:
-        """The array has been read."""
-        self.resolve(None)
+    def end(self, id: RequestId) -> None:
+        """Strike out a request of the peer that was answered or cancelled."""
+        self.answering.pop(id, None)
 
 
 _log = logging.getLogger("trio_mcp.peer")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import field, frozen
 
 from .._errors import ConnectionLost
 from ..wire import JsonObject, RequestId, is_modern
-from ._scheduler import HandlerSlots
+
+if TYPE_CHECKING:
+    from ._handler_pool import HandlerSlots
 
 __all__ = ["NO_HEADERS", "NO_ORIGIN", "Access", "Admission", "ExchangeContext", "MessageOrigin", "Peer"]
 

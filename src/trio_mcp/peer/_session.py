@@ -9,7 +9,8 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
 from typing import Any
 
 from attrs import define, evolve, field
@@ -17,7 +18,6 @@ from attrs import define, evolve, field
 from .._errors import McpError
 from ..wire import (
     BATCH_REVISION,
-    HANDSHAKE,
     INVALID_PARAMS,
     INVALID_REQUEST,
     LEGACY_REVISIONS,
@@ -25,10 +25,7 @@ from ..wire import (
     METHOD_NOT_FOUND,
     NULL_ID_REVISIONS,
     REVISION_KEY,
-    HandshakeEvent,
-    HandshakeState,
     JsonObject,
-    advance,
     choose_answer,
     is_modern,
     is_object,
@@ -37,10 +34,41 @@ from ..wire import (
     unsupported_revision,
 )
 from ._context import ExchangeContext
+from ._exchange import advance
 
-__all__ = ["ClientSession", "ServerSession"]
+__all__ = ["HANDSHAKE", "ClientSession", "HandshakeEvent", "HandshakeState", "ServerSession"]
 
 _NO_META: JsonObject = {}
+
+
+class HandshakeState(Enum):
+    """How far the handshake has come; the same for both sides."""
+
+    NOT_BEGUN = auto()
+    ASKED = auto()
+    """`initialize` is on its way, or being answered."""
+    ANSWERED = auto()
+    """Both sides know revision and capabilities; `initialized` is missing."""
+    OPERATING = auto()
+
+
+class HandshakeEvent(Enum):
+    """What moves the handshake on."""
+
+    ASK = auto()
+    ANSWER = auto()
+    REFUSE = auto()
+    INITIALIZED = auto()
+
+
+_E, _S = HandshakeEvent, HandshakeState
+
+HANDSHAKE: Mapping[HandshakeState, Mapping[HandshakeEvent, HandshakeState]] = {
+    _S.NOT_BEGUN: {_E.ASK: _S.ASKED},
+    _S.ASKED: {_E.ANSWER: _S.ANSWERED, _E.REFUSE: _S.NOT_BEGUN},
+    _S.ANSWERED: {_E.INITIALIZED: _S.OPERATING},
+    _S.OPERATING: {},
+}
 
 
 @define(eq=False)
@@ -52,6 +80,8 @@ class ServerSession:
     """
 
     spoken: Sequence[str]
+    may_respond: bool = field(default=True, init=False)
+    answers_unreadable: bool = field(default=True, init=False)
     state: HandshakeState = field(default=HandshakeState.NOT_BEGUN, init=False)
     log_level: str | None = field(default="debug", init=False)
     """The least severe level a handshaken client wants; everything until it says otherwise."""
@@ -63,16 +93,6 @@ class ServerSession:
     def revision(self) -> str | None:
         """The one of the handshake, once `initialize` was answered."""
         return None if self._terms is None else self._terms.revision
-
-    @property
-    def may_respond(self) -> bool:
-        """A server always may."""
-        return True
-
-    @property
-    def answers_unreadable(self) -> bool:
-        """A server does."""
-        return True
 
     @property
     def batches(self) -> bool:
@@ -139,7 +159,14 @@ class ServerSession:
         envelope = read_envelope(meta, self.spoken)
         if not is_modern(envelope.revision):  # spoken, but only after a handshake
             raise unsupported_revision(envelope.revision, self._modern or self.spoken)
-        return _terms(envelope.revision, envelope.client_capabilities, envelope.client_info, meta, envelope.log_level)
+        return ExchangeContext(
+            revision=envelope.revision,
+            capabilities=envelope.client_capabilities,
+            peer_info=envelope.client_info,
+            meta=meta,
+            progress_token=envelope.progress_token,
+            log_level=envelope.log_level,
+        )
 
     def _admit_initialize(self, params: JsonObject, meta: JsonObject) -> ExchangeContext:
         requested, capabilities, info = (params.get(key) for key in ("protocolVersion", "capabilities", "clientInfo"))
@@ -213,8 +240,8 @@ class ClientSession:
 def _meta_of(method: str, params: JsonObject | None) -> JsonObject:
     if params is None or "_meta" not in params:
         return _NO_META
-    meta = params["_meta"]
-    if not is_object(meta):
+    meta: JsonObject = params["_meta"]
+    if type(meta) is not dict:
         raise McpError(INVALID_PARAMS, f"$._meta: expected object in the params of {method!r}")
     return meta
 

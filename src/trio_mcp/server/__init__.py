@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ._extensions import ExtensionResult as ExtensionResult
     from ._middleware import CallNext as CallNext
     from ._middleware import Middleware as Middleware
+    from ._middleware import RateLimit as RateLimit
     from ._middleware import Request as Request
-    from ._rate_limit import RateLimit as RateLimit
     from ._serve import serve_listeners as serve_listeners
     from ._serve import serve_stdio as serve_stdio
     from ._serve import serve_stream as serve_stream
@@ -50,8 +50,7 @@ else:
         {
             "_context": ("Context",),
             "_extensions": ("ExtensionResult",),
-            "_middleware": ("CallNext", "Middleware", "Request"),
-            "_rate_limit": ("RateLimit",),
+            "_middleware": ("CallNext", "Middleware", "RateLimit", "Request"),
             "_serve": ("serve_listeners", "serve_stdio", "serve_stream"),
             "_serve_http": (
                 "HttpBound", "HttpOptions", "HttpService", "ServeHttpOptions", "http_app", "serve_as_worker",

@@ -1,11 +1,14 @@
-"""What a handler is given: its request's facts, progress, log and state. A view of the run."""
+"""The context of a handler: the facts of its request, and the ways to report, log and ask while it works.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+"""
 
 from __future__ import annotations
 
-import abc
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from operator import attrgetter
+from typing import Any, Protocol, TypeVar, cast, overload
 
 import trio
 from attrs import define
@@ -14,14 +17,16 @@ from .. import types
 from .._errors import LocalProtocolError, MissingCapability, RemoteProtocolError, StructureError
 from .._extensions import extensions_in, is_specified, missing_extension
 from .._user_types import Reader, reader_of, to_object
-from ..peer import Access, ExchangeContext, HandlerRun, IncomingRequest
-from ..wire import LOG_LEVELS
+from ..peer import Access, HandlerRun, IncomingRequest, Limits
+from ..wire import LOG_LEVELS, JsonObject
+from ._processes import Processes
 from ._progress import LogRate, Progress
+from ._threads import Threads
 from .asking import (
-    ASKABLE,
     Accepted,
     Ask,
     Asker,
+    AskingServing,
     Declined,
     Dismissed,
     Elicit,
@@ -29,20 +34,10 @@ from .asking import (
     PastRounds,
     Sample,
     Visit,
-    pin,
     url_elicitation_required,
 )
 
-if TYPE_CHECKING:
-    from ._server import Server
-    from ._serving import ActiveServer
-
-__all__ = ["AskingContext", "Context", "CustomContext", "finish", "pin_request", "run_of", "server_of"]
-
-
-# The part of a handler's context that asks: the user, the client's model, its roots, in the middle of a call.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+__all__ = ["Context", "HandlerServing", "progress_of", "run_of", "serving_of"]
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -51,32 +46,255 @@ C = TypeVar("C")
 D = TypeVar("D")
 
 
-class AskingContext(abc.ABC):
-    """What `Context` asks with.
-
-    Every question works the same in all revisions. The handler waits where it asks; a client of 2025-11-25 and before
-    is sent a request, one of 2026-07-28 gets its call answered with the question, and calls again with the answer.
-    Meanwhile the handler is parked and goes on where it stood, exactly once; or, with ``Server(asking="replayed")``, it
-    is ended, and runs again from its first line, where questions that were answered return at once.
-
-    While a person is asked, `timeout=` of the tool stands still, and its place under `max_concurrency=` is free;
-    deadlines that the handler sets itself run on. Where one of these ends the question, the handler goes on without
-    that place. A plain `def` handler asks with ``trio.from_thread.run(ctx.elicit, ...)``; it keeps its thread, and an
-    autojump clock of a test standing still.
-
-    Every question may raise `MissingCapability` (the client, or its revision, cannot be asked this; nothing was),
-    `AskExpired` (nobody answered within `Limits.ask_seconds`, or the server stops), `TooManyParked`, `ErrorResponse`
-    and `RemoteProtocolError` (the client refused, or its answer is none), and `ConnectionLost`.
-    """
-
-    __slots__ = ()
-
-    _run: HandlerRun
+class HandlerServing(AskingServing, Protocol):
+    """The part of a serving that contexts and handlers use."""
 
     @property
-    @abc.abstractmethod
-    def _asker(self) -> Asker:
-        """What asks for this handler."""
+    def state(self) -> Any:
+        """The value that the server's lifespan yielded."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of each connection."""
+        ...
+
+    @property
+    def extensions(self) -> Mapping[str, JsonObject]:
+        """The settings of each extension that the server declares, by id."""
+        ...
+
+    @property
+    def threads(self) -> Threads:
+        """The worker threads of plain `def` handlers."""
+        ...
+
+    @property
+    def processes(self) -> Processes:
+        """The worker processes of isolated tools."""
+        ...
+
+    def resource_updated(self, uri: str) -> None:
+        """Notify every client that subscribed to a resource; never waits, and may be called from any thread."""
+        ...
+
+    def has_method(self, name: str) -> bool:
+        """Return True if the application has registered a method of this name."""
+        ...
+
+    def has_tool(self, name: str) -> bool:
+        """Return True if a tool of this name is registered."""
+        ...
+
+
+@define(eq=False, init=False)
+class Context:
+    """The request that a handler works for. Any handler may take it as a parameter, by annotation, at any position.
+
+    A context belongs to its handler: do not keep it after the handler has returned. Several tasks of one handler may
+    use it at the same time. It is a view of the handler run: after a question was answered in a retry, the facts and
+    reports are those of the retry.
+
+    Questions (`elicit`, `sample`, `list_roots`, `ask_all`) work the same in all revisions. The handler waits at the
+    question. A client of 2025-11-25 or earlier receives a request. A client of 2026-07-28 receives the question as the
+    result of its call, and calls again with the answer; meanwhile the handler is parked and then continues, exactly
+    once. With ``Server(asking="replayed")`` the handler is cancelled instead, and runs again from its first line;
+    questions that were answered then return at once.
+
+    While a question is open, the tool's `timeout=` is paused and its place under `max_concurrency=` is free. Deadlines
+    that the handler sets itself keep running; if one of them ends the question, the handler continues without that
+    place. A plain `def` handler asks with ``trio.from_thread.run(ctx.elicit, ...)``; it keeps its thread, and a test's
+    autojump clock does not jump meanwhile.
+
+    Every question may raise `MissingCapability` (the client or its revision does not support the question, and nothing
+    was sent), `AskExpired` (no answer within `Limits.ask_seconds`, or the server stops), `TooManyParked`,
+    `ErrorResponse` (the client refused), `RemoteProtocolError` (the answer is not valid) and `ConnectionLost`.
+    """
+
+    _run: HandlerRun
+    _serving: HandlerServing
+    _past: PastRounds | None
+    """The answers of earlier rounds, for a handler that is replayed."""
+    _pinned: bytes
+    """The request that the states of its questions are bound to; see `asking.pin`."""
+    _made_asker: Asker | None
+    """Made by the first question, because most handlers ask none."""
+    _progress: Progress | None
+    """Made by the first report, because most handlers make none."""
+    _log_rate: LogRate | None
+    """Made by the first log message, because most handlers send none."""
+
+    def __init__(
+        self, run: HandlerRun, serving: HandlerServing, past: PastRounds | None = None, pinned: bytes = b""
+    ) -> None:
+        self._run = run
+        self._serving = serving
+        self._past = past
+        self._pinned = pinned
+        self._made_asker = None
+        self._progress = None
+        self._log_rate = None
+
+    # --- Facts of the request ---
+
+    @property
+    def state(self) -> Any:
+        """What the server's lifespan yielded; None without a lifespan."""
+        return self._serving.state
+
+    @property
+    def revision(self) -> str:
+        """The protocol revision of this request, such as ``"2026-07-28"``."""
+        return self._run.context.revision
+
+    @property
+    def client_info(self) -> types.Implementation | None:
+        """How the client names itself, None where it did not say. For display only: anyone can claim any name."""
+        info = self._run.context.peer_info
+        if info is None:
+            return None
+        try:
+            return types.structure(info, types.Implementation)
+        except StructureError:  # it is for display only: what can be displayed is enough
+            return types.Implementation(name=str(info.get("name")), version=str(info.get("version")))
+
+    @property
+    def client_capabilities(self) -> types.ClientCapabilities:
+        """What the client declared for this request."""
+        return types.structure(self._run.context.capabilities, types.ClientCapabilities)
+
+    @property
+    def principal(self) -> str | None:
+        """The name of who was authenticated, `Access.principal`; None where nobody was."""
+        return self._run.context.principal
+
+    @property
+    def access(self) -> Access | None:
+        """Who was authenticated, and what they may do; None on transports that authenticate nobody, such as stdio.
+
+        What was granted is in `Access.scopes`. What always needs some of it says so where it is registered
+        (``@server.tool(scopes=...)``); what needs it for some arguments alone has to look here.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+        """
+        return self._run.context.access
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The request's `_meta`, as it came; empty where there was none."""
+        return self._run.context.meta
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Header fields of the request, where the transport has any; empty otherwise."""
+        return self._run.context.headers
+
+    @property
+    def deadline(self) -> float:
+        """When the handler is cancelled by a deadline it is under, on Trio's clock; `math.inf` without one."""
+        return trio.current_effective_deadline() if self._run.has_task else math.inf
+
+    # --- Progress, log and changes ---
+
+    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell the client how far the work is; does nothing where it did not ask for progress.
+
+        Progress must grow: a value that does not exceed the one before is not sent. Of more values than
+        `Limits.max_progress_per_second` only the newest is sent, as soon as that may be and always before the result:
+        report as often as you like. Always a cancel point; waits only when too much is queued for the client already.
+
+        Args:
+            progress: how much is done, in a unit of your choice.
+            total: how much there is to do, in the same unit; None where that is unknown.
+            message: one line for a person.
+
+        Raises:
+            ValueError: *progress* or *total* is NaN or infinite.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress
+        """
+        if not math.isfinite(progress) or (total is not None and not math.isfinite(total)):
+            raise ValueError(f"progress and total must be finite numbers, not {progress!r} and {total!r}")
+        if self._progress is None:
+            self._progress = Progress(self._run, self._serving.limits.max_progress_per_second)
+        await self._progress.report(progress, total, message)
+
+    async def log(self, level: types.LoggingLevel, data: Any, *, logger: str | None = None) -> None:
+        """Send the client a log message, if it wants messages of this level. Put no secret in it.
+
+        Always a cancel point; waits only when too much is queued for the client already. A handler that logs more
+        than `Limits.max_logs_per_second` loses what is too much; the next message that passes is preceded by one that
+        says how much that was.
+
+        Args:
+            level: from ``"debug"`` to ``"emergency"``, as RFC 5424 names them.
+            data: any JSON value: a text, or an object with details.
+            logger: the name of what logs.
+
+        Raises:
+            ValueError: there is no such level.
+            NotJsonError: *data* holds something that JSON cannot say.
+
+        Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging
+        """
+        if level not in LOG_LEVELS:
+            raise ValueError(f"{level!r} is no log level; they are {', '.join(LOG_LEVELS)}")
+        wanted = self._run.context.log_level
+        if wanted is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
+            await trio.lowlevel.checkpoint_if_cancelled()
+            return
+        params = {"level": level, "data": data} | ({} if logger is None else {"logger": logger})
+        await self._wait_for_room()
+        if self._log_rate is None:
+            self._log_rate = LogRate(self._serving.limits.max_logs_per_second)
+        lost = self._log_rate.admit(trio.current_time())
+        if lost is None:
+            return
+        if lost:
+            notice = f"{lost} log messages were dropped: more than {self._log_rate.per_second:g} in a second"
+            self._send("notifications/message", {"level": level, "logger": "trio_mcp", "data": notice})
+        self._send("notifications/message", params)
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell every client that asked for it, not only this one, that a resource is not what it was.
+
+        Never waits, works in plain `def` handlers as well, and costs next to nothing where nobody listens. A client
+        that has not been told yet is told once, however often this is said. Outside of handlers there is
+        `Server.resource_updated`.
+
+        Args:
+            uri: the resource's own URI, just as clients name it.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions
+        """
+        self._serving.resource_updated(uri)
+
+    async def close_stream(self, *, retry: float | None = None) -> None:
+        """Let the client go, and come back for the answer: the connection ends, the request does not.
+
+        For work that takes long, over HTTP: no connection is held open meanwhile. What the handler reports, asks and
+        returns from now on is kept, and waits for the client. It comes back by itself, more than once if need be.
+
+        Does nothing where that is not possible: on any other transport, without an event store
+        (`SessionSettings.event_store`), and with a client of any revision but 2025-11-25: others would take the answer
+        for lost. Always a cancel point.
+
+        Args:
+            retry: after how many seconds the client shall come back; None leaves it to `SessionSettings.retry_seconds`.
+
+        Raises:
+            ValueError: *retry* is below 0, or not finite.
+
+        Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
+        """
+        if retry is not None and not 0 <= retry < math.inf:
+            raise ValueError(f"retry={retry!r}: must be a finite number of seconds, and not below 0")
+        await trio.lowlevel.checkpoint()
+        exchange = self._run.exchange
+        if exchange is not None:
+            exchange.detach(None if retry is None else round(retry * 1000))
+
+    # --- Questions to the user, the model and the client ---
 
     @overload
     async def elicit(
@@ -242,7 +460,7 @@ class AskingContext(abc.ABC):
         """
         if not asks:
             raise TypeError("ask_all(): nothing to ask")
-        return tuple(await self._asker.ask(asks))
+        return tuple(await self._asker().ask(asks))
 
     @overload
     async def once(self, key: str, function: Callable[[], Coroutine[Any, Any, T]]) -> T: ...
@@ -265,30 +483,16 @@ class AskingContext(abc.ABC):
             NotJsonError: what it returned is no JSON value.
             Exception: whatever *function* raises; then it is not done, and tried again the next time.
         """
-        return await self._asker.once(key, function)
+        return await self._asker().once(key, function)
 
-    async def _ask(self, ask: Ask[A]) -> A:
-        return cast("A", (await self._asker.ask([ask]))[0])
-
-
-# The part of a handler's context that goes beyond the specification: extensions, and messages of one's own.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#extension-negotiation
-
-
-class CustomContext:
-    """What `Context` extends the protocol with."""
-
-    __slots__ = ()
-    _run: HandlerRun
-    _serving: ActiveServer
+    # --- Extensions and custom messages ---
 
     def extension(self, id: str) -> Mapping[str, Any] | None:
         """Return the client's settings of an extension that both sides have declared; None where one has not.
 
         Empty settings are settings. Of a modern client it is this request that counts, of others the connection.
         """
-        if id not in self._serving.server.extensions:
+        if id not in self._serving.extensions:
             return None
         return extensions_in(self._run.context.capabilities).get(id)
 
@@ -300,7 +504,7 @@ class CustomContext:
                 extension; in older revisions it is a tool error, or an internal error with the same text.
             LocalProtocolError: this server has not.
         """
-        if id not in self._serving.server.extensions:
+        if id not in self._serving.extensions:
             raise LocalProtocolError(f"this server does not declare the extension {id!r}")
         settings = self.extension(id)
         if settings is None:
@@ -324,13 +528,8 @@ class CustomContext:
         if is_specified(method):
             raise LocalProtocolError(f"{method!r} is the specification's own; this package sends it where it is due")
         json = to_object(params, self._run.context.revision)
-        await trio.lowlevel.checkpoint_if_cancelled()
-        exchange = self._run.exchange
-        if exchange is not None and not exchange.has_room():
-            await exchange.room()
-        exchange = self._run.exchange  # it may be another one now
-        if exchange is not None:
-            exchange.notify(method, json)
+        await self._wait_for_room()
+        self._send(method, json)
 
     async def request(self, method: str, params: Any, result: type[T]) -> T:
         """Send the client a request of your own and return its result; revisions before 2026-07-28 only.
@@ -358,10 +557,42 @@ class CustomContext:
         await trio.lowlevel.checkpoint_if_cancelled()
         if exchange is None:
             raise LocalProtocolError(f"{method!r} cannot be asked any more: the request is over")
-        return cast("T", await _ask(exchange, method, json, read))
+        return cast("T", await _ask_custom(exchange, method, json, read))
+
+    # --- Internals ---
+
+    async def _ask(self, ask: Ask[A]) -> A:
+        return cast("A", (await self._asker().ask([ask]))[0])
+
+    def _asker(self) -> Asker:
+        if self._made_asker is None:
+            self._made_asker = Asker(self._serving, self._run, self._past or PastRounds(), self._pinned)
+        return self._made_asker
+
+    async def _wait_for_room(self) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        exchange = self._run.exchange
+        if exchange is not None and not exchange.has_room():
+            await exchange.room()
+
+    def _send(self, method: str, params: dict[str, Any]) -> None:
+        """Send a notification that belongs to the current request; do nothing if the request is over."""
+        exchange = self._run.exchange
+        if exchange is not None:
+            exchange.notify(method, params)
 
 
-async def _ask(exchange: IncomingRequest, method: str, params: dict[str, Any], read: Reader) -> Any:
+# Access to the internals of a context, for the other modules of the server. Handlers do not use them.
+
+run_of: Callable[[Context], HandlerRun] = attrgetter("_run")
+"""Return the handler run that a context is a view of."""
+serving_of: Callable[[Context], HandlerServing] = attrgetter("_serving")
+"""Return the serving that a context belongs to."""
+progress_of: Callable[[Context], Progress | None] = attrgetter("_progress")
+"""Return the progress that a handler has reported; None if it has reported none."""
+
+
+async def _ask_custom(exchange: IncomingRequest, method: str, params: dict[str, Any], read: Reader) -> Any:
     if not exchange.peer.admission.operating:
         raise MissingCapability(f"{method!r} cannot be asked before the client has said that it is initialized", {})
     async with exchange.ask(method, params) as asked:
@@ -370,234 +601,3 @@ async def _ask(exchange: IncomingRequest, method: str, params: dict[str, Any], r
         return read(answer)
     except StructureError as error:
         raise RemoteProtocolError(f"the result of {method!r} does not fit: {'; '.join(error.faults)}") from error
-
-
-@define(eq=False, init=False)
-class Context(AskingContext, CustomContext):
-    """The request a handler works for. Any handler may ask for it by annotation, at any position.
-
-    It belongs to its handler: keep it no longer than the handler runs. Several tasks of one handler may use it at once.
-    """
-
-    _run: HandlerRun
-    _serving: ActiveServer
-    _past: PastRounds | None
-    """What it was told in earlier rounds, if it is replayed."""
-    _pinned: bytes
-    """What the states of its questions are bound to; see `pin_request`."""
-    _made_asker: Asker | None
-    """Made by the first question: most handlers ask none."""
-    _progress: Progress | None
-    """Made by the first report: most handlers make none."""
-    _log_rate: LogRate | None
-    """Made by the first log message: most handlers send none."""
-
-    def __init__(self, run: HandlerRun, serving: ActiveServer, past: PastRounds | None = None) -> None:
-        self._run = run
-        self._serving = serving
-        self._past = past
-        self._pinned = b""
-        self._made_asker = None
-        self._progress = None
-        self._log_rate = None
-
-    @property
-    def _asker(self) -> Asker:
-        if self._made_asker is None:
-            self._made_asker = Asker(self._serving, self._run, self._past or PastRounds(), self._pinned)
-        return self._made_asker
-
-    @property
-    def _facts(self) -> ExchangeContext:
-        """The terms of the request that it works for now: after a question, those of the retry."""
-        return self._run.context
-
-    @property
-    def state(self) -> Any:
-        """What the server's lifespan yielded; None without a lifespan."""
-        return self._serving.state
-
-    @property
-    def revision(self) -> str:
-        """The protocol revision of this request, such as ``"2026-07-28"``."""
-        return self._facts.revision
-
-    @property
-    def client_info(self) -> types.Implementation | None:
-        """How the client names itself, None where it did not say. For display only: anyone can claim any name."""
-        info = self._facts.peer_info
-        if info is None:
-            return None
-        try:
-            return types.structure(info, types.Implementation)
-        except StructureError:  # it is for display only: what can be displayed is enough
-            return types.Implementation(name=str(info.get("name")), version=str(info.get("version")))
-
-    @property
-    def client_capabilities(self) -> types.ClientCapabilities:
-        """What the client declared for this request."""
-        return types.structure(self._facts.capabilities, types.ClientCapabilities)
-
-    @property
-    def principal(self) -> str | None:
-        """The name of who was authenticated, `Access.principal`; None where nobody was."""
-        return self._facts.principal
-
-    @property
-    def access(self) -> Access | None:
-        """Who was authenticated, and what they may do; None on transports that authenticate nobody, such as stdio.
-
-        What was granted is in `Access.scopes`. What always needs some of it says so where it is registered
-        (``@server.tool(scopes=...)``); what needs it for some arguments alone has to look here.
-
-        Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
-        """
-        return self._facts.access
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """The request's `_meta`, as it came; empty where there was none."""
-        return self._facts.meta
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Header fields of the request, where the transport has any; empty otherwise."""
-        return self._facts.headers
-
-    @property
-    def deadline(self) -> float:
-        """When the handler is cancelled by a deadline it is under, on Trio's clock; `math.inf` without one."""
-        return trio.current_effective_deadline() if self._run.has_task else math.inf
-
-    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the client how far the work is; does nothing where it did not ask for progress.
-
-        Progress must grow: a value that does not exceed the one before is not sent. Of more values than
-        `Limits.max_progress_per_second` only the newest is sent, as soon as that may be and always before the result:
-        report as often as you like. Always a cancel point; waits only when too much is queued for the client already.
-
-        Args:
-            progress: how much is done, in a unit of your choice.
-            total: how much there is to do, in the same unit; None where that is unknown.
-            message: one line for a person.
-
-        Raises:
-            ValueError: *progress* or *total* is NaN or infinite.
-
-        Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress
-        """
-        if not math.isfinite(progress) or (total is not None and not math.isfinite(total)):
-            raise ValueError(f"progress and total must be finite numbers, not {progress!r} and {total!r}")
-        if self._progress is None:
-            self._progress = Progress(self._run, self._serving.limits.max_progress_per_second)
-        await self._progress.report(progress, total, message)
-
-    async def log(self, level: types.LoggingLevel, data: Any, *, logger: str | None = None) -> None:
-        """Send the client a log message, if it wants messages of this level. Put no secret in it.
-
-        Always a cancel point; waits only when too much is queued for the client already. A handler that logs more
-        than `Limits.max_logs_per_second` loses what is too much; the next message that passes is preceded by one that
-        says how much that was.
-
-        Args:
-            level: from ``"debug"`` to ``"emergency"``, as RFC 5424 names them.
-            data: any JSON value: a text, or an object with details.
-            logger: the name of what logs.
-
-        Raises:
-            ValueError: there is no such level.
-            NotJsonError: *data* holds something that JSON cannot say.
-
-        Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging
-        """
-        if level not in LOG_LEVELS:
-            raise ValueError(f"{level!r} is no log level; they are {', '.join(LOG_LEVELS)}")
-        wanted = self._facts.log_level
-        if wanted is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
-            await trio.lowlevel.checkpoint_if_cancelled()
-            return
-        params = {"level": level, "data": data} | ({} if logger is None else {"logger": logger})
-        await self._make_room()
-        if self._log_rate is None:
-            self._log_rate = LogRate(self._serving.limits.max_logs_per_second)
-        lost = self._log_rate.admit(trio.current_time())
-        if lost is None:
-            return
-        if lost:
-            notice = f"{lost} log messages were dropped: more than {self._log_rate.per_second:g} in a second"
-            self._notify("notifications/message", {"level": level, "logger": "trio_mcp", "data": notice})
-        self._notify("notifications/message", params)
-
-    def resource_updated(self, uri: str) -> None:
-        """Tell every client that asked for it, not only this one, that a resource is not what it was.
-
-        Never waits, works in plain `def` handlers as well, and costs next to nothing where nobody listens. A client
-        that has not been told yet is told once, however often this is said. Outside of handlers there is
-        `Server.resource_updated`.
-
-        Args:
-            uri: the resource's own URI, just as clients name it.
-
-        Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions
-        """
-        self._serving.server.changes.resource_updated(uri)
-
-    async def close_stream(self, *, retry: float | None = None) -> None:
-        """Let the client go, and come back for the answer: the connection ends, the request does not.
-
-        For work that takes long, over HTTP: no connection is held open meanwhile. What the handler reports, asks and
-        returns from now on is kept, and waits for the client. It comes back by itself, more than once if need be.
-
-        Does nothing where that is not possible: on any other transport, without an event store
-        (`SessionSettings.event_store`), and with a client of any revision but 2025-11-25: others would take the answer
-        for lost. Always a cancel point.
-
-        Args:
-            retry: after how many seconds the client shall come back; None leaves it to `SessionSettings.retry_seconds`.
-
-        Raises:
-            ValueError: *retry* is below 0, or not finite.
-
-        Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
-        """
-        if retry is not None and not 0 <= retry < math.inf:
-            raise ValueError(f"retry={retry!r}: must be a finite number of seconds, and not below 0")
-        await trio.lowlevel.checkpoint()
-        exchange = self._run.exchange
-        if exchange is not None:
-            exchange.detach(None if retry is None else round(retry * 1000))
-
-    async def _make_room(self) -> None:
-        await trio.lowlevel.checkpoint_if_cancelled()
-        exchange = self._run.exchange
-        if exchange is not None and not exchange.has_room():
-            await exchange.room()
-
-    def _notify(self, method: str, params: dict[str, Any]) -> None:
-        exchange = self._run.exchange
-        if exchange is not None:
-            exchange.notify(method, params)
-
-
-def pin_request(context: Context) -> None:
-    """Note what the request says, before somebody who may ask is given its arguments, and may change them."""
-    exchange = context._run.exchange  # noqa: SLF001 # it is no part of what handlers see
-    if exchange is not None and exchange.context.modern and exchange.method in ASKABLE and not context._pinned:  # noqa: SLF001
-        context._pinned = pin(exchange)  # noqa: SLF001
-
-
-def run_of(context: Context) -> HandlerRun:
-    """Return the run that *context* is a view of."""
-    return context._run  # noqa: SLF001 # it is no part of what handlers see
-
-
-def server_of(context: Context) -> Server:
-    """Return the server that *context* belongs to."""
-    return context._serving.server  # noqa: SLF001 # likewise
-
-
-def finish(context: Context) -> None:
-    """The handler has ended: tell what it has reported and is held back."""
-    progress = context._progress  # noqa: SLF001 # it is no part of what handlers see
-    if progress is not None:
-        progress.finish()

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from attrs import define, evolve, field, frozen
 
 from .. import types
-from .._errors import LocalProtocolError, McpError, MissingCapability, StructureError
+from .._errors import LocalProtocolError, McpError, MissingCapability, StructureError, TooManyParked
 from .._extensions import (
     CORE_RESULT_TYPES,
     check_custom,
@@ -22,18 +22,13 @@ from .._extensions import (
     missing_extension,
 )
 from .._user_types import TypedFunction, look_at, to_object
-from ..peer import ExchangeContext, HandlerRun
-from ..wire import INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject
-from ._context import Context
-from ._error_responses import refusal_of
+from ..peer import BUSY, ExchangeContext
+from ..wire import INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, JsonObject
+from ._context import Context, run_of, serving_of
 from .features import NO_SCOPES, check_scopes
 from .signature import may_wait
 
-if TYPE_CHECKING:
-    from ._server import Server
-    from ._serving import ActiveServer
-
-__all__ = ["CustomMethod", "CustomMethods", "ExtensionResult", "resolved"]
+__all__ = ["CustomMethod", "CustomMethods", "ExtensionResult", "refusal_of", "resolved"]
 
 
 @frozen
@@ -88,7 +83,7 @@ class ExtensionResult:
         return types.Result(result_type=self.result_type, meta=meta, extra=to_object(self.members))
 
 
-def resolved(server: Server, run: HandlerRun, outcome: Any) -> Any:
+def resolved(outcome: Any, method: str, context: ExchangeContext, declared: Mapping[str, Any]) -> types.Result:
     """Return as a result what a method of one's own has returned, or any handler that answers for an extension.
 
     Raises:
@@ -97,10 +92,21 @@ def resolved(server: Server, run: HandlerRun, outcome: Any) -> Any:
         LocalProtocolError: likewise, and whoever asks could not change that.
     """
     if isinstance(outcome, ExtensionResult):
-        return outcome.for_request(run.method, run.context, server.extensions)
-    json = to_object(outcome, run.context.revision)
+        return outcome.for_request(method, context, declared)
+    json = to_object(outcome, context.revision)
     members = {name: each for name, each in json.items() if name not in {"_meta", "resultType"}}
     return types.Result(meta=json.get("_meta"), extra=members)
+
+
+def refusal_of(failure: Exception, context: ExchangeContext) -> McpError | None:
+    """Return the protocol error that stands for an exception, independent of the method; None if there is none."""
+    if isinstance(failure, McpError):
+        return failure
+    if isinstance(failure, TooManyParked):
+        return McpError(BUSY, f"too busy: {failure}; try again later")
+    if isinstance(failure, MissingCapability) and context.modern:
+        return McpError(MISSING_CAPABILITY, str(failure), {"requiredCapabilities": failure.required})
+    return None
 
 
 @frozen(eq=False)
@@ -113,6 +119,8 @@ class CustomMethod:
     """The extension it belongs to, which each message has to declare; None where it belongs to none."""
     waits: bool
     """Whether a call of it may take a thread, or suspend its task."""
+    may_ask: ClassVar[bool] = False
+    """A modern client cannot be asked questions in the result of a custom method."""
     scopes: frozenset[str] = NO_SCOPES
     """What must have been granted to whoever asks it."""
 
@@ -129,10 +137,11 @@ class CustomMethod:
             fault = f"the params of {self.name!r} do not fit: {'; '.join(error.faults)}"
             raise McpError(INVALID_PARAMS, fault) from None
 
-    async def call(self, serving: ActiveServer, run: HandlerRun, context: Context, params: Any) -> Any:
-        """Call its handler: in this task if it is async, in a worker thread otherwise."""
-        work = partial(self.function.call, params, context)
-        return await work() if self.function.is_async else await serving.threads.run(work, run)
+    async def call(self, context: Context, params: Any) -> Any:
+        """Call the handler: in this task if it is async, in a worker thread otherwise."""
+        if self.function.is_async:
+            return await self.function.call(params, context)
+        return await serving_of(context).threads.run(partial(self.function.call, params, context), run_of(context))
 
 
 @define(eq=False)

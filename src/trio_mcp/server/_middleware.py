@@ -1,34 +1,35 @@
-"""Middleware: the application's functions around every request and notification that a server is sent.
+"""Middleware: the application's functions around every request and notification, and a rate limit as one of them.
 
 Rules of this file:
 
-1. The first one registered is the outermost. Each decides whether, with what params and how often the next is called.
-2. What the innermost raises is the handler's own; all the others' failures are theirs, and answered as a bug.
-3. Whatever goes wrong in one of them costs the message it works on, and nothing else.
+1. The function registered first is the outermost. Each function decides whether the next one is called, with which
+   params, and how often.
+2. An exception of the handler is explained as without middleware; any other exception of a middleware function is a
+   bug.
+3. A failure in a middleware function affects only the message that it works on.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+import math
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Literal, Self, TypeAlias, cast
+from weakref import WeakKeyDictionary
 
+import trio
 from attrs import define, evolve, field, frozen
 
 from .. import types
 from .._errors import McpError
+from .._extensions import is_specified
 from .._user_types import is_async
-from ..peer import ExchangeContext, HandlerRun, IncomingRequest, OutOfTimeError
-from ..wire import INTERNAL_ERROR, JsonObject, decode, encode
-from ._context import Context, pin_request
-from ._error_responses import DELIBERATE, explain
-from ._extensions import ExtensionResult
-from .features import legacy_messages, legacy_result
+from ..peer import BUSY
+from ..wire import JsonObject
+from ._context import Context, serving_of
+from ._progress import TokenBucket
 
-if TYPE_CHECKING:
-    from ._serving import ActiveServer
-
-__all__ = ["CallNext", "Middleware", "MiddlewarePass", "MiddlewareRun", "Request", "check_middleware"]
+__all__ = ["CallNext", "Middleware", "MiddlewareChain", "RateLimit", "Request", "check_middleware"]
 
 
 @frozen(kw_only=True, eq=False)
@@ -36,169 +37,212 @@ class Request:
     """A request or notification on its way to its handler, as middleware sees it."""
 
     method: str
-    """What is asked, such as ``"tools/call"``: one of the specification's, one registered here, or an unknown one."""
+    """The method, such as ``"tools/call"``: a specified one, a registered custom one, or an unknown one."""
     params: Any
-    """Typed, as the handler will get them: a class of `trio_mcp.types`, or what the handler's annotation says.
+    """The typed params, as the handler will get them: a class of `trio_mcp.types`, or the type of its annotation.
 
-    Where the method is unknown, or they do not fit it, they are the JSON object that came; calling the next one then
-    raises the `McpError` that is the refusal, unless it is given others.
+    If the method is unknown or the params do not fit it, they are the JSON object that was received. Calling the next
+    function then raises the `McpError` of the refusal, unless it is given other params.
     """
     context: Context
-    """Who asks, and on what terms."""
+    """The facts of the request."""
     is_notification: bool = False
-    """Whether it is a notification: nobody waits for its answer."""
+    """True if it is a notification, which has no answer."""
 
     def with_params(self, params: Any) -> Self:
-        """Return the same with other params: typed, or a JSON object of their type, where `_meta` may be left out."""
+        """Return a copy with other params: typed ones, or a JSON object of their type, which may omit `_meta`."""
         return evolve(self, params=params)
 
 
 CallNext: TypeAlias = Callable[[Request], Awaitable[Any]]
-"""Hands a request on, and returns the typed result or raises what the handler raised; None for a notification."""
+"""Hands a request on. Returns the typed result, None for a notification; raises what the handler raised."""
 Middleware: TypeAlias = Callable[[Request, CallNext], Awaitable[Any]]
-"""Works on a request; what it returns is the result."""
+"""Works on a request; its return value is the result."""
 
 
 def check_middleware(middleware: Middleware) -> Middleware:
-    """Return *middleware*; raise TypeError where it is none."""
+    """Return *middleware*; raise TypeError if it is not an async function."""
     if not is_async(middleware):
         raise TypeError(f"{middleware!r} is no middleware: expected an async function of a request and the next one")
     return middleware
 
 
 @define(eq=False)
-class MiddlewarePass:
-    """One message on its way through the middleware."""
+class MiddlewareChain:
+    """The way of one message through the middleware functions to its handler."""
 
     _middleware: Sequence[Middleware]
-    _came: JsonObject
-    """The params as they came."""
+    _received: JsonObject
+    """The params as they were received."""
     _read: Callable[[Mapping[str, Any]], Any]
     """Makes typed params of JSON, or raises the refusal."""
     _handle: Callable[[Any], Awaitable[Any]]
     """Does the work, given typed params."""
     _offered: Any
-    """The same typed, or as they came where there is a refusal."""
+    """The typed params, or the received ones if there is a refusal."""
     _refusal: McpError | None
-    """What calling the handler with just those raises."""
+    """The error that calling the handler with just these params raises."""
     params: Any = field(init=False)
-    """What the handler was given last; until then what came."""
-    handlers: Exception | None = field(default=None, init=False)
-    """What the handler raised last: no failure of the middleware's."""
+    """The params that the handler was given last; until then the offered ones."""
+    handler_failure: Exception | None = field(default=None, init=False)
+    """The exception that the handler raised last: not a failure of the middleware."""
 
-    async def go(self, method: str, context: Context, *, is_notification: bool = False) -> Any:
+    async def run(self, method: str, context: Context, *, is_notification: bool = False) -> Any:
         """Return the result; raises what the handler or the middleware raises."""
         self.params = self._offered
         request = Request(method=method, params=self._offered, context=context, is_notification=is_notification)
-        return await self._go_on(0, request)
+        return await self._call(0, request)
 
-    async def _go_on(self, place: int, request: Request) -> Any:
-        if place == len(self._middleware):
-            return await self._arrive(request)
+    async def _call(self, index: int, request: Request) -> Any:
+        if index == len(self._middleware):
+            return await self._call_handler(request)
 
         async def call_next(following: Request) -> Any:
-            return await self._go_on(place + 1, following)
+            return await self._call(index + 1, following)
 
-        return await self._middleware[place](request, call_next)
+        return await self._middleware[index](request, call_next)
+
+    async def _call_handler(self, request: Request) -> Any:
+        params = request.params  # outside of the block: an object that is not a request is the middleware's mistake
+        try:
+            self.params = self._accepted(params)
+            return await self._handle(self.params)
+        except Exception as failure:
+            self.handler_failure = failure
+            raise
 
     def _accepted(self, params: Any) -> Any:
-        """Return what the handler gets; raises the refusal."""
+        """Return the params that the handler gets; raises the refusal."""
         if params is not self._offered:
             if not isinstance(params, Mapping):
                 return params
-            meta = {"_meta": self._came["_meta"]} if "_meta" in self._came else {}  # it is the request's, if not said
+            meta = {"_meta": self._received["_meta"]} if "_meta" in self._received else {}  # unless it says otherwise
             return self._read(meta | dict(cast("Mapping[str, Any]", params)))
         if self._refusal is not None:
             raise self._refusal
         return params
 
-    async def _arrive(self, request: Request) -> Any:
-        params = request.params  # outside: what is no request is the middleware's mistake
-        try:
-            self.params = self._accepted(params)
-            return await self._handle(self.params)
-        except Exception as failure:
-            self.handlers = failure
-            raise
+
+Part: TypeAlias = Literal["principal", "method", "tool"]
+_PARTS: Final[tuple[Part, ...]] = ("principal", "method", "tool")
+_Key: TypeAlias = "tuple[str | None, ...]"
+_REST: Final[_Key] = ("", "", "", "")
+"""Longer than any other key: what has no bucket of its own, because there are too many, shares this one."""
+_ROUNDING: Final = 1e-6
+"""Seconds that arithmetic may lose."""
+_Buckets: TypeAlias = "OrderedDict[_Key, TokenBucket]"
+"""The one that was not used for longest comes first."""
 
 
-# A request that passes the middleware: in a task of the hall, whatever it asks, because middleware may wait.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic#result-responses
+class RateLimit:
+    """Middleware that refuses requests made too often, with the error `BUSY` (-31000).
 
-_log = logging.getLogger("trio_mcp.server")
+    Each bucket holds *burst* requests and is filled at *per_second*. The error's data say when to try again:
+    ``{"retryAfterSeconds": 0.4}``. Notifications are not counted, nor is the answer to a question with which a parked
+    handler goes on; one with which a handler begins anew is.
 
-Answer: TypeAlias = "Callable[[ActiveServer, IncomingRequest, HandlerRun, Context, Any], Awaitable[Any]]"
-"""Answers a request in a task, as dispatch does; of a list, and of a tool's data, it returns the JSON form."""
+    ::
+
+        server = Server("demo", middleware=[RateLimit(per_second=5, burst=20)])
+
+    Args:
+        per_second: requests that each bucket allows in a second, on average.
+        burst: requests that it allows at once; *per_second* by default, at least 1.
+        by: what gets a bucket of its own: each authenticated caller (all who are not authenticated are one), each
+            method, each tool. Methods that the server does not have are one, and so are tools.
+        methods: the requests that are counted; all of them by default.
+        max_buckets: how many callers, methods and tools are told apart at once; beyond it the new ones share a bucket.
+
+    Raises:
+        ValueError: a number makes no sense, or *by* names something else.
+    """
+
+    def __init__(
+        self,
+        *,
+        per_second: float,
+        burst: int | None = None,
+        by: Collection[Part] = _PARTS,
+        methods: Collection[str] | None = None,
+        max_buckets: int = 10_000,
+    ) -> None:
+        if not (0 < per_second < math.inf):
+            raise ValueError(f"per_second={per_second!r} must be a number above 0")
+        burst = max(1, math.floor(per_second)) if burst is None else burst
+        for name, number in (("burst", burst), ("max_buckets", max_buckets)):
+            if type(number) is not int or number < 1:
+                raise ValueError(f"{name}={number!r} must be a whole number of at least 1")
+        if isinstance(by, str) or not set(by) <= set(_PARTS):
+            raise ValueError(f"by={by!r} must be some of {', '.join(map(repr, _PARTS))}")
+        if isinstance(methods, str):
+            raise ValueError(f"methods={methods!r} must be a list of methods")
+        self._per_second, self._burst, self._max_buckets = per_second, burst, max_buckets
+        self._by = frozenset(by)
+        self._methods = None if methods is None else frozenset(methods)
+        # By Trio run: a server may be served in several, and each has a clock of its own.
+        self._buckets: WeakKeyDictionary[trio.lowlevel.TrioToken, _Buckets] = WeakKeyDictionary()
+
+    async def __call__(self, request: Request, call_next: CallNext) -> Any:
+        """Hand the request on, or refuse it."""
+        counts = self._methods is None or request.method in self._methods
+        if counts and not request.is_notification:
+            seconds = self._take(self._key(request))
+            if seconds > 0:
+                seconds = math.ceil(seconds * 1000 - _ROUNDING) / 1000  # never too early
+                raise McpError(BUSY, f"too many requests; try again in {seconds:g} s", {"retryAfterSeconds": seconds})
+        return await call_next(request)
+
+    @property
+    def buckets(self) -> int:
+        """How many callers, methods and tools are told apart now, in this Trio run."""
+        return len(self._ours())
+
+    def _ours(self) -> _Buckets:
+        return self._buckets.setdefault(trio.lowlevel.current_trio_token(), OrderedDict())
+
+    def _key(self, request: Request) -> _Key:
+        values: dict[Part, str | None] = {
+            "principal": request.context.principal,
+            "method": _known_method(request),
+            "tool": _known_tool(request),
+        }
+        return tuple(values[part] for part in _PARTS if part in self._by)
+
+    def _take(self, key: _Key) -> float:
+        """Take a token; return the seconds until there is one, 0 where there was."""
+        now, buckets = trio.current_time(), self._ours()
+        self._forget_full(buckets, now)
+        if key not in buckets and len(buckets) >= self._max_buckets:
+            key = _REST
+        if key not in buckets:
+            buckets[key] = TokenBucket(self._per_second, self._burst)
+        buckets.move_to_end(key)
+        bucket = buckets[key]
+        due = bucket.due(now)
+        if due - now > _ROUNDING:
+            return due - now
+        bucket.take(due)
+        return 0.0
+
+    def _forget_full(self, buckets: _Buckets, now: float) -> None:
+        while buckets:
+            key, bucket = next(iter(buckets.items()))
+            if not bucket.is_full(now):
+                break
+            del buckets[key]
 
 
-@define(eq=False)
-class MiddlewareRun:
-    """One request, its way through the middleware, and its result."""
+# A name that a caller has made up gets no bucket: the caller could make as many requests as it knows names, and others
+# would find no place for theirs.
 
-    _serving: ActiveServer
-    _exchange: IncomingRequest
-    _read: Callable[[Mapping[str, Any]], Any]
-    """Makes typed params of JSON, or raises the refusal."""
-    _answer: Answer
-    _offered: Any = field(default=None, init=False)
-    _refusal: McpError | None = field(default=None, init=False)
-    _passage: MiddlewarePass = field(init=False)
-    _page: JsonObject = field(init=False)
-    _typed_page: Any = field(default=None, init=False)
-    """What middleware sees of `_page`; if it hands on just that, the page is sent as it was put together."""
 
-    def offer(self, params: Any, refusal: McpError | None) -> None:
-        """Take the params, typed; or as they came, and what calling the handler with just those raises."""
-        self._offered, self._refusal = params, refusal
+def _known_method(request: Request) -> str | None:
+    method = request.method
+    return method if is_specified(method) or serving_of(request.context).has_method(method) else None
 
-    async def go(self, run: HandlerRun, view: Context) -> Any:
-        """Return the result, typed or as a page; raises what the handler or the middleware raises."""
-        method, rows = self._exchange.method, types.METHODS[run.context.revision]
-        pin_request(view)
 
-        async def arrive(params: Any) -> Any:
-            result = await self._answer(self._serving, self._exchange, run, view, params)
-            if method not in rows or not isinstance(result, dict):
-                return result
-            if method == "tools/call":  # it may be changed where it is
-                return types.structure(result, types.CallToolResult)
-            self._page = cast("JsonObject", result)
-            self._typed_page = types.structure(decode(encode(self._page)), rows[method].results[0])
-            return self._typed_page
-
-        middleware = self._serving.server.all_middleware
-        self._passage = MiddlewarePass(
-            middleware, self._exchange.params or {}, self._read, arrive, self._offered, self._refusal
-        )
-        outcome = await self._passage.go(method, view)
-        if outcome is not None and outcome is self._typed_page:
-            return self._page
-        return self._checked(outcome, run.context) if method in rows else outcome
-
-    def explain(self, failure: Exception) -> types.CallToolResult | McpError:
-        """Return the answer that stands for a failure: the handler's is explained as ever, the middleware's is a bug.
-
-        Raises whatever the explanation itself raises.
-        """
-        method, passage = self._exchange.method, self._passage
-        if failure is passage.handlers or isinstance(failure, (*DELIBERATE, OutOfTimeError)):
-            return explain(self._serving.server, method, passage.params, self._exchange.context, failure)
-        _log.error("answering %r failed outside of its handler", method, exc_info=failure)
-        return McpError(INTERNAL_ERROR, f"{method!r} failed; the server's log says why")
-
-    def _checked(self, outcome: Any, context: ExchangeContext) -> Any:
-        """Return a result of the specification's, whoever made it."""
-        method, revision = self._exchange.method, context.revision
-        kinds = types.METHODS[revision][method].results
-        if isinstance(outcome, Mapping):
-            outcome = types.structure(dict(cast("Mapping[str, Any]", outcome)), kinds[0])
-        empty = (types.EmptyResult,) if types.Result in kinds else ()
-        if not isinstance(outcome, (*kinds, *empty, ExtensionResult)):
-            raise TypeError(f"middleware answered {method!r} with {outcome!r}, which is no result of it")
-        name = getattr(self._passage.params, "name", "")
-        if isinstance(outcome, types.CallToolResult) and not context.modern:
-            return legacy_result(outcome, revision, name)
-        if isinstance(outcome, types.GetPromptResult):
-            return legacy_messages(outcome, revision, name)
-        return outcome
+def _known_tool(request: Request) -> str | None:
+    if not isinstance(request.params, types.CallToolRequestParams):
+        return None
+    name = request.params.name
+    return name if serving_of(request.context).has_tool(name) else None

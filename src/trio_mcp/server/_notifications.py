@@ -24,8 +24,8 @@ from .._errors import ConnectionLost, LocalProtocolError, McpError, StructureErr
 from ..peer import HandlerRun, HandlerSlots, IncomingRequest, MessageOrigin, OutgoingRequest, OutOfTimeError, Peer
 from ..wire import INTERNAL_ERROR, INVALID_PARAMS, JsonObject
 from ._context import Context
-from ._error_responses import refusal_of
-from ._middleware import MiddlewarePass
+from ._extensions import refusal_of
+from ._middleware import MiddlewareChain
 
 if TYPE_CHECKING:
     from ._serving import ActiveServer
@@ -116,7 +116,7 @@ class NotificationQueue:
     def take(self, method: str, params: JsonObject, peer: Peer, envelope: MessageOrigin) -> None:
         """Take a notification; synchronous, and never raises."""
         server = self._serving.server
-        wanted = method in server.own.notifications or server.all_middleware
+        wanted = method in server.custom.notifications or server.all_middleware
         if not wanted or method in _ENGINES or method in _REQUESTS:
             _log.debug("notification %s with %d params", method, len(params))
             return
@@ -174,9 +174,9 @@ class NotificationQueue:
         server, view = self._serving.server, Context(run, self._serving)
 
         async def work(typed: Any) -> None:
-            own = server.own.notifications.get(notice.method)
+            own = server.custom.notifications.get(notice.method)
             if own is not None:
-                await own.call(self._serving, run, view, typed)
+                await own.call(view, typed)
 
         came: JsonObject = notice.params or {}
         params: Any = came
@@ -186,12 +186,12 @@ class NotificationQueue:
             params = read(came)
         except McpError as error:
             refusal = error
-        passage = MiddlewarePass(server.all_middleware, came, read, work, params, refusal)
-        await passage.go(notice.method, view, is_notification=True)
+        chain = MiddlewareChain(server.all_middleware, came, read, work, params, refusal)
+        await chain.run(notice.method, view, is_notification=True)
 
     def _typed(self, notice: _QueuedNotification, params: Mapping[str, Any]) -> Any:
         method, revision = notice.method, notice.context.revision
-        row, own = types.METHODS[revision].get(method), self._serving.server.own.notifications.get(method)
+        row, own = types.METHODS[revision].get(method), self._serving.server.custom.notifications.get(method)
         if own is not None:
             return own.read(dict(params), notice.context)
         if row is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from itertools import islice
 from typing import Any, Literal, TypeVar, get_args, overload
 
 from attrs import define
@@ -14,13 +15,14 @@ from .. import types
 from .._errors import McpError
 from .._extensions import checked_settings
 from ..peer import Limits
-from ..wire import INTERNAL_ERROR, JsonObject, ListChanged
+from ..wire import INTERNAL_ERROR, JsonObject, ListChanged, is_array, is_object
 from ._background import Background
 from ._extensions import CustomMethods
 from ._middleware import Middleware, check_middleware
 from ._serving import ActiveServer, open_serving
 from .asking import AskingMode, Seals
 from .features import (
+    NO_SCOPES,
     CacheableMethod,
     CacheHint,
     ChangeSource,
@@ -32,113 +34,13 @@ from .features import (
     Tools,
     check_hints,
     check_keys,
-    needed_scopes,
 )
 
-__all__ = ["ExtensibleServer", "Server", "callers_names"]
+__all__ = ["Server", "callers_names"]
 
-
-# The part of a server's registry that goes beyond the specification: middleware, methods, notifications, extensions.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#extension-negotiation
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
-
-
-class ExtensibleServer:
-    """What `Server` is extended with."""
-
-    __slots__ = ("all_middleware", "experimental", "extensions", "own")
-
-    own: CustomMethods
-    """Methods and notifications beyond the specification."""
-    extensions: Mapping[str, JsonObject]
-    """Its settings of each extension that it understands, by id."""
-    experimental: Mapping[str, JsonObject]
-    """Non-standard capabilities that it declares."""
-    all_middleware: Sequence[Middleware]
-    """What is around every request, the outermost first."""
-
-    def _extend(
-        self,
-        middleware: Sequence[Middleware],
-        extensions: Mapping[str, Mapping[str, Any]],
-        experimental: Mapping[str, Mapping[str, Any]],
-    ) -> None:
-        self.all_middleware = tuple(map(check_middleware, middleware))
-        self.own, self.extensions = CustomMethods(), checked_settings(extensions, "extensions")
-        self.experimental = {name: dict(each) for name, each in experimental.items()}
-
-    def method(self, name: str, *, extension: str | None = None, scopes: Sequence[str] = ()) -> Callable[[F], F]:
-        """Register a function as the answer to a method of your own, or of an extension, in every revision.
-
-        It takes the params, as the annotation of its parameter says (an attrs class, a dataclass, a TypedDict, a
-        `msgspec.Struct`, a pydantic model, a dict), and a `Context` if it asks for one. It returns an object of any of
-        these kinds, or None for an empty one. Params that do not fit are refused, and it does not run.
-
-        Args:
-            name: the method, such as ``"com.example/rooms/list"``.
-            extension: the extension it belongs to: a request that does not declare it is refused.
-            scopes: what must have been granted to whoever asks it; as of a `Server.tool`.
-
-        Raises:
-            ValueError: the specification has a method of this name, it is registered already, or *scopes* are none.
-            TypeError: it cannot be called with params; the text says why.
-        """
-        return _custom_registrar(partial(self.own.add_method, scopes=scopes), name, extension, callers_names())
-
-    def notification(self, name: str, *, extension: str | None = None) -> Callable[[F], F]:
-        """Register a function that takes a notification of your own, or of an extension; see `method`.
-
-        Those of one connection are worked on one after the other, in the order in which they were sent. What it returns
-        means nothing; its failure goes to the log, and costs that notification.
-
-        Raises what `method` raises.
-        """
-        return _custom_registrar(self.own.add_notification, name, extension, callers_names())
-
-    def middleware(self, function: M) -> M:
-        """Register an async function around every request and notification; see `Request`. It is returned unchanged.
-
-        It is called with the `Request` and with what calls the next one, and returns the result::
-
-            @server.middleware
-            async def log(request, call_next):
-                print(request.method)
-                return await call_next(request)
-
-        The first one registered is the outermost. Each sees whatever a client sends, lists, `initialize` and unknown
-        methods too, but not `notifications/cancelled` and `notifications/progress`, which belong to the engine, and
-        not the answer to a question, with which a parked handler goes on. `call_next` of `subscriptions/listen` returns
-        no sooner than it ends: by cancellation. It may answer itself, pass other params on (`Request.with_params`),
-        and raise `McpError`. Any other failure of its own is answered as an internal error, and costs one request.
-
-        What is registered while the server is being served counts for the next request.
-
-        Raises:
-            TypeError: it is no async function.
-        """
-        self.all_middleware = (*self.all_middleware, check_middleware(function))
-        return function
-
-
-def _custom_registrar(
-    add: Callable[[Callable[..., Any], str, str | None, Mapping[str, Any]], None],
-    name: str,
-    extension: str | None,
-    namespace: Mapping[str, Any],
-) -> Callable[[F], F]:
-    def register(function: F) -> F:
-        add(function, name, extension, namespace)
-        return function
-
-    return register
-
-
-def callers_names() -> Mapping[str, Any]:
-    """Return the local names of whoever called a decorator: annotations may name classes that are local there."""
-    return sys._getframe(2).f_locals  # noqa: SLF001 # Python has no public name for a caller's frame
 
 
 @asynccontextmanager
@@ -147,7 +49,7 @@ async def _no_lifespan(_: Server) -> AsyncGenerator[None]:
 
 
 @define(eq=False, init=False)
-class Server(ExtensibleServer):
+class Server:
     """What an MCP server offers: tools, resources and prompts, registered by decorators.
 
     The same server can be served many times at once, on any transport; what is registered or removed meanwhile counts
@@ -213,6 +115,14 @@ class Server(ExtensibleServer):
     """Likewise its completions."""
     background: Background
     """Starts tasks that outlive the call that starts them."""
+    custom: CustomMethods
+    """The custom methods and notifications, beyond the specification."""
+    extensions: Mapping[str, JsonObject]
+    """The settings of each extension that the server declares, by id."""
+    experimental: Mapping[str, JsonObject]
+    """The non-standard capabilities that the server declares."""
+    all_middleware: Sequence[Middleware]
+    """The functions around every request, the outermost first."""
     changes: ChangeSource
     """Where what is registered, removed and updated is told to those who listen."""
 
@@ -241,7 +151,9 @@ class Server(ExtensibleServer):
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
         )
         self.info_json = types.unstructure(self.info)
-        self._extend(middleware, extensions or {}, experimental or {})
+        self.all_middleware = tuple(map(check_middleware, middleware))
+        self.custom, self.extensions = CustomMethods(), checked_settings(extensions or {}, "extensions")
+        self.experimental = {name: dict(each) for name, each in (experimental or {}).items()}
         self.instructions = instructions
         self.lifespan = lifespan
         self.limits = Limits() if limits is None else limits
@@ -268,30 +180,14 @@ class Server(ExtensibleServer):
     def capabilities(self) -> types.ServerCapabilities:
         """What the server declares: it follows from what is registered."""
         return types.ServerCapabilities(
-            completions={} if self.offers("completion") else None,
+            completions={} if self.completions.offered else None,
             logging={},
-            tools=types.ToolsCapability(list_changed=True) if self.offers("tools") else None,
-            resources=types.ResourcesCapability(subscribe=True, list_changed=True)
-            if self.offers("resources")
-            else None,
-            prompts=types.PromptsCapability(list_changed=True) if self.offers("prompts") else None,
+            tools=types.ToolsCapability(list_changed=True) if self.tools.catalog.offered else None,
+            resources=types.ResourcesCapability(subscribe=True, list_changed=True) if self.resources.offered else None,
+            prompts=types.PromptsCapability(list_changed=True) if self.prompts.catalog.offered else None,
             extensions=self.extensions or None,
             experimental=self.experimental or None,
         )
-
-    def offers(self, feature: str) -> bool:
-        """Tell whether there is, or ever was, anything behind the methods that begin with *feature* (``"tools"``)."""
-        match feature:
-            case "completion":
-                return self.completions.offered
-            case "prompts":
-                return self.prompts.catalog.offered
-            case "resources":
-                return self.resources.offered
-            case "tools":
-                return self.tools.catalog.offered
-            case _:
-                return True
 
     def resource_updated(self, uri: str) -> None:
         """Tell every client that asked for it that a resource is not what it was; in handlers, see `Context`.
@@ -315,7 +211,23 @@ class Server(ExtensibleServer):
 
     def needed_scopes(self, method: str, params: JsonObject) -> frozenset[str]:
         """Return what must have been granted to whoever makes a request; empty where nothing is needed."""
-        return needed_scopes(self, method, params)
+        match method:
+            case "tools/call":
+                return self.tools.scopes_of(params.get("name"))
+            case "prompts/get":
+                return self.prompts.scopes_of(params.get("name"))
+            case "resources/read" | "resources/subscribe":
+                return self.resources.scopes_of(params.get("uri"))
+            case "completion/complete":
+                ref: Any = params.get("ref")
+                named: JsonObject = ref if is_object(ref) else {}
+                of_prompt = self.prompts.scopes_of(named.get("name"))
+                return of_prompt | self.resources.scopes_of_template(named.get("uri"))
+            case "subscriptions/listen":
+                uris = islice(_listened(params), self.limits.max_subscriptions)  # with more of them it is refused
+                return NO_SCOPES.union(*map(self.resources.scopes_of, uris))
+            case _:
+                return self.custom.scopes_of(method)
 
     def serving_one(self) -> AbstractAsyncContextManager[ActiveServer]:
         """Open a serving for a single request, whose handler can neither wait for an answer nor leave tasks behind.
@@ -524,6 +436,58 @@ class Server(ExtensibleServer):
 
         return register
 
+    def method(self, name: str, *, extension: str | None = None, scopes: Sequence[str] = ()) -> Callable[[F], F]:
+        """Register a function as the answer to a method of your own, or of an extension, in every revision.
+
+        It takes the params, as the annotation of its parameter says (an attrs class, a dataclass, a TypedDict, a
+        `msgspec.Struct`, a pydantic model, a dict), and a `Context` if it asks for one. It returns an object of any of
+        these kinds, or None for an empty one. Params that do not fit are refused, and it does not run.
+
+        Args:
+            name: the method, such as ``"com.example/rooms/list"``.
+            extension: the extension it belongs to: a request that does not declare it is refused.
+            scopes: what must have been granted to whoever asks it; as of a `Server.tool`.
+
+        Raises:
+            ValueError: the specification has a method of this name, it is registered already, or *scopes* are none.
+            TypeError: it cannot be called with params; the text says why.
+        """
+        return _custom_registrar(partial(self.custom.add_method, scopes=scopes), name, extension, callers_names())
+
+    def notification(self, name: str, *, extension: str | None = None) -> Callable[[F], F]:
+        """Register a function that takes a notification of your own, or of an extension; see `method`.
+
+        Those of one connection are worked on one after the other, in the order in which they were sent. What it returns
+        means nothing; its failure goes to the log, and costs that notification.
+
+        Raises what `method` raises.
+        """
+        return _custom_registrar(self.custom.add_notification, name, extension, callers_names())
+
+    def middleware(self, function: M) -> M:
+        """Register an async function around every request and notification; see `Request`. It is returned unchanged.
+
+        It is called with the `Request` and with what calls the next one, and returns the result::
+
+            @server.middleware
+            async def log(request, call_next):
+                print(request.method)
+                return await call_next(request)
+
+        The first one registered is the outermost. Each sees whatever a client sends, lists, `initialize` and unknown
+        methods too, but not `notifications/cancelled` and `notifications/progress`, which belong to the engine, and
+        not the answer to a question, with which a parked handler goes on. `call_next` of `subscriptions/listen` returns
+        no sooner than it ends: by cancellation. It may answer itself, pass other params on (`Request.with_params`),
+        and raise `McpError`. Any other failure of its own is answered as an internal error, and costs one request.
+
+        What is registered while the server is being served counts for the next request.
+
+        Raises:
+            TypeError: it is no async function.
+        """
+        self.all_middleware = (*self.all_middleware, check_middleware(function))
+        return function
+
 
 def _decorated(add: Callable[..., None], function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
     """Register *function*, or return the decorator that will."""
@@ -538,3 +502,28 @@ def _in_order(revisions: Sequence[str]) -> tuple[str, ...]:
     if unknown or not revisions:
         raise ValueError(f"revisions={list(revisions)!r}: at least one of {', '.join(types.REVISIONS)}, and no other")
     return tuple(revision for revision in types.REVISIONS if revision in revisions)
+
+
+def _custom_registrar(
+    add: Callable[[Callable[..., Any], str, str | None, Mapping[str, Any]], None],
+    name: str,
+    extension: str | None,
+    namespace: Mapping[str, Any],
+) -> Callable[[F], F]:
+    def register(function: F) -> F:
+        add(function, name, extension, namespace)
+        return function
+
+    return register
+
+
+def callers_names() -> Mapping[str, Any]:
+    """Return the local names of whoever called a decorator: annotations may name classes that are local there."""
+    return sys._getframe(2).f_locals  # noqa: SLF001 # Python has no public name for a caller's frame
+
+
+def _listened(params: JsonObject) -> Iterable[str]:
+    """Return what a request to listen names as resources; what it names twice counts once, as for its handler."""
+    wanted: Any = params.get("notifications")
+    uris: Any = wanted.get("resourceSubscriptions") if is_object(wanted) else None
+    return dict.fromkeys(uri for uri in uris if isinstance(uri, str)) if is_array(uris) else ()

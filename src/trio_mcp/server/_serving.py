@@ -1,114 +1,230 @@
-"""A server while it is being served: its lifespan's state, its hall, its threads, and the answer to every exchange."""
+"""A server while it is being served: the state of one serving, and the answer to every request.
+
+A request goes from its method to a route, to typed params, to a responder, to a result. Small answers that need no
+user code are made by the task that received the request. Everything else runs in the handler pool, and so does every
+request that passes middleware. The order of refusals is the specification's: unknown method first, then params.
+
+Rules of this file:
+
+1. A route is worked out once for each method and revision. The responder of a request is looked up when the request is
+   answered, because tools, resources and prompts come and go while the server is being served.
+2. `McpError` is the handler's own choice of a protocol error, `ToolError` that of a tool error.
+3. A capability that the client has not declared is -32021 in a modern revision. Legacy revisions have no code for it:
+   there it is a tool error, or -32603 with the same message.
+4. If a question cannot be asked because too many handlers are parked, the request is refused as busy.
+5. Any other exception is a bug and goes to the log. The model is told what a tool raised; other requests are answered
+   with an internal error that says nothing more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, cast, get_args
 
 from attrs import define, field, frozen
 
+from .. import types
+from .._errors import AskExpired, McpError, MissingCapability, StructureError, ToolError, TooManyParked
+from .._extensions import with_plain_extensions
 from .._util import owned_nursery
-from ..peer import NO_ORIGIN, Admission, HandlerPool, IncomingRequest, Limits, MessageOrigin, Peer, ServerSession
-from ..wire import JsonObject
+from ..peer import (
+    NO_ORIGIN,
+    Admission,
+    ExchangeContext,
+    HandlerPool,
+    HandlerRun,
+    HandlerSlots,
+    IncomingRequest,
+    Limits,
+    MessageOrigin,
+    OutOfTimeError,
+    Peer,
+    ServerSession,
+)
+from ..wire import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    LISTEN,
+    METHOD_NOT_FOUND,
+    SERVER_INFO_KEY,
+    JsonObject,
+    decode,
+    encode,
+    is_modern,
+)
 from ._background import BackgroundTasks, open_background
-from ._dispatch import dispatch
+from ._context import Context, progress_of
+from ._extensions import ExtensionResult, refusal_of, resolved
+from ._middleware import MiddlewareChain
 from ._notifications import NotificationQueue, SlotsByKind
 from ._processes import Processes, open_processes, refuse_in_starting_worker
 from ._threads import Threads
-from .asking import AskingMode
-from .features import ChangeHub, SessionListeners
+from .asking import ASKABLE, AskingMode, PastRounds, Seals, pin, resume
+from .features import (
+    NOT_KEPT,
+    CacheableMethod,
+    CacheHint,
+    Catalog,
+    ChangeHub,
+    ListenSubscription,
+    Resources,
+    SessionListeners,
+    legacy_messages,
+    legacy_result,
+    listen,
+)
 
 if TYPE_CHECKING:
+    from ._middleware import Middleware
     from ._server import Server
 
-__all__ = ["ActiveServer", "ServerStatistics", "open_serving"]
+__all__ = ["ROUTES", "ActiveServer", "ServerStatistics", "finish_result", "open_serving"]
+
+_log = logging.getLogger("trio_mcp.server")
+
+_CALL = "tools/call"
+_DELIBERATE = (McpError, ToolError, MissingCapability, AskExpired, TooManyParked)
+"""Exceptions that mean the same whether a handler or a middleware function raises them."""
+
+
+# --- Serving ---
 
 
 @frozen(kw_only=True)
 class ServerStatistics:
-    """What a serving holds at one moment, for debugging."""
+    """A snapshot of what a serving holds, for debugging."""
 
     running: int
-    """Handlers that have started and not ended, those cleaning up after a cancellation included."""
+    """Handlers that have started and not ended, including those that clean up after a cancellation."""
     parked: int
     """Those of them that wait for answers while no request waits for them."""
     threads: int
-    """Worker threads at work, those abandoned by a cancellation included."""
+    """Worker threads at work, including those abandoned by a cancellation."""
     processes: int
-    """Worker processes of isolated tools, those that wait for work included."""
+    """Worker processes of isolated tools, including idle ones."""
     background: int
     """Background tasks."""
     listening: int
-    """Who is told of changes: open subscriptions, and connections that have made a handshake."""
+    """Listeners for changes: open subscriptions, and connections that have made a handshake."""
 
 
 @define(eq=False)
 class ActiveServer:
-    """One serving of a server, shared by all its connections. Made by `Server.serving`."""
+    """One serving of a server, shared by all its connections. `Server.serving` makes it."""
 
     server: Server
     pool: HandlerPool
     state: Any
-    """What the server's lifespan yielded."""
+    """The value that the server's lifespan yielded."""
     changes: ChangeHub
-    """Who is told of changes."""
+    """The listeners that are notified of changes."""
     background: BackgroundTasks
     """Tasks that outlive the calls that start them."""
     processes: Processes
     """The worker processes of isolated tools."""
     asking: AskingMode
-    """Where a handler is while a modern client finds the answer to its question."""
+    """The place where a handler waits for the answer of a modern client."""
     subscribers: SessionListeners = field(init=False)
-    """Those of them that have made a handshake."""
+    """Those listeners that have made a handshake."""
     threads: Threads = field(init=False)
+    """The worker threads of plain `def` handlers."""
     small_answers: SlotsByKind = field(init=False)
-    """Where requests that are answered at once run while there is middleware: none waits for a handler to end."""
-    notices: NotificationQueue = field(init=False)
-    """Takes notifications that belong to no exchange."""
+    """The slots of small answers that pass middleware, so that none waits for a handler to end."""
+    notifications: NotificationQueue = field(init=False)
+    """The queue of notifications that belong to no request."""
+    lists: Mapping[str, _ListResponder] = field(init=False)
+    """The responders of the list requests, by method."""
 
     def __attrs_post_init__(self) -> None:
+        server = self.server
         self.subscribers = SessionListeners(self)
         self.threads = Threads(self.limits.max_threads)
         self.small_answers = SlotsByKind(self.limits.max_in_flight, self.limits.max_queued)
-        self.notices = NotificationQueue(self)
+        self.notifications = NotificationQueue(self)
+        catalogs: Sequence[Catalog[Any]] = (
+            server.tools.catalog,
+            server.prompts.catalog,
+            server.resources.catalog,
+            server.resources.templates,
+        )
+        self.lists = {catalog.method: _ListResponder(server, catalog) for catalog in catalogs}
 
     @property
     def limits(self) -> Limits:
-        """What each connection may cost."""
+        """The limits of each connection."""
         return self.server.limits
 
+    @property
+    def seals(self) -> Seals:
+        """The keys that seal and open the states of questions."""
+        return self.server.seals
+
+    @property
+    def info_json(self) -> JsonObject:
+        """The name of the server, in the shape of `types.Implementation`."""
+        return self.server.info_json
+
+    @property
+    def extensions(self) -> Mapping[str, JsonObject]:
+        """The settings of each extension that the server declares, by id."""
+        return self.server.extensions
+
+    @property
+    def capabilities(self) -> types.ServerCapabilities:
+        """The capabilities that the server declares."""
+        return self.server.capabilities
+
+    @property
+    def resources(self) -> Resources:
+        """The resources and resource templates of the server."""
+        return self.server.resources
+
+    def has_method(self, name: str) -> bool:
+        """Return True if the application has registered a method of this name."""
+        return name in self.server.custom.methods
+
+    def has_tool(self, name: str) -> bool:
+        """Return True if a tool of this name is registered."""
+        return self.server.tools.catalog.get(name) is not None
+
+    def resource_updated(self, uri: str) -> None:
+        """Notify every client that subscribed to a resource; never waits, and may be called from any thread."""
+        self.server.changes.resource_updated(uri)
+
     def input_schema(self, tool: str) -> JsonObject | None:
-        """Return a tool's input schema, as modern clients list it; None where there is no such tool."""
+        """Return a tool's input schema, as modern clients list it; None if there is no such tool."""
         return self.server.tools.input_schema(tool)
 
     def needed_scopes(self, method: str, params: JsonObject) -> frozenset[str]:
-        """Return what must have been granted to whoever makes a request; empty where nothing is needed."""
+        """Return the scopes that a request needs; empty if it needs none."""
         return self.server.needed_scopes(method, params)
 
     def admission(self) -> Admission:
-        """Return the gate of a new connection."""
+        """Return the admission of a new connection."""
         return ServerSession(self.server.revisions)
 
     def answer(self, exchange: IncomingRequest) -> None:
-        """Begin to answer an exchange; synchronous."""
+        """Begin to answer a request; synchronous."""
         span = exchange.begin_span()
         if span is None:
-            dispatch(self, exchange)
+            _dispatch(self, exchange)
         else:
             with span.active():
-                dispatch(self, exchange)
+                _dispatch(self, exchange)
 
     def notified(self, method: str, params: JsonObject, peer: Peer, envelope: MessageOrigin = NO_ORIGIN) -> None:
-        """Take a notification that belongs to no exchange."""
-        self.notices.take(method, params, peer, envelope)
+        """Take a notification that belongs to no request."""
+        self.notifications.take(method, params, peer, envelope)
 
     def stop(self) -> None:
-        """Let open questions expire, and refuse new ones; synchronous. What else runs goes on until the block ends."""
+        """Let open questions expire and refuse new ones; synchronous. Handlers continue until the serving is closed."""
         self.pool.parking.close()
 
     def statistics(self) -> ServerStatistics:
-        """Return what the serving holds now."""
+        """Return a snapshot of what the serving holds."""
         return ServerStatistics(
             running=self.pool.running,
             parked=self.pool.parking.parked,
@@ -121,12 +237,13 @@ class ActiveServer:
 
 @asynccontextmanager
 async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True) -> AsyncGenerator[ActiveServer]:
-    """Enter the server's lifespan and open its hall.
+    """Enter the server's lifespan and open its handler pool.
+
+    When the block ends, open questions expire, their handlers clean up for a bounded time, and handlers that still run
+    are cancelled.
 
     Args:
-        lasts: whether it outlives a single request, so that background tasks may.
-
-    At the end open questions expire, their handlers clean up for a bounded time, and what still runs is cancelled.
+        lasts: True if the serving outlives a single request, so that there may be background tasks.
     """
     opened: list[ActiveServer] = []
 
@@ -147,4 +264,446 @@ async def open_serving(server: Server, asking: AskingMode, *, lasts: bool = True
             try:
                 yield opened[0]
             finally:
-                opened[0].stop()  # also when cancelled: a clean-up that has shielded itself may wait for an answer
+                opened[0].stop()  # also when cancelled: a shielded clean-up may be waiting for an answer
+
+
+# --- Routes ---
+
+AnswerAtOnce: TypeAlias = "Callable[[ActiveServer, IncomingRequest, Any], Any]"
+"""Answers without waiting: takes typed params, returns a typed result, or raises `McpError`."""
+
+
+class Responder(Protocol):
+    """An object that answers a request in the handler pool: a tool, for example, or a list."""
+
+    @property
+    def waits(self) -> bool:
+        """True if answering may wait for something."""
+        ...
+
+    @property
+    def may_ask(self) -> bool:
+        """True if its handler may ask questions in the result of the request: then the request is pinned before."""
+        ...
+
+    def call(self, context: Context, params: Any, /) -> Awaitable[Any]:
+        """Answer: take typed params, and return a typed result, or a list in its JSON form, or raise."""
+        ...
+
+
+FindResponder: TypeAlias = "Callable[[ActiveServer, IncomingRequest, Any], Responder]"
+"""Looks up the responder of a request with these typed params; raises `McpError` to refuse it."""
+
+
+@frozen
+class Route:
+    """The way in which one method of the specification is answered in one revision."""
+
+    offered: Callable[[Server], bool]
+    """Tells whether the server offers the method's feature."""
+    read: Callable[[Any], Any]
+    """Makes typed params of JSON; raises `StructureError`."""
+    at_once: AnswerAtOnce | None
+    """Answers without the handler pool, if the method can be answered so."""
+    find: FindResponder | None
+    """Looks up the responder in the handler pool; None if there is `at_once`."""
+    may_come_back: bool
+    """True if a request may be a retry that brings answers to questions."""
+    is_kept: bool
+    """True if clients of this revision may cache the results."""
+
+
+class _Routes(dict[str, Route | None]):
+    """The routes of one revision, each made at its first use: that takes time, and most connections need a few."""
+
+    def __init__(self, revision: str) -> None:
+        super().__init__()
+        self._revision = revision
+
+    def __missing__(self, method: str) -> Route | None:
+        if method not in _ANSWERED:  # a peer may send any name: unknown ones are not stored
+            return None
+        route = self[method] = _route(method, self._revision)
+        return route
+
+
+def _route(method: str, revision: str) -> Route | None:
+    row = types.METHODS[revision].get(method)
+    if row is None or row.direction == "server":
+        return None
+    return Route(
+        offered=_OFFERED.get(method.partition("/")[0], _always),
+        read=types.structurer(row.params, revision),
+        at_once=_AT_ONCE.get(method),
+        find=_IN_POOL.get(method),
+        may_come_back=method in ASKABLE and is_modern(revision),
+        is_kept=method in get_args(CacheableMethod) and is_modern(revision),
+    )
+
+
+@frozen(eq=False)
+class _ListResponder:
+    """Answers the requests for one list."""
+
+    _server: Server
+    _catalog: Catalog[Any]
+    waits: ClassVar[bool] = False
+    may_ask: ClassVar[bool] = False
+
+    async def call(self, context: Context, params: Any) -> JsonObject:
+        server = self._server
+        return self._catalog.page(context.revision, params.cursor, server.page_size, server.cursors)
+
+
+@frozen(eq=False)
+class _NotFound:
+    """Refuses a request for something that is not registered."""
+
+    _message: str
+    waits: ClassVar[bool] = False
+    may_ask: ClassVar[bool] = False
+
+    async def call(self, context: Context, params: Any) -> Any:
+        del context, params
+        raise McpError(INVALID_PARAMS, self._message)
+
+
+def _always(_: Server) -> bool:
+    return True
+
+
+def _list(serving: ActiveServer, exchange: IncomingRequest, _: Any) -> Responder:
+    return serving.lists[exchange.method]
+
+
+def _tool(serving: ActiveServer, _: IncomingRequest, params: types.CallToolRequestParams) -> Responder:
+    return serving.server.tools.catalog.get(params.name) or _NotFound(f"no tool {params.name!r}")
+
+
+def _prompt(serving: ActiveServer, _: IncomingRequest, params: types.GetPromptRequestParams) -> Responder:
+    return serving.server.prompts.catalog.get(params.name) or _NotFound(f"no prompt {params.name!r}")
+
+
+def _resource(serving: ActiveServer, _: IncomingRequest, params: types.ReadResourceRequestParams) -> Responder:
+    return serving.server.resources.catalog.get(params.uri) or serving.server.resources
+
+
+def _completions(serving: ActiveServer, _: IncomingRequest, __: Any) -> Responder:
+    return serving.server.completions
+
+
+def _initialize(serving: ActiveServer, exchange: IncomingRequest, _: Any) -> types.InitializeResult:
+    server, declared = serving.server, serving.server.capabilities
+    serving.subscribers.begin(exchange.peer, declared)
+    return types.InitializeResult(
+        protocol_version=exchange.context.revision,
+        capabilities=with_plain_extensions(declared),
+        server_info=server.info,
+        instructions=server.instructions,
+    )
+
+
+def _discover(serving: ActiveServer, _: IncomingRequest, __: Any) -> types.DiscoverResult:
+    server = serving.server
+    hint = server.cache.get("server/discover", NOT_KEPT)
+    return types.DiscoverResult(
+        result_type="complete",
+        supported_versions=list(server.revisions),
+        capabilities=server.capabilities,
+        instructions=server.instructions,
+        ttl_ms=hint.ttl_ms,
+        cache_scope=hint.scope,
+    )
+
+
+def _empty(_: ActiveServer, __: IncomingRequest, ___: Any) -> types.EmptyResult:
+    return types.EmptyResult()
+
+
+def _subscribe(serving: ActiveServer, exchange: IncomingRequest, params: Any) -> types.EmptyResult:
+    serving.subscribers.subscribe(exchange.peer, params.uri)
+    return types.EmptyResult()
+
+
+def _unsubscribe(serving: ActiveServer, exchange: IncomingRequest, params: Any) -> types.EmptyResult:
+    serving.subscribers.unsubscribe(exchange.peer, params.uri)
+    return types.EmptyResult()
+
+
+_OFFERED: Mapping[str, Callable[[Server], bool]] = {
+    "completion": lambda server: server.completions.offered,
+    "prompts": lambda server: server.prompts.catalog.offered,
+    "resources": lambda server: server.resources.offered,
+    "tools": lambda server: server.tools.catalog.offered,
+}
+"""Whether a server offers a feature, by the first part of the method names; other methods are always offered."""
+_AT_ONCE: Mapping[str, AnswerAtOnce] = {
+    "initialize": _initialize,
+    "logging/setLevel": _empty,  # the connection's admission remembers the level
+    "ping": _empty,
+    "resources/subscribe": _subscribe,
+    "resources/unsubscribe": _unsubscribe,
+    "server/discover": _discover,
+}
+_IN_POOL: Mapping[str, FindResponder] = {
+    "completion/complete": _completions,
+    "prompts/get": _prompt,
+    "prompts/list": _list,
+    "resources/list": _list,
+    "resources/read": _resource,
+    "resources/templates/list": _list,
+    "tools/call": _tool,
+    "tools/list": _list,
+    LISTEN: listen,
+}
+_ANSWERED = frozenset({*_AT_ONCE, *_IN_POOL})
+ROUTES: Mapping[str, Mapping[str, Route | None]] = {revision: _Routes(revision) for revision in types.REVISIONS}
+"""The routes by revision and method; None if there is no such method, or the server does not answer it."""
+
+
+# --- Dispatch ---
+
+
+def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
+    """Answer a request now, or start its handler in the pool."""
+    server = serving.server
+    middleware = server.all_middleware
+    route = ROUTES[exchange.context.revision][exchange.method]
+    params: Any = exchange.params or {}
+    past: PastRounds | None = None
+    responder: Responder | None = None
+    refusal: McpError | None = None
+    try:
+        params = _read_params(server, exchange, route, params)
+        if route is not None and route.may_come_back and (params.request_state is not None or params.input_responses):
+            past = resume(serving, exchange, params.request_state)
+            if past is None:  # its handler was parked and continues, within the middleware that it was called from
+                return
+        if not middleware:
+            if route is not None and route.at_once is not None:
+                result = route.at_once(serving, exchange, params)
+                exchange.respond(finish_result(result, exchange.context, server.info_json))
+                return
+            responder = _find(serving, exchange, route, params)
+    except McpError as error:
+        if not middleware:
+            exchange.respond(error)
+            return
+        refusal = error
+    slots = _slots(serving, exchange)
+    request = _PooledRequest(serving, exchange, route, params, past, middleware, refusal, responder)
+    waits = responder is None or responder.waits or past is not None
+    serving.pool.begin(exchange, request.handle, request.explain, slots, waits=waits)
+    if isinstance(responder, ListenSubscription):
+        if exchange.run is not None:  # else there are too many already
+            exchange.run.last_words = responder.conclude
+    elif slots.waiting:  # it may be waiting for its slot: what is registered when it gets one counts
+        request.responder = None
+
+
+def _slots(serving: ActiveServer, exchange: IncomingRequest) -> HandlerSlots:
+    """Return the slots from which a request takes its slot."""
+    if exchange.method == LISTEN:
+        return exchange.peer.listens
+    if exchange.method in _AT_ONCE:
+        return serving.small_answers.of(exchange.peer, exchange.method)
+    return exchange.peer.slots
+
+
+def _read_params(server: Server, exchange: IncomingRequest, route: Route | None, params: Mapping[str, Any]) -> Any:
+    """Return the typed params of a request that the server answers.
+
+    Raises:
+        McpError: the refusal of any other request.
+    """
+    method = exchange.method
+    if route is not None and route.offered(server):
+        try:
+            return route.read(params)
+        except StructureError as exc:
+            raise McpError(INVALID_PARAMS, f"the params of {method!r} do not fit: {'; '.join(exc.faults)}") from None
+    revision = exchange.context.revision
+    custom = server.custom.method(method, revision)
+    if custom is None:
+        raise McpError(METHOD_NOT_FOUND, f"this server has no method {method!r} in revision {revision}")
+    return custom.read(dict(params), exchange.context)
+
+
+def _find(serving: ActiveServer, exchange: IncomingRequest, route: Route | None, params: Any) -> Responder:
+    if route is None or route.find is None:
+        return serving.server.custom.methods[exchange.method]
+    return route.find(serving, exchange, params)
+
+
+@define(eq=False)
+class _PooledRequest:
+    """A request that is answered in the handler pool, through the middleware if there is any."""
+
+    _serving: ActiveServer
+    _exchange: IncomingRequest
+    _route: Route | None
+    """None for a custom method."""
+    _params: Any
+    """Typed; or as they came, if the middleware is to see a request that is refused."""
+    _past: PastRounds | None
+    """The answers of earlier rounds, for a handler that is replayed."""
+    _middleware: Sequence[Middleware]
+    _refusal: McpError | None
+    """The error that calling the handler with just these params raises."""
+    responder: Responder | None
+    """The responder, unless it has to be looked up when the handler starts."""
+    _chain: MiddlewareChain | None = field(default=None, init=False)
+
+    async def handle(self, run: HandlerRun) -> JsonObject:
+        """Return the result; raises what `explain` takes."""
+        serving, exchange, past, route = self._serving, self._exchange, self._past, self._route
+        serving.background.adopt()
+        responder = self.responder
+        if responder is None and not self._middleware:
+            responder = _find(serving, exchange, route, self._params)
+        pinned = b""
+        if route is not None and route.may_come_back and (responder is None or responder.may_ask):
+            pinned = pin(exchange)
+        context = Context(run, serving, past, pinned)
+        try:
+            if responder is not None:
+                outcome = await responder.call(context, self._params)
+            else:
+                outcome = await self._pass_middleware(run, context)
+        finally:
+            progress = progress_of(context)
+            if progress is not None:
+                progress.finish()
+        server = serving.server
+        if route is None or isinstance(outcome, ExtensionResult):
+            outcome = resolved(outcome, run.method, run.context, server.extensions)
+        hint = server.cache.get(exchange.method, NOT_KEPT) if route is None or route.is_kept else None
+        result = finish_result(outcome, exchange.context, server.info_json, hint)
+        if serving.changes.unsaid:
+            serving.changes.notify_now()
+        if (past is not None or run.waiting is not None) and "ttlMs" in result:
+            return {**result, **NOT_KEPT.to_wire()}  # it depends on the client's answers: no other client may get it
+        return result
+
+    def explain(self, failure: Exception) -> JsonObject | McpError:
+        """Return the answer to a request whose handler, or middleware, has raised an exception."""
+        serving, exchange, chain, params = self._serving, self._exchange, self._chain, self._params
+        serving.changes.notify_now()
+        if chain is not None:
+            if failure is not chain.handler_failure and not isinstance(failure, (*_DELIBERATE, OutOfTimeError)):
+                _log.error("answering %r failed outside of its handler", exchange.method, exc_info=failure)
+                return McpError(INTERNAL_ERROR, f"{exchange.method!r} failed; the server's log says why")
+            params = chain.params
+        answer = _explain(serving.server, exchange.method, params, exchange.context, failure)
+        if isinstance(answer, McpError):
+            return answer
+        return finish_result(answer, exchange.context, serving.server.info_json)
+
+    async def _pass_middleware(self, run: HandlerRun, context: Context) -> Any:
+        """Return what the middleware returns, typed, or as the page of a list that it has not changed.
+
+        Raises:
+            Exception: raised by the handler or the middleware.
+        """
+        serving, exchange = self._serving, self._exchange
+        method, rows = exchange.method, types.METHODS[run.context.revision]
+        page: JsonObject = {}
+        typed_page: Any = None
+
+        async def handle(params: Any) -> Any:
+            nonlocal page, typed_page
+            result = await self._answer(context, params)
+            if method not in rows or not isinstance(result, dict):
+                return result
+            if method == _CALL:
+                return types.structure(result, types.CallToolResult)
+            page = cast("JsonObject", result)
+            typed_page = types.structure(decode(encode(page)), rows[method].results[0])
+            return typed_page
+
+        read = partial(_read_params, serving.server, exchange, self._route)
+        self._chain = MiddlewareChain(
+            self._middleware, exchange.params or {}, read, handle, self._params, self._refusal
+        )
+        outcome = await self._chain.run(method, context)
+        if outcome is not None and outcome is typed_page:
+            return page
+        return self._checked(outcome, run.context) if method in rows else outcome
+
+    async def _answer(self, context: Context, params: Any) -> Any:
+        """Answer with the params that the middleware has handed on."""
+        serving, exchange, route = self._serving, self._exchange, self._route
+        if self._refusal is not None and isinstance(self._params, types.Model) and params.request_state is not None:
+            raise self._refusal  # a retry that was refused passes only if the middleware has removed its state
+        if route is not None and route.at_once is not None:
+            return route.at_once(serving, exchange, params)
+        return await _find(serving, exchange, route, params).call(context, params)
+
+    def _checked(self, outcome: Any, context: ExchangeContext) -> Any:
+        """Return a result of a specified method, made by the middleware or by the handler.
+
+        Raises:
+            TypeError: *outcome* is not a result of the method.
+        """
+        method, revision = self._exchange.method, context.revision
+        kinds = types.METHODS[revision][method].results
+        if isinstance(outcome, Mapping):
+            outcome = types.structure(dict(cast("Mapping[str, Any]", outcome)), kinds[0])
+        empty = (types.EmptyResult,) if types.Result in kinds else ()
+        if not isinstance(outcome, (*kinds, *empty, ExtensionResult)):
+            raise TypeError(f"middleware answered {method!r} with {outcome!r}, which is no result of it")
+        assert self._chain is not None
+        name = getattr(self._chain.params, "name", "")
+        if isinstance(outcome, types.CallToolResult) and not context.modern:
+            return legacy_result(outcome, revision, name)
+        if isinstance(outcome, types.GetPromptResult):
+            return legacy_messages(outcome, revision, name)
+        return outcome
+
+
+# --- Results and failures ---
+
+
+def finish_result(
+    result: types.Model | JsonObject,
+    context: ExchangeContext,
+    server_info: JsonObject,
+    hint: CacheHint | None = NOT_KEPT,
+) -> JsonObject:
+    """Return the JSON object of a result in its revision, with what the revision adds to every result.
+
+    Args:
+        result: typed, or in its JSON form, which may be changed.
+        server_info: the name of the server, in the shape of `types.Implementation`.
+        hint: the cache hint of a result that has none; None for JSON of a method whose results are not cached.
+
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic#result-responses
+    """
+    json: JsonObject = result if isinstance(result, dict) else types.unstructure(result, revision=context.revision)
+    if is_modern(context.revision):
+        kind = json.setdefault("resultType", "complete")
+        if hint is not None and kind == "complete" and (json is result or hasattr(result, "ttl_ms")):
+            json = {**hint.to_wire(), **json}
+        json["_meta"] = {SERVER_INFO_KEY: server_info, **json.get("_meta", {})}
+    return json
+
+
+def _explain(
+    server: Server, method: str, params: Any, context: ExchangeContext, failure: Exception
+) -> types.CallToolResult | McpError:
+    """Return the answer that stands for an exception of a handler: a tool error, or a protocol error (rules 2 to 5).
+
+    Args:
+        params: the params that the handler was given.
+    """
+    refusal = refusal_of(failure, context)
+    if refusal is not None:
+        return refusal
+    if isinstance(failure, MissingCapability | AskExpired):
+        if method == _CALL:
+            return types.CallToolResult(content=[types.TextContent(text=str(failure))], is_error=True)
+        return McpError(INTERNAL_ERROR, f"{method!r}: {failure}")
+    if method == _CALL and isinstance(params, types.CallToolRequestParams):
+        return server.tools.explain(params.name, failure)
+    _log.error("answering %r failed", method, exc_info=failure)
+    return McpError(INTERNAL_ERROR, f"{method!r} failed; the server's log says why")

@@ -17,11 +17,19 @@ from attrs import define, field
 
 from .._errors import ConnectionClosed, ConnectionLost, ErrorResponse, LocalProtocolError, McpError
 from ..abc import Answerer, Direction, Serving, Tap, Transport, TransportClient, TransportOpener
-from ..peer import Admission, ConnectionStatistics, HandlerSlots, IncomingRequest, Limits, OutgoingRequest, UpdateBudget
+from ..peer import (
+    Admission,
+    ConnectionStatistics,
+    ExchangeState,
+    HandlerSlots,
+    IncomingRequest,
+    Limits,
+    OutgoingRequest,
+    UpdateBudget,
+)
 from ..wire import (
     INTERNAL_ERROR,
     PROGRESS_TOKEN_KEY,
-    ExchangeState,
     JsonObject,
     NotJsonError,
     copy_json,
@@ -234,7 +242,8 @@ class _OutgoingMemoryRequest(OutgoingRequest):
             self.ended()
             raise LocalProtocolError(f"the params of {self.method!r} cannot be sent: {exc}") from None
         end.show_request(encode_request, self.id, self.method, params)
-        self._leaving()
+        if self.span is not None:
+            self.span.sent(self.id)
         try:
             context = end.admission.admit(self.method, params)
         except McpError as error:

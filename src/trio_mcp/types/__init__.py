@@ -1,506 +1,226 @@
-"""Generated from schema/ by `python -m codegen`: do not edit. The vocabulary: names only."""
+"""Generated from schema/ by `python -m codegen`: do not edit. The names of the protocol, each imported on first use."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._facade import lazy_names
 
 if TYPE_CHECKING:
-    from trio_mcp.types._converter import structure, structurer, unstructure, unstructurer
-    from trio_mcp.types._generated.basic import (
-        CancelledNotificationParams,
-        ClientCapabilities,
-        ClientTaskRequestsCapability,
-        ClientTasksCapability,
-        DiscoverResult,
-        ElicitationCapability,
-        ElicitationTasksCapability,
-        EmptyResult,
-        Error,
-        Icon,
-        Implementation,
-        InitializeRequestParams,
-        InitializeResult,
-        NotificationParams,
-        PaginatedRequestParams,
-        ProgressNotificationParams,
-        ProgressToken,
-        PromptsCapability,
-        RequestId,
-        RequestParams,
-        ResourcesCapability,
-        Result,
-        RootsCapability,
-        SamplingCapability,
-        SamplingTasksCapability,
-        ServerCapabilities,
-        ServerTaskRequestsCapability,
-        ServerTasksCapability,
-        ToolsCapability,
-        ToolTasksCapability,
+    from ._converter import structure as structure
+    from ._converter import structurer as structurer
+    from ._converter import unstructure as unstructure
+    from ._converter import unstructurer as unstructurer
+    from ._generated.basic import CancelledNotificationParams as CancelledNotificationParams
+    from ._generated.basic import ClientCapabilities as ClientCapabilities
+    from ._generated.basic import ClientTaskRequestsCapability as ClientTaskRequestsCapability
+    from ._generated.basic import ClientTasksCapability as ClientTasksCapability
+    from ._generated.basic import DiscoverResult as DiscoverResult
+    from ._generated.basic import ElicitationCapability as ElicitationCapability
+    from ._generated.basic import ElicitationTasksCapability as ElicitationTasksCapability
+    from ._generated.basic import EmptyResult as EmptyResult
+    from ._generated.basic import Error as Error
+    from ._generated.basic import Icon as Icon
+    from ._generated.basic import Implementation as Implementation
+    from ._generated.basic import InitializeRequestParams as InitializeRequestParams
+    from ._generated.basic import InitializeResult as InitializeResult
+    from ._generated.basic import NotificationParams as NotificationParams
+    from ._generated.basic import PaginatedRequestParams as PaginatedRequestParams
+    from ._generated.basic import ProgressNotificationParams as ProgressNotificationParams
+    from ._generated.basic import ProgressToken as ProgressToken
+    from ._generated.basic import PromptsCapability as PromptsCapability
+    from ._generated.basic import RequestId as RequestId
+    from ._generated.basic import RequestParams as RequestParams
+    from ._generated.basic import ResourcesCapability as ResourcesCapability
+    from ._generated.basic import Result as Result
+    from ._generated.basic import RootsCapability as RootsCapability
+    from ._generated.basic import SamplingCapability as SamplingCapability
+    from ._generated.basic import SamplingTasksCapability as SamplingTasksCapability
+    from ._generated.basic import ServerCapabilities as ServerCapabilities
+    from ._generated.basic import ServerTaskRequestsCapability as ServerTaskRequestsCapability
+    from ._generated.basic import ServerTasksCapability as ServerTasksCapability
+    from ._generated.basic import ToolsCapability as ToolsCapability
+    from ._generated.basic import ToolTasksCapability as ToolTasksCapability
+    from ._generated.others import CancelTaskRequestParams as CancelTaskRequestParams
+    from ._generated.others import CancelTaskResult as CancelTaskResult
+    from ._generated.others import CompleteRequestParams as CompleteRequestParams
+    from ._generated.others import CompleteResult as CompleteResult
+    from ._generated.others import Completion as Completion
+    from ._generated.others import CompletionArgument as CompletionArgument
+    from ._generated.others import CompletionContext as CompletionContext
+    from ._generated.others import CreateTaskResult as CreateTaskResult
+    from ._generated.others import Cursor as Cursor
+    from ._generated.others import ElicitationCompleteNotificationParams as ElicitationCompleteNotificationParams
+    from ._generated.others import EnumSchema as EnumSchema
+    from ._generated.others import GetTaskPayloadRequestParams as GetTaskPayloadRequestParams
+    from ._generated.others import GetTaskPayloadResult as GetTaskPayloadResult
+    from ._generated.others import GetTaskRequestParams as GetTaskRequestParams
+    from ._generated.others import GetTaskResult as GetTaskResult
+    from ._generated.others import ListTasksResult as ListTasksResult
+    from ._generated.others import LoggingLevel as LoggingLevel
+    from ._generated.others import LoggingMessageNotificationParams as LoggingMessageNotificationParams
+    from ._generated.others import MissingRequiredClientCapabilityErrorData as MissingRequiredClientCapabilityErrorData
+    from ._generated.others import MultiSelectEnumSchema as MultiSelectEnumSchema
+    from ._generated.others import NotificationMetaObject as NotificationMetaObject
+    from ._generated.others import PromptReference as PromptReference
+    from ._generated.others import RelatedTaskMetadata as RelatedTaskMetadata
+    from ._generated.others import RequestMetaObject as RequestMetaObject
+    from ._generated.others import ResourceTemplateReference as ResourceTemplateReference
+    from ._generated.others import ResourceUpdatedNotificationParams as ResourceUpdatedNotificationParams
+    from ._generated.others import ResultMetaObject as ResultMetaObject
+    from ._generated.others import ResultType as ResultType
+    from ._generated.others import SetLevelRequestParams as SetLevelRequestParams
+    from ._generated.others import SingleSelectEnumSchema as SingleSelectEnumSchema
+    from ._generated.others import SubscribeRequestParams as SubscribeRequestParams
+    from ._generated.others import SubscriptionFilter as SubscriptionFilter
+    from ._generated.others import (
+        SubscriptionsAcknowledgedNotificationParams as SubscriptionsAcknowledgedNotificationParams,
     )
-    from trio_mcp.types._generated.others import (
-        CancelTaskRequestParams,
-        CancelTaskResult,
-        CompleteRequestParams,
-        CompleteResult,
-        Completion,
-        CompletionArgument,
-        CompletionContext,
-        CreateTaskResult,
-        Cursor,
-        ElicitationCompleteNotificationParams,
-        EnumSchema,
-        GetTaskPayloadRequestParams,
-        GetTaskPayloadResult,
-        GetTaskRequestParams,
-        GetTaskResult,
-        ListTasksResult,
-        LoggingLevel,
-        LoggingMessageNotificationParams,
-        MissingRequiredClientCapabilityErrorData,
-        MultiSelectEnumSchema,
-        NotificationMetaObject,
-        PromptReference,
-        RelatedTaskMetadata,
-        RequestMetaObject,
-        ResourceTemplateReference,
-        ResourceUpdatedNotificationParams,
-        ResultMetaObject,
-        ResultType,
-        SetLevelRequestParams,
-        SingleSelectEnumSchema,
-        SubscribeRequestParams,
-        SubscriptionFilter,
-        SubscriptionsAcknowledgedNotificationParams,
-        SubscriptionsListenRequestParams,
-        SubscriptionsListenResult,
-        SubscriptionsListenResultMetaObject,
-        Task,
-        TaskStatus,
-        TaskStatusNotificationParams,
-        UnsubscribeRequestParams,
-        UnsupportedProtocolVersionErrorData,
-        URLElicitationRequiredErrorData,
-    )
-    from trio_mcp.types._generated.prompts import (
-        GetPromptRequestParams,
-        GetPromptResult,
-        ListPromptsResult,
-        Prompt,
-        PromptArgument,
-        PromptMessage,
-    )
-    from trio_mcp.types._generated.questions import (
-        BooleanSchema,
-        CreateMessageRequest,
-        CreateMessageRequestParams,
-        ElicitRequest,
-        ElicitRequestedSchema,
-        ElicitRequestFormParams,
-        ElicitRequestParams,
-        ElicitRequestURLParams,
-        EnumOption,
-        InputRequest,
-        InputRequests,
-        InputRequiredResult,
-        LegacyTitledEnumSchema,
-        ListRootsRequest,
-        ListRootsRequestParams,
-        ModelHint,
-        ModelPreferences,
-        NumberSchema,
-        PrimitiveSchemaDefinition,
-        SamplingMessage,
-        StringSchema,
-        TitledEnumItems,
-        TitledMultiSelectEnumSchema,
-        TitledSingleSelectEnumSchema,
-        ToolChoice,
-        UntitledEnumItems,
-        UntitledMultiSelectEnumSchema,
-        UntitledSingleSelectEnumSchema,
-    )
-    from trio_mcp.types._generated.resources import (
-        ListResourcesResult,
-        ListResourceTemplatesResult,
-        ReadResourceRequestParams,
-        ReadResourceResult,
-        Resource,
-        ResourceTemplate,
-    )
-    from trio_mcp.types._generated.tools import (
-        Annotations,
-        AudioContent,
-        BlobResourceContents,
-        CallToolRequestParams,
-        CallToolResult,
-        ContentBlock,
-        CreateMessageResult,
-        ElicitResult,
-        EmbeddedResource,
-        ImageContent,
-        InputResponse,
-        InputResponses,
-        ListRootsResult,
-        ListToolsResult,
-        ResourceLink,
-        Role,
-        Root,
-        SamplingMessageContentBlock,
-        TaskMetadata,
-        TextContent,
-        TextResourceContents,
-        Tool,
-        ToolAnnotations,
-        ToolExecution,
-        ToolResultContent,
-        ToolUseContent,
-    )
-    from trio_mcp.types._model import (
-        UNSET,
-        Bounds,
-        ErrorShape,
-        JSONArray,
-        JSONObject,
-        JSONValue,
-        Method,
-        Model,
-        Profile,
-        Unset,
-    )
-    from trio_mcp.types._tables import ERRORS, LENIENT, METHODS, PROFILES, REVISIONS, SUPERSET, WIRE_NAMES
-_HOME_OF = {
-    "Annotations": "_generated.tools",
-    "AudioContent": "_generated.tools",
-    "BlobResourceContents": "_generated.tools",
-    "BooleanSchema": "_generated.questions",
-    "Bounds": "_model",
-    "CallToolRequestParams": "_generated.tools",
-    "CallToolResult": "_generated.tools",
-    "CancelTaskRequestParams": "_generated.others",
-    "CancelTaskResult": "_generated.others",
-    "CancelledNotificationParams": "_generated.basic",
-    "ClientCapabilities": "_generated.basic",
-    "ClientTaskRequestsCapability": "_generated.basic",
-    "ClientTasksCapability": "_generated.basic",
-    "CompleteRequestParams": "_generated.others",
-    "CompleteResult": "_generated.others",
-    "Completion": "_generated.others",
-    "CompletionArgument": "_generated.others",
-    "CompletionContext": "_generated.others",
-    "ContentBlock": "_generated.tools",
-    "CreateMessageRequest": "_generated.questions",
-    "CreateMessageRequestParams": "_generated.questions",
-    "CreateMessageResult": "_generated.tools",
-    "CreateTaskResult": "_generated.others",
-    "Cursor": "_generated.others",
-    "DiscoverResult": "_generated.basic",
-    "ERRORS": "_tables",
-    "ElicitRequest": "_generated.questions",
-    "ElicitRequestFormParams": "_generated.questions",
-    "ElicitRequestParams": "_generated.questions",
-    "ElicitRequestURLParams": "_generated.questions",
-    "ElicitRequestedSchema": "_generated.questions",
-    "ElicitResult": "_generated.tools",
-    "ElicitationCapability": "_generated.basic",
-    "ElicitationCompleteNotificationParams": "_generated.others",
-    "ElicitationTasksCapability": "_generated.basic",
-    "EmbeddedResource": "_generated.tools",
-    "EmptyResult": "_generated.basic",
-    "EnumOption": "_generated.questions",
-    "EnumSchema": "_generated.others",
-    "Error": "_generated.basic",
-    "ErrorShape": "_model",
-    "GetPromptRequestParams": "_generated.prompts",
-    "GetPromptResult": "_generated.prompts",
-    "GetTaskPayloadRequestParams": "_generated.others",
-    "GetTaskPayloadResult": "_generated.others",
-    "GetTaskRequestParams": "_generated.others",
-    "GetTaskResult": "_generated.others",
-    "Icon": "_generated.basic",
-    "ImageContent": "_generated.tools",
-    "Implementation": "_generated.basic",
-    "InitializeRequestParams": "_generated.basic",
-    "InitializeResult": "_generated.basic",
-    "InputRequest": "_generated.questions",
-    "InputRequests": "_generated.questions",
-    "InputRequiredResult": "_generated.questions",
-    "InputResponse": "_generated.tools",
-    "InputResponses": "_generated.tools",
-    "JSONArray": "_model",
-    "JSONObject": "_model",
-    "JSONValue": "_model",
-    "LENIENT": "_tables",
-    "LegacyTitledEnumSchema": "_generated.questions",
-    "ListPromptsResult": "_generated.prompts",
-    "ListResourceTemplatesResult": "_generated.resources",
-    "ListResourcesResult": "_generated.resources",
-    "ListRootsRequest": "_generated.questions",
-    "ListRootsRequestParams": "_generated.questions",
-    "ListRootsResult": "_generated.tools",
-    "ListTasksResult": "_generated.others",
-    "ListToolsResult": "_generated.tools",
-    "LoggingLevel": "_generated.others",
-    "LoggingMessageNotificationParams": "_generated.others",
-    "METHODS": "_tables",
-    "Method": "_model",
-    "MissingRequiredClientCapabilityErrorData": "_generated.others",
-    "Model": "_model",
-    "ModelHint": "_generated.questions",
-    "ModelPreferences": "_generated.questions",
-    "MultiSelectEnumSchema": "_generated.others",
-    "NotificationMetaObject": "_generated.others",
-    "NotificationParams": "_generated.basic",
-    "NumberSchema": "_generated.questions",
-    "PROFILES": "_tables",
-    "PaginatedRequestParams": "_generated.basic",
-    "PrimitiveSchemaDefinition": "_generated.questions",
-    "Profile": "_model",
-    "ProgressNotificationParams": "_generated.basic",
-    "ProgressToken": "_generated.basic",
-    "Prompt": "_generated.prompts",
-    "PromptArgument": "_generated.prompts",
-    "PromptMessage": "_generated.prompts",
-    "PromptReference": "_generated.others",
-    "PromptsCapability": "_generated.basic",
-    "REVISIONS": "_tables",
-    "ReadResourceRequestParams": "_generated.resources",
-    "ReadResourceResult": "_generated.resources",
-    "RelatedTaskMetadata": "_generated.others",
-    "RequestId": "_generated.basic",
-    "RequestMetaObject": "_generated.others",
-    "RequestParams": "_generated.basic",
-    "Resource": "_generated.resources",
-    "ResourceLink": "_generated.tools",
-    "ResourceTemplate": "_generated.resources",
-    "ResourceTemplateReference": "_generated.others",
-    "ResourceUpdatedNotificationParams": "_generated.others",
-    "ResourcesCapability": "_generated.basic",
-    "Result": "_generated.basic",
-    "ResultMetaObject": "_generated.others",
-    "ResultType": "_generated.others",
-    "Role": "_generated.tools",
-    "Root": "_generated.tools",
-    "RootsCapability": "_generated.basic",
-    "SUPERSET": "_tables",
-    "SamplingCapability": "_generated.basic",
-    "SamplingMessage": "_generated.questions",
-    "SamplingMessageContentBlock": "_generated.tools",
-    "SamplingTasksCapability": "_generated.basic",
-    "ServerCapabilities": "_generated.basic",
-    "ServerTaskRequestsCapability": "_generated.basic",
-    "ServerTasksCapability": "_generated.basic",
-    "SetLevelRequestParams": "_generated.others",
-    "SingleSelectEnumSchema": "_generated.others",
-    "StringSchema": "_generated.questions",
-    "SubscribeRequestParams": "_generated.others",
-    "SubscriptionFilter": "_generated.others",
-    "SubscriptionsAcknowledgedNotificationParams": "_generated.others",
-    "SubscriptionsListenRequestParams": "_generated.others",
-    "SubscriptionsListenResult": "_generated.others",
-    "SubscriptionsListenResultMetaObject": "_generated.others",
-    "Task": "_generated.others",
-    "TaskMetadata": "_generated.tools",
-    "TaskStatus": "_generated.others",
-    "TaskStatusNotificationParams": "_generated.others",
-    "TextContent": "_generated.tools",
-    "TextResourceContents": "_generated.tools",
-    "TitledEnumItems": "_generated.questions",
-    "TitledMultiSelectEnumSchema": "_generated.questions",
-    "TitledSingleSelectEnumSchema": "_generated.questions",
-    "Tool": "_generated.tools",
-    "ToolAnnotations": "_generated.tools",
-    "ToolChoice": "_generated.questions",
-    "ToolExecution": "_generated.tools",
-    "ToolResultContent": "_generated.tools",
-    "ToolTasksCapability": "_generated.basic",
-    "ToolUseContent": "_generated.tools",
-    "ToolsCapability": "_generated.basic",
-    "UNSET": "_model",
-    "URLElicitationRequiredErrorData": "_generated.others",
-    "Unset": "_model",
-    "UnsubscribeRequestParams": "_generated.others",
-    "UnsupportedProtocolVersionErrorData": "_generated.others",
-    "UntitledEnumItems": "_generated.questions",
-    "UntitledMultiSelectEnumSchema": "_generated.questions",
-    "UntitledSingleSelectEnumSchema": "_generated.questions",
-    "WIRE_NAMES": "_tables",
-    "structure": "_converter",
-    "structurer": "_converter",
-    "unstructure": "_converter",
-    "unstructurer": "_converter",
-}
-__all__ = [
-    "ERRORS",
-    "LENIENT",
-    "METHODS",
-    "PROFILES",
-    "REVISIONS",
-    "SUPERSET",
-    "UNSET",
-    "WIRE_NAMES",
-    "Annotations",
-    "AudioContent",
-    "BlobResourceContents",
-    "BooleanSchema",
-    "Bounds",
-    "CallToolRequestParams",
-    "CallToolResult",
-    "CancelTaskRequestParams",
-    "CancelTaskResult",
-    "CancelledNotificationParams",
-    "ClientCapabilities",
-    "ClientTaskRequestsCapability",
-    "ClientTasksCapability",
-    "CompleteRequestParams",
-    "CompleteResult",
-    "Completion",
-    "CompletionArgument",
-    "CompletionContext",
-    "ContentBlock",
-    "CreateMessageRequest",
-    "CreateMessageRequestParams",
-    "CreateMessageResult",
-    "CreateTaskResult",
-    "Cursor",
-    "DiscoverResult",
-    "ElicitRequest",
-    "ElicitRequestFormParams",
-    "ElicitRequestParams",
-    "ElicitRequestURLParams",
-    "ElicitRequestedSchema",
-    "ElicitResult",
-    "ElicitationCapability",
-    "ElicitationCompleteNotificationParams",
-    "ElicitationTasksCapability",
-    "EmbeddedResource",
-    "EmptyResult",
-    "EnumOption",
-    "EnumSchema",
-    "Error",
-    "ErrorShape",
-    "GetPromptRequestParams",
-    "GetPromptResult",
-    "GetTaskPayloadRequestParams",
-    "GetTaskPayloadResult",
-    "GetTaskRequestParams",
-    "GetTaskResult",
-    "Icon",
-    "ImageContent",
-    "Implementation",
-    "InitializeRequestParams",
-    "InitializeResult",
-    "InputRequest",
-    "InputRequests",
-    "InputRequiredResult",
-    "InputResponse",
-    "InputResponses",
-    "JSONArray",
-    "JSONObject",
-    "JSONValue",
-    "LegacyTitledEnumSchema",
-    "ListPromptsResult",
-    "ListResourceTemplatesResult",
-    "ListResourcesResult",
-    "ListRootsRequest",
-    "ListRootsRequestParams",
-    "ListRootsResult",
-    "ListTasksResult",
-    "ListToolsResult",
-    "LoggingLevel",
-    "LoggingMessageNotificationParams",
-    "Method",
-    "MissingRequiredClientCapabilityErrorData",
-    "Model",
-    "ModelHint",
-    "ModelPreferences",
-    "MultiSelectEnumSchema",
-    "NotificationMetaObject",
-    "NotificationParams",
-    "NumberSchema",
-    "PaginatedRequestParams",
-    "PrimitiveSchemaDefinition",
-    "Profile",
-    "ProgressNotificationParams",
-    "ProgressToken",
-    "Prompt",
-    "PromptArgument",
-    "PromptMessage",
-    "PromptReference",
-    "PromptsCapability",
-    "ReadResourceRequestParams",
-    "ReadResourceResult",
-    "RelatedTaskMetadata",
-    "RequestId",
-    "RequestMetaObject",
-    "RequestParams",
-    "Resource",
-    "ResourceLink",
-    "ResourceTemplate",
-    "ResourceTemplateReference",
-    "ResourceUpdatedNotificationParams",
-    "ResourcesCapability",
-    "Result",
-    "ResultMetaObject",
-    "ResultType",
-    "Role",
-    "Root",
-    "RootsCapability",
-    "SamplingCapability",
-    "SamplingMessage",
-    "SamplingMessageContentBlock",
-    "SamplingTasksCapability",
-    "ServerCapabilities",
-    "ServerTaskRequestsCapability",
-    "ServerTasksCapability",
-    "SetLevelRequestParams",
-    "SingleSelectEnumSchema",
-    "StringSchema",
-    "SubscribeRequestParams",
-    "SubscriptionFilter",
-    "SubscriptionsAcknowledgedNotificationParams",
-    "SubscriptionsListenRequestParams",
-    "SubscriptionsListenResult",
-    "SubscriptionsListenResultMetaObject",
-    "Task",
-    "TaskMetadata",
-    "TaskStatus",
-    "TaskStatusNotificationParams",
-    "TextContent",
-    "TextResourceContents",
-    "TitledEnumItems",
-    "TitledMultiSelectEnumSchema",
-    "TitledSingleSelectEnumSchema",
-    "Tool",
-    "ToolAnnotations",
-    "ToolChoice",
-    "ToolExecution",
-    "ToolResultContent",
-    "ToolTasksCapability",
-    "ToolUseContent",
-    "ToolsCapability",
-    "URLElicitationRequiredErrorData",
-    "Unset",
-    "UnsubscribeRequestParams",
-    "UnsupportedProtocolVersionErrorData",
-    "UntitledEnumItems",
-    "UntitledMultiSelectEnumSchema",
-    "UntitledSingleSelectEnumSchema",
-    "structure",
-    "structurer",
-    "unstructure",
-    "unstructurer",
-]
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
-        return value
-
-
-def __dir__() -> list[str]:
-    return [*__all__]
+    from ._generated.others import SubscriptionsListenRequestParams as SubscriptionsListenRequestParams
+    from ._generated.others import SubscriptionsListenResult as SubscriptionsListenResult
+    from ._generated.others import SubscriptionsListenResultMetaObject as SubscriptionsListenResultMetaObject
+    from ._generated.others import Task as Task
+    from ._generated.others import TaskStatus as TaskStatus
+    from ._generated.others import TaskStatusNotificationParams as TaskStatusNotificationParams
+    from ._generated.others import UnsubscribeRequestParams as UnsubscribeRequestParams
+    from ._generated.others import UnsupportedProtocolVersionErrorData as UnsupportedProtocolVersionErrorData
+    from ._generated.others import URLElicitationRequiredErrorData as URLElicitationRequiredErrorData
+    from ._generated.questions import BooleanSchema as BooleanSchema
+    from ._generated.questions import CreateMessageRequest as CreateMessageRequest
+    from ._generated.questions import CreateMessageRequestParams as CreateMessageRequestParams
+    from ._generated.questions import ElicitRequest as ElicitRequest
+    from ._generated.questions import ElicitRequestedSchema as ElicitRequestedSchema
+    from ._generated.questions import ElicitRequestFormParams as ElicitRequestFormParams
+    from ._generated.questions import ElicitRequestParams as ElicitRequestParams
+    from ._generated.questions import ElicitRequestURLParams as ElicitRequestURLParams
+    from ._generated.questions import EnumOption as EnumOption
+    from ._generated.questions import InputRequest as InputRequest
+    from ._generated.questions import InputRequests as InputRequests
+    from ._generated.questions import InputRequiredResult as InputRequiredResult
+    from ._generated.questions import LegacyTitledEnumSchema as LegacyTitledEnumSchema
+    from ._generated.questions import ListRootsRequest as ListRootsRequest
+    from ._generated.questions import ListRootsRequestParams as ListRootsRequestParams
+    from ._generated.questions import ModelHint as ModelHint
+    from ._generated.questions import ModelPreferences as ModelPreferences
+    from ._generated.questions import NumberSchema as NumberSchema
+    from ._generated.questions import PrimitiveSchemaDefinition as PrimitiveSchemaDefinition
+    from ._generated.questions import SamplingMessage as SamplingMessage
+    from ._generated.questions import StringSchema as StringSchema
+    from ._generated.questions import TitledEnumItems as TitledEnumItems
+    from ._generated.questions import TitledMultiSelectEnumSchema as TitledMultiSelectEnumSchema
+    from ._generated.questions import TitledSingleSelectEnumSchema as TitledSingleSelectEnumSchema
+    from ._generated.questions import ToolChoice as ToolChoice
+    from ._generated.questions import UntitledEnumItems as UntitledEnumItems
+    from ._generated.questions import UntitledMultiSelectEnumSchema as UntitledMultiSelectEnumSchema
+    from ._generated.questions import UntitledSingleSelectEnumSchema as UntitledSingleSelectEnumSchema
+    from ._generated.resources_and_prompts import GetPromptRequestParams as GetPromptRequestParams
+    from ._generated.resources_and_prompts import GetPromptResult as GetPromptResult
+    from ._generated.resources_and_prompts import ListPromptsResult as ListPromptsResult
+    from ._generated.resources_and_prompts import ListResourcesResult as ListResourcesResult
+    from ._generated.resources_and_prompts import ListResourceTemplatesResult as ListResourceTemplatesResult
+    from ._generated.resources_and_prompts import Prompt as Prompt
+    from ._generated.resources_and_prompts import PromptArgument as PromptArgument
+    from ._generated.resources_and_prompts import PromptMessage as PromptMessage
+    from ._generated.resources_and_prompts import ReadResourceRequestParams as ReadResourceRequestParams
+    from ._generated.resources_and_prompts import ReadResourceResult as ReadResourceResult
+    from ._generated.resources_and_prompts import Resource as Resource
+    from ._generated.resources_and_prompts import ResourceTemplate as ResourceTemplate
+    from ._generated.tools import Annotations as Annotations
+    from ._generated.tools import AudioContent as AudioContent
+    from ._generated.tools import BlobResourceContents as BlobResourceContents
+    from ._generated.tools import CallToolRequestParams as CallToolRequestParams
+    from ._generated.tools import CallToolResult as CallToolResult
+    from ._generated.tools import ContentBlock as ContentBlock
+    from ._generated.tools import CreateMessageResult as CreateMessageResult
+    from ._generated.tools import ElicitResult as ElicitResult
+    from ._generated.tools import EmbeddedResource as EmbeddedResource
+    from ._generated.tools import ImageContent as ImageContent
+    from ._generated.tools import InputResponse as InputResponse
+    from ._generated.tools import InputResponses as InputResponses
+    from ._generated.tools import ListRootsResult as ListRootsResult
+    from ._generated.tools import ListToolsResult as ListToolsResult
+    from ._generated.tools import ResourceLink as ResourceLink
+    from ._generated.tools import Role as Role
+    from ._generated.tools import Root as Root
+    from ._generated.tools import SamplingMessageContentBlock as SamplingMessageContentBlock
+    from ._generated.tools import TaskMetadata as TaskMetadata
+    from ._generated.tools import TextContent as TextContent
+    from ._generated.tools import TextResourceContents as TextResourceContents
+    from ._generated.tools import Tool as Tool
+    from ._generated.tools import ToolAnnotations as ToolAnnotations
+    from ._generated.tools import ToolExecution as ToolExecution
+    from ._generated.tools import ToolResultContent as ToolResultContent
+    from ._generated.tools import ToolUseContent as ToolUseContent
+    from ._model import UNSET as UNSET
+    from ._model import Bounds as Bounds
+    from ._model import ErrorShape as ErrorShape
+    from ._model import JSONArray as JSONArray
+    from ._model import JSONObject as JSONObject
+    from ._model import JSONValue as JSONValue
+    from ._model import Method as Method
+    from ._model import Model as Model
+    from ._model import Profile as Profile
+    from ._model import Unset as Unset
+    from ._tables import ERRORS as ERRORS
+    from ._tables import LENIENT as LENIENT
+    from ._tables import METHODS as METHODS
+    from ._tables import PROFILES as PROFILES
+    from ._tables import REVISIONS as REVISIONS
+    from ._tables import SUPERSET as SUPERSET
+    from ._tables import WIRE_NAMES as WIRE_NAMES
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "_converter": ("structure", "structurer", "unstructure", "unstructurer"),
+            "_generated.basic": (
+                "CancelledNotificationParams", "ClientCapabilities", "ClientTaskRequestsCapability",
+                "ClientTasksCapability", "DiscoverResult", "ElicitationCapability", "ElicitationTasksCapability",
+                "EmptyResult", "Error", "Icon", "Implementation", "InitializeRequestParams", "InitializeResult",
+                "NotificationParams", "PaginatedRequestParams", "ProgressNotificationParams", "ProgressToken",
+                "PromptsCapability", "RequestId", "RequestParams", "ResourcesCapability", "Result", "RootsCapability",
+                "SamplingCapability", "SamplingTasksCapability", "ServerCapabilities", "ServerTaskRequestsCapability",
+                "ServerTasksCapability", "ToolTasksCapability", "ToolsCapability",
+            ),
+            "_generated.others": (
+                "CancelTaskRequestParams", "CancelTaskResult", "CompleteRequestParams", "CompleteResult", "Completion",
+                "CompletionArgument", "CompletionContext", "CreateTaskResult", "Cursor",
+                "ElicitationCompleteNotificationParams", "EnumSchema", "GetTaskPayloadRequestParams",
+                "GetTaskPayloadResult", "GetTaskRequestParams", "GetTaskResult", "ListTasksResult", "LoggingLevel",
+                "LoggingMessageNotificationParams", "MissingRequiredClientCapabilityErrorData", "MultiSelectEnumSchema",
+                "NotificationMetaObject", "PromptReference", "RelatedTaskMetadata", "RequestMetaObject",
+                "ResourceTemplateReference", "ResourceUpdatedNotificationParams", "ResultMetaObject", "ResultType",
+                "SetLevelRequestParams", "SingleSelectEnumSchema", "SubscribeRequestParams", "SubscriptionFilter",
+                "SubscriptionsAcknowledgedNotificationParams", "SubscriptionsListenRequestParams",
+                "SubscriptionsListenResult", "SubscriptionsListenResultMetaObject", "Task", "TaskStatus",
+                "TaskStatusNotificationParams", "URLElicitationRequiredErrorData", "UnsubscribeRequestParams",
+                "UnsupportedProtocolVersionErrorData",
+            ),
+            "_generated.questions": (
+                "BooleanSchema", "CreateMessageRequest", "CreateMessageRequestParams", "ElicitRequest",
+                "ElicitRequestFormParams", "ElicitRequestParams", "ElicitRequestURLParams", "ElicitRequestedSchema",
+                "EnumOption", "InputRequest", "InputRequests", "InputRequiredResult", "LegacyTitledEnumSchema",
+                "ListRootsRequest", "ListRootsRequestParams", "ModelHint", "ModelPreferences", "NumberSchema",
+                "PrimitiveSchemaDefinition", "SamplingMessage", "StringSchema", "TitledEnumItems",
+                "TitledMultiSelectEnumSchema", "TitledSingleSelectEnumSchema", "ToolChoice", "UntitledEnumItems",
+                "UntitledMultiSelectEnumSchema", "UntitledSingleSelectEnumSchema",
+            ),
+            "_generated.resources_and_prompts": (
+                "GetPromptRequestParams", "GetPromptResult", "ListPromptsResult", "ListResourceTemplatesResult",
+                "ListResourcesResult", "Prompt", "PromptArgument", "PromptMessage", "ReadResourceRequestParams",
+                "ReadResourceResult", "Resource", "ResourceTemplate",
+            ),
+            "_generated.tools": (
+                "Annotations", "AudioContent", "BlobResourceContents", "CallToolRequestParams", "CallToolResult",
+                "ContentBlock", "CreateMessageResult", "ElicitResult", "EmbeddedResource", "ImageContent",
+                "InputResponse", "InputResponses", "ListRootsResult", "ListToolsResult", "ResourceLink", "Role", "Root",
+                "SamplingMessageContentBlock", "TaskMetadata", "TextContent", "TextResourceContents", "Tool",
+                "ToolAnnotations", "ToolExecution", "ToolResultContent", "ToolUseContent",
+            ),
+            "_model": (
+                "UNSET", "Bounds", "ErrorShape", "JSONArray", "JSONObject", "JSONValue", "Method", "Model", "Profile",
+                "Unset",
+            ),
+            "_tables": ("ERRORS", "LENIENT", "METHODS", "PROFILES", "REVISIONS", "SUPERSET", "WIRE_NAMES"),
+        },
+    )  # fmt: skip

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, ClassVar, Final, Literal, NamedTuple, NoReturn, TypeAlias
+from typing import Any, ClassVar, Final, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 __all__ = [
     "MAX_FAULTS",
@@ -26,6 +26,7 @@ __all__ = [
     "kind_of",
     "listed",
     "quoted",
+    "rows_in",
     "type_of",
 ]
 
@@ -186,6 +187,25 @@ class Profile(NamedTuple):
     def metas(self) -> Mapping[str, type[Any]]:
         """The class that fits a class's `_meta`, which is itself kept as the plain dict that came."""
         return {name: _type(meta) for name, meta in self.meta_names.items()}
+
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+def rows_in(revision: str, changes: Mapping[_K, Mapping[str, _V | None]]) -> dict[_K, _V]:
+    """Return the rows of a table that hold in one revision.
+
+    Args:
+        revision: its name, which is a date.
+        changes: the values of each row, oldest first, by the revision that each holds from; None where the row ends.
+    """
+    rows: dict[_K, _V] = {}
+    for key, values in changes.items():
+        reached = [value for since, value in values.items() if since <= revision]
+        if reached and (newest := reached[-1]) is not None:
+            rows[key] = newest
+    return rows
 
 
 # What is wrong with a JSON value, by path: raised by hooks, turned into `StructureError` at the public boundary.

@@ -1,909 +1,347 @@
-"""Generated from schema/ by `python -m codegen`: do not edit. What each revision says of them."""
+"""Generated from schema/ by `python -m codegen`: do not edit. The methods, errors and members of each revision."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from trio_mcp.types._model import Bounds, ErrorShape, Method, Profile
+from trio_mcp.types._model import Bounds, ErrorShape, Method, Profile, rows_in
 
-REVISIONS: Final = (
-    "2024-11-05",
-    "2025-03-26",
-    "2025-06-18",
-    "2025-11-25",
-    "2026-07-28",
-)
-"""Every protocol revision this package speaks, oldest first."""
-METHODS: Final[Mapping[str, Mapping[str, Method]]] = {
-    "2024-11-05": {
-        "completion/complete": Method("request", "client", "CompleteRequestParams", True, ("CompleteResult",)),
-        "initialize": Method("request", "client", "InitializeRequestParams", True, ("InitializeResult",)),
-        "logging/setLevel": Method("request", "client", "SetLevelRequestParams", True, ("EmptyResult",)),
-        "notifications/cancelled": Method("notification", "both", "CancelledNotificationParams", True, ()),
-        "notifications/initialized": Method("notification", "client", "NotificationParams", False, ()),
-        "notifications/message": Method("notification", "server", "LoggingMessageNotificationParams", True, ()),
-        "notifications/progress": Method("notification", "both", "ProgressNotificationParams", True, ()),
-        "notifications/prompts/list_changed": Method("notification", "server", "NotificationParams", False, ()),
-        "notifications/resources/list_changed": Method("notification", "server", "NotificationParams", False, ()),
-        "notifications/resources/updated": Method(
-            "notification", "server", "ResourceUpdatedNotificationParams", True, ()
-        ),
-        "notifications/roots/list_changed": Method("notification", "client", "NotificationParams", False, ()),
-        "notifications/tools/list_changed": Method("notification", "server", "NotificationParams", False, ()),
-        "ping": Method("request", "both", "RequestParams", False, ("EmptyResult",)),
-        "prompts/get": Method("request", "client", "GetPromptRequestParams", True, ("GetPromptResult",)),
-        "prompts/list": Method("request", "client", "PaginatedRequestParams", False, ("ListPromptsResult",)),
-        "resources/list": Method("request", "client", "PaginatedRequestParams", False, ("ListResourcesResult",)),
-        "resources/read": Method("request", "client", "ReadResourceRequestParams", True, ("ReadResourceResult",)),
-        "resources/subscribe": Method("request", "client", "SubscribeRequestParams", True, ("EmptyResult",)),
-        "resources/templates/list": Method(
-            "request", "client", "PaginatedRequestParams", False, ("ListResourceTemplatesResult",)
-        ),
-        "resources/unsubscribe": Method("request", "client", "UnsubscribeRequestParams", True, ("EmptyResult",)),
-        "roots/list": Method("request", "server", "ListRootsRequestParams", False, ("ListRootsResult",)),
-        "sampling/createMessage": Method(
-            "request", "server", "CreateMessageRequestParams", True, ("CreateMessageResult",)
-        ),
-        "tools/call": Method("request", "client", "CallToolRequestParams", True, ("CallToolResult",)),
-        "tools/list": Method("request", "client", "PaginatedRequestParams", False, ("ListToolsResult",)),
+REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+"""Every protocol revision that this package speaks, oldest first."""
+# A value of the tables below holds from the revision before it until the next one; None ends a row.
+_METHODS: Final[Mapping[str, Mapping[str, Method | None]]] = {
+    "completion/complete": {
+        "2024-11-05": Method("request", "client", "CompleteRequestParams", True, ("CompleteResult",))
     },
-    "2025-03-26": {
-        "completion/complete": Method("request", "client", "CompleteRequestParams", True, ("CompleteResult",)),
-        "initialize": Method("request", "client", "InitializeRequestParams", True, ("InitializeResult",)),
-        "logging/setLevel": Method("request", "client", "SetLevelRequestParams", True, ("EmptyResult",)),
-        "notifications/cancelled": Method("notification", "both", "CancelledNotificationParams", True, ()),
-        "notifications/initialized": Method("notification", "client", "NotificationParams", False, ()),
-        "notifications/message": Method("notification", "server", "LoggingMessageNotificationParams", True, ()),
-        "notifications/progress": Method("notification", "both", "ProgressNotificationParams", True, ()),
-        "notifications/prompts/list_changed": Method("notification", "server", "NotificationParams", False, ()),
-        "notifications/resources/list_changed": Method("notification", "server", "NotificationParams", False, ()),
-        "notifications/resources/updated": Method(
-            "notification", "server", "ResourceUpdatedNotificationParams", True, ()
-        ),
-        "notifications/roots/list_changed": Method("notification", "client", "NotificationParams", False, ()),
-        "notifications/tools/list_changed": Method("notification", "server", "NotificationParams", False, ()),
-        "ping": Method("request", "both", "RequestParams", False, ("EmptyResult",)),
-        "prompts/get": Method("request", "client", "GetPromptRequestParams", True, ("GetPromptResult",)),
-        "prompts/list": Method("request", "client", "PaginatedRequestParams", False, ("ListPromptsResult",)),
-        "resources/list": Method("request", "client", "PaginatedRequestParams", False, ("ListResourcesResult",)),
-        "resources/read": Method("request", "client", "ReadResourceRequestParams", True, ("ReadResourceResult",)),
-        "resources/subscribe": Method("request", "client", "SubscribeRequestParams", True, ("EmptyResult",)),
-        "resources/templates/list": Method(
-            "request", "client", "PaginatedRequestParams", False, ("ListResourceTemplatesResult",)
-        ),
-        "resources/unsubscribe": Method("request", "client", "UnsubscribeRequestParams", True, ("EmptyResult",)),
-        "roots/list": Method("request", "server", "ListRootsRequestParams", False, ("ListRootsResult",)),
-        "sampling/createMessage": Method(
-            "request", "server", "CreateMessageRequestParams", True, ("CreateMessageResult",)
-        ),
-        "tools/call": Method("request", "client", "CallToolRequestParams", True, ("CallToolResult",)),
-        "tools/list": Method("request", "client", "PaginatedRequestParams", False, ("ListToolsResult",)),
+    "elicitation/create": {
+        "2025-06-18": Method("request", "server", "ElicitRequestFormParams", True, ("ElicitResult",)),
+        "2025-11-25": Method("request", "server", "ElicitRequestParams", True, ("ElicitResult", "CreateTaskResult")),
+        "2026-07-28": Method("embedded", "server", "ElicitRequestParams", True, ("ElicitResult",)),
     },
-    "2025-06-18": {
-        "completion/complete": Method("request", "client", "CompleteRequestParams", True, ("CompleteResult",)),
-        "elicitation/create": Method("request", "server", "ElicitRequestFormParams", True, ("ElicitResult",)),
-        "initialize": Method("request", "client", "InitializeRequestParams", True, ("InitializeResult",)),
-        "logging/setLevel": Method("request", "client", "SetLevelRequestParams", True, ("EmptyResult",)),
-        "notifications/cancelled": Method("notification", "both", "CancelledNotificationParams", True, ()),
-        "notifications/initialized": Method("notification", "client", "NotificationParams", False, ()),
-        "notifications/message": Method("notification", "server", "LoggingMessageNotificationParams", True, ()),
-        "notifications/progress": Method("notification", "both", "ProgressNotificationParams", True, ()),
-        "notifications/prompts/list_changed": Method("notification", "server", "NotificationParams", False, ()),
-        "notifications/resources/list_changed": Method("notification", "server", "NotificationParams", False, ()),
-        "notifications/resources/updated": Method(
-            "notification", "server", "ResourceUpdatedNotificationParams", True, ()
-        ),
-        "notifications/roots/list_changed": Method("notification", "client", "NotificationParams", False, ()),
-        "notifications/tools/list_changed": Method("notification", "server", "NotificationParams", False, ()),
-        "ping": Method("request", "both", "RequestParams", False, ("EmptyResult",)),
-        "prompts/get": Method("request", "client", "GetPromptRequestParams", True, ("GetPromptResult",)),
-        "prompts/list": Method("request", "client", "PaginatedRequestParams", False, ("ListPromptsResult",)),
-        "resources/list": Method("request", "client", "PaginatedRequestParams", False, ("ListResourcesResult",)),
-        "resources/read": Method("request", "client", "ReadResourceRequestParams", True, ("ReadResourceResult",)),
-        "resources/subscribe": Method("request", "client", "SubscribeRequestParams", True, ("EmptyResult",)),
-        "resources/templates/list": Method(
-            "request", "client", "PaginatedRequestParams", False, ("ListResourceTemplatesResult",)
-        ),
-        "resources/unsubscribe": Method("request", "client", "UnsubscribeRequestParams", True, ("EmptyResult",)),
-        "roots/list": Method("request", "server", "ListRootsRequestParams", False, ("ListRootsResult",)),
-        "sampling/createMessage": Method(
-            "request", "server", "CreateMessageRequestParams", True, ("CreateMessageResult",)
-        ),
-        "tools/call": Method("request", "client", "CallToolRequestParams", True, ("CallToolResult",)),
-        "tools/list": Method("request", "client", "PaginatedRequestParams", False, ("ListToolsResult",)),
+    "initialize": {
+        "2024-11-05": Method("request", "client", "InitializeRequestParams", True, ("InitializeResult",)),
+        "2026-07-28": None,
     },
-    "2025-11-25": {
-        "completion/complete": Method("request", "client", "CompleteRequestParams", True, ("CompleteResult",)),
-        "elicitation/create": Method(
-            "request",
-            "server",
-            "ElicitRequestParams",
-            True,
-            (
-                "ElicitResult",
-                "CreateTaskResult",
-            ),
-        ),
-        "initialize": Method("request", "client", "InitializeRequestParams", True, ("InitializeResult",)),
-        "logging/setLevel": Method("request", "client", "SetLevelRequestParams", True, ("EmptyResult",)),
-        "notifications/cancelled": Method("notification", "both", "CancelledNotificationParams", True, ()),
-        "notifications/elicitation/complete": Method(
-            "notification", "server", "ElicitationCompleteNotificationParams", True, ()
-        ),
-        "notifications/initialized": Method("notification", "client", "NotificationParams", False, ()),
-        "notifications/message": Method("notification", "server", "LoggingMessageNotificationParams", True, ()),
-        "notifications/progress": Method("notification", "both", "ProgressNotificationParams", True, ()),
-        "notifications/prompts/list_changed": Method("notification", "server", "NotificationParams", False, ()),
-        "notifications/resources/list_changed": Method("notification", "server", "NotificationParams", False, ()),
-        "notifications/resources/updated": Method(
-            "notification", "server", "ResourceUpdatedNotificationParams", True, ()
-        ),
-        "notifications/roots/list_changed": Method("notification", "client", "NotificationParams", False, ()),
-        "notifications/tasks/status": Method("notification", "both", "TaskStatusNotificationParams", True, ()),
-        "notifications/tools/list_changed": Method("notification", "server", "NotificationParams", False, ()),
-        "ping": Method("request", "both", "RequestParams", False, ("EmptyResult",)),
-        "prompts/get": Method("request", "client", "GetPromptRequestParams", True, ("GetPromptResult",)),
-        "prompts/list": Method("request", "client", "PaginatedRequestParams", False, ("ListPromptsResult",)),
-        "resources/list": Method("request", "client", "PaginatedRequestParams", False, ("ListResourcesResult",)),
-        "resources/read": Method("request", "client", "ReadResourceRequestParams", True, ("ReadResourceResult",)),
-        "resources/subscribe": Method("request", "client", "SubscribeRequestParams", True, ("EmptyResult",)),
-        "resources/templates/list": Method(
-            "request", "client", "PaginatedRequestParams", False, ("ListResourceTemplatesResult",)
-        ),
-        "resources/unsubscribe": Method("request", "client", "UnsubscribeRequestParams", True, ("EmptyResult",)),
-        "roots/list": Method("request", "server", "ListRootsRequestParams", False, ("ListRootsResult",)),
-        "sampling/createMessage": Method(
-            "request",
-            "server",
-            "CreateMessageRequestParams",
-            True,
-            (
-                "CreateMessageResult",
-                "CreateTaskResult",
-            ),
-        ),
-        "tasks/cancel": Method("request", "both", "CancelTaskRequestParams", True, ("CancelTaskResult",)),
-        "tasks/get": Method("request", "both", "GetTaskRequestParams", True, ("GetTaskResult",)),
-        "tasks/list": Method("request", "both", "PaginatedRequestParams", False, ("ListTasksResult",)),
-        "tasks/result": Method("request", "both", "GetTaskPayloadRequestParams", True, ("GetTaskPayloadResult",)),
-        "tools/call": Method(
-            "request",
-            "client",
-            "CallToolRequestParams",
-            True,
-            (
-                "CallToolResult",
-                "CreateTaskResult",
-            ),
-        ),
-        "tools/list": Method("request", "client", "PaginatedRequestParams", False, ("ListToolsResult",)),
+    "logging/setLevel": {
+        "2024-11-05": Method("request", "client", "SetLevelRequestParams", True, ("EmptyResult",)),
+        "2026-07-28": None,
     },
-    "2026-07-28": {
-        "completion/complete": Method("request", "client", "CompleteRequestParams", True, ("CompleteResult",)),
-        "elicitation/create": Method("embedded", "server", "ElicitRequestParams", True, ("ElicitResult",)),
-        "notifications/cancelled": Method("notification", "both", "CancelledNotificationParams", True, ()),
-        "notifications/message": Method("notification", "server", "LoggingMessageNotificationParams", True, ()),
-        "notifications/progress": Method("notification", "server", "ProgressNotificationParams", True, ()),
-        "notifications/prompts/list_changed": Method("notification", "server", "NotificationParams", False, ()),
-        "notifications/resources/list_changed": Method("notification", "server", "NotificationParams", False, ()),
-        "notifications/resources/updated": Method(
-            "notification", "server", "ResourceUpdatedNotificationParams", True, ()
+    "notifications/cancelled": {"2024-11-05": Method("notification", "both", "CancelledNotificationParams", True, ())},
+    "notifications/elicitation/complete": {
+        "2025-11-25": Method("notification", "server", "ElicitationCompleteNotificationParams", True, ()),
+        "2026-07-28": None,
+    },
+    "notifications/initialized": {
+        "2024-11-05": Method("notification", "client", "NotificationParams", False, ()),
+        "2026-07-28": None,
+    },
+    "notifications/message": {
+        "2024-11-05": Method("notification", "server", "LoggingMessageNotificationParams", True, ())
+    },
+    "notifications/progress": {
+        "2024-11-05": Method("notification", "both", "ProgressNotificationParams", True, ()),
+        "2026-07-28": Method("notification", "server", "ProgressNotificationParams", True, ()),
+    },
+    "notifications/prompts/list_changed": {
+        "2024-11-05": Method("notification", "server", "NotificationParams", False, ())
+    },
+    "notifications/resources/list_changed": {
+        "2024-11-05": Method("notification", "server", "NotificationParams", False, ())
+    },
+    "notifications/resources/updated": {
+        "2024-11-05": Method("notification", "server", "ResourceUpdatedNotificationParams", True, ())
+    },
+    "notifications/roots/list_changed": {
+        "2024-11-05": Method("notification", "client", "NotificationParams", False, ()),
+        "2026-07-28": None,
+    },
+    "notifications/subscriptions/acknowledged": {
+        "2026-07-28": Method("notification", "server", "SubscriptionsAcknowledgedNotificationParams", True, ())
+    },
+    "notifications/tasks/status": {
+        "2025-11-25": Method("notification", "both", "TaskStatusNotificationParams", True, ()),
+        "2026-07-28": None,
+    },
+    "notifications/tools/list_changed": {
+        "2024-11-05": Method("notification", "server", "NotificationParams", False, ())
+    },
+    "ping": {"2024-11-05": Method("request", "both", "RequestParams", False, ("EmptyResult",)), "2026-07-28": None},
+    "prompts/get": {
+        "2024-11-05": Method("request", "client", "GetPromptRequestParams", True, ("GetPromptResult",)),
+        "2026-07-28": Method(
+            "request", "client", "GetPromptRequestParams", True, ("GetPromptResult", "InputRequiredResult")
         ),
-        "notifications/subscriptions/acknowledged": Method(
-            "notification", "server", "SubscriptionsAcknowledgedNotificationParams", True, ()
+    },
+    "prompts/list": {
+        "2024-11-05": Method("request", "client", "PaginatedRequestParams", False, ("ListPromptsResult",)),
+        "2026-07-28": Method("request", "client", "PaginatedRequestParams", True, ("ListPromptsResult",)),
+    },
+    "resources/list": {
+        "2024-11-05": Method("request", "client", "PaginatedRequestParams", False, ("ListResourcesResult",)),
+        "2026-07-28": Method("request", "client", "PaginatedRequestParams", True, ("ListResourcesResult",)),
+    },
+    "resources/read": {
+        "2024-11-05": Method("request", "client", "ReadResourceRequestParams", True, ("ReadResourceResult",)),
+        "2026-07-28": Method(
+            "request", "client", "ReadResourceRequestParams", True, ("ReadResourceResult", "InputRequiredResult")
         ),
-        "notifications/tools/list_changed": Method("notification", "server", "NotificationParams", False, ()),
-        "prompts/get": Method(
-            "request",
-            "client",
-            "GetPromptRequestParams",
-            True,
-            (
-                "GetPromptResult",
-                "InputRequiredResult",
-            ),
+    },
+    "resources/subscribe": {
+        "2024-11-05": Method("request", "client", "SubscribeRequestParams", True, ("EmptyResult",)),
+        "2026-07-28": None,
+    },
+    "resources/templates/list": {
+        "2024-11-05": Method("request", "client", "PaginatedRequestParams", False, ("ListResourceTemplatesResult",)),
+        "2026-07-28": Method("request", "client", "PaginatedRequestParams", True, ("ListResourceTemplatesResult",)),
+    },
+    "resources/unsubscribe": {
+        "2024-11-05": Method("request", "client", "UnsubscribeRequestParams", True, ("EmptyResult",)),
+        "2026-07-28": None,
+    },
+    "roots/list": {
+        "2024-11-05": Method("request", "server", "ListRootsRequestParams", False, ("ListRootsResult",)),
+        "2026-07-28": Method("embedded", "server", "ListRootsRequestParams", False, ("ListRootsResult",)),
+    },
+    "sampling/createMessage": {
+        "2024-11-05": Method("request", "server", "CreateMessageRequestParams", True, ("CreateMessageResult",)),
+        "2025-11-25": Method(
+            "request", "server", "CreateMessageRequestParams", True, ("CreateMessageResult", "CreateTaskResult")
         ),
-        "prompts/list": Method("request", "client", "PaginatedRequestParams", True, ("ListPromptsResult",)),
-        "resources/list": Method("request", "client", "PaginatedRequestParams", True, ("ListResourcesResult",)),
-        "resources/read": Method(
-            "request",
-            "client",
-            "ReadResourceRequestParams",
-            True,
-            (
-                "ReadResourceResult",
-                "InputRequiredResult",
-            ),
-        ),
-        "resources/templates/list": Method(
-            "request", "client", "PaginatedRequestParams", True, ("ListResourceTemplatesResult",)
-        ),
-        "roots/list": Method("embedded", "server", "ListRootsRequestParams", False, ("ListRootsResult",)),
-        "sampling/createMessage": Method(
-            "embedded", "server", "CreateMessageRequestParams", True, ("CreateMessageResult",)
-        ),
-        "server/discover": Method("request", "client", "RequestParams", True, ("DiscoverResult",)),
-        "subscriptions/listen": Method(
+        "2026-07-28": Method("embedded", "server", "CreateMessageRequestParams", True, ("CreateMessageResult",)),
+    },
+    "server/discover": {"2026-07-28": Method("request", "client", "RequestParams", True, ("DiscoverResult",))},
+    "subscriptions/listen": {
+        "2026-07-28": Method(
             "request", "client", "SubscriptionsListenRequestParams", True, ("SubscriptionsListenResult",)
+        )
+    },
+    "tasks/cancel": {
+        "2025-11-25": Method("request", "both", "CancelTaskRequestParams", True, ("CancelTaskResult",)),
+        "2026-07-28": None,
+    },
+    "tasks/get": {
+        "2025-11-25": Method("request", "both", "GetTaskRequestParams", True, ("GetTaskResult",)),
+        "2026-07-28": None,
+    },
+    "tasks/list": {
+        "2025-11-25": Method("request", "both", "PaginatedRequestParams", False, ("ListTasksResult",)),
+        "2026-07-28": None,
+    },
+    "tasks/result": {
+        "2025-11-25": Method("request", "both", "GetTaskPayloadRequestParams", True, ("GetTaskPayloadResult",)),
+        "2026-07-28": None,
+    },
+    "tools/call": {
+        "2024-11-05": Method("request", "client", "CallToolRequestParams", True, ("CallToolResult",)),
+        "2025-11-25": Method(
+            "request", "client", "CallToolRequestParams", True, ("CallToolResult", "CreateTaskResult")
         ),
-        "tools/call": Method(
-            "request",
-            "client",
-            "CallToolRequestParams",
-            True,
-            (
-                "CallToolResult",
-                "InputRequiredResult",
-            ),
+        "2026-07-28": Method(
+            "request", "client", "CallToolRequestParams", True, ("CallToolResult", "InputRequiredResult")
         ),
-        "tools/list": Method("request", "client", "PaginatedRequestParams", True, ("ListToolsResult",)),
+    },
+    "tools/list": {
+        "2024-11-05": Method("request", "client", "PaginatedRequestParams", False, ("ListToolsResult",)),
+        "2026-07-28": Method("request", "client", "PaginatedRequestParams", True, ("ListToolsResult",)),
     },
 }
-"""Per revision, every method by its name on the wire."""
-ERRORS: Final[Mapping[str, Mapping[int, ErrorShape]]] = {
-    "2024-11-05": {},
-    "2025-03-26": {},
-    "2025-06-18": {},
-    "2025-11-25": {-32042: ErrorShape("URLElicitationRequiredError", "URLElicitationRequiredErrorData")},
-    "2026-07-28": {
-        -32020: ErrorShape("HeaderMismatchError", None),
-        -32021: ErrorShape("MissingRequiredClientCapabilityError", "MissingRequiredClientCapabilityErrorData"),
-        -32022: ErrorShape("UnsupportedProtocolVersionError", "UnsupportedProtocolVersionErrorData"),
-        -32600: ErrorShape("InvalidRequestError", None),
-        -32601: ErrorShape("MethodNotFoundError", None),
-        -32602: ErrorShape("InvalidParamsError", None),
-        -32603: ErrorShape("InternalError", None),
-        -32700: ErrorShape("ParseError", None),
+_ERRORS: Final[Mapping[int, Mapping[str, ErrorShape | None]]] = {
+    -32020: {"2026-07-28": ErrorShape("HeaderMismatchError", None)},
+    -32021: {
+        "2026-07-28": ErrorShape("MissingRequiredClientCapabilityError", "MissingRequiredClientCapabilityErrorData")
+    },
+    -32022: {"2026-07-28": ErrorShape("UnsupportedProtocolVersionError", "UnsupportedProtocolVersionErrorData")},
+    -32042: {
+        "2025-11-25": ErrorShape("URLElicitationRequiredError", "URLElicitationRequiredErrorData"),
+        "2026-07-28": None,
+    },
+    -32600: {"2026-07-28": ErrorShape("InvalidRequestError", None)},
+    -32601: {"2026-07-28": ErrorShape("MethodNotFoundError", None)},
+    -32602: {"2026-07-28": ErrorShape("InvalidParamsError", None)},
+    -32603: {"2026-07-28": ErrorShape("InternalError", None)},
+    -32700: {"2026-07-28": ErrorShape("ParseError", None)},
+}
+_REQUIRED: Final[Mapping[str, Mapping[str, tuple[str, ...] | None]]] = {
+    "CallToolRequestParams": {"2026-07-28": ("_meta",)},
+    "CallToolResult": {"2026-07-28": ("resultType",)},
+    "CancelledNotificationParams": {"2024-11-05": ("requestId",), "2025-11-25": None, "2026-07-28": ("requestId",)},
+    "CompleteRequestParams": {"2026-07-28": ("_meta",)},
+    "CompleteResult": {"2026-07-28": ("resultType",)},
+    "ElicitRequestURLParams": {"2025-11-25": ("elicitationId",), "2026-07-28": None},
+    "GetPromptRequestParams": {"2026-07-28": ("_meta",)},
+    "GetPromptResult": {"2026-07-28": ("resultType",)},
+    "ListPromptsResult": {"2026-07-28": ("cacheScope", "resultType", "ttlMs")},
+    "ListResourceTemplatesResult": {"2026-07-28": ("cacheScope", "resultType", "ttlMs")},
+    "ListResourcesResult": {"2026-07-28": ("cacheScope", "resultType", "ttlMs")},
+    "ListToolsResult": {"2026-07-28": ("cacheScope", "resultType", "ttlMs")},
+    "PaginatedRequestParams": {"2026-07-28": ("_meta",)},
+    "ReadResourceRequestParams": {"2026-07-28": ("_meta",)},
+    "ReadResourceResult": {"2026-07-28": ("cacheScope", "resultType", "ttlMs")},
+    "RequestMetaObject": {
+        "2026-07-28": ("io.modelcontextprotocol/clientCapabilities", "io.modelcontextprotocol/protocolVersion")
+    },
+    "RequestParams": {"2026-07-28": ("_meta",)},
+    "Result": {"2026-07-28": ("resultType",)},
+}
+_UNKNOWN: Final[Mapping[str, Mapping[str, tuple[str, ...] | None]]] = {
+    "Annotations": {"2024-11-05": ("lastModified",), "2025-06-18": None},
+    "AudioContent": {"2025-03-26": ("_meta",), "2025-06-18": None},
+    "BlobResourceContents": {"2024-11-05": ("_meta",), "2025-06-18": None},
+    "CallToolRequestParams": {
+        "2024-11-05": ("inputResponses", "requestState", "task"),
+        "2025-11-25": ("inputResponses", "requestState"),
+        "2026-07-28": ("task",),
+    },
+    "CallToolResult": {
+        "2024-11-05": ("resultType", "structuredContent"),
+        "2025-06-18": ("resultType",),
+        "2026-07-28": None,
+    },
+    "ClientCapabilities": {
+        "2024-11-05": ("elicitation", "extensions", "tasks"),
+        "2025-06-18": ("extensions", "tasks"),
+        "2025-11-25": ("extensions",),
+        "2026-07-28": ("tasks",),
+    },
+    "CompleteRequestParams": {"2024-11-05": ("context",), "2025-06-18": None},
+    "CompleteResult": {"2024-11-05": ("resultType",), "2026-07-28": None},
+    "CreateMessageRequestParams": {
+        "2024-11-05": ("task", "toolChoice", "tools"),
+        "2025-11-25": None,
+        "2026-07-28": ("_meta", "task"),
+    },
+    "ElicitRequestFormParams": {"2025-06-18": ("mode", "task"), "2025-11-25": None, "2026-07-28": ("_meta", "task")},
+    "ElicitRequestURLParams": {"2026-07-28": ("_meta", "elicitationId", "task")},
+    "ElicitRequestedSchema": {"2025-06-18": ("$schema",), "2025-11-25": None},
+    "ElicitResult": {"2026-07-28": ("_meta",)},
+    "ElicitationCapability": {"2025-06-18": ("form", "url"), "2025-11-25": None},
+    "EmbeddedResource": {"2024-11-05": ("_meta",), "2025-06-18": None},
+    "GetPromptRequestParams": {"2024-11-05": ("inputResponses", "requestState"), "2026-07-28": None},
+    "GetPromptResult": {"2024-11-05": ("resultType",), "2026-07-28": None},
+    "ImageContent": {"2024-11-05": ("_meta",), "2025-06-18": None},
+    "Implementation": {
+        "2024-11-05": ("description", "icons", "title", "websiteUrl"),
+        "2025-06-18": ("description", "icons", "websiteUrl"),
+        "2025-11-25": None,
+    },
+    "LegacyTitledEnumSchema": {"2025-06-18": ("default",), "2025-11-25": None},
+    "ListPromptsResult": {"2024-11-05": ("cacheScope", "resultType", "ttlMs"), "2026-07-28": None},
+    "ListResourceTemplatesResult": {"2024-11-05": ("cacheScope", "resultType", "ttlMs"), "2026-07-28": None},
+    "ListResourcesResult": {"2024-11-05": ("cacheScope", "resultType", "ttlMs"), "2026-07-28": None},
+    "ListRootsResult": {"2026-07-28": ("_meta",)},
+    "ListToolsResult": {"2024-11-05": ("cacheScope", "resultType", "ttlMs"), "2026-07-28": None},
+    "NotificationMetaObject": {"2024-11-05": ("io.modelcontextprotocol/subscriptionId",), "2026-07-28": None},
+    "NumberSchema": {"2025-06-18": ("default",), "2025-11-25": None},
+    "ProgressNotificationParams": {"2024-11-05": ("message",), "2025-03-26": None},
+    "Prompt": {"2024-11-05": ("_meta", "icons", "title"), "2025-06-18": ("icons",), "2025-11-25": None},
+    "PromptArgument": {"2024-11-05": ("title",), "2025-06-18": None},
+    "PromptReference": {"2024-11-05": ("title",), "2025-06-18": None},
+    "ReadResourceRequestParams": {"2024-11-05": ("inputResponses", "requestState"), "2026-07-28": None},
+    "ReadResourceResult": {"2024-11-05": ("cacheScope", "resultType", "ttlMs"), "2026-07-28": None},
+    "RequestMetaObject": {
+        "2024-11-05": (
+            "io.modelcontextprotocol/clientCapabilities",
+            "io.modelcontextprotocol/clientInfo",
+            "io.modelcontextprotocol/logLevel",
+            "io.modelcontextprotocol/protocolVersion",
+        ),
+        "2026-07-28": None,
+    },
+    "Resource": {"2024-11-05": ("_meta", "icons", "title"), "2025-06-18": ("icons",), "2025-11-25": None},
+    "ResourceLink": {"2025-06-18": ("icons",), "2025-11-25": None},
+    "ResourceTemplate": {"2024-11-05": ("_meta", "icons", "title"), "2025-06-18": ("icons",), "2025-11-25": None},
+    "Result": {"2024-11-05": ("resultType",), "2026-07-28": None},
+    "ResultMetaObject": {"2024-11-05": ("io.modelcontextprotocol/serverInfo",), "2026-07-28": None},
+    "Root": {"2024-11-05": ("_meta",), "2025-06-18": None},
+    "RootsCapability": {"2026-07-28": ("listChanged",)},
+    "SamplingCapability": {"2024-11-05": ("context", "tools"), "2025-11-25": None},
+    "SamplingMessage": {"2024-11-05": ("_meta",), "2025-11-25": None},
+    "ServerCapabilities": {
+        "2024-11-05": ("completions", "extensions", "tasks"),
+        "2025-03-26": ("extensions", "tasks"),
+        "2025-11-25": ("extensions",),
+        "2026-07-28": ("tasks",),
+    },
+    "StringSchema": {"2025-06-18": ("default",), "2025-11-25": None},
+    "TextContent": {"2024-11-05": ("_meta",), "2025-06-18": None},
+    "TextResourceContents": {"2024-11-05": ("_meta",), "2025-06-18": None},
+    "Tool": {
+        "2024-11-05": ("_meta", "annotations", "execution", "icons", "outputSchema", "title"),
+        "2025-03-26": ("_meta", "execution", "icons", "outputSchema", "title"),
+        "2025-06-18": ("execution", "icons"),
+        "2025-11-25": None,
+        "2026-07-28": ("execution",),
     },
 }
-"""Per revision, every error code its schema defines; older ones use those of JSON-RPC unnamed."""
+_BOUNDS: Final[Mapping[str, Mapping[str, Mapping[str, Bounds] | None]]] = {
+    "Annotations": {"2024-11-05": {"priority": Bounds(maximum=1, minimum=0)}},
+    "Completion": {"2026-07-28": {"values": Bounds(max_length=100)}},
+    "DiscoverResult": {"2026-07-28": {"ttlMs": Bounds(minimum=0)}},
+    "ListPromptsResult": {"2026-07-28": {"ttlMs": Bounds(minimum=0)}},
+    "ListResourceTemplatesResult": {"2026-07-28": {"ttlMs": Bounds(minimum=0)}},
+    "ListResourcesResult": {"2026-07-28": {"ttlMs": Bounds(minimum=0)}},
+    "ListToolsResult": {"2026-07-28": {"ttlMs": Bounds(minimum=0)}},
+    "ModelPreferences": {
+        "2024-11-05": {
+            "costPriority": Bounds(maximum=1, minimum=0),
+            "intelligencePriority": Bounds(maximum=1, minimum=0),
+            "speedPriority": Bounds(maximum=1, minimum=0),
+        }
+    },
+    "ReadResourceResult": {"2026-07-28": {"ttlMs": Bounds(minimum=0)}},
+}
+_META_NAMES: Final[Mapping[str, Mapping[str, str | None]]] = {
+    "CallToolRequestParams": {"2024-11-05": "RequestMetaObject"},
+    "CallToolResult": {"2024-11-05": "ResultMetaObject"},
+    "CancelledNotificationParams": {"2024-11-05": "NotificationMetaObject"},
+    "CompleteRequestParams": {"2024-11-05": "RequestMetaObject"},
+    "CompleteResult": {"2024-11-05": "ResultMetaObject"},
+    "CreateMessageRequestParams": {"2024-11-05": "RequestMetaObject", "2026-07-28": None},
+    "DiscoverResult": {"2026-07-28": "ResultMetaObject"},
+    "ElicitRequestFormParams": {"2025-06-18": "RequestMetaObject", "2026-07-28": None},
+    "ElicitRequestURLParams": {"2025-11-25": "RequestMetaObject", "2026-07-28": None},
+    "GetPromptRequestParams": {"2024-11-05": "RequestMetaObject"},
+    "GetPromptResult": {"2024-11-05": "ResultMetaObject"},
+    "InitializeRequestParams": {"2024-11-05": "RequestMetaObject", "2026-07-28": None},
+    "InputRequiredResult": {"2026-07-28": "ResultMetaObject"},
+    "ListPromptsResult": {"2024-11-05": "ResultMetaObject"},
+    "ListResourceTemplatesResult": {"2024-11-05": "ResultMetaObject"},
+    "ListResourcesResult": {"2024-11-05": "ResultMetaObject"},
+    "ListRootsRequestParams": {"2024-11-05": "RequestMetaObject", "2026-07-28": None},
+    "ListToolsResult": {"2024-11-05": "ResultMetaObject"},
+    "LoggingMessageNotificationParams": {"2024-11-05": "NotificationMetaObject"},
+    "NotificationParams": {"2024-11-05": "NotificationMetaObject"},
+    "PaginatedRequestParams": {"2024-11-05": "RequestMetaObject"},
+    "ProgressNotificationParams": {"2024-11-05": "NotificationMetaObject"},
+    "ReadResourceRequestParams": {"2024-11-05": "RequestMetaObject"},
+    "ReadResourceResult": {"2024-11-05": "ResultMetaObject"},
+    "RequestParams": {"2024-11-05": "RequestMetaObject"},
+    "ResourceUpdatedNotificationParams": {"2024-11-05": "NotificationMetaObject"},
+    "Result": {"2024-11-05": "ResultMetaObject"},
+    "SetLevelRequestParams": {"2024-11-05": "RequestMetaObject", "2026-07-28": None},
+    "SubscribeRequestParams": {"2024-11-05": "RequestMetaObject", "2026-07-28": None},
+    "SubscriptionsAcknowledgedNotificationParams": {"2026-07-28": "NotificationMetaObject"},
+    "SubscriptionsListenRequestParams": {"2026-07-28": "RequestMetaObject"},
+    "SubscriptionsListenResult": {"2026-07-28": "SubscriptionsListenResultMetaObject"},
+    "UnsubscribeRequestParams": {"2024-11-05": "RequestMetaObject", "2026-07-28": None},
+}
+
+METHODS: Final[Mapping[str, Mapping[str, Method]]] = {each: rows_in(each, _METHODS) for each in REVISIONS}
+"""Every method of each revision, by its name on the wire."""
+ERRORS: Final[Mapping[str, Mapping[int, ErrorShape]]] = {each: rows_in(each, _ERRORS) for each in REVISIONS}
+"""Every error code that a revision defines. The older revisions use the codes of JSON-RPC and define none."""
 PROFILES: Final[Mapping[str, Profile]] = {
-    "2024-11-05": Profile(
-        required={"CancelledNotificationParams": ("requestId",)},
-        unknown={
-            "Annotations": ("lastModified",),
-            "BlobResourceContents": ("_meta",),
-            "CallToolRequestParams": (
-                "inputResponses",
-                "requestState",
-                "task",
-            ),
-            "CallToolResult": (
-                "resultType",
-                "structuredContent",
-            ),
-            "ClientCapabilities": (
-                "elicitation",
-                "extensions",
-                "tasks",
-            ),
-            "CompleteRequestParams": ("context",),
-            "CompleteResult": ("resultType",),
-            "CreateMessageRequestParams": (
-                "task",
-                "toolChoice",
-                "tools",
-            ),
-            "EmbeddedResource": ("_meta",),
-            "GetPromptRequestParams": (
-                "inputResponses",
-                "requestState",
-            ),
-            "GetPromptResult": ("resultType",),
-            "ImageContent": ("_meta",),
-            "Implementation": (
-                "description",
-                "icons",
-                "title",
-                "websiteUrl",
-            ),
-            "ListPromptsResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "ListResourceTemplatesResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "ListResourcesResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "ListToolsResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "NotificationMetaObject": ("io.modelcontextprotocol/subscriptionId",),
-            "ProgressNotificationParams": ("message",),
-            "Prompt": (
-                "_meta",
-                "icons",
-                "title",
-            ),
-            "PromptArgument": ("title",),
-            "PromptReference": ("title",),
-            "ReadResourceRequestParams": (
-                "inputResponses",
-                "requestState",
-            ),
-            "ReadResourceResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "RequestMetaObject": (
-                "io.modelcontextprotocol/clientCapabilities",
-                "io.modelcontextprotocol/clientInfo",
-                "io.modelcontextprotocol/logLevel",
-                "io.modelcontextprotocol/protocolVersion",
-            ),
-            "Resource": (
-                "_meta",
-                "icons",
-                "title",
-            ),
-            "ResourceTemplate": (
-                "_meta",
-                "icons",
-                "title",
-            ),
-            "Result": ("resultType",),
-            "ResultMetaObject": ("io.modelcontextprotocol/serverInfo",),
-            "Root": ("_meta",),
-            "SamplingCapability": (
-                "context",
-                "tools",
-            ),
-            "SamplingMessage": ("_meta",),
-            "ServerCapabilities": (
-                "completions",
-                "extensions",
-                "tasks",
-            ),
-            "TextContent": ("_meta",),
-            "TextResourceContents": ("_meta",),
-            "Tool": (
-                "_meta",
-                "annotations",
-                "execution",
-                "icons",
-                "outputSchema",
-                "title",
-            ),
-        },
-        bounds={
-            "Annotations": {"priority": Bounds(maximum=1, minimum=0)},
-            "ModelPreferences": {
-                "costPriority": Bounds(maximum=1, minimum=0),
-                "intelligencePriority": Bounds(maximum=1, minimum=0),
-                "speedPriority": Bounds(maximum=1, minimum=0),
-            },
-        },
-        meta_names={
-            "CallToolRequestParams": "RequestMetaObject",
-            "CallToolResult": "ResultMetaObject",
-            "CancelledNotificationParams": "NotificationMetaObject",
-            "CompleteRequestParams": "RequestMetaObject",
-            "CompleteResult": "ResultMetaObject",
-            "CreateMessageRequestParams": "RequestMetaObject",
-            "GetPromptRequestParams": "RequestMetaObject",
-            "GetPromptResult": "ResultMetaObject",
-            "InitializeRequestParams": "RequestMetaObject",
-            "ListPromptsResult": "ResultMetaObject",
-            "ListResourceTemplatesResult": "ResultMetaObject",
-            "ListResourcesResult": "ResultMetaObject",
-            "ListRootsRequestParams": "RequestMetaObject",
-            "ListToolsResult": "ResultMetaObject",
-            "LoggingMessageNotificationParams": "NotificationMetaObject",
-            "NotificationParams": "NotificationMetaObject",
-            "PaginatedRequestParams": "RequestMetaObject",
-            "ProgressNotificationParams": "NotificationMetaObject",
-            "ReadResourceRequestParams": "RequestMetaObject",
-            "ReadResourceResult": "ResultMetaObject",
-            "RequestParams": "RequestMetaObject",
-            "ResourceUpdatedNotificationParams": "NotificationMetaObject",
-            "Result": "ResultMetaObject",
-            "SetLevelRequestParams": "RequestMetaObject",
-            "SubscribeRequestParams": "RequestMetaObject",
-            "UnsubscribeRequestParams": "RequestMetaObject",
-        },
-    ),
-    "2025-03-26": Profile(
-        required={"CancelledNotificationParams": ("requestId",)},
-        unknown={
-            "Annotations": ("lastModified",),
-            "AudioContent": ("_meta",),
-            "BlobResourceContents": ("_meta",),
-            "CallToolRequestParams": (
-                "inputResponses",
-                "requestState",
-                "task",
-            ),
-            "CallToolResult": (
-                "resultType",
-                "structuredContent",
-            ),
-            "ClientCapabilities": (
-                "elicitation",
-                "extensions",
-                "tasks",
-            ),
-            "CompleteRequestParams": ("context",),
-            "CompleteResult": ("resultType",),
-            "CreateMessageRequestParams": (
-                "task",
-                "toolChoice",
-                "tools",
-            ),
-            "EmbeddedResource": ("_meta",),
-            "GetPromptRequestParams": (
-                "inputResponses",
-                "requestState",
-            ),
-            "GetPromptResult": ("resultType",),
-            "ImageContent": ("_meta",),
-            "Implementation": (
-                "description",
-                "icons",
-                "title",
-                "websiteUrl",
-            ),
-            "ListPromptsResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "ListResourceTemplatesResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "ListResourcesResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "ListToolsResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "NotificationMetaObject": ("io.modelcontextprotocol/subscriptionId",),
-            "Prompt": (
-                "_meta",
-                "icons",
-                "title",
-            ),
-            "PromptArgument": ("title",),
-            "PromptReference": ("title",),
-            "ReadResourceRequestParams": (
-                "inputResponses",
-                "requestState",
-            ),
-            "ReadResourceResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "RequestMetaObject": (
-                "io.modelcontextprotocol/clientCapabilities",
-                "io.modelcontextprotocol/clientInfo",
-                "io.modelcontextprotocol/logLevel",
-                "io.modelcontextprotocol/protocolVersion",
-            ),
-            "Resource": (
-                "_meta",
-                "icons",
-                "title",
-            ),
-            "ResourceTemplate": (
-                "_meta",
-                "icons",
-                "title",
-            ),
-            "Result": ("resultType",),
-            "ResultMetaObject": ("io.modelcontextprotocol/serverInfo",),
-            "Root": ("_meta",),
-            "SamplingCapability": (
-                "context",
-                "tools",
-            ),
-            "SamplingMessage": ("_meta",),
-            "ServerCapabilities": (
-                "extensions",
-                "tasks",
-            ),
-            "TextContent": ("_meta",),
-            "TextResourceContents": ("_meta",),
-            "Tool": (
-                "_meta",
-                "execution",
-                "icons",
-                "outputSchema",
-                "title",
-            ),
-        },
-        bounds={
-            "Annotations": {"priority": Bounds(maximum=1, minimum=0)},
-            "ModelPreferences": {
-                "costPriority": Bounds(maximum=1, minimum=0),
-                "intelligencePriority": Bounds(maximum=1, minimum=0),
-                "speedPriority": Bounds(maximum=1, minimum=0),
-            },
-        },
-        meta_names={
-            "CallToolRequestParams": "RequestMetaObject",
-            "CallToolResult": "ResultMetaObject",
-            "CancelledNotificationParams": "NotificationMetaObject",
-            "CompleteRequestParams": "RequestMetaObject",
-            "CompleteResult": "ResultMetaObject",
-            "CreateMessageRequestParams": "RequestMetaObject",
-            "GetPromptRequestParams": "RequestMetaObject",
-            "GetPromptResult": "ResultMetaObject",
-            "InitializeRequestParams": "RequestMetaObject",
-            "ListPromptsResult": "ResultMetaObject",
-            "ListResourceTemplatesResult": "ResultMetaObject",
-            "ListResourcesResult": "ResultMetaObject",
-            "ListRootsRequestParams": "RequestMetaObject",
-            "ListToolsResult": "ResultMetaObject",
-            "LoggingMessageNotificationParams": "NotificationMetaObject",
-            "NotificationParams": "NotificationMetaObject",
-            "PaginatedRequestParams": "RequestMetaObject",
-            "ProgressNotificationParams": "NotificationMetaObject",
-            "ReadResourceRequestParams": "RequestMetaObject",
-            "ReadResourceResult": "ResultMetaObject",
-            "RequestParams": "RequestMetaObject",
-            "ResourceUpdatedNotificationParams": "NotificationMetaObject",
-            "Result": "ResultMetaObject",
-            "SetLevelRequestParams": "RequestMetaObject",
-            "SubscribeRequestParams": "RequestMetaObject",
-            "UnsubscribeRequestParams": "RequestMetaObject",
-        },
-    ),
-    "2025-06-18": Profile(
-        required={"CancelledNotificationParams": ("requestId",)},
-        unknown={
-            "CallToolRequestParams": (
-                "inputResponses",
-                "requestState",
-                "task",
-            ),
-            "CallToolResult": ("resultType",),
-            "ClientCapabilities": (
-                "extensions",
-                "tasks",
-            ),
-            "CompleteResult": ("resultType",),
-            "CreateMessageRequestParams": (
-                "task",
-                "toolChoice",
-                "tools",
-            ),
-            "ElicitRequestFormParams": (
-                "mode",
-                "task",
-            ),
-            "ElicitRequestedSchema": ("$schema",),
-            "ElicitationCapability": (
-                "form",
-                "url",
-            ),
-            "GetPromptRequestParams": (
-                "inputResponses",
-                "requestState",
-            ),
-            "GetPromptResult": ("resultType",),
-            "Implementation": (
-                "description",
-                "icons",
-                "websiteUrl",
-            ),
-            "LegacyTitledEnumSchema": ("default",),
-            "ListPromptsResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "ListResourceTemplatesResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "ListResourcesResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "ListToolsResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "NotificationMetaObject": ("io.modelcontextprotocol/subscriptionId",),
-            "NumberSchema": ("default",),
-            "Prompt": ("icons",),
-            "ReadResourceRequestParams": (
-                "inputResponses",
-                "requestState",
-            ),
-            "ReadResourceResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "RequestMetaObject": (
-                "io.modelcontextprotocol/clientCapabilities",
-                "io.modelcontextprotocol/clientInfo",
-                "io.modelcontextprotocol/logLevel",
-                "io.modelcontextprotocol/protocolVersion",
-            ),
-            "Resource": ("icons",),
-            "ResourceLink": ("icons",),
-            "ResourceTemplate": ("icons",),
-            "Result": ("resultType",),
-            "ResultMetaObject": ("io.modelcontextprotocol/serverInfo",),
-            "SamplingCapability": (
-                "context",
-                "tools",
-            ),
-            "SamplingMessage": ("_meta",),
-            "ServerCapabilities": (
-                "extensions",
-                "tasks",
-            ),
-            "StringSchema": ("default",),
-            "Tool": (
-                "execution",
-                "icons",
-            ),
-        },
-        bounds={
-            "Annotations": {"priority": Bounds(maximum=1, minimum=0)},
-            "ModelPreferences": {
-                "costPriority": Bounds(maximum=1, minimum=0),
-                "intelligencePriority": Bounds(maximum=1, minimum=0),
-                "speedPriority": Bounds(maximum=1, minimum=0),
-            },
-        },
-        meta_names={
-            "CallToolRequestParams": "RequestMetaObject",
-            "CallToolResult": "ResultMetaObject",
-            "CancelledNotificationParams": "NotificationMetaObject",
-            "CompleteRequestParams": "RequestMetaObject",
-            "CompleteResult": "ResultMetaObject",
-            "CreateMessageRequestParams": "RequestMetaObject",
-            "ElicitRequestFormParams": "RequestMetaObject",
-            "GetPromptRequestParams": "RequestMetaObject",
-            "GetPromptResult": "ResultMetaObject",
-            "InitializeRequestParams": "RequestMetaObject",
-            "ListPromptsResult": "ResultMetaObject",
-            "ListResourceTemplatesResult": "ResultMetaObject",
-            "ListResourcesResult": "ResultMetaObject",
-            "ListRootsRequestParams": "RequestMetaObject",
-            "ListToolsResult": "ResultMetaObject",
-            "LoggingMessageNotificationParams": "NotificationMetaObject",
-            "NotificationParams": "NotificationMetaObject",
-            "PaginatedRequestParams": "RequestMetaObject",
-            "ProgressNotificationParams": "NotificationMetaObject",
-            "ReadResourceRequestParams": "RequestMetaObject",
-            "ReadResourceResult": "ResultMetaObject",
-            "RequestParams": "RequestMetaObject",
-            "ResourceUpdatedNotificationParams": "NotificationMetaObject",
-            "Result": "ResultMetaObject",
-            "SetLevelRequestParams": "RequestMetaObject",
-            "SubscribeRequestParams": "RequestMetaObject",
-            "UnsubscribeRequestParams": "RequestMetaObject",
-        },
-    ),
-    "2025-11-25": Profile(
-        required={"ElicitRequestURLParams": ("elicitationId",)},
-        unknown={
-            "CallToolRequestParams": (
-                "inputResponses",
-                "requestState",
-            ),
-            "CallToolResult": ("resultType",),
-            "ClientCapabilities": ("extensions",),
-            "CompleteResult": ("resultType",),
-            "GetPromptRequestParams": (
-                "inputResponses",
-                "requestState",
-            ),
-            "GetPromptResult": ("resultType",),
-            "ListPromptsResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "ListResourceTemplatesResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "ListResourcesResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "ListToolsResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "NotificationMetaObject": ("io.modelcontextprotocol/subscriptionId",),
-            "ReadResourceRequestParams": (
-                "inputResponses",
-                "requestState",
-            ),
-            "ReadResourceResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "RequestMetaObject": (
-                "io.modelcontextprotocol/clientCapabilities",
-                "io.modelcontextprotocol/clientInfo",
-                "io.modelcontextprotocol/logLevel",
-                "io.modelcontextprotocol/protocolVersion",
-            ),
-            "Result": ("resultType",),
-            "ResultMetaObject": ("io.modelcontextprotocol/serverInfo",),
-            "ServerCapabilities": ("extensions",),
-        },
-        bounds={
-            "Annotations": {"priority": Bounds(maximum=1, minimum=0)},
-            "ModelPreferences": {
-                "costPriority": Bounds(maximum=1, minimum=0),
-                "intelligencePriority": Bounds(maximum=1, minimum=0),
-                "speedPriority": Bounds(maximum=1, minimum=0),
-            },
-        },
-        meta_names={
-            "CallToolRequestParams": "RequestMetaObject",
-            "CallToolResult": "ResultMetaObject",
-            "CancelledNotificationParams": "NotificationMetaObject",
-            "CompleteRequestParams": "RequestMetaObject",
-            "CompleteResult": "ResultMetaObject",
-            "CreateMessageRequestParams": "RequestMetaObject",
-            "ElicitRequestFormParams": "RequestMetaObject",
-            "ElicitRequestURLParams": "RequestMetaObject",
-            "GetPromptRequestParams": "RequestMetaObject",
-            "GetPromptResult": "ResultMetaObject",
-            "InitializeRequestParams": "RequestMetaObject",
-            "ListPromptsResult": "ResultMetaObject",
-            "ListResourceTemplatesResult": "ResultMetaObject",
-            "ListResourcesResult": "ResultMetaObject",
-            "ListRootsRequestParams": "RequestMetaObject",
-            "ListToolsResult": "ResultMetaObject",
-            "LoggingMessageNotificationParams": "NotificationMetaObject",
-            "NotificationParams": "NotificationMetaObject",
-            "PaginatedRequestParams": "RequestMetaObject",
-            "ProgressNotificationParams": "NotificationMetaObject",
-            "ReadResourceRequestParams": "RequestMetaObject",
-            "ReadResourceResult": "ResultMetaObject",
-            "RequestParams": "RequestMetaObject",
-            "ResourceUpdatedNotificationParams": "NotificationMetaObject",
-            "Result": "ResultMetaObject",
-            "SetLevelRequestParams": "RequestMetaObject",
-            "SubscribeRequestParams": "RequestMetaObject",
-            "UnsubscribeRequestParams": "RequestMetaObject",
-        },
-    ),
-    "2026-07-28": Profile(
-        required={
-            "CallToolRequestParams": ("_meta",),
-            "CallToolResult": ("resultType",),
-            "CancelledNotificationParams": ("requestId",),
-            "CompleteRequestParams": ("_meta",),
-            "CompleteResult": ("resultType",),
-            "GetPromptRequestParams": ("_meta",),
-            "GetPromptResult": ("resultType",),
-            "ListPromptsResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "ListResourceTemplatesResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "ListResourcesResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "ListToolsResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "PaginatedRequestParams": ("_meta",),
-            "ReadResourceRequestParams": ("_meta",),
-            "ReadResourceResult": (
-                "cacheScope",
-                "resultType",
-                "ttlMs",
-            ),
-            "RequestMetaObject": (
-                "io.modelcontextprotocol/clientCapabilities",
-                "io.modelcontextprotocol/protocolVersion",
-            ),
-            "RequestParams": ("_meta",),
-            "Result": ("resultType",),
-        },
-        unknown={
-            "CallToolRequestParams": ("task",),
-            "ClientCapabilities": ("tasks",),
-            "CreateMessageRequestParams": (
-                "_meta",
-                "task",
-            ),
-            "ElicitRequestFormParams": (
-                "_meta",
-                "task",
-            ),
-            "ElicitRequestURLParams": (
-                "_meta",
-                "elicitationId",
-                "task",
-            ),
-            "ElicitResult": ("_meta",),
-            "ListRootsResult": ("_meta",),
-            "RootsCapability": ("listChanged",),
-            "ServerCapabilities": ("tasks",),
-            "Tool": ("execution",),
-        },
-        bounds={
-            "Annotations": {"priority": Bounds(maximum=1, minimum=0)},
-            "Completion": {"values": Bounds(max_length=100)},
-            "DiscoverResult": {"ttlMs": Bounds(minimum=0)},
-            "ListPromptsResult": {"ttlMs": Bounds(minimum=0)},
-            "ListResourceTemplatesResult": {"ttlMs": Bounds(minimum=0)},
-            "ListResourcesResult": {"ttlMs": Bounds(minimum=0)},
-            "ListToolsResult": {"ttlMs": Bounds(minimum=0)},
-            "ModelPreferences": {
-                "costPriority": Bounds(maximum=1, minimum=0),
-                "intelligencePriority": Bounds(maximum=1, minimum=0),
-                "speedPriority": Bounds(maximum=1, minimum=0),
-            },
-            "ReadResourceResult": {"ttlMs": Bounds(minimum=0)},
-        },
-        meta_names={
-            "CallToolRequestParams": "RequestMetaObject",
-            "CallToolResult": "ResultMetaObject",
-            "CancelledNotificationParams": "NotificationMetaObject",
-            "CompleteRequestParams": "RequestMetaObject",
-            "CompleteResult": "ResultMetaObject",
-            "DiscoverResult": "ResultMetaObject",
-            "GetPromptRequestParams": "RequestMetaObject",
-            "GetPromptResult": "ResultMetaObject",
-            "InputRequiredResult": "ResultMetaObject",
-            "ListPromptsResult": "ResultMetaObject",
-            "ListResourceTemplatesResult": "ResultMetaObject",
-            "ListResourcesResult": "ResultMetaObject",
-            "ListToolsResult": "ResultMetaObject",
-            "LoggingMessageNotificationParams": "NotificationMetaObject",
-            "NotificationParams": "NotificationMetaObject",
-            "PaginatedRequestParams": "RequestMetaObject",
-            "ProgressNotificationParams": "NotificationMetaObject",
-            "ReadResourceRequestParams": "RequestMetaObject",
-            "ReadResourceResult": "ResultMetaObject",
-            "RequestParams": "RequestMetaObject",
-            "ResourceUpdatedNotificationParams": "NotificationMetaObject",
-            "Result": "ResultMetaObject",
-            "SubscriptionsAcknowledgedNotificationParams": "NotificationMetaObject",
-            "SubscriptionsListenRequestParams": "RequestMetaObject",
-            "SubscriptionsListenResult": "SubscriptionsListenResultMetaObject",
-        },
-    ),
+    each: Profile(
+        required=rows_in(each, _REQUIRED),
+        unknown=rows_in(each, _UNKNOWN),
+        bounds=rows_in(each, _BOUNDS),
+        meta_names=rows_in(each, _META_NAMES),
+    )
+    for each in REVISIONS
 }
-"""Per revision, how it differs from the classes."""
+"""The differences between each revision and the classes."""
+
 SUPERSET: Final = Profile(
     required={},
     unknown={},
@@ -957,7 +395,7 @@ SUPERSET: Final = Profile(
         "UnsubscribeRequestParams": "RequestMetaObject",
     },
 )
-"""What holds in every revision; used where no revision is given."""
+"""The profile that is used if no revision is given. It holds in every revision."""
 LENIENT: Final = frozenset(
     [
         "ClientCapabilities",
@@ -977,7 +415,7 @@ LENIENT: Final = frozenset(
         "ToolsCapability",
     ]
 )
-"""Classes that keep a wrongly shaped member in `extra` instead of failing."""
+"""The classes that keep a member of the wrong type in `extra` instead of failing."""
 WIRE_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "AudioContent": {"meta": "_meta"},
     "BlobResourceContents": {"meta": "_meta"},
@@ -1051,4 +489,4 @@ WIRE_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "ToolUseContent": {"meta": "_meta"},
     "UnsubscribeRequestParams": {"meta": "_meta"},
 }
-"""Attributes whose name on the wire is not their camelCase form, by class."""
+"""The attributes whose name on the wire is not their camelCase form, by class."""

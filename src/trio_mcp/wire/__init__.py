@@ -20,14 +20,6 @@ if TYPE_CHECKING:
     from ._changes import notification_of as notification_of
     from ._changes import read_change as read_change
     from ._changes import subscription_id as subscription_id
-    from ._exchange import ANSWERING as ANSWERING
-    from ._exchange import ASKING as ASKING
-    from ._exchange import ExchangeEvent as ExchangeEvent
-    from ._exchange import ExchangeState as ExchangeState
-    from ._exchange import Ledger as Ledger
-    from ._exchange import advance as advance
-    from ._framing import LineFramer as LineFramer
-    from ._framing import Oversized as Oversized
     from ._http_headers import METHOD_FIELD as METHOD_FIELD
     from ._http_headers import NAME_FIELD as NAME_FIELD
     from ._http_headers import PARAM_PREFIX as PARAM_PREFIX
@@ -66,10 +58,12 @@ if TYPE_CHECKING:
     from ._jsonrpc import JsonObject as JsonObject
     from ._jsonrpc import JsonRpcRequest as JsonRpcRequest
     from ._jsonrpc import JsonText as JsonText
+    from ._jsonrpc import LineFramer as LineFramer
     from ._jsonrpc import Malformed as Malformed
     from ._jsonrpc import Message as Message
     from ._jsonrpc import Notification as Notification
     from ._jsonrpc import NotJsonError as NotJsonError
+    from ._jsonrpc import Oversized as Oversized
     from ._jsonrpc import Reply as Reply
     from ._jsonrpc import RequestId as RequestId
     from ._jsonrpc import Undecodable as Undecodable
@@ -90,7 +84,6 @@ if TYPE_CHECKING:
     from ._revisions import BATCH_REVISION as BATCH_REVISION
     from ._revisions import CAPABILITIES_KEY as CAPABILITIES_KEY
     from ._revisions import CLIENT_INFO_KEY as CLIENT_INFO_KEY
-    from ._revisions import HANDSHAKE as HANDSHAKE
     from ._revisions import LEGACY_REVISIONS as LEGACY_REVISIONS
     from ._revisions import LOG_LEVEL_KEY as LOG_LEVEL_KEY
     from ._revisions import LOG_LEVELS as LOG_LEVELS
@@ -102,8 +95,6 @@ if TYPE_CHECKING:
     from ._revisions import SERVER_INFO_KEY as SERVER_INFO_KEY
     from ._revisions import UNSUPPORTED_REVISION as UNSUPPORTED_REVISION
     from ._revisions import Envelope as Envelope
-    from ._revisions import HandshakeEvent as HandshakeEvent
-    from ._revisions import HandshakeState as HandshakeState
     from ._revisions import check_answer as check_answer
     from ._revisions import choose_answer as choose_answer
     from ._revisions import is_modern as is_modern
@@ -129,8 +120,6 @@ else:
                 "ACKNOWLEDGED", "LISTEN", "SUBSCRIPTION_ID_KEY", "Change", "ChangeFilter", "ListChanged",
                 "ResourceUpdated", "notification_of", "read_change", "subscription_id",
             ),
-            "_exchange": ("ANSWERING", "ASKING", "ExchangeEvent", "ExchangeState", "Ledger", "advance"),
-            "_framing": ("LineFramer", "Oversized"),
             "_http_headers": (
                 "METHOD_FIELD", "NAME_FIELD", "PARAM_PREFIX", "VERSION_FIELD", "MirroredParam", "decode_field",
                 "encode_field", "is_plain_field", "mirrored_params", "param_fault", "param_fields", "request_fields",
@@ -143,17 +132,16 @@ else:
             "_http_rules": ("HttpPolicy", "check_head", "read_post"),
             "_jsonrpc": (
                 "INTERNAL_ERROR", "INVALID_PARAMS", "INVALID_REQUEST", "METHOD_NOT_FOUND", "PARSE_ERROR",
-                "BrokenResponse", "ErrorReply", "JsonObject", "JsonRpcRequest", "JsonText", "Malformed", "Message",
-                "NotJsonError", "Notification", "Reply", "RequestId", "Undecodable", "copy_json", "decode", "digest",
-                "encode", "encode_error", "encode_notification", "encode_request", "encode_result", "is_array",
-                "is_id", "is_object", "json_text", "parse_line", "parse_message",
+                "BrokenResponse", "ErrorReply", "JsonObject", "JsonRpcRequest", "JsonText", "LineFramer", "Malformed",
+                "Message", "NotJsonError", "Notification", "Oversized", "Reply", "RequestId", "Undecodable",
+                "copy_json", "decode", "digest", "encode", "encode_error", "encode_notification", "encode_request",
+                "encode_result", "is_array", "is_id", "is_object", "json_text", "parse_line", "parse_message",
             ),
             "_revisions": (
-                "BATCH_REVISION", "CAPABILITIES_KEY", "CLIENT_INFO_KEY", "HANDSHAKE", "LEGACY_REVISIONS",
-                "LOG_LEVELS", "LOG_LEVEL_KEY", "MISSING_CAPABILITY", "MODERN_REVISIONS", "NULL_ID_REVISIONS",
-                "PROGRESS_TOKEN_KEY", "REVISION_KEY", "SERVER_INFO_KEY", "UNSUPPORTED_REVISION", "Envelope",
-                "HandshakeEvent", "HandshakeState", "check_answer", "choose_answer", "is_modern", "progress_token",
-                "read_envelope", "stamp", "unsupported_revision",
+                "BATCH_REVISION", "CAPABILITIES_KEY", "CLIENT_INFO_KEY", "LEGACY_REVISIONS", "LOG_LEVELS",
+                "LOG_LEVEL_KEY", "MISSING_CAPABILITY", "MODERN_REVISIONS", "NULL_ID_REVISIONS", "PROGRESS_TOKEN_KEY",
+                "REVISION_KEY", "SERVER_INFO_KEY", "UNSUPPORTED_REVISION", "Envelope", "check_answer",
+                "choose_answer", "is_modern", "progress_token", "read_envelope", "stamp", "unsupported_revision",
             ),
             "_sampling": ("sampling_content", "sampling_faults"),
             "_sse": ("SseDecoder", "SseEvent", "SseOverflowError", "sse_comment", "sse_event"),

@@ -9,20 +9,18 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/ve
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum, auto
 from typing import Any
 
 from attrs import frozen
 
 from .._errors import McpError, UnsupportedRevision
 from ..types import METHODS, REVISIONS
-from ._jsonrpc import INVALID_PARAMS, JsonObject, RequestId, is_object
+from ._jsonrpc import INVALID_PARAMS, JsonObject, RequestId
 
 __all__ = [
     "BATCH_REVISION",
     "CAPABILITIES_KEY",
     "CLIENT_INFO_KEY",
-    "HANDSHAKE",
     "LEGACY_REVISIONS",
     "LOG_LEVELS",
     "LOG_LEVEL_KEY",
@@ -34,8 +32,6 @@ __all__ = [
     "SERVER_INFO_KEY",
     "UNSUPPORTED_REVISION",
     "Envelope",
-    "HandshakeEvent",
-    "HandshakeState",
     "check_answer",
     "choose_answer",
     "envelope_faults",
@@ -75,36 +71,6 @@ def is_modern(revision: str) -> bool:
 # 5. A refused `initialize` may be tried again.
 #
 # Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
-
-
-class HandshakeState(Enum):
-    """How far the handshake has come; the same for both sides."""
-
-    NOT_BEGUN = auto()
-    ASKED = auto()
-    """`initialize` is on its way, or being answered."""
-    ANSWERED = auto()
-    """Both sides know revision and capabilities; `initialized` is missing."""
-    OPERATING = auto()
-
-
-class HandshakeEvent(Enum):
-    """What moves the handshake on."""
-
-    ASK = auto()
-    ANSWER = auto()
-    REFUSE = auto()
-    INITIALIZED = auto()
-
-
-_E, _S = HandshakeEvent, HandshakeState
-
-HANDSHAKE: Mapping[HandshakeState, Mapping[HandshakeEvent, HandshakeState]] = {
-    _S.NOT_BEGUN: {_E.ASK: _S.ASKED},
-    _S.ASKED: {_E.ANSWER: _S.ANSWERED, _E.REFUSE: _S.NOT_BEGUN},
-    _S.ANSWERED: {_E.INITIALIZED: _S.OPERATING},
-    _S.OPERATING: {},
-}
 
 
 def choose_answer(requested: str, spoken: Sequence[str]) -> str:
@@ -155,6 +121,7 @@ class Envelope:
     client_capabilities: JsonObject
     client_info: JsonObject | None
     log_level: str | None
+    progress_token: RequestId | None = None
 
 
 def read_envelope(meta: JsonObject, spoken: Sequence[str]) -> Envelope:
@@ -173,7 +140,9 @@ def read_envelope(meta: JsonObject, spoken: Sequence[str]) -> Envelope:
     revision = meta[REVISION_KEY]
     if revision not in spoken:
         raise unsupported_revision(revision, spoken)
-    return Envelope(revision, meta[CAPABILITIES_KEY], meta.get(CLIENT_INFO_KEY), meta.get(LOG_LEVEL_KEY))
+    return Envelope(
+        revision, meta[CAPABILITIES_KEY], meta.get(CLIENT_INFO_KEY), meta.get(LOG_LEVEL_KEY), progress_token(meta)
+    )
 
 
 def envelope_faults(meta: JsonObject) -> list[str]:
@@ -181,7 +150,7 @@ def envelope_faults(meta: JsonObject) -> list[str]:
     faults: list[str] = []
     if type(meta.get(REVISION_KEY)) is not str:
         faults.append(f"$._meta.{REVISION_KEY}: {_expected('string', REVISION_KEY, meta)}")
-    if not is_object(meta.get(CAPABILITIES_KEY)):
+    if type(meta.get(CAPABILITIES_KEY)) is not dict:
         faults.append(f"$._meta.{CAPABILITIES_KEY}: {_expected('object', CAPABILITIES_KEY, meta)}")
     if CLIENT_INFO_KEY in meta and not _is_implementation(meta[CLIENT_INFO_KEY]):
         faults.append(f"$._meta.{CLIENT_INFO_KEY}: expected object with the strings 'name' and 'version'")
@@ -201,8 +170,8 @@ def unsupported_revision(requested: str, spoken: Sequence[str]) -> McpError:
     return McpError(UNSUPPORTED_REVISION, f"protocol version {requested!r} is not supported here", data)
 
 
-def _is_implementation(info: object) -> bool:
-    return is_object(info) and type(info.get("name")) is str and type(info.get("version")) is str
+def _is_implementation(info: JsonObject) -> bool:
+    return type(info) is dict and type(info.get("name")) is str and type(info.get("version")) is str
 
 
 def progress_token(meta: Mapping[str, Any]) -> RequestId | None:

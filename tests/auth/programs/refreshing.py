@@ -14,8 +14,7 @@ import trio
 
 from trio_mcp.auth import FileTokenStorage, Grant, HttpCall, HttpReply
 from trio_mcp.auth.client._flow import Flow, post_form
-from trio_mcp.auth.client._grant import TokenAsk
-from trio_mcp.auth.client._tokens import Tokens
+from trio_mcp.auth.client._token_endpoint import TokenAsk, Tokens
 
 URL = "https://mcp.example.com/mcp"
 PORT, ROUNDS = int(sys.argv[2]), int(sys.argv[3])
@@ -39,7 +38,7 @@ class Refreshing(Grant):
 
     def refresh(self, ask: TokenAsk, refresh_token: str) -> Flow[Tokens]:
         form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
-        reply = yield from post_form(ask.place.server.token_endpoint, form, {})
+        reply = yield from post_form(ask.token_issuer.server.token_endpoint, form, {})
         assert reply.status == 200, "an old refresh token was presented"
         said = json.loads(reply.body)
         return Tokens(

@@ -264,7 +264,7 @@ def test_a_table_may_have_any_name(database: Database) -> None:
 
 
 def test_a_table_that_is_not_there_is_told_with_those_that_are(database: Database) -> None:
-    with pytest.raises(ToolError, match=r"^there is no table 'weeds'; there are beds, plants, waterings$"):
+    with pytest.raises(ToolError, match=r"^there is no table 'weeds'; the tables are beds, plants, waterings$"):
         database.count("weeds")
 
 
@@ -272,7 +272,7 @@ def test_an_empty_database_has_no_table(tmp_path: Path) -> None:
     path = tmp_path / "empty.db"
     path.touch()
 
-    with pytest.raises(ToolError, match=r"^there is no table 'weeds'; there are none$"):
+    with pytest.raises(ToolError, match=r"^there is no table 'weeds'; the tables are none$"):
         Database(path).columns("weeds")
 
 

@@ -84,7 +84,7 @@ async def test_a_table_is_made_filled_and_read(client: Client) -> None:
 @pytest.mark.parametrize(
     ("tool", "arguments", "text"),
     [
-        ("describe_table", {"table": "weeds"}, "there is no table 'weeds'; there are beds, plants, waterings"),
+        ("describe_table", {"table": "weeds"}, "there is no table 'weeds'; the tables are beds, plants, waterings"),
         ("read_query", {"query": "SELEC 1"}, 'SQLite: near "SELEC": syntax error'),
         ("read_query", {"query": "DROP TABLE beds"}, "read_query takes one SELECT and changes nothing; this"),
         ("write_query", {"query": "SELECT 1"}, "write_query takes one INSERT, UPDATE or DELETE; this"),
@@ -143,7 +143,7 @@ async def test_the_resource_and_the_prompt_are_listed(client: Client) -> None:
     (prompt,) = (await client.list_prompts()).prompts
 
     assert (resource.uri, resource.mime_type) == ("memo://insights", "text/markdown")
-    assert resource.description == "What was found in the database so far."
+    assert resource.description == "The findings about the database so far."
     assert prompt.name == "explore"
     assert prompt.arguments == [types.PromptArgument(name="topic", description="what to find out", required=True)]
 

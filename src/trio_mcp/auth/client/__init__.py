@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from ._flow import HttpCall as HttpCall
     from ._flow import HttpReply as HttpReply
     from ._flow import Unreadable as Unreadable
-    from ._grant import Grant as Grant
-    from ._machine_grants import ClientCredentials as ClientCredentials
-    from ._machine_grants import EnterpriseManaged as EnterpriseManaged
-    from ._machine_grants import WorkloadIdentity as WorkloadIdentity
+    from ._grants import ClientCredentials as ClientCredentials
+    from ._grants import EnterpriseManaged as EnterpriseManaged
+    from ._grants import Grant as Grant
+    from ._grants import WorkloadIdentity as WorkloadIdentity
     from ._source import Bearer as Bearer
+    from ._token_endpoint import AuthMethod as AuthMethod
+    from ._token_endpoint import PrivateKey as PrivateKey
+    from ._token_endpoint import Registration as Registration
     from ._token_endpoint import authenticate as authenticate
-    from ._tokens import AuthMethod as AuthMethod
-    from ._tokens import FileTokenStorage as FileTokenStorage
-    from ._tokens import MemoryTokenStorage as MemoryTokenStorage
-    from ._tokens import PrivateKey as PrivateKey
-    from ._tokens import Registration as Registration
+    from ._token_storage import FileTokenStorage as FileTokenStorage
+    from ._token_storage import MemoryTokenStorage as MemoryTokenStorage
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
@@ -34,10 +34,9 @@ else:
             "_browser": ("open_browser", "print_url"),
             "_discovery": ("ServerMetadata",),
             "_flow": ("CallFailed", "HttpCall", "HttpReply", "Unreadable"),
-            "_grant": ("Grant",),
-            "_machine_grants": ("ClientCredentials", "EnterpriseManaged", "WorkloadIdentity"),
+            "_grants": ("ClientCredentials", "EnterpriseManaged", "Grant", "WorkloadIdentity"),
             "_source": ("Bearer",),
-            "_token_endpoint": ("authenticate",),
-            "_tokens": ("AuthMethod", "FileTokenStorage", "MemoryTokenStorage", "PrivateKey", "Registration"),
+            "_token_endpoint": ("AuthMethod", "PrivateKey", "Registration", "authenticate"),
+            "_token_storage": ("FileTokenStorage", "MemoryTokenStorage"),
         },
     )  # fmt: skip

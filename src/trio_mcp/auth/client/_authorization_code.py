@@ -19,31 +19,28 @@ import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from attrs import define, evolve, field, frozen
 
 from ..._errors import AuthorizationFailed
 from .._urls import shown_text
+from ._browser import BrowserAgent, CustomBrowserAgent, open_browser, open_loopback_browser
 from ._discovery import ServerMetadata, TokenIssuer
 from ._flow import BrowserStep, Flow
-from ._grant import Grant, TokenAsk
+from ._grants import Grant
 from ._registration import (
     ClientProfile,
-    KnownRegistration,
+    UsableRegistration,
     check_metadata_url,
     check_redirect_uri,
-    forget,
+    ensure_registration,
+    find_registration,
+    forget_registration,
     is_loopback,
-    known_client,
-    make_known,
 )
-from ._token_endpoint import refusal, request_tokens, scope_member
-from ._tokens import Registration, Tokens
-
-if TYPE_CHECKING:
-    from ._browser import BrowserAgent
+from ._token_endpoint import Registration, TokenAsk, Tokens, refusal, request_tokens, scope_member
 
 __all__ = ["OAuth", "Pkce", "authorize", "check_pkce", "refresh"]
 
@@ -74,7 +71,7 @@ class Pkce:
         return cls.of(secrets.token_urlsafe(_RANDOM_BYTES))
 
 
-def check_pkce(place: TokenIssuer) -> None:
+def check_pkce(token_issuer: TokenIssuer) -> None:
     """Refuse an authorization server that does not say that it knows S256.
 
     A server of 2025-03-26, which nothing but its address leads to, need not say so: PKCE is used there all the same.
@@ -82,19 +79,19 @@ def check_pkce(place: TokenIssuer) -> None:
     Raises:
         AuthorizationFailed: a stolen code could be redeemed by the thief.
     """
-    methods = place.server.code_challenge_methods_supported
-    if methods is None and (place.resource is None or place.server.is_assumed):
+    methods = token_issuer.server.code_challenge_methods_supported
+    if methods is None and (token_issuer.resource is None or token_issuer.server.is_assumed):
         return
     if "S256" not in (methods or ()):
         raise AuthorizationFailed(
-            f"{shown_text(place.server.issuer)} does not say that it supports PKCE with S256 "
+            f"{shown_text(token_issuer.server.issuer)} does not say that it supports PKCE with S256 "
             "(code_challenge_methods_supported); without it, authorization codes are not safe"
         )
 
 
 _STATE_BYTES = 24
-_MOST_PARAMETERS = 50  # of a response
-_LONGEST_RESPONSE = 65_536  # characters of the URL that the browser comes back to
+_MAX_PARAMETERS = 50  # of a response
+_MAX_RESPONSE = 65_536  # characters of the URL that the browser comes back to
 _READ = ("state", "iss", "error", "error_description", "code")
 _CLIENT_IS_UNKNOWN = {"invalid_client", "unauthorized_client", "invalid_redirect_uri", "invalid_scope"}
 """Codes after which a registration that was made here is of no more use."""
@@ -106,34 +103,34 @@ def authorize(ask: TokenAsk, profile: ClientProfile) -> Flow[Tokens]:
     Raises:
         AuthorizationFailed: a step failed, the text says which; `error` has the code of who said no.
     """
-    server = ask.place.server
+    server = ask.token_issuer.server
     endpoint = server.authorization_endpoint
     if endpoint is None:
         raise AuthorizationFailed(f"{shown_text(server.issuer)} has no page where people could allow it")
-    check_pkce(ask.place)
-    known = yield from make_known(ask.place, profile, ask.scopes, dpop=ask.proofs is not None)
+    check_pkce(ask.token_issuer)
+    registered = yield from ensure_registration(ask.token_issuer, profile, ask.scopes, dpop=ask.proofs is not None)
     pkce, state = Pkce.make(), secrets.token_urlsafe(_STATE_BYTES)
-    url = _with_query(endpoint, _request(ask, known, pkce, state))
+    url = _with_query(endpoint, _request(ask, registered, pkce, state))
     try:
-        came_back_to: str = yield BrowserStep(url, known.redirect_uri)
+        response_url: str = yield BrowserStep(url, registered.redirect_uri)
     except AuthorizationFailed:
         # Nobody comes back either where the server shows the person that it does not know the client any more.
-        if not known.is_new:
-            yield from forget(known)
+        if not registered.is_new:
+            yield from forget_registration(registered)
         raise
     try:
-        code = _code_of(came_back_to, server, state)
+        code = _read_code(response_url, server, state)
     except AuthorizationFailed as failure:
-        yield from _forget_after(failure, known)
+        yield from _forget_after(failure, registered)
         raise
     form = {
         "grant_type": "authorization_code",
         "code": code,
-        "redirect_uri": known.redirect_uri,
+        "redirect_uri": registered.redirect_uri,
         "code_verifier": pkce.verifier,
     }
-    tokens = yield from _request_tokens(ask, known, form)
-    return tokens if known.key is None else evolve(tokens, client=known.registration)
+    tokens = yield from _request_tokens(ask, registered, form)
+    return tokens if registered.key is None else evolve(tokens, client=registered.registration)
 
 
 def refresh(ask: TokenAsk, profile: ClientProfile, refresh_token: str) -> Flow[Tokens]:
@@ -142,38 +139,38 @@ def refresh(ask: TokenAsk, profile: ClientProfile, refresh_token: str) -> Flow[T
     Raises:
         AuthorizationFailed: it was refused (`error` has the code of it), or could not be asked for.
     """
-    known = yield from known_client(ask.place, profile, ask.client)
-    if known is None:
-        issuer = shown_text(ask.place.server.issuer)
+    registered = yield from find_registration(ask.token_issuer, profile, ask.client)
+    if registered is None:
+        issuer = shown_text(ask.token_issuer.server.issuer)
         raise AuthorizationFailed(
             f"the refresh token cannot be used: the registration at {issuer} is gone", error="invalid_client"
         )
     form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
-    tokens = yield from _request_tokens(ask, known, form)
+    tokens = yield from _request_tokens(ask, registered, form)
     return tokens if tokens.refresh_token is not None else evolve(tokens, refresh_token=refresh_token)
 
 
-def _request_tokens(ask: TokenAsk, known: KnownRegistration, form: Mapping[str, str]) -> Flow[Tokens]:
+def _request_tokens(ask: TokenAsk, registered: UsableRegistration, form: Mapping[str, str]) -> Flow[Tokens]:
     try:
-        return (yield from request_tokens(ask, known.registration, form))
+        return (yield from request_tokens(ask, registered.registration, form))
     except AuthorizationFailed as failure:
-        yield from _forget_after(failure, known)
+        yield from _forget_after(failure, registered)
         raise
 
 
-def _forget_after(failure: AuthorizationFailed, known: KnownRegistration) -> Flow[None]:
+def _forget_after(failure: AuthorizationFailed, registered: UsableRegistration) -> Flow[None]:
     """Drop a registration that was made here, where another one may do better."""
     if failure.error in _CLIENT_IS_UNKNOWN:
-        yield from forget(known)
+        yield from forget_registration(registered)
 
 
-def _request(ask: TokenAsk, known: KnownRegistration, pkce: Pkce, state: str) -> dict[str, str]:
+def _request(ask: TokenAsk, registered: UsableRegistration, pkce: Pkce, state: str) -> dict[str, str]:
     """Return the parameters of the authorization request."""
-    identifier = ask.place.identifier
+    identifier = ask.token_issuer.identifier
     parameters = {
         "response_type": "code",
-        "client_id": known.registration.client_id,
-        "redirect_uri": known.redirect_uri,
+        "client_id": registered.registration.client_id,
+        "redirect_uri": registered.redirect_uri,
         "code_challenge": pkce.challenge,
         "code_challenge_method": "S256",
         "state": state,
@@ -195,7 +192,7 @@ def _with_query(endpoint: str, parameters: Mapping[str, str]) -> str:
     return f"{base}?{'&'.join([*kept, urlencode(parameters)])}"
 
 
-def _code_of(url: str, server: ServerMetadata, state: str) -> str:
+def _read_code(url: str, server: ServerMetadata, state: str) -> str:
     """Return the code of an authorization response (rule 2)."""
     step = f"the authorization at {shown_text(server.issuer)}"
     said = _read_response(url, step)
@@ -213,9 +210,9 @@ def _read_response(url: str, step: str) -> dict[str, str]:
     """Return the parameters that this module has a use for, form-decoded; those of an attacker may be among them."""
     query = url.partition("#")[0].partition("?")[2]
     try:
-        if len(query) > _LONGEST_RESPONSE:
+        if len(query) > _MAX_RESPONSE:
             raise ValueError("too long")  # noqa: TRY301 # handled as what it is: a response that cannot be read
-        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
     except ValueError:
         raise AuthorizationFailed(f"{step} failed: the response is too long") from None
     said = {name: value for name, value in pairs if name in _READ}
@@ -384,12 +381,8 @@ class OAuth(Grant):
     def agent(self) -> AbstractAsyncContextManager[BrowserAgent]:
         """Open what leads the person to the authorization server and back, for one authorization."""
         if self.visit is not None:
-            from ._browser import CustomBrowserAgent  # noqa: PLC0415 # one of two is needed
-
             assert self._redirect_uri is not None
             return nullcontext(CustomBrowserAgent(self.visit, self._redirect_uri, self.visit_seconds))
-        from ._browser import open_browser, open_loopback_browser  # noqa: PLC0415 # likewise
-
         return open_loopback_browser(
             show=self.show or open_browser, seconds=self.visit_seconds, redirect_uri=self._redirect_uri
         )

@@ -30,13 +30,13 @@ from ..._util import owned_nursery
 from .._urls import shown_url
 
 __all__ = [
+    "DEFAULT_CALLBACK",
     "DONE",
     "NOT_FOUND",
     "NO_REQUEST",
     "REFUSED",
-    "STRANGER",
-    "USUAL",
     "WRONG_METHOD",
+    "WRONG_STATE",
     "BrowserAgent",
     "Callback",
     "CustomBrowserAgent",
@@ -135,7 +135,7 @@ class BrowserAgent(Protocol):
         """
         ...
 
-    async def visit(self, url: str, redirect_uri: str) -> str:
+    async def sign_in(self, url: str, redirect_uri: str) -> str:
         """Show *url* to the person, and return the whole URL that the browser was then sent to.
 
         Args:
@@ -168,12 +168,12 @@ class CustomBrowserAgent:
         await trio.lowlevel.checkpoint()
         return self._redirect_uri
 
-    async def visit(self, url: str, redirect_uri: str) -> str:  # noqa: ARG002 # it stands in the URL
+    async def sign_in(self, url: str, redirect_uri: str) -> str:  # noqa: ARG002 # it stands in the URL
         """Hand *url* to the application, and return the URL that it says the browser came back to."""
-        came_back_to: object = None
+        response_url: object = None
         with trio.move_on_after(self._seconds) as scope:
             try:
-                came_back_to = await self._visit(url)
+                response_url = await self._visit(url)
             except AuthorizationFailed:
                 raise
             except Exception as error:
@@ -182,11 +182,11 @@ class CustomBrowserAgent:
                 ) from error
         if scope.cancelled_caught:
             raise AuthorizationFailed(f"nobody has come back from {shown_url(url)} within {self._seconds:g} s")
-        if not isinstance(came_back_to, str):
+        if not isinstance(response_url, str):
             raise AuthorizationFailed(
-                f"the application's visit function returned {type(came_back_to).__name__}, and no URL"
+                f"the application's visit function returned {type(response_url).__name__}, and no URL"
             )
-        return came_back_to
+        return response_url
 
 
 # Where a browser can be sent back to on this machine: redirect URIs, and the sockets behind them.
@@ -245,7 +245,7 @@ def _addresses(host: str) -> list[str]:
     return []
 
 
-USUAL = Callback("http://127.0.0.1/callback", "127.0.0.1", 0, "/callback")
+DEFAULT_CALLBACK = Callback("http://127.0.0.1/callback", "127.0.0.1", 0, "/callback")
 """Where nothing else is known."""
 
 
@@ -309,7 +309,7 @@ DONE = _response("200 OK", "Back to the application", "It goes on by itself. You
 REFUSED = _response(
     "200 OK", "Not signed in", "The sign-in has not been completed. You can close this page; the application says more."
 )
-STRANGER = _response(
+WRONG_STATE = _response(
     "400 Bad Request", "Not this sign-in", "This page belongs to no sign-in that the application waits for."
 )
 NOT_FOUND = _response("404 Not Found", "Nothing here", "There is no such page.")
@@ -378,7 +378,7 @@ class _LoopbackBrowserAgent:
     async def pick_redirect(self, preferred: str | None) -> str:
         """Return where the browser is to come back to, and listen there from now on."""
         self.close()
-        wanted = self._wanted(preferred)
+        wanted = self._preferred_callback(preferred)
         is_fixed = self._redirect_uri is not None and wanted.port != 0
         ports = [wanted.port] if is_fixed else [wanted.port] + [0] * _TRIES
         failure: OSError | None = None
@@ -395,7 +395,7 @@ class _LoopbackBrowserAgent:
             f"the browser cannot come back to {wanted.uri}: nothing can listen there ({failure})"
         ) from failure
 
-    def _wanted(self, preferred: str | None) -> Callback:
+    def _preferred_callback(self, preferred: str | None) -> Callback:
         if self._redirect_uri is not None:
             wanted = Callback.read(self._redirect_uri)
             if wanted is None:
@@ -404,39 +404,39 @@ class _LoopbackBrowserAgent:
                     "cannot be taken back"
                 )
             return wanted
-        known = None if preferred is None else Callback.read(preferred)
-        return known or USUAL
+        registered = None if preferred is None else Callback.read(preferred)
+        return registered or DEFAULT_CALLBACK
 
-    async def visit(self, url: str, redirect_uri: str) -> str:
+    async def sign_in(self, url: str, redirect_uri: str) -> str:
         """Show the page to the person, and return where the browser came back to."""
         callback = self._callback
         if callback is None or callback.uri != redirect_uri:
             raise RuntimeError("a visit needs the redirect URI that was picked")
-        visit = _BrowserVisit(host_of(url), self._show, callback, _state_of(url))
+        sign_in = _SignIn(host_of(url), self._show, callback, _state_of(url))
         with trio.move_on_after(self._seconds):
             async with owned_nursery() as nursery:
-                nursery.start_soon(trio.serve_listeners, visit.serve, self._listeners)
-                nursery.start_soon(visit.show, url)
-                await visit.over.wait()
-        if visit.target is not None:
+                nursery.start_soon(trio.serve_listeners, sign_in.serve, self._listeners)
+                nursery.start_soon(sign_in.show, url)
+                await sign_in.done.wait()
+        if sign_in.target is not None:
             parts = urlsplit(callback.uri)
-            return f"{parts.scheme}://{parts.netloc}{visit.target}"
-        if visit.failure is not None:
-            raise visit.failure
+            return f"{parts.scheme}://{parts.netloc}{sign_in.target}"
+        if sign_in.failure is not None:
+            raise sign_in.failure
         raise AuthorizationFailed(
-            f"nobody has come back from the sign-in page of {visit.host} within {self._seconds:g} s"
+            f"nobody has come back from the sign-in page of {sign_in.host} within {self._seconds:g} s"
         )
 
 
 @define(eq=False)
-class _BrowserVisit:
+class _SignIn:
     """One visit to an authorization server."""
 
     host: str
     _show: Callable[[str], Awaitable[None]]
     _callback: Callback
     _state: str | None
-    over: trio.Event = field(factory=trio.Event, init=False)
+    done: trio.Event = field(factory=trio.Event, init=False)
     target: str | None = field(default=None, init=False, repr=False)
     """Path and query that the browser came back with."""
     failure: AuthorizationFailed | None = field(default=None, init=False)
@@ -453,7 +453,7 @@ class _BrowserVisit:
             self.failure = AuthorizationFailed(text)
             self.failure.__cause__ = error
         if self.failure is not None:
-            self.over.set()
+            self.done.set()
 
     async def serve(self, stream: trio.SocketStream) -> None:
         """Serve one connection: one request."""
@@ -473,15 +473,15 @@ class _BrowserVisit:
             await stream.send_all(NO_REQUEST)
             return
         method, target = line
-        page, is_answer = self._judge(method, target)
+        page, is_response = self._page_for(method, target)
         try:
             await stream.send_all(page)
         finally:
-            if is_answer and not self.over.is_set():
+            if is_response and not self.done.is_set():
                 self.target = target
-                self.over.set()
+                self.done.set()
 
-    def _judge(self, method: str, target: str) -> tuple[bytes, bool]:
+    def _page_for(self, method: str, target: str) -> tuple[bytes, bool]:
         """Return the page for a request, and whether it is what is waited for."""
         path, _, query = target.partition("?")
         if path != self._callback.path:
@@ -492,11 +492,11 @@ class _BrowserVisit:
             members = parse_qs(query, keep_blank_values=True, max_num_fields=100)
         except ValueError:
             return NO_REQUEST, False
-        if not self._is_ours(members.get("state", [])) or not members.keys() & {"code", "error"}:
-            return STRANGER, False
+        if not self._has_expected_state(members.get("state", [])) or not members.keys() & {"code", "error"}:
+            return WRONG_STATE, False
         return (REFUSED if "error" in members else DONE), True
 
-    def _is_ours(self, states: list[str]) -> bool:
+    def _has_expected_state(self, states: list[str]) -> bool:
         if self._state is None:
             return True
         return len(states) == 1 and hmac.compare_digest(states[0].encode(), self._state.encode())

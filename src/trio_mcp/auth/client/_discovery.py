@@ -112,13 +112,13 @@ def read_resource_metadata(body: bytes, url: str) -> ResourceMetadata:
         AuthorizationFailed: it is no such document; the text names what is wrong with it.
     """
     document = _MetadataDocument.read(body, f"the protected-resource metadata at {shown_url(url)}")
-    servers = document.texts("authorization_servers")
+    servers = document.strings("authorization_servers")
     if not servers:
         raise document.fault("its member 'authorization_servers' names nobody")
     return ResourceMetadata(
         resource=document.text("resource"),
         authorization_servers=servers,
-        scopes_supported=document.texts("scopes_supported"),
+        scopes_supported=document.strings("scopes_supported"),
         dpop_bound_access_tokens_required=document.flag("dpop_bound_access_tokens_required"),
     )
 
@@ -133,15 +133,15 @@ def read_server_metadata(body: bytes, url: str) -> ServerMetadata:
     signing = "token_endpoint_auth_signing_alg_values_supported"
     return ServerMetadata(
         issuer=document.text("issuer"),
-        authorization_endpoint=document.optional_text("authorization_endpoint"),
+        authorization_endpoint=document.optional_string("authorization_endpoint"),
         token_endpoint=document.text("token_endpoint"),
-        registration_endpoint=document.optional_text("registration_endpoint"),
-        scopes_supported=document.texts("scopes_supported"),
-        grant_types_supported=document.texts("grant_types_supported"),
-        token_endpoint_auth_methods_supported=document.texts("token_endpoint_auth_methods_supported"),
-        token_endpoint_auth_signing_alg_values_supported=document.texts(signing),
-        code_challenge_methods_supported=document.texts("code_challenge_methods_supported"),
-        dpop_signing_alg_values_supported=document.texts("dpop_signing_alg_values_supported"),
+        registration_endpoint=document.optional_string("registration_endpoint"),
+        scopes_supported=document.strings("scopes_supported"),
+        grant_types_supported=document.strings("grant_types_supported"),
+        token_endpoint_auth_methods_supported=document.strings("token_endpoint_auth_methods_supported"),
+        token_endpoint_auth_signing_alg_values_supported=document.strings(signing),
+        code_challenge_methods_supported=document.strings("code_challenge_methods_supported"),
+        dpop_signing_alg_values_supported=document.strings("dpop_signing_alg_values_supported"),
         client_id_metadata_document_supported=document.flag("client_id_metadata_document_supported"),
         authorization_response_iss_parameter_supported=document.flag("authorization_response_iss_parameter_supported"),
     )
@@ -169,18 +169,18 @@ class _MetadataDocument:
         return AuthorizationFailed(f"{self.name} cannot be used: {reason}")
 
     def text(self, member: str) -> str:
-        value = self.optional_text(member)
+        value = self.optional_string(member)
         if value is None:
             raise self.fault(f"it has no member {member!r}")
         return value
 
-    def optional_text(self, member: str) -> str | None:
+    def optional_string(self, member: str) -> str | None:
         value = self.members.get(member)
         if value is not None and not isinstance(value, str):
             raise self.fault(f"its member {member!r} is no text")
         return value
 
-    def texts(self, member: str) -> tuple[str, ...] | None:
+    def strings(self, member: str) -> tuple[str, ...] | None:
         value = self.members.get(member)
         if value is None:
             return None
@@ -195,8 +195,8 @@ class _MetadataDocument:
         return value is True
 
 
-_MOST_ISSUERS = 4  # that are tried, of those that a server names
-_PASSING = {408, 425, 429}  # statuses of trouble that may pass, besides those of 500 and above
+_MAX_ISSUERS = 4  # that are tried, of those that a server names
+_TEMPORARY_STATUSES = {408, 425, 429}  # statuses of trouble that may pass, besides those of 500 and above
 _FIELDS = {VERSION_FIELD: MODERN_REVISIONS[-1]}  # a server of 2025-03-26 may want to know it
 _RESOURCE = "protected-resource metadata"
 _SERVER = "authorization-server metadata"
@@ -246,19 +246,19 @@ class _Search:
                 raise AuthorizationFailed(
                     f"the {_RESOURCE} are not at {shown_url(named)}, where the server says: HTTP status {reply.status}"
                 )
-            return self._own(reply.body, named)
-        for place in well_known_urls(self.url, "oauth-protected-resource"):
-            body = yield from self._document_at(place, _RESOURCE)
+            return self._read_for_this_server(reply.body, named)
+        for location in well_known_urls(self.url, "oauth-protected-resource"):
+            body = yield from self._document_at(location, _RESOURCE)
             if body is not None:
-                return self._own(body, place)
+                return self._read_for_this_server(body, location)
         return None
 
-    def _own(self, body: bytes, place: str) -> ResourceMetadata:
+    def _read_for_this_server(self, body: bytes, location: str) -> ResourceMetadata:
         """Read what the server says of its protection, if it is about this server (rule 2)."""
-        found = read_resource_metadata(body, place)
+        found = read_resource_metadata(body, location)
         if not covers(found.resource, self.url):
             raise AuthorizationFailed(
-                f"mismatch: the {_RESOURCE} at {shown_url(place)} are about {shown_url(found.resource)!r}, "
+                f"mismatch: the {_RESOURCE} at {shown_url(location)} are about {shown_url(found.resource)!r}, "
                 f"and not about {shown_url(self.url)}"
             )
         return found
@@ -269,7 +269,7 @@ class _Search:
         if prefer in issuers:
             issuers = dict.fromkeys([prefer, *issuers])
         faults: list[str] = []
-        for issuer in list(issuers)[:_MOST_ISSUERS]:
+        for issuer in list(issuers)[:_MAX_ISSUERS]:
             try:
                 return (yield from self._server(issuer))
             except AuthorizationFailed as exc:
@@ -281,20 +281,20 @@ class _Search:
         if "?" in issuer:
             raise AuthorizationFailed(f"the issuer {shown_url(issuer)!r} has a query, which it may not have")
         earlier = len(self.unreadable)
-        for place in server_metadata_urls(issuer):
-            body = yield from self._document_at(place, _SERVER)
+        for location in server_metadata_urls(issuer):
+            body = yield from self._document_at(location, _SERVER)
             if body is not None:
-                return self._server_at(place, body, (issuer,))
+                return self._server_at(location, body, (issuer,))
         reasons = self.unreadable[earlier:] or [f"the authorization server {shown_url(issuer)} publishes no metadata"]
         raise AuthorizationFailed(reasons[0])
 
     def unnamed_server(self) -> Flow[ServerMetadata]:
         """Find the authorization server of a server that names none (rule 4)."""
         origin = origin_of(self.url)
-        place = f"{origin}/.well-known/oauth-authorization-server"
-        body = yield from self._document_at(place, _SERVER)
+        location = f"{origin}/.well-known/oauth-authorization-server"
+        body = yield from self._document_at(location, _SERVER)
         if body is not None:
-            return self._server_at(place, body, (origin, f"{origin}/"))  # nobody has said which of the two it is
+            return self._server_at(location, body, (origin, f"{origin}/"))  # nobody has said which of the two it is
         if self.unreadable:
             raise AuthorizationFailed(self.unreadable[0])
         return ServerMetadata(
@@ -305,12 +305,12 @@ class _Search:
             is_assumed=True,
         )
 
-    def _server_at(self, place: str, body: bytes, issuers: Sequence[str]) -> ServerMetadata:
+    def _server_at(self, location: str, body: bytes, issuers: Sequence[str]) -> ServerMetadata:
         """Read the metadata of an authorization server, if it is one of *issuers* (rule 2)."""
-        found = read_server_metadata(body, place)
+        found = read_server_metadata(body, location)
         if found.issuer not in issuers:
             raise AuthorizationFailed(
-                f"mismatch: the {_SERVER} at {shown_url(place)} are those of {shown_text(found.issuer)!r}, "
+                f"mismatch: the {_SERVER} at {shown_url(location)} are those of {shown_text(found.issuer)!r}, "
                 f"and not exactly of {shown_text(issuers[0])!r}"
             )
         for what, endpoint in {
@@ -322,24 +322,24 @@ class _Search:
                 checked_endpoint(endpoint, f"{what} of {shown_url(found.issuer)}", self.trusted_hosts)
         return found
 
-    def _document_at(self, place: str, what: str) -> Flow[bytes | None]:
+    def _document_at(self, location: str, what: str) -> Flow[bytes | None]:
         """Return the JSON object at a place; None where there is none (rule 1)."""
         try:
-            reply = yield from self._get(place, what)
+            reply = yield from self._get(location, what)
         except Unreadable as exc:
             self.unreadable.append(str(exc))
             return None
-        if reply.status >= 500 or reply.status in _PASSING:
-            raise CallFailed(f"the {what} at {shown_url(place)} cannot be read now: HTTP status {reply.status}")
+        if reply.status >= 500 or reply.status in _TEMPORARY_STATUSES:
+            raise CallFailed(f"the {what} at {shown_url(location)} cannot be read now: HTTP status {reply.status}")
         return reply.body if reply.status == 200 and _is_object(reply.body) else None
 
-    def _get(self, place: str, what: str) -> Flow[HttpReply]:
-        named_by: Literal["user", "server"] = "user" if origin_of(place) == origin_of(self.url) else "server"
+    def _get(self, location: str, what: str) -> Flow[HttpReply]:
+        named_by: Literal["user", "server"] = "user" if origin_of(location) == origin_of(self.url) else "server"
         try:
-            return (yield from get_json_from(place, named_by=named_by, headers=_FIELDS))
+            return (yield from get_json_from(location, named_by=named_by, headers=_FIELDS))
         except CallFailed as exc:
             kind = Unreadable if isinstance(exc, Unreadable) else CallFailed
-            raise kind(f"the {what} at {shown_url(place)} cannot be read: {shown_text(str(exc))}") from None
+            raise kind(f"the {what} at {shown_url(location)} cannot be read: {shown_text(str(exc))}") from None
 
 
 def _is_object(body: bytes) -> bool:
@@ -356,7 +356,7 @@ def _is_object(body: bytes) -> bool:
 OFFLINE_ACCESS = "offline_access"
 """Asks an authorization server for a refresh token, if it lists this scope."""
 
-_MOST_SCOPES = 200  # of those that a server lists; a request for more would be too long for a URL
+_MAX_SCOPES = 200  # of those that a server lists; a request for more would be too long for a URL
 _SCOPE = re.compile(r"[!#-\[\]-~]{1,256}")  # RFC 6749, 3.3; its length is our bound
 
 
@@ -371,7 +371,7 @@ def read_scopes(text: str) -> tuple[str, ...]:
 
 
 def first_scopes(
-    configured: Sequence[str] | None, challenged: Challenge | None, place: TokenIssuer, *, offline: bool
+    configured: Sequence[str] | None, challenged: Challenge | None, token_issuer: TokenIssuer, *, offline: bool
 ) -> tuple[str, ...] | None:
     """Return what to ask for first; None: ask for no scope, so that the authorization server gives what it likes.
 
@@ -386,10 +386,10 @@ def first_scopes(
             lists it, and where anything is asked for: alone it would stand in the way of what is given to all.
     """
     chosen = _distinct([*(configured or ()), *_challenged_scopes(challenged)])
-    if not chosen and place.resource is not None:
-        listed = place.resource.scopes_supported or ()
-        chosen = _distinct(scope for scope in listed if is_scope(scope) and scope != OFFLINE_ACCESS)[:_MOST_SCOPES]
-    if chosen and offline and OFFLINE_ACCESS in (place.server.scopes_supported or ()):
+    if not chosen and token_issuer.resource is not None:
+        listed = token_issuer.resource.scopes_supported or ()
+        chosen = _distinct(scope for scope in listed if is_scope(scope) and scope != OFFLINE_ACCESS)[:_MAX_SCOPES]
+    if chosen and offline and OFFLINE_ACCESS in (token_issuer.server.scopes_supported or ()):
         chosen = _distinct([*chosen, OFFLINE_ACCESS])
     return chosen or None
 

@@ -19,15 +19,24 @@ step             outcome                                         error
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    contextmanager,
+    nullcontext,
+)
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
+from ..._errors import AuthorizationFailed
 from ..._util import owned_nursery
+from ...abc import HttpCall, HttpReply
+from .._urls import read_url
 
 if TYPE_CHECKING:
     from ...abc import Fetch, TokenStorage
@@ -37,6 +46,7 @@ __all__ = [
     "Await",
     "BrowserStep",
     "CallFailed",
+    "ConnectionServices",
     "Flow",
     "FlowServices",
     "HttpCall",
@@ -45,15 +55,19 @@ __all__ = [
     "Pause",
     "PickRedirect",
     "ReadClock",
+    "SharedTask",
     "Step",
     "Swap",
+    "TaskOutcome",
     "Unreadable",
     "call",
     "drive",
+    "failing_as_authorization",
     "get_json_from",
     "now",
     "outlast",
     "post_form",
+    "trusting",
 ]
 
 T = TypeVar("T")
@@ -65,29 +79,6 @@ class CallFailed(Exception):
 
 class Unreadable(CallFailed):
     """There is nothing that could be read, now or later: too much, or a redirect to where none is followed."""
-
-
-@frozen(kw_only=True)
-class HttpCall:
-    """One HTTP request, whose response is read as a whole."""
-
-    method: Literal["GET", "POST"]
-    url: str
-    headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
-    """By lower-case name."""
-    body: bytes = field(default=b"", repr=False)
-    named_by: Literal["user", "server"]
-    """Who has chosen the host: a server may not lead a client into networks that it cannot reach itself."""
-
-
-@frozen(kw_only=True)
-class HttpReply:
-    """The response to an `HttpCall`."""
-
-    status: int
-    headers: Mapping[str, str] = field(factory=dict[str, str])
-    """By lower-case name; the values of repeated ones are joined with ``", "``."""
-    body: bytes = field(default=b"", repr=False)
 
 
 @frozen
@@ -190,7 +181,7 @@ class FlowServices:
     """Entered while a person is visiting."""
 
 
-async def drive(flow: Flow[T], world: FlowServices) -> T:
+async def drive(flow: Flow[T], services: FlowServices) -> T:
     """Run a flow to its end; return what it returns, and raise what it raises.
 
     What leads a person is opened when the flow first needs it, and closed at its end.
@@ -198,12 +189,12 @@ async def drive(flow: Flow[T], world: FlowServices) -> T:
     Cancellation: the flow is closed where it stands; it is told nothing.
     """
     async with AsyncExitStack() as opened:
-        hands = _StepRunner(world, opened)
+        runner = _StepRunner(services, opened)
         try:
             step = next(flow)
             while True:
                 try:
-                    outcome = await hands.do(step)
+                    outcome = await runner.do(step)
                 except Exception as error:  # noqa: BLE001 # it is the flow's, which raises what it does not handle
                     step = flow.throw(error)
                 else:
@@ -219,35 +210,35 @@ async def drive(flow: Flow[T], world: FlowServices) -> T:
 class _StepRunner:
     """Does the steps of one flow."""
 
-    _world: FlowServices
+    _services: FlowServices
     _opened: AsyncExitStack
     _agent: BrowserAgent | None = field(default=None, init=False)
 
     async def do(self, step: Step) -> Any:
-        world = self._world
+        services = self._services
         match step:
             case HttpCall():
-                return await world.fetch(step)
+                return await services.fetch(step)
             case Load(key):
-                return await world.storage.load(key)
+                return await services.storage.load(key)
             case Swap(key, old, new):
-                return await world.storage.swap(key, old, new)
+                return await services.storage.swap(key, old, new)
             case ReadClock():
-                return world.clock()
+                return services.clock()
             case Pause(seconds):
                 return await trio.sleep(seconds)
             case Await(function):
                 return await function()
             case _:
-                return await self._lead(step)
+                return await self._run_browser_step(step)
 
-    async def _lead(self, step: PickRedirect | BrowserStep) -> str:
+    async def _run_browser_step(self, step: PickRedirect | BrowserStep) -> str:
         if self._agent is None:
-            self._agent = await self._opened.enter_async_context(self._world.agent())
+            self._agent = await self._opened.enter_async_context(self._services.agent())
         if isinstance(step, PickRedirect):
             return await self._agent.pick_redirect(step.preferred)
-        with self._world.asking_person():
-            return await self._agent.visit(step.url, step.redirect_uri)
+        with self._services.asking_person():
+            return await self._agent.sign_in(step.url, step.redirect_uri)
 
 
 async def outlast(work: Callable[[], Awaitable[None]], *, seconds: float, grace: float) -> None:
@@ -272,3 +263,128 @@ async def _hurry(scope: trio.CancelScope, grace: float) -> None:
         await trio.sleep_forever()
     finally:
         scope.deadline = min(scope.deadline, trio.current_time() + grace)
+
+
+# Hosts that a user trusts by name count as named by the user, whoever leads there.
+
+
+def trusting(fetch: Fetch, trusted_hosts: Sequence[str]) -> Fetch:
+    """Return what makes the requests that *fetch* makes, and may make them to *trusted_hosts* in any network.
+
+    Args:
+        trusted_hosts: names of hosts, without port.
+    """
+    trusted = {host.lower().strip("[]") for host in trusted_hosts}
+
+    async def fetch_trusting(call: HttpCall) -> HttpReply:
+        parts = read_url(call.url)
+        is_trusted = parts is not None and parts.host in trusted
+        return await fetch(evolve(call, named_by="user") if is_trusted else call)
+
+    return fetch_trusting
+
+
+@frozen(eq=False)
+class ConnectionServices:
+    """What a connection lends to the work on tokens."""
+
+    fetch: Fetch
+    nursery: trio.Nursery
+    asking_person: Callable[[], AbstractContextManager[None]]
+
+
+@frozen
+class TaskOutcome(Generic[T]):
+    """What has come of a flight."""
+
+    value: T
+
+
+_Outcome: TypeAlias = "TaskOutcome[T] | AuthorizationFailed | None"
+
+
+class _Abandoned(Exception):
+    """Nobody waits any more."""
+
+
+@contextmanager
+def failing_as_authorization() -> Generator[None]:
+    """Turn whatever is raised into `AuthorizationFailed`: storages and functions of the application raise anything."""
+    try:
+        yield
+    except (AuthorizationFailed, _Abandoned):
+        raise
+    except Exception as exc:
+        raise AuthorizationFailed(f"authorization failed, because something raised {type(exc).__name__}") from exc
+
+
+@define(eq=False)
+class SharedTask(Generic[T]):
+    """One piece of work, from its first step to its outcome."""
+
+    _outcome: _Outcome[T] = field(default=None, init=False)
+    _is_done: bool = field(default=False, init=False)
+    _is_asking: bool = field(default=False, init=False)
+    _waiting: int = field(default=0, init=False)
+    _changed: trio.Event = field(factory=trio.Event, init=False)
+    _person: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    """Around what a person takes part in."""
+
+    async def run(self, work: Callable[[], Awaitable[T]], on_end: Callable[[], None]) -> None:
+        """Do the work; to be a task of its own.
+
+        Args:
+            work: an async function.
+            landing: called when it has ended, in whatever way; synchronous.
+        """
+        try:
+            with failing_as_authorization():
+                self._outcome = TaskOutcome(await work())
+        except AuthorizationFailed as failure:
+            self._outcome = failure
+        except _Abandoned:
+            pass
+        finally:
+            on_end()
+            self._is_done = True
+            self._notify()
+
+    async def wait(self, connection: ConnectionServices) -> _Outcome[T]:
+        """Return the outcome when it is there; None where there is none (rule 3).
+
+        Args:
+            connected: whose time limits stand still while a person is being asked.
+        """
+        self._waiting += 1
+        try:
+            while not self._is_done:
+                with connection.asking_person() if self._is_asking else nullcontext():
+                    await self._changed.wait()
+        finally:
+            self._waiting -= 1
+            if self._waiting == 0:
+                self._person.cancel()
+        return self._outcome
+
+    @contextmanager
+    def with_person(self) -> Generator[None]:
+        """Return a block in which a person takes part: it is left when nobody waits any more; to be entered once."""
+        with self._person:
+            yield
+            return
+        raise _Abandoned
+
+    @contextmanager
+    def asking_person(self) -> Generator[None]:
+        """Return a block in which a person is being asked."""
+        self._is_asking = True
+        self._notify()
+        try:
+            yield
+        finally:
+            self._is_asking = False
+            self._notify()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()

@@ -22,24 +22,23 @@ from ...wire import JsonObject, decode, encode, is_object
 from .._urls import is_local_host, read_url, resource_of, shown_text, shown_url
 from ._discovery import ServerMetadata, TokenIssuer
 from ._flow import CallFailed, Flow, HttpCall, Load, PickRedirect, Swap, call, now
-from ._token_endpoint import json_object_of, refusal_of
-from ._tokens import AuthMethod, Registration
+from ._token_endpoint import AuthMethod, Registration, json_object_of, refusal_of
 
 __all__ = [
     "ApplicationType",
     "ClientProfile",
-    "KnownRegistration",
     "StoredRegistration",
+    "UsableRegistration",
     "application_type_of",
     "check_issuer",
     "check_metadata_url",
     "check_redirect_uri",
-    "forget",
+    "ensure_registration",
+    "find_registration",
+    "forget_registration",
     "is_loopback",
-    "known_client",
-    "make_known",
     "method_named",
-    "optional_text",
+    "optional_string",
     "optional_time",
     "read_stored",
     "register_now",
@@ -52,16 +51,16 @@ __all__ = [
 #
 # Specification: https://www.rfc-editor.org/rfc/rfc7591
 
-_END_OF_TIME = 1e12  # as `time.time` counts: what is beyond it means never, and may be too much for a float
+_MAX_TIME = 1e12  # as `time.time` counts: what is beyond it means never, and may be too much for a float
 
 
-def register_now(place: TokenIssuer, introduction: dict[str, Any]) -> Flow[Registration]:
+def register_now(token_issuer: TokenIssuer, introduction: dict[str, Any]) -> Flow[Registration]:
     """Register a client at the authorization server of *place*, with an introduction of `ClientProfile`.
 
     Raises:
         AuthorizationFailed: it cannot be registered, or was turned away.
     """
-    server = place.server
+    server = token_issuer.server
     endpoint = server.registration_endpoint
     if endpoint is None:
         raise AuthorizationFailed(
@@ -82,29 +81,29 @@ def register_now(place: TokenIssuer, introduction: dict[str, Any]) -> Flow[Regis
     if members is None:
         raise AuthorizationFailed(f"{step} was answered with something that is no JSON object")
     try:
-        return _read_answer(members, introduction, place)
+        return _read_answer(members, introduction, token_issuer)
     except ValueError as fault:
         raise AuthorizationFailed(f"{step} brought no registration that can be used: {fault}") from None
 
 
-def _read_answer(members: JsonObject, introduction: dict[str, Any], place: TokenIssuer) -> Registration:
+def _read_answer(members: JsonObject, introduction: dict[str, Any], token_issuer: TokenIssuer) -> Registration:
     """Read a registration; raises `ValueError`."""
     asked: AuthMethod = introduction["token_endpoint_auth_method"]
-    secret = optional_text(members, "client_secret")
+    secret = optional_string(members, "client_secret")
     method = method_named(members.get("token_endpoint_auth_method"))
     if method is None:  # the server did not say, so it means what was asked for, if it can
-        listed = place.server.token_endpoint_auth_methods_supported or ()
+        listed = token_issuer.server.token_endpoint_auth_methods_supported or ()
         method = asked if secret is None or asked in listed else None
     if secret is None and method in {"client_secret_basic", "client_secret_post"}:
         raise ValueError(f"the client is to authenticate by {method}, but there is no client_secret")
-    client_id = optional_text(members, "client_id")
+    client_id = optional_string(members, "client_id")
     if client_id is None:
         raise ValueError("client_id is missing")
     return Registration(
         client_id,
         secret=secret,
         method=method,
-        issuer=place.server.issuer,
+        issuer=token_issuer.server.issuer,
         redirect_uri=introduction["redirect_uris"][0],
         secret_expires_at=optional_time(members, "client_secret_expires_at") or None,  # 0: never
     )
@@ -120,7 +119,7 @@ def method_named(name: object) -> AuthMethod | None:
     raise ValueError(f"the client is to authenticate by {shown_text(str(name))!r}")
 
 
-def optional_text(members: JsonObject, name: str) -> str | None:
+def optional_string(members: JsonObject, name: str) -> str | None:
     """Return a text, None where there is nothing in it; raises `ValueError` where it is none."""
     value = members.get(name)
     if value is not None and not isinstance(value, str):
@@ -133,7 +132,7 @@ def optional_time(members: JsonObject, name: str) -> float | None:
     value = members.get(name)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise ValueError(f"{name} is no number")
-    return None if value is None else float(min(max(value, 0), _END_OF_TIME))
+    return None if value is None else float(min(max(value, 0), _MAX_TIME))
 
 
 # A registration as it stands in the storage, which may be old, of another version of this package, or damaged.
@@ -157,7 +156,7 @@ class StoredRegistration:
         is_enough = self.scopes is None or set(scopes or ()) <= set(self.scopes)
         return self.registration.redirect_uri == redirect_uri and is_enough and (ends is None or time < ends)
 
-    def to_text(self) -> str:
+    def to_json(self) -> str:
         """Return what stands in the storage: a secret."""
         registration = self.registration
         members = {
@@ -192,13 +191,13 @@ def _read(text: str, issuer: str) -> StoredRegistration:
     members = decode(text.encode())
     if not is_object(members) or members.get("issuer") != issuer:
         raise ValueError("no registration at this issuer")
-    client_id, redirect_uri = optional_text(members, "client_id"), optional_text(members, "redirect_uri")
+    client_id, redirect_uri = optional_string(members, "client_id"), optional_string(members, "redirect_uri")
     if client_id is None or redirect_uri is None:
         raise ValueError("no registration that can be used")
     scope = members.get("scope")
     registration = Registration(
         client_id,
-        secret=optional_text(members, "client_secret"),
+        secret=optional_string(members, "client_secret"),
         method=method_named(members.get("token_endpoint_auth_method")),
         issuer=issuer,
         redirect_uri=redirect_uri,
@@ -318,7 +317,7 @@ _TRIES = 4  # how often a registration is put in the place of one that somebody 
 
 
 @frozen(kw_only=True)
-class KnownRegistration:
+class UsableRegistration:
     """A registration, and where it is stored."""
 
     registration: Registration
@@ -336,7 +335,7 @@ class KnownRegistration:
         return self.registration.redirect_uri
 
 
-def check_issuer(issuer: str | None, place: TokenIssuer, what: str) -> None:
+def check_issuer(issuer: str | None, token_issuer: TokenIssuer, what: str) -> None:
     """Refuse to show what belongs to one authorization server to another.
 
     Args:
@@ -347,16 +346,16 @@ def check_issuer(issuer: str | None, place: TokenIssuer, what: str) -> None:
     Raises:
         AuthorizationFailed: the server leads to another one than the user has named.
     """
-    if issuer is not None and issuer != place.server.issuer:
+    if issuer is not None and issuer != token_issuer.server.issuer:
         raise AuthorizationFailed(
-            f"{what} is for {shown_text(issuer)}, but {shown_url(place.url)} wants tokens of "
-            f"{shown_text(place.server.issuer)}"
+            f"{what} is for {shown_text(issuer)}, but {shown_url(token_issuer.url)} wants tokens of "
+            f"{shown_text(token_issuer.server.issuer)}"
         )
 
 
-def known_client(
-    place: TokenIssuer, profile: ClientProfile, earlier: Registration | None = None
-) -> Flow[KnownRegistration | None]:
+def find_registration(
+    token_issuer: TokenIssuer, profile: ClientProfile, earlier: Registration | None = None
+) -> Flow[UsableRegistration | None]:
     """Return how the client is known to the authorization server, None where it is not.
 
     Args:
@@ -367,20 +366,20 @@ def known_client(
     Raises:
         AuthorizationFailed: it is registered at another one.
     """
-    given = _given(place, profile) if earlier is None else None
+    given = _configured_registration(token_issuer, profile) if earlier is None else None
     if given is not None:
-        return KnownRegistration(registration=given)
-    key = _key(place, profile)
+        return UsableRegistration(registration=given)
+    key = _key(token_issuer, profile)
     text: str | None = yield Load(key)
-    stored = read_stored(text, place.server.issuer)
+    stored = read_stored(text, token_issuer.server.issuer)
     if earlier is not None and (stored is None or stored.registration != earlier):
-        return KnownRegistration(registration=earlier)
-    return None if stored is None else KnownRegistration(registration=stored.registration, key=key, text=text)
+        return UsableRegistration(registration=earlier)
+    return None if stored is None else UsableRegistration(registration=stored.registration, key=key, text=text)
 
 
-def make_known(
-    place: TokenIssuer, profile: ClientProfile, scopes: tuple[str, ...] | None, *, dpop: bool
-) -> Flow[KnownRegistration]:
+def ensure_registration(
+    token_issuer: TokenIssuer, profile: ClientProfile, scopes: tuple[str, ...] | None, *, dpop: bool
+) -> Flow[UsableRegistration]:
     """Return how the client is known to the authorization server, with a redirect URI that is ready.
 
     Args:
@@ -392,59 +391,66 @@ def make_known(
     Raises:
         AuthorizationFailed: it is registered elsewhere, cannot be registered, or was turned away.
     """
-    given = _given(place, profile)
+    given = _configured_registration(token_issuer, profile)
     if given is not None:
         redirect_uri: str = yield PickRedirect(profile.redirect_uri or given.redirect_uri)
-        return KnownRegistration(registration=evolve(given, redirect_uri=redirect_uri))
-    key = _key(place, profile)
+        return UsableRegistration(registration=evolve(given, redirect_uri=redirect_uri))
+    key = _key(token_issuer, profile)
     text: str | None = yield Load(key)
-    stored = read_stored(text, place.server.issuer)
+    stored = read_stored(text, token_issuer.server.issuer)
     earlier = None if stored is None else stored.registration.redirect_uri
     redirect_uri = yield PickRedirect(profile.redirect_uri or earlier)
     time = yield from now()
     if stored is not None and stored.fits(redirect_uri, scopes, time):
-        return KnownRegistration(registration=stored.registration, key=key, text=text)
-    wanted = _worth_registering(place, scopes)
-    fresh = yield from register_now(place, profile.introduction(place.server, redirect_uri, wanted, dpop=dpop))
-    written = StoredRegistration(fresh, wanted).to_text()
+        return UsableRegistration(registration=stored.registration, key=key, text=text)
+    wanted = _scopes_to_register(token_issuer, scopes)
+    fresh = yield from register_now(
+        token_issuer, profile.introduction(token_issuer.server, redirect_uri, wanted, dpop=dpop)
+    )
+    written = StoredRegistration(fresh, wanted).to_json()
     for _ in range(_TRIES):
         if (yield Swap(key, text, written)):
-            return KnownRegistration(registration=fresh, key=key, text=written, is_new=True)
+            return UsableRegistration(registration=fresh, key=key, text=written, is_new=True)
         text = yield Load(key)
-        stored = read_stored(text, place.server.issuer)
+        stored = read_stored(text, token_issuer.server.issuer)
         if stored is not None and stored.fits(redirect_uri, scopes, time):
-            return KnownRegistration(registration=stored.registration, key=key, text=text)
+            return UsableRegistration(registration=stored.registration, key=key, text=text)
     raise AuthorizationFailed(
-        f"the registration at {shown_text(place.server.issuer)} could not be stored: others change it all the time"
+        f"the registration at {shown_text(token_issuer.server.issuer)} could not be stored: it keeps being changed"
     )
 
 
-def forget(known: KnownRegistration) -> Flow[None]:
+def forget_registration(registered: UsableRegistration) -> Flow[None]:
     """Drop a registration that the authorization server does not know any more, so that the next one is made anew."""
-    if known.key is not None:
-        _log.info("the registration of client %s is forgotten", shown_text(known.registration.client_id))
-        yield Swap(known.key, known.text, None)
+    if registered.key is not None:
+        _log.info("the registration of client %s is forgotten", shown_text(registered.registration.client_id))
+        yield Swap(registered.key, registered.text, None)
 
 
-def _given(place: TokenIssuer, profile: ClientProfile) -> Registration | None:
+def _configured_registration(token_issuer: TokenIssuer, profile: ClientProfile) -> Registration | None:
     """Return the registration that there is without the storage."""
     if profile.registration is not None:
-        check_issuer(profile.registration.issuer, place, f"the client {profile.registration.client_id!r}")
+        check_issuer(profile.registration.issuer, token_issuer, f"the client {profile.registration.client_id!r}")
         return profile.registration
-    if profile.metadata_url is not None and place.server.client_id_metadata_document_supported:
-        return Registration(profile.metadata_url, method="none", issuer=place.server.issuer)
+    if profile.metadata_url is not None and token_issuer.server.client_id_metadata_document_supported:
+        return Registration(profile.metadata_url, method="none", issuer=token_issuer.server.issuer)
     return None
 
 
-def _key(place: TokenIssuer, profile: ClientProfile) -> str:
-    names = [place.server.issuer, place.identifier or resource_of(place.url), profile.identity, profile.account]
+def _key(token_issuer: TokenIssuer, profile: ClientProfile) -> str:
+    names = [
+        token_issuer.server.issuer,
+        token_issuer.identifier or resource_of(token_issuer.url),
+        profile.identity,
+        profile.account,
+    ]
     return f"registration {encode(names).decode()}"
 
 
-def _worth_registering(place: TokenIssuer, scopes: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def _scopes_to_register(token_issuer: TokenIssuer, scopes: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Return what the client may have to ask for one day: some servers hold it to what it was registered with."""
     if scopes is None:
         return None
-    later = (place.resource.scopes_supported or ()) if place.resource is not None else ()
-    known = set(later if place.server.scopes_supported is None else place.server.scopes_supported)
-    return tuple(dict.fromkeys([*scopes, *(scope for scope in later if scope in known)]))
+    later = (token_issuer.resource.scopes_supported or ()) if token_issuer.resource is not None else ()
+    registered = set(later if token_issuer.server.scopes_supported is None else token_issuer.server.scopes_supported)
+    return tuple(dict.fromkeys([*scopes, *(scope for scope in later if scope in registered)]))

@@ -23,27 +23,27 @@ from ..._errors import AuthorizationFailed
 from .._challenges import Challenge, read_challenges
 from .._dpop import NONCE_FIELD
 from ._discovery import read_scopes, wider_scopes
-from ._renewal import ConnectionServices, failing_as_authorization
-from ._token_cache import TokenCache
-from ._tokens import ActiveToken, TokenRequirement, is_showable
+from ._flow import ConnectionServices, failing_as_authorization
+from ._token_cache import ActiveToken, TokenCache, TokenRequirement
+from ._token_endpoint import is_showable
 
 if TYPE_CHECKING:
     from ...abc import Fetch
 
 __all__ = ["Bearer", "GrantAttempt", "GrantSource"]
 
-_MOST_FRUITLESS = 2
+_MAX_FAILED_STEP_UPS = 2
 
 
 @define(eq=False)
 class GrantSource:
     """Shows one server who asks, for one connection; an `abc.TokenSource`."""
 
-    keeper: TokenCache
-    connected: ConnectionServices
+    cache: TokenCache
+    connection: ConnectionServices
     asked: set[str] = field(factory=set[str], init=False)
     """The scopes that were asked for, as long as this connection lives."""
-    fruitless: set[frozenset[str]] = field(factory=set[frozenset[str]], init=False)
+    failed_step_ups: set[frozenset[str]] = field(factory=set[frozenset[str]], init=False)
     """What the server has wanted, and has not been content with."""
 
     def attempt(self, method: str, url: str) -> GrantAttempt:
@@ -58,30 +58,30 @@ class GrantAttempt:
     _source: GrantSource
     _method: str
     _url: str
-    _shown: ActiveToken | None = field(default=None, init=False)
-    _resolved: ActiveToken | None = field(default=None, init=False)
+    _sent: ActiveToken | None = field(default=None, init=False)
+    _next: ActiveToken | None = field(default=None, init=False)
     """What to show next, whatever else there is."""
-    _need: TokenRequirement | None = field(default=None, init=False)
+    _requirement: TokenRequirement | None = field(default=None, init=False)
     """What to settle; None where sending the request again is all there is to do."""
     _has_renewed: bool = field(default=False, init=False)
     _has_repeated: bool = field(default=False, init=False)
     """Whether the nonce was wrong already, with this token."""
-    _widening: frozenset[str] | None = field(default=None, init=False)
+    _step_up_scopes: frozenset[str] | None = field(default=None, init=False)
     """The scopes that the server has wanted in addition; empty where it did not say which."""
 
     async def fields(self) -> Mapping[str, str]:
         """Return the header fields that show who asks; none where there is nothing to show yet."""
-        source, held = self._source, self._resolved
-        self._resolved = None
-        if held is None:
-            held = await source.keeper.current(source.connected)
-        self._shown = held
-        return {} if held is None else held.fields(self._method, self._url, source.keeper.grant.clock())
+        source, active = self._source, self._next
+        self._next = None
+        if active is None:
+            active = await source.cache.current(source.connection)
+        self._sent = active
+        return {} if active is None else active.fields(self._method, self._url, source.cache.grant.clock())
 
     def heard(self, status: int, headers: Mapping[str, str]) -> bool:
         """Take the head of the response; return whether to `resolve`, and to send the request once more."""
-        self._need = None
-        shown = self._shown
+        self._requirement = None
+        shown = self._sent
         if shown is not None:
             shown.is_accepted = shown.is_accepted or (status != 401 and status < 500)
             if shown.proofs is not None:
@@ -91,62 +91,62 @@ class GrantAttempt:
             if self._is_about_nonce(challenges, headers):
                 self._has_repeated = True
                 return True
-            self._need = self._renewal(challenges)
+            self._requirement = self._renewal(challenges)
         elif status == 403:
-            self._need = self._step_up(self._challenges(headers))
-        elif self._widening is not None and status < 500:
-            self._source.fruitless.clear()
-        return self._need is not None
+            self._requirement = self._step_up(self._challenges(headers))
+        elif self._step_up_scopes is not None and status < 500:
+            self._source.failed_step_ups.clear()
+        return self._requirement is not None
 
     async def resolve(self) -> None:
         """Get what the response asks for."""
-        source, need = self._source, self._need
-        if need is None:
+        source, requirement = self._source, self._requirement
+        if requirement is None:
             return
         try:
-            self._resolved = await source.keeper.renewed(source.connected, need)
+            self._next = await source.cache.renewed(source.connection, requirement)
         except AuthorizationFailed as failure:
-            if self._widening is not None and failure.error is not None:  # somebody has said no
-                source.asked |= self._widening
-                source.fruitless.add(self._widening)
+            if self._step_up_scopes is not None and failure.error is not None:  # somebody has said no
+                source.asked |= self._step_up_scopes
+                source.failed_step_ups.add(self._step_up_scopes)
             raise
         self._has_repeated = False
-        if self._resolved is not None and (need.scopes is not None or self._resolved.way == "obtained"):
-            source.asked.update(self._resolved.record.known_scopes)
+        if self._next is not None and (requirement.scopes is not None or self._next.origin == "obtained"):
+            source.asked.update(self._next.record.scopes_to_keep)
 
     def _challenges(self, headers: Mapping[str, str]) -> list[Challenge]:
         """Return the challenges that can be met, those that fit the grant best first."""
-        best = "dpop" if self._source.keeper.grant.dpop else "bearer"
+        best = "dpop" if self._source.cache.grant.dpop else "bearer"
         found = read_challenges(headers.get("www-authenticate", ""))
         ours = [challenge for challenge in found if challenge.scheme.lower() in {"bearer", "dpop"}]
         return sorted(ours, key=lambda challenge: challenge.scheme.lower() != best)
 
     def _is_about_nonce(self, challenges: list[Challenge], headers: Mapping[str, str]) -> bool:
-        if self._has_repeated or self._shown is None or self._shown.proofs is None or NONCE_FIELD not in headers:
+        if self._has_repeated or self._sent is None or self._sent.proofs is None or NONCE_FIELD not in headers:
             return False
         return any(challenge.parameters.get("error") == "use_dpop_nonce" for challenge in challenges)
 
     def _renewal(self, challenges: list[Challenge]) -> TokenRequirement | None:
         """Return what is needed in place of a token that was refused (rule 1)."""
-        keeper, shown = self._source.keeper, self._shown
+        cache, shown = self._source.cache, self._sent
         if self._has_renewed:
             return None
-        if shown is not None and shown is keeper.held and shown.is_hopeless(keeper.grant.clock()):
+        if shown is not None and shown is cache.active and shown.is_new_and_unaccepted(cache.grant.clock()):
             return None
         self._has_renewed = True
         pointing = [challenge for challenge in challenges if "resource_metadata" in challenge.parameters]
         return TokenRequirement(
             shown=None if shown is None else shown.token,
             was_refused=True,
-            may_refresh=shown is None or shown.way != "refreshed" or shown.is_accepted,
+            may_refresh=shown is None or shown.origin != "refreshed" or shown.is_accepted,
             challenge=next(iter([*pointing, *challenges]), None),
         )
 
     def _step_up(self, challenges: list[Challenge]) -> TokenRequirement | None:
         """Return which scopes are needed in addition to those that were asked for (rule 2)."""
-        source, shown = self._source, self._shown
-        if self._widening is not None:
-            source.fruitless.add(self._widening)
+        source, shown = self._source, self._sent
+        if self._step_up_scopes is not None:
+            source.failed_step_ups.add(self._step_up_scopes)
             return None
         lacking = [each for each in challenges if each.parameters.get("error") == "insufficient_scope"]
         named = [each for each in lacking if read_scopes(each.parameters.get("scope", ""))]
@@ -154,19 +154,19 @@ class GrantAttempt:
             return None
         challenge = (named or lacking)[0]
         wanted = frozenset(read_scopes(challenge.parameters.get("scope", "")))
-        need = TokenRequirement(
+        requirement = TokenRequirement(
             shown=None if shown is None else shown.token,
             was_refused=True,
-            scopes=wider_scopes(None if shown is None else shown.record.known_scopes, challenge) if named else (),
+            scopes=wider_scopes(None if shown is None else shown.record.scopes_to_keep, challenge) if named else (),
             challenge=challenge,
         )
-        held = source.keeper.held
-        is_there = held is not None and held.serves(need, source.keeper.grant.clock())
-        is_known = wanted <= source.asked if named else wanted in source.fruitless
-        if not is_there and (is_known or len(source.fruitless) >= _MOST_FRUITLESS):
+        active = source.cache.active
+        is_there = active is not None and active.satisfies(requirement, source.cache.grant.clock())
+        was_requested = wanted <= source.asked if named else wanted in source.failed_step_ups
+        if not is_there and (was_requested or len(source.failed_step_ups) >= _MAX_FAILED_STEP_UPS):
             return None
-        self._widening = wanted
-        return need
+        self._step_up_scopes = wanted
+        return requirement
 
 
 # Shows a token that the application has got by itself.
@@ -227,11 +227,11 @@ class Bearer:
             return self._current
         async with self._asking:
             if self._current is None or self._current == refused:
-                self._current = await _called(self._token)
+                self._current = await _call_token_function(self._token)
             return self._current
 
 
-async def _called(function: Callable[[], Awaitable[str]]) -> str:
+async def _call_token_function(function: Callable[[], Awaitable[str]]) -> str:
     with failing_as_authorization():
         token = cast("object", await function())
     if not isinstance(token, str) or not is_showable(token):
@@ -255,14 +255,14 @@ class BearerAttempt:
     """Accompanies one request; an `abc.AuthAttempt`."""
 
     _bearer: Bearer
-    _shown: str | None = field(default=None, init=False, repr=False)
+    _sent: str | None = field(default=None, init=False, repr=False)
     _has_resolved: bool = field(default=False, init=False)
 
     async def fields(self) -> Mapping[str, str]:
         """Return the header field that shows the token."""
-        if self._shown is None:
-            self._shown = await self._bearer.current(None)
-        return {"authorization": f"Bearer {self._shown}"}
+        if self._sent is None:
+            self._sent = await self._bearer.current(None)
+        return {"authorization": f"Bearer {self._sent}"}
 
     def heard(self, status: int, headers: Mapping[str, str]) -> bool:  # noqa: ARG002 # what it says changes nothing
         """Return whether another token may do better: once, when one is refused."""
@@ -273,4 +273,4 @@ class BearerAttempt:
 
     async def resolve(self) -> None:
         """Have another token."""
-        self._shown = await self._bearer.current(self._shown)
+        self._sent = await self._bearer.current(self._sent)

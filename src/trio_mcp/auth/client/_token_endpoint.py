@@ -15,7 +15,7 @@ import base64
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from urllib.parse import quote, quote_plus
 
 from attrs import field, frozen
@@ -24,24 +24,107 @@ from ..._errors import AuthorizationFailed
 from ...wire import JsonObject, Undecodable, decode, is_object
 from .._dpop import NONCE_FIELD, PROOF_FIELD, DpopProver
 from .._urls import shown_text, shown_url
-from ._discovery import ServerMetadata
+from ._discovery import ServerMetadata, TokenIssuer
 from ._flow import CallFailed, Flow, HttpReply, now, post_form
-from ._grant import TokenAsk
-from ._tokens import AuthMethod, PrivateKey, Registration, Tokens, TokenType
 
 __all__ = [
     "ASSERTION_TYPE",
+    "AuthMethod",
     "ClientAuthentication",
+    "PrivateKey",
+    "Registration",
+    "TokenAsk",
+    "TokenType",
+    "Tokens",
     "authenticate",
     "error_code_of",
+    "is_showable",
     "json_object_of",
     "post_token_request",
     "refusal",
     "refusal_of",
     "request_tokens",
     "scope_member",
-    "text_member",
+    "string_member",
 ]
+
+AuthMethod: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
+"""How a client authenticates at a token endpoint."""
+TokenType: TypeAlias = Literal["Bearer", "DPoP"]
+
+
+@frozen
+class PrivateKey:
+    """The private key by which a client authenticates (`private_key_jwt`).
+
+    Args:
+        pem: the key, as PEM (PKCS #8).
+        algorithm: of the signature: ``"ES256"``, ``"RS256"`` and so on; no symmetric one.
+        key_id: by which the authorization server knows the public half, if it has several.
+    """
+
+    pem: str = field(repr=False)
+    algorithm: str = "ES256"
+    key_id: str | None = None
+
+
+@frozen
+class Registration:
+    """How a client is known to an authorization server.
+
+    Args:
+        client_id: its name there.
+        secret: what proves that this is the client, where it has a secret.
+        private_key: what proves it, in place of a secret.
+        method: how it authenticates; None: as the server likes best, of what its secret or key allows.
+        issuer: the one authorization server that knows it; None: whichever the MCP server names first.
+        redirect_uri: where browsers are sent back to, as it was registered; None where it has said nothing of that.
+        secret_expires_at: when the secret ends, as `time.time` counts; None: never.
+    """
+
+    client_id: str
+    secret: str | None = field(default=None, kw_only=True, repr=False)
+    private_key: PrivateKey | None = field(default=None, kw_only=True)
+    method: AuthMethod | None = field(default=None, kw_only=True)
+    issuer: str | None = field(default=None, kw_only=True)
+    redirect_uri: str | None = field(default=None, kw_only=True)
+    secret_expires_at: float | None = field(default=None, kw_only=True)
+
+
+@frozen(kw_only=True)
+class Tokens:
+    """A token to be shown, and what came with it."""
+
+    access_token: str = field(repr=False)
+    token_type: TokenType
+    expires_at: float | None
+    """When it ends, as `time.time` counts; None where nobody said."""
+    refresh_token: str | None = field(repr=False)
+    scopes: tuple[str, ...] | None
+    """What was granted; None where nobody said, so that it is what was asked for."""
+    client: Registration | None = field(default=None, repr=False)
+    """As whom they were obtained, where a program has registered it: the refresh token is good for no other."""
+
+
+@frozen(kw_only=True)
+class TokenAsk:
+    """What a token is wanted for."""
+
+    token_issuer: TokenIssuer
+    scopes: tuple[str, ...] | None
+    """What to ask for; None: whatever the authorization server gives to those who name none."""
+    proofs: DpopProver | None
+    """Makes the proofs of possession; None where tokens are for their bearer."""
+    client: Registration | None = None
+    """As whom the tokens were obtained that are to be refreshed; None where the grant knows that by itself."""
+
+
+_SHOWABLE = re.compile(r"[!-~]+")
+
+
+def is_showable(token: str) -> bool:
+    """Tell whether a token can stand in a header field: visible ASCII alone, and not empty."""
+    return _SHOWABLE.fullmatch(token) is not None
 
 
 # How a client proves at a token endpoint that it is the one that was registered.
@@ -213,7 +296,7 @@ def _without(secrets: Iterable[str], text: str) -> str:
 
 _SECRET_MEMBERS = ("code", "code_verifier", "refresh_token", "assertion", "subject_token", "client_secret")
 _CAN_BE_SHOWN = re.compile(r"[!-~]+")  # characters that a header field takes, and that end no token in it
-_LONGEST_LIFE = 10 * 365 * 86_400.0  # seconds; nobody means more, and clocks cannot tell more
+_MAX_LIFETIME = 10 * 365 * 86_400.0  # seconds; nobody means more, and clocks cannot tell more
 
 
 def request_tokens(ask: TokenAsk, registration: Registration | None, form: Mapping[str, str]) -> Flow[Tokens]:
@@ -227,15 +310,15 @@ def request_tokens(ask: TokenAsk, registration: Registration | None, form: Mappi
     Raises:
         AuthorizationFailed: they were refused (`error` has the code of it), could not be asked for, or are no good.
     """
-    identifier = ask.place.identifier
+    identifier = ask.token_issuer.identifier
     whole = {**form} if identifier is None else {**form, "resource": identifier}
     sent_at = yield from now()
-    members = yield from post_token_request(ask.place.server, registration, whole, proofs=ask.proofs)
+    members = yield from post_token_request(ask.token_issuer.server, registration, whole, proofs=ask.proofs)
     wanted: TokenType = "Bearer" if ask.proofs is None else "DPoP"
     try:
         return _read_tokens(members, wanted, sent_at)
     except _BadMemberError as fault:
-        raise AuthorizationFailed(f"{_step(ask.place.server, form)} brought no good token: {fault}") from None
+        raise AuthorizationFailed(f"{_step(ask.token_issuer.server, form)} brought no good token: {fault}") from None
 
 
 def post_token_request(
@@ -306,39 +389,39 @@ class _BadMemberError(ValueError):
     """A member of a response is not what it has to be."""
 
 
-def text_member(members: Mapping[str, Any], name: str) -> str | None:
+def string_member(members: Mapping[str, Any], name: str) -> str | None:
     """Return a member of a response that is a text with something in it; None where it is anything else."""
     value = members.get(name)
     return value if isinstance(value, str) and value else None
 
 
 def _read_tokens(members: JsonObject, wanted: TokenType, sent_at: float) -> Tokens:
-    token = text_member(members, "access_token")
+    token = string_member(members, "access_token")
     if token is None or not _CAN_BE_SHOWN.fullmatch(token):
         raise _BadMemberError("access_token is missing, or is none that a header can carry")
-    token_type = text_member(members, "token_type") or ""
+    token_type = string_member(members, "token_type") or ""
     if token_type.lower() != wanted.lower():
         raise _BadMemberError(f"its token_type is {shown_text(token_type)!r}, and {wanted!r} was asked for")
     return Tokens(
         access_token=token,
         token_type=wanted,
-        expires_at=_end_of_life(members.get("expires_in"), sent_at),
-        refresh_token=_optional_text(members, "refresh_token"),
-        scopes=_scopes(_optional_text(members, "scope")),
+        expires_at=_expiry(members.get("expires_in"), sent_at),
+        refresh_token=_optional_string(members, "refresh_token"),
+        scopes=_scopes(_optional_string(members, "scope")),
     )
 
 
-def _end_of_life(seconds: Any, sent_at: float) -> float | None:
+def _expiry(seconds: Any, sent_at: float) -> float | None:
     if seconds is None:
         return None
     if isinstance(seconds, str) and re.fullmatch(r"[0-9]{1,15}", seconds):
         seconds = int(seconds)  # some servers write it so, and nothing else can be meant
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
         raise _BadMemberError("expires_in is no number of seconds")
-    return sent_at + min(seconds, _LONGEST_LIFE)
+    return sent_at + min(seconds, _MAX_LIFETIME)
 
 
-def _optional_text(members: JsonObject, name: str) -> str | None:
+def _optional_string(members: JsonObject, name: str) -> str | None:
     value = members.get(name)
     if value is not None and not isinstance(value, str):
         raise _BadMemberError(f"{name} is no text")

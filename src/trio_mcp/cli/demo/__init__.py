@@ -1,4 +1,4 @@
-"""The demo: a SQLite server, and the program `trio-mcp demo` that shows what a client does with it."""
+"""The demo: a SQLite server, and the program `trio-mcp demo`, which shows a client of it."""
 
 from __future__ import annotations
 

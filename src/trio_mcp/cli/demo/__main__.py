@@ -1,4 +1,4 @@
-"""The demo's server by itself: ``python -m trio_mcp.cli.demo [DB_PATH]`` serves a database over stdio."""
+"""The server of the demo as a program: ``python -m trio_mcp.cli.demo [DB_PATH]`` serves a database over stdio."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`trio-mcp demo`: a server in a child process, and what a client does with it, chapter by chapter.
+"""`trio-mcp demo`: a client that shows, chapter by chapter, what it does with a server in a child process.
 
-It is an ordinary program on the public names of trio_mcp. Read it from the top; `_screen.py` only prints, and the
-server that answers is in `_server.py`.
+It is an ordinary program on the public names of trio_mcp. Read it from `run_demo` on; `Screen` only prints, and the
+server is in `_server.py`. Strings of the server are printed as they are, never as markup.
 """
 
 from __future__ import annotations
@@ -30,18 +30,13 @@ from ._server import database_file, sqlite_server
 __all__ = ["Screen", "run_demo"]
 
 
-# What the demo looks like: chapters, tables and a bar, on a terminal or in a log.
-#
-# Everything that a server said is printed as it is, never as markup.
-
-
 def _console() -> Console:
     return Console(markup=False, highlight=False, emoji=False)
 
 
 @define(eq=False)
 class Screen:
-    """Standard output, as the demo uses it."""
+    """Standard output: chapters, tables and a progress bar, on a terminal or in a log."""
 
     _console: Console = field(factory=_console, init=False)
     _chapters: int = field(default=0, init=False)
@@ -50,19 +45,19 @@ class Screen:
         """Begin a chapter.
 
         Args:
-            title: what it is about.
-            code: the line of a program that does it.
+            title: its topic.
+            code: the line of code that it demonstrates.
         """
         self._chapters += 1
         self._console.print(f"\n{self._chapters}. {title}", style="bold")
         self._console.print(f"   {code}\n", style="cyan", soft_wrap=True)
 
     def say(self, text: str) -> None:
-        """Print a line of the demo's own."""
+        """Print a line of the demo."""
         self._console.print(text, soft_wrap=True)
 
     def quote(self, who: str, words: str) -> None:
-        """Print what somebody said."""
+        """Print a statement of the server or the client."""
         self._console.print(f"{who}: ", style="bold", end="", soft_wrap=True)
         self._console.print(words, style="green", soft_wrap=True)
 
@@ -75,12 +70,12 @@ class Screen:
 
     @contextmanager
     def bar(self, title: str) -> Generator[Callable[[float, float | None], None]]:
-        """Show a bar for as long as the block lasts; call what it yields with how much is done, and of how much.
+        """Show a progress bar during the block; it yields a function that takes the amount done and the total.
 
-        Where there is no terminal, only the end is printed.
+        If there is no terminal, only the last state is printed.
         """
         columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
-        # Each update draws: a thread that draws by the clock would only get in the way.
+        # Each update draws: no thread draws at intervals.
         with Progress(*columns, console=self._console, auto_refresh=False) as progress:
             task = progress.add_task(title, total=None)
             yield lambda done, total: progress.update(task, completed=done, total=total, refresh=True)
@@ -96,18 +91,18 @@ FROM beds JOIN plants ON plants.bed_id = beds.id JOIN waterings ON waterings.pla
 GROUP BY beds.id ORDER BY litres DESC"""
 
 DEADLINE = 1
-"""Seconds that the client gives a call which would take much longer."""
+"""The seconds after which the client cancels a call that would take much longer."""
 
-PATIENCE = TimeLimits(idle=15, connect=15)
-"""The server is on this machine and has little to do: if it is silent for so long, something is wrong."""
+TIME_LIMITS = TimeLimits(idle=15, connect=15)
+"""The limits of every request. The server runs on this machine, so a longer silence means a fault."""
 
 
 def run_demo() -> None:
-    """Run the demo from beginning to end; everything it makes is gone afterwards.
+    """Run the demo, and delete its files at the end.
 
     Raises:
-        TrioMcpError: something did not go as it should; the text says what.
-        OSError: the server cannot be started, or the database file cannot be made.
+        TrioMcpError: a step of the demo failed; the message says which.
+        OSError: the server cannot be started, or the database file cannot be created.
     """
     with database_file() as path:
         command = [sys.executable, "-m", "trio_mcp.cli.demo", str(path)]
@@ -115,19 +110,19 @@ def run_demo() -> None:
 
 
 async def demonstrate(command: Sequence[str], server: Server, screen: Screen) -> None:
-    """Show everything, with the server that *command* starts; at the end with the same one over HTTP."""
+    """Show every chapter with the server that *command* starts, and the last one with the same server over HTTP."""
     screen.say("trio-mcp demo: a server for a SQLite database, started as a child process, and its client")
-    async with open_stdio_client(command, time_limits=PATIENCE) as client:
-        await show_what_there_is(client, screen)
+    async with open_stdio_client(command, time_limits=TIME_LIMITS) as client:
+        await show_the_lists(client, screen)
         await show_a_query(client, screen)
         await show_progress(client, screen)
         await show_a_deadline(client, screen)
     await show_two_revisions(command, screen)
     await show_http(server, screen)
-    say_what_next(command, screen)
+    suggest_next_steps(command, screen)
 
 
-async def show_what_there_is(client: Client, screen: Screen) -> None:
+async def show_the_lists(client: Client, screen: Screen) -> None:
     """List what the server offers."""
     screen.chapter("What the server offers", "async for tool in client.tools(): ...")
     screen.table(["tool", "what it does"], [[tool.name, first_line(tool.description)] async for tool in client.tools()])
@@ -137,7 +132,7 @@ async def show_what_there_is(client: Client, screen: Screen) -> None:
 
 
 async def show_a_query(client: Client, screen: Screen) -> None:
-    """Read some rows, and see a write refused."""
+    """Read some rows, and show that the server refuses a write."""
     screen.chapter("Rows of a query", 'await client.call_tool("read_query", {"query": ...})')
     screen.say(QUERY)
     found = value_of(await client.call_tool("read_query", {"query": QUERY}, raise_on_error=True))
@@ -147,7 +142,7 @@ async def show_a_query(client: Client, screen: Screen) -> None:
 
 
 async def show_progress(client: Client, screen: Screen) -> None:
-    """Follow a call that takes its time."""
+    """Show the progress of a slow call."""
     screen.chapter("Progress of a long call", "async for update in call.updates: ...")
     async with client.open_call("recount", {"table": TABLE, "pause": 0.02}) as call:
         with screen.bar(f"recounting {TABLE}") as show:
@@ -157,7 +152,7 @@ async def show_progress(client: Client, screen: Screen) -> None:
 
 
 async def show_a_deadline(client: Client, screen: Screen) -> None:
-    """Give a call less time than it needs, and ask the server whether it noticed."""
+    """Cancel a call by a deadline, and ask the server whether its handler was cancelled."""
     screen.chapter(
         "A call cancelled by a deadline", f"with trio.move_on_after({DEADLINE}): await client.call_tool(...)"
     )
@@ -168,14 +163,14 @@ async def show_a_deadline(client: Client, screen: Screen) -> None:
 
 
 async def show_two_revisions(command: Sequence[str], screen: Screen) -> None:
-    """Talk to the server as its oldest and as its newest clients do, and compare."""
+    """Compare a conversation in the oldest revision with one in the newest."""
     oldest = REVISIONS[0]
     screen.chapter("One conversation, two revisions", f'open_client(command, revision="{oldest}")')
     await compare(command, screen)
 
 
 async def show_http(server: Server, screen: Screen) -> None:
-    """Serve over HTTP for a moment, and have the same conversation again."""
+    """Serve over HTTP, and compare the same conversation again."""
     async with trio.open_nursery() as nursery:
         bound = await nursery.start(partial(serve_http, server, port=0))
         screen.chapter("The same conversation over HTTP", "open_client(bound.url)")
@@ -185,15 +180,15 @@ async def show_http(server: Server, screen: Screen) -> None:
 
 
 async def compare(target: Sequence[str] | str, screen: Screen) -> None:
-    """Show what one conversation comes to in the oldest and in the newest revision."""
+    """Print the results of one conversation in the oldest and in the newest revision."""
     oldest, newest = REVISIONS[0], REVISIONS[-1]
     old, new = [await converse(target, revision) for revision in (oldest, newest)]
     screen.table(["", oldest, newest], [[step, old[step], new[step]] for step in old])
 
 
 async def converse(target: Sequence[str] | str, revision: str) -> dict[str, str]:
-    """Do a bit of everything in one revision; return what came of each step."""
-    async with open_client(target, revision=revision, time_limits=PATIENCE) as client:
+    """Have a conversation in one revision; return the result of each step."""
+    async with open_client(target, revision=revision, time_limits=TIME_LIMITS) as client:
         tools = [tool.name async for tool in client.tools()]
         counted = await client.call_tool("read_query", {"query": COUNT}, raise_on_error=True)
         await client.call_tool("append_insight", {"insight": f"{revision} works"}, raise_on_error=True)
@@ -203,7 +198,7 @@ async def converse(target: Sequence[str] | str, revision: str) -> dict[str, str]
             async for _ in call.updates:
                 updates += 1
                 if updates == 3:
-                    break  # to leave the block before the result is there is to cancel the call
+                    break  # leaving the block before the result arrives cancels the call
         return {
             "tools listed": str(len(tools)),
             "rows counted": str(value_of(counted)["rows"][0][0]),
@@ -215,10 +210,10 @@ async def converse(target: Sequence[str] | str, revision: str) -> dict[str, str]
 
 
 async def outcome_of_cancelled(client: Client) -> str:
-    """Return what the server says about the recount that was cancelled last.
+    """Return the server's report on the recount that was cancelled last.
 
     Raises:
-        RemoteProtocolError: it says that the recount went on to its end.
+        RemoteProtocolError: the server reports that the recount ran to its end.
     """
     outcome = value_of(await client.call_tool("recount_outcome", raise_on_error=True))
     if not outcome["cancelled"]:
@@ -226,8 +221,8 @@ async def outcome_of_cancelled(client: Client) -> str:
     return f"my handler was stopped after {outcome['counted']} of {outcome['total']} rows"
 
 
-def say_what_next(command: Sequence[str], screen: Screen) -> None:
-    """End with what the reader may do now."""
+def suggest_next_steps(command: Sequence[str], screen: Screen) -> None:
+    """Print suggestions for the user."""
     entry = {"sqlite": {"command": command[0], "args": [*command[1:-1], "your.db"]}}
     screen.chapter("What to try next", "from trio_mcp import Server, open_client")
     screen.say("Let an MCP host of yours use this server; its table of servers needs this entry:")
@@ -238,17 +233,17 @@ def say_what_next(command: Sequence[str], screen: Screen) -> None:
 
 
 def text_of(result: CallToolResult) -> str:
-    """Return a result as a model reads it."""
+    """Return the text of a result, which a model reads."""
     return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
 
 
 def value_of(result: CallToolResult) -> Any:
-    """Return a result as a program reads it: revisions before 2025-06-18 have no structured content, only its text."""
+    """Return the structured content of a result. Revisions before 2025-06-18 have it as JSON in the text."""
     return result.structured_content if is_structured(result) else json.loads(text_of(result))
 
 
 def is_structured(result: CallToolResult) -> bool:
-    """Return whether a result has structured content: an object, as every tool of the demo's server gives."""
+    """Return True if a result has structured content, which is an object for every tool of the demo."""
     return isinstance(result.structured_content, dict)
 
 

@@ -1,7 +1,16 @@
-"""The demo's MCP server: a SQLite database as tools, a memo as a resource, and a prompt.
+"""The MCP server of the demo: a SQLite database as tools, a memo as a resource, and a prompt.
 
-Plain functions run in worker threads, where SQLite may block; `async` ones run in Trio. What they return is
-described to the client by their annotations, and what they raise as `ToolError` is read by the model.
+Plain functions run in worker threads, where SQLite may block; `async` functions run in Trio. Their annotations describe
+their results to the client, and the model reads the `ToolError` that they raise.
+
+Rules of this file:
+
+1. Every call opens a connection of its own and closes it, so that worker threads share nothing.
+2. SQLite itself judges a statement, through its authorizer. No code here looks at the text of a statement.
+3. A statement runs inside a transaction of the demo, which is rolled back if the statement does what its tool forbids.
+4. To read, the file is opened read-only and the connection is set to query_only besides.
+
+Specification: https://www.sqlite.org/c3ref/set_authorizer.html
 """
 
 from __future__ import annotations
@@ -26,34 +35,23 @@ from ...types import ToolAnnotations
 __all__ = ["Cell", "Column", "Database", "Rows", "database_file", "sqlite_server"]
 
 
-# The SQLite side of the demo: one database file, and statements that can do no more than their tool says.
-#
-# Rules of this file:
-#
-# 1. Every call opens a connection of its own and closes it, so that worker threads share nothing.
-# 2. A statement is judged by SQLite itself, through its authorizer, and never by looking at its text.
-# 3. A statement runs inside a transaction that is ours. What is not of the permitted kind is rolled back.
-# 4. Reading has locks of its own besides: the file is opened read-only, and the connection is told so too.
-#
-# Specification: https://www.sqlite.org/c3ref/set_authorizer.html
-
 MAX_ROWS = 500
-"""Rows that one query returns; more are cut off, and the answer says so."""
+"""The most rows that a query returns; `Rows.truncated` tells of more."""
 
-_STEPS_BETWEEN_LOOKS = 10_000
-"""Instructions of SQLite's machine between two looks at whether the call is cancelled: well under a millisecond."""
+_STEPS_BETWEEN_CHECKS = 10_000
+"""The instructions of SQLite's machine between two checks for cancellation: well under a millisecond."""
 
 Cell = str | int | float | None
 
 
 @frozen
 class Rows:
-    """What a query found."""
+    """The result of a query."""
 
     columns: list[str]
     rows: list[list[Cell]]
     truncated: bool
-    """Whether there were more than `MAX_ROWS`."""
+    """True if the query found more than `MAX_ROWS`."""
 
 
 @frozen
@@ -68,16 +66,16 @@ class Column:
 
 @frozen
 class _Permission:
-    """What one tool's statements may do."""
+    """The actions that the statements of one tool may perform."""
 
     sentence: str
-    """What the tool takes, for whoever wrote the statement."""
+    """The statements that the tool takes, for the error message."""
     mode: str
-    """How the file is opened, as SQLite's URIs say it."""
+    """The mode of the file in SQLite's URI."""
     purpose: frozenset[int]
-    """A statement does at least one of these, or it is none of this tool's."""
+    """A statement must perform at least one of these actions."""
     allowed: frozenset[int]
-    """It does nothing else than these; the purpose is among them."""
+    """The actions that a statement may perform, including those of `purpose`."""
 
 
 _READING = frozenset({
@@ -111,7 +109,7 @@ CREATE = _Permission(
 class Database:
     """A SQLite file. Its methods block: call them in a worker thread of Trio.
 
-    Each raises `ToolError`, with a text for whoever wrote the statement, when SQLite refuses it.
+    Each raises `ToolError`, with a message for the author of the statement, if SQLite refuses it.
     """
 
     path: Path
@@ -123,7 +121,7 @@ class Database:
             return [name for (name,) in connection.execute(f"{query} ORDER BY name")]
 
     def columns(self, table: str) -> list[Column]:
-        """Return the columns of a table, in its own order."""
+        """Return the columns of a table, in the order of their definition."""
         self._check_table(table)
         query = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?)'
         with self._opened("ro") as connection:
@@ -137,11 +135,11 @@ class Database:
         self._check_table(table)
         quoted = table.replace('"', '""')
         with self._opened("ro") as connection:
-            (count,) = connection.execute(f'SELECT count(*) FROM "{quoted}"').fetchone()  # noqa: S608  # a table of ours, quoted
+            (count,) = connection.execute(f'SELECT count(*) FROM "{quoted}"').fetchone()  # noqa: S608  # an existing table, quoted
             return int(count)
 
     def read(self, query: str) -> Rows:
-        """Return what a SELECT finds; nothing is ever written."""
+        """Return the rows of a SELECT, which cannot write."""
         with self._statement(query, READ) as (_, cursor):
             columns = [description[0] for description in cursor.description]
             rows = cursor.fetchmany(MAX_ROWS + 1)
@@ -160,11 +158,11 @@ class Database:
 
     @contextmanager
     def _statement(self, query: str, permission: _Permission) -> Generator[tuple[sqlite3.Connection, sqlite3.Cursor]]:
-        """Execute one statement in a transaction, which is committed if the block ends well."""
+        """Execute one statement in a transaction, which is committed unless the block raises."""
         judge = _Judge(permission)
         with self._opened(permission.mode) as connection:
             connection.execute("BEGIN")
-            connection.set_progress_handler(_is_cancelled, _STEPS_BETWEEN_LOOKS)
+            connection.set_progress_handler(_is_cancelled, _STEPS_BETWEEN_CHECKS)
             connection.set_authorizer(judge)
             try:
                 cursor = connection.execute(query)
@@ -193,25 +191,25 @@ class Database:
     def _check_table(self, table: str) -> None:
         tables = self.tables()
         if table not in tables:
-            raise ToolError(f"there is no table {table!r}; there are {', '.join(tables) or 'none'}")
+            raise ToolError(f"there is no table {table!r}; the tables are {', '.join(tables) or 'none'}")
 
 
 @frozen(eq=False)
 class _Judge:
-    """Says yes or no to each thing that a statement is going to do; called by SQLite while it compiles it."""
+    """The authorizer: SQLite calls it for each action of a statement while it compiles the statement."""
 
     _permission: _Permission
     seen: set[int] = field(factory=set[int], init=False)
-    """The actions that were permitted."""
+    """The permitted actions of the statement."""
     refused: set[int] = field(factory=set[int], init=False)
-    """Those that were not."""
+    """The refused actions of the statement."""
 
     def __call__(self, action: int, first: str | None, second: str | None, database: str | None, _: str | None) -> int:
         if action == sqlite3.SQLITE_UPDATE and first == "sqlite_master":
-            # So SQLite announces a virtual table, such as json_each. What really writes there, it refuses by itself.
+            # SQLite asks this for a virtual table, such as json_each. It refuses real writes to sqlite_master itself.
             return sqlite3.SQLITE_OK
         forbidden_function = action == sqlite3.SQLITE_FUNCTION and second == "load_extension"
-        # A table of the `temp` database would be gone with this connection.
+        # A table of the `temp` database would disappear with this connection.
         if action not in self._permission.allowed or forbidden_function or database == "temp":
             self.refused.add(action)
             return sqlite3.SQLITE_DENY
@@ -221,10 +219,10 @@ class _Judge:
 
 @contextmanager
 def database_file(path: str | None = None) -> Generator[Path]:
-    """Give a program the file it serves: *path*, filled with the sample if it is new or empty, or else a temporary one.
+    """Yield the database file to serve: *path*, or a temporary file. A new or empty file gets the sample data.
 
     Raises:
-        OSError: the file is no database, or cannot be opened or made.
+        OSError: the file is not a database, or cannot be opened or created.
     """
     if path is not None:
         yield _checked(Path(path))
@@ -245,7 +243,7 @@ def _checked(path: Path) -> Path:
 
 
 def _is_cancelled() -> bool:
-    """Whether this worker thread's call is cancelled: SQLite then gives up the statement."""
+    """Return True if the call of this worker thread is cancelled: SQLite then aborts the statement."""
     try:
         trio.from_thread.check_cancelled()
     except trio.Cancelled:
@@ -254,12 +252,12 @@ def _is_cancelled() -> bool:
 
 
 def _text(value: bytes) -> str:
-    """Decode a text of the database, which nothing keeps from not being UTF-8."""
+    """Decode a string of the database, which need not be UTF-8."""
     return value.decode(errors="replace")
 
 
 def _cell(value: Any) -> Cell:
-    """Return a value of the database as JSON can say it."""
+    """Return a value of the database as a JSON value."""
     if isinstance(value, bytes):
         return f"x'{value.hex()}'"
     if isinstance(value, float) and not math.isfinite(value):
@@ -273,7 +271,7 @@ Pause = Annotated[float, msgspec.Meta(ge=0, le=1, description="seconds to rest a
 
 
 def sqlite_server(path: Path) -> Server:
-    """Return a server for one SQLite database, ready for `serve_stdio` or any other way to serve.
+    """Return a server for one SQLite database, for `serve_stdio` or any other transport.
 
     Args:
         path: the database file; see `database_file`.
@@ -287,7 +285,7 @@ def sqlite_server(path: Path) -> Server:
 
 
 def add_queries(server: Server, database: Database) -> None:
-    """Offer the database itself."""
+    """Add the tools that query and change the database."""
 
     @server.tool(annotations=_READS)
     def list_tables() -> list[str]:
@@ -334,7 +332,7 @@ def add_queries(server: Server, database: Database) -> None:
 
 @define(eq=False)
 class _Recount:
-    """One run of the tool `recount`."""
+    """One call of the tool `recount`."""
 
     table: str
     total: int
@@ -345,7 +343,7 @@ class _Recount:
 
 @frozen
 class RecountOutcome:
-    """What became of a recount."""
+    """The outcome of a recount."""
 
     table: str
     counted: int
@@ -354,7 +352,7 @@ class RecountOutcome:
 
 
 def add_recounting(server: Server, database: Database) -> None:
-    """Offer a tool that takes its time and tells how far it is, and a tool that tells what became of it."""
+    """Add a slow tool that reports progress, and a tool that returns its outcome."""
     latest: _Recount | None = None
 
     @server.tool(annotations=_READS)
@@ -371,7 +369,7 @@ def add_recounting(server: Server, database: Database) -> None:
                 run.counted += 1
                 await ctx.report_progress(run.counted, run.total, f"row {run.counted} of {run.total}")
                 await trio.sleep(pause)
-        except trio.Cancelled:  # the client's doing: it left, ran into its deadline, or went away
+        except trio.Cancelled:  # the client has cancelled the call, or its connection is lost
             run.cancelled = True
             raise
         finally:
@@ -380,7 +378,7 @@ def add_recounting(server: Server, database: Database) -> None:
 
     @server.tool(annotations=_READS)
     async def recount_outcome() -> RecountOutcome:
-        """Tell what became of the latest recount, as soon as it has ended."""
+        """Wait for the end of the latest recount and return its outcome."""
         run = latest
         if run is None:
             raise ToolError("nothing has been recounted yet")
@@ -389,7 +387,7 @@ def add_recounting(server: Server, database: Database) -> None:
 
 
 def add_insights(server: Server) -> None:
-    """Offer a memo to write down what was found, and a prompt that asks for it."""
+    """Add a memo for findings, and a prompt that asks the model to use it."""
     insights: list[str] = []
 
     @server.tool
@@ -404,7 +402,7 @@ def add_insights(server: Server) -> None:
 
     @server.resource("memo://insights", mime_type="text/markdown")
     async def memo() -> str:
-        """What was found in the database so far."""
+        """The findings about the database so far."""
         return "# Insights\n\n" + ("\n".join(f"- {insight}" for insight in insights) or "None so far.")
 
     @server.prompt

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._asker import ASKABLE as ASKABLE
     from ._asker import Asker as Asker
     from ._asker import AskingMode as AskingMode
+    from ._asker import AskingServing as AskingServing
     from ._asker import PastRounds as PastRounds
     from ._asker import Seals as Seals
     from ._asker import pin as pin
@@ -32,7 +33,7 @@ else:
                 "Accepted", "Ask", "Declined", "Dismissed", "Elicit", "ListRoots", "Sample", "Visit",
                 "url_elicitation_required",
             ),
-            "_asker": ("ASKABLE", "Asker", "AskingMode", "PastRounds", "Seals", "pin", "resume"),
+            "_asker": ("ASKABLE", "Asker", "AskingMode", "AskingServing", "PastRounds", "Seals", "pin", "resume"),
             "_forms": ("Choices",),
         },
     )  # fmt: skip

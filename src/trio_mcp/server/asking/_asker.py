@@ -16,13 +16,13 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import trio
 from attrs import define, field
 
 from ..._errors import AskExpired, LocalProtocolError, McpError
-from ...peer import HandlerRun, IncomingRequest, PendingQuestions, Question
+from ...peer import HandlerPool, HandlerRun, IncomingRequest, Limits, PendingQuestions, Question
 from ...wire import (
     INVALID_PARAMS,
     SERVER_INFO_KEY,
@@ -41,9 +41,18 @@ from ._legacy import ask_directly
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    from .._serving import ActiveServer
-
-__all__ = ["ASKABLE", "Asker", "AskingMode", "BadStateError", "PastRounds", "Seals", "binding_of", "pin", "resume"]
+__all__ = [
+    "ASKABLE",
+    "Asker",
+    "AskingMode",
+    "AskingServing",
+    "BadStateError",
+    "PastRounds",
+    "Seals",
+    "binding_of",
+    "pin",
+    "resume",
+]
 
 
 # Asking without keeping anything: the answers so far travel with the client, and the handler begins anew.
@@ -242,11 +251,40 @@ ASKABLE = frozenset({"prompts/get", "resources/read", "tools/call"})
 _KEY_LENGTH = 16
 
 
+class AskingServing(Protocol):
+    """The part of a serving that questions need."""
+
+    @property
+    def asking(self) -> AskingMode:
+        """The place where a handler waits for the answer of a modern client."""
+        ...
+
+    @property
+    def info_json(self) -> JsonObject:
+        """The name of the server, in the shape of `types.Implementation`."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of each connection."""
+        ...
+
+    @property
+    def pool(self) -> HandlerPool:
+        """The pool in which the handlers run."""
+        ...
+
+    @property
+    def seals(self) -> Seals:
+        """The keys that seal and open the states of questions."""
+        ...
+
+
 @define(eq=False)
 class Asker:
     """Asks for one handler."""
 
-    _serving: ActiveServer
+    _serving: AskingServing
     _run: HandlerRun
     _past: PastRounds
     _pinned: bytes
@@ -315,13 +353,13 @@ class Asker:
         run.stop("the client was asked; the handler begins anew with the answers")
 
     def _interim(self, contents: JsonObject, requests: Mapping[str, JsonObject]) -> JsonObject:
-        server = self._serving.server
-        expires = time.time() + server.limits.ask_seconds
+        serving = self._serving
+        expires = time.time() + serving.limits.ask_seconds
         return {
             "resultType": "input_required",
             "inputRequests": dict(requests),
-            "requestState": server.seals.seal(contents, binding_of(self._pinned), expires),
-            "_meta": {SERVER_INFO_KEY: server.info_json},
+            "requestState": serving.seals.seal(contents, binding_of(self._pinned), expires),
+            "_meta": {SERVER_INFO_KEY: serving.info_json},
         }
 
     async def once(self, key: str, function: Callable[[], Any]) -> Any:
@@ -340,7 +378,7 @@ def _without_ids(request: JsonObject) -> JsonObject:
     return {**request, "params": {name: each for name, each in request["params"].items() if name != "elicitationId"}}
 
 
-def resume(serving: ActiveServer, exchange: IncomingRequest, state: str | None) -> PastRounds | None:
+def resume(serving: AskingServing, exchange: IncomingRequest, state: str | None) -> PastRounds | None:
     """Take a request: give a retry to its parked run, or return the past with which a handler begins, if it has one.
 
     Raises:
@@ -350,7 +388,7 @@ def resume(serving: ActiveServer, exchange: IncomingRequest, state: str | None) 
     answers: Mapping[str, Any] = given if is_object(given) else {}
     if state is None:
         return PastRounds(offered=answers)
-    contents = serving.server.seals.open(state, exchange)
+    contents = serving.seals.open(state, exchange)
     if "token" not in contents:
         return PastRounds.of(contents, answers)
     if not serving.pool.parking.resume(contents["token"], exchange, answers):

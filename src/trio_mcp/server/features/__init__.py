@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ._catalog import check_keys as check_keys
     from ._catalog import check_scopes as check_scopes
     from ._catalog import keys_by_default as keys_by_default
-    from ._catalog import needed_scopes as needed_scopes
     from ._completion import Completions as Completions
     from ._content import Audio as Audio
     from ._content import Image as Image
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from ._resources import Resources as Resources
     from ._subscriptions import ChangeHub as ChangeHub
     from ._subscriptions import ChangeSource as ChangeSource
+    from ._subscriptions import ListenSubscription as ListenSubscription
     from ._subscriptions import listen as listen
-    from ._subscriptions import listen_in as listen_in
     from ._tools import RawSchema as RawSchema
     from ._tools import Tools as Tools
 else:
@@ -38,14 +37,14 @@ else:
         {
             "_catalog": (
                 "NOT_KEPT", "NO_SCOPES", "CacheHint", "CacheableMethod", "Catalog", "Cursors", "check_hints",
-                "check_keys", "check_scopes", "keys_by_default", "needed_scopes",
+                "check_keys", "check_scopes", "keys_by_default",
             ),
             "_completion": ("Completions",),
             "_content": ("Audio", "Image", "legacy_messages", "legacy_result"),
             "_legacy_subscriptions": ("SessionListeners",),
             "_prompts": ("Prompts",),
             "_resources": ("Resources",),
-            "_subscriptions": ("ChangeHub", "ChangeSource", "listen", "listen_in"),
+            "_subscriptions": ("ChangeHub", "ChangeSource", "ListenSubscription", "listen"),
             "_tools": ("RawSchema", "Tools"),
         },
     )  # fmt: skip

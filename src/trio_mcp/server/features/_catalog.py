@@ -14,19 +14,16 @@ import hmac
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 
 from attrs import Attribute, define, field, frozen
 
 from ... import types
 from ..._errors import McpError, StructureError
-from ...wire import INVALID_PARAMS, JsonObject, JsonText, NotJsonError, encode, is_array, is_object, json_text
-
-if TYPE_CHECKING:
-    from .._server import Server
+from ...wire import INVALID_PARAMS, JsonObject, JsonText, NotJsonError, encode, json_text
 
 __all__ = [
     "NOT_KEPT",
@@ -41,7 +38,6 @@ __all__ = [
     "check_keys",
     "check_scopes",
     "keys_by_default",
-    "needed_scopes",
     "with_texts",
 ]
 
@@ -286,34 +282,6 @@ def check_scopes(where: str, scopes: Sequence[str]) -> frozenset[str]:
         if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
             raise ValueError(f"{where}: {scope!r} is no scope: visible ASCII without spaces, quotes and backslashes")
     return frozenset(scopes)
-
-
-def needed_scopes(server: Server, method: str, params: JsonObject) -> frozenset[str]:
-    """Return the scopes that a request needs, whatever its params are (rule 2)."""
-    match method:
-        case "tools/call":
-            return server.tools.scopes_of(params.get("name"))
-        case "prompts/get":
-            return server.prompts.scopes_of(params.get("name"))
-        case "resources/read" | "resources/subscribe":
-            return server.resources.scopes_of(params.get("uri"))
-        case "completion/complete":
-            ref: Any = params.get("ref")
-            named: JsonObject = ref if is_object(ref) else {}
-            of_prompt = server.prompts.scopes_of(named.get("name"))
-            return of_prompt | server.resources.scopes_of_template(named.get("uri"))
-        case "subscriptions/listen":
-            uris = islice(_listened(params), server.limits.max_subscriptions)  # with more of them it is refused
-            return NO_SCOPES.union(*map(server.resources.scopes_of, uris))
-        case _:
-            return server.own.scopes_of(method)
-
-
-def _listened(params: JsonObject) -> Iterable[str]:
-    """Return what a request to listen names as resources; what it names twice counts once, as for its handler."""
-    wanted: Any = params.get("notifications")
-    uris: Any = wanted.get("resourceSubscriptions") if is_object(wanted) else None
-    return dict.fromkeys(uri for uri in uris if isinstance(uri, str)) if is_array(uris) else ()
 
 
 # What a server says about keeping its results: for how long, and by whom.

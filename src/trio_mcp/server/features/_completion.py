@@ -11,22 +11,18 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, ClassVar, cast
 from weakref import WeakKeyDictionary
 
 from attrs import define, evolve, field, frozen
 
 from ... import types
 from ..._errors import McpError
-from ...peer import HandlerRun
 from ...wire import INVALID_PARAMS, encode
-from .._context import Context, run_of
+from .._context import Context, run_of, serving_of
 from ..signature import Callee, inspect_callable
 from ._prompts import Prompts, TextFunction, name_of
 from ._resources import Resources
-
-if TYPE_CHECKING:
-    from .._serving import ActiveServer
 
 __all__ = ["Completions"]
 
@@ -49,9 +45,7 @@ class _Completer:
     resolved: tuple[str, ...]
     """Parameters that take what other arguments are settled to."""
 
-    async def suggest(
-        self, serving: ActiveServer, context: Context, value: str, resolved: Mapping[str, str]
-    ) -> types.Completion:
+    async def suggest(self, context: Context, value: str, resolved: Mapping[str, str]) -> types.Completion:
         """Return what the function suggests for an argument that begins with *value*."""
         keywords: dict[str, Any] = {name: resolved.get(name) for name in self.resolved}
         keywords |= dict.fromkeys(self.callee.injected, context)
@@ -59,7 +53,7 @@ class _Completer:
         if self.callee.is_async:
             return _completion(await work())
         # what it suggests may be made when it is asked for: there, too
-        return await serving.threads.run(lambda: _completion(work()), run_of(context))
+        return await serving_of(context).threads.run(lambda: _completion(work()), run_of(context))
 
 
 @define(eq=False)
@@ -73,8 +67,10 @@ class Completions:
     )
     """By whose argument, and the argument. A prompt or template that is removed takes its own along."""
     _declared: bool = field(default=False, init=False)
-    waits: bool = field(default=True, init=False)
-    """Whether answering a request may wait for something."""
+    waits: ClassVar[bool] = True
+    """Answering a request may wait for something."""
+    may_ask: ClassVar[bool] = False
+    """A modern client cannot be asked questions in the result of a completion."""
 
     @property
     def offered(self) -> bool:
@@ -122,9 +118,7 @@ class Completions:
         completer = _completer(function, others, namespace or {})
         self._completers[entry.function] = {**completers, argument: completer}
 
-    async def call(
-        self, serving: ActiveServer, _: HandlerRun, context: Context, params: types.CompleteRequestParams
-    ) -> types.CompleteResult:
+    async def call(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         """Answer `completion/complete`.
 
         Raises:
@@ -147,7 +141,7 @@ class Completions:
             known = [each for each in _choices(function, argument.name) if each.casefold().startswith(typed)]
             return types.CompleteResult(completion=_completion(known))
         resolved = (params.context.arguments if params.context else None) or {}
-        return types.CompleteResult(completion=await completer.suggest(serving, context, argument.value, resolved))
+        return types.CompleteResult(completion=await completer.suggest(context, argument.value, resolved))
 
 
 def _completer(function: Callable[..., Any], others: set[str], namespace: Mapping[str, Any]) -> _Completer:

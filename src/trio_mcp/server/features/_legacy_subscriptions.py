@@ -11,8 +11,6 @@ Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from attrs import define, field
 
 from ... import types
@@ -20,10 +18,7 @@ from ..._errors import ConnectionLost, McpError
 from ...peer import BUSY, Peer
 from ...wire import Change, ChangeFilter, ResourceUpdated, notification_of
 from ._resources import RESOURCE_NOT_FOUND
-from ._subscriptions import has_resource
-
-if TYPE_CHECKING:
-    from .._serving import ActiveServer
+from ._subscriptions import ListeningServing, has_resource
 
 __all__ = ["SessionListeners"]
 
@@ -34,7 +29,7 @@ _EVERY_LIST = ChangeFilter(tools=True, prompts=True, resource_list=True)
 class SessionListeners:
     """The sessions of one serving."""
 
-    _serving: ActiveServer
+    _serving: ListeningServing
     _sessions: dict[Peer, _SessionListener] = field(factory=dict["Peer", "_SessionListener"], init=False)
 
     def begin(self, peer: Peer, declared: types.ServerCapabilities) -> None:
@@ -66,7 +61,7 @@ class SessionListeners:
 class _SessionListener:
     """One session."""
 
-    _serving: ActiveServer
+    _serving: ListeningServing
     _peer: Peer
     _lists: frozenset[Change]
     """The lists whose changes it is told of."""
@@ -79,7 +74,7 @@ class _SessionListener:
 
     def subscribe(self, uri: str) -> None:
         most = self._serving.limits.max_subscriptions
-        if not has_resource(self._serving.server.resources, uri):
+        if not has_resource(self._serving.resources, uri):
             raise McpError(RESOURCE_NOT_FOUND, f"no resource {uri!r}", {"uri": uri})
         if len(self._uris) >= most and uri not in self._uris:
             raise McpError(BUSY, f"this connection has subscribed to {most} resources already; it may not to more")

@@ -7,22 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import define, field, frozen
 
 from ... import types
 from ..._errors import McpError
 from ..._user_types import kinds_of, value_from_text
-from ...peer import HandlerRun
 from ...wire import INVALID_PARAMS
-from .._context import Context, pin_request, run_of
+from .._context import Context, run_of, serving_of
 from ..signature import ArgumentFaults, Signature, describe
 from ._catalog import NO_SCOPES, Catalog, Listable, check_scopes
 from ._content import content_blocks, legacy_messages
-
-if TYPE_CHECKING:
-    from .._serving import ActiveServer
 
 __all__ = ["Prompts", "TextFunction", "look_at", "name_of"]
 
@@ -50,6 +46,11 @@ class TextFunction:
     def waits(self) -> bool:
         """Whether calling it may take a thread, or suspend its task."""
         return self._signature.waits
+
+    @property
+    def may_ask(self) -> bool:
+        """True if the function takes a `Context`, and may ask questions."""
+        return bool(self._signature.injected)
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -98,14 +99,13 @@ class TextFunction:
         plain = "string" in kinds_of(items, self.schema)
         return [each if plain else value_from_text(each, items, self.schema) for each in text]
 
-    async def call(self, serving: ActiveServer, bound: Mapping[str, Any], context: Context) -> Any:
+    async def call(self, context: Context, bound: Mapping[str, Any]) -> Any:
         """Call it with what `bind` returned: in this task if it is async, in a worker thread otherwise."""
         signature = self._signature
-        if signature.injected:
-            pin_request(context)
         if signature.is_async:
             return await signature.call(bound, {Context: context})
-        return await serving.threads.run(partial(signature.call, bound, {Context: context}), run_of(context))
+        work = partial(signature.call, bound, {Context: context})
+        return await serving_of(context).threads.run(work, run_of(context))
 
 
 def look_at(function: Callable[..., Any], name: str, namespace: Mapping[str, Any] | None = None) -> TextFunction:
@@ -146,9 +146,12 @@ class _Prompt(Listable):
         """Whether getting it may wait for something."""
         return self.function.waits
 
-    async def call(
-        self, serving: ActiveServer, _: HandlerRun, context: Context, params: types.GetPromptRequestParams
-    ) -> types.GetPromptResult:
+    @property
+    def may_ask(self) -> bool:
+        """True if the function takes a `Context`, and may ask questions."""
+        return self.function.may_ask
+
+    async def call(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         """Answer `prompts/get`.
 
         Raises:
@@ -159,7 +162,7 @@ class _Prompt(Listable):
         except ArgumentFaults as error:
             faults = "; ".join(error.faults)
             raise McpError(INVALID_PARAMS, f"the arguments of prompt {params.name!r} do not fit: {faults}") from None
-        value = await self.function.call(serving, bound, context)
+        value = await self.function.call(context, bound)
         if isinstance(value, types.GetPromptResult):
             result = value
         else:

@@ -16,22 +16,18 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from attrs import define, evolve, field, frozen
 
 from ... import types
 from ..._errors import McpError, ResourceNotFound
-from ...peer import HandlerRun
 from ...wire import INVALID_PARAMS, UriTemplate, escapes, is_modern, is_uri
 from .._context import Context
 from ..signature import ArgumentFaults
 from ._catalog import NO_SCOPES, CacheHint, Catalog, Listable, check_hint, check_scopes
 from ._prompts import TextFunction, look_at, name_of
-
-if TYPE_CHECKING:
-    from .._serving import ActiveServer
 
 __all__ = ["Contents", "Resources"]
 
@@ -64,16 +60,19 @@ class _Resource(Listable):
         """Whether reading it may wait for something."""
         return self.function is not None and self.function.waits
 
-    async def call(
-        self, serving: ActiveServer, _: HandlerRun, context: Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
+    @property
+    def may_ask(self) -> bool:
+        """True if the function takes a `Context`, and may ask questions."""
+        return self.function is not None and self.function.may_ask
+
+    async def call(self, context: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         """Answer `resources/read`.
 
         Raises:
             McpError: its handler says that there is none.
         """
         try:
-            value = self.contents if self.function is None else await self.function.call(serving, {}, context)
+            value = self.contents if self.function is None else await self.function.call(context, {})
         except McpError as error:
             if error.code != RESOURCE_NOT_FOUND:
                 raise
@@ -116,6 +115,8 @@ class Resources:
     )
     waits: bool = field(default=True, init=False)
     """Whether reading what follows a template may wait for something."""
+    may_ask: bool = field(default=False, init=False)
+    """True if the function of any template has taken a `Context`, and may ask questions."""
 
     @property
     def offered(self) -> bool:
@@ -172,6 +173,7 @@ class Resources:
             raise ValueError(f"{name}: a template has no size; leave size= out")
         definition = types.ResourceTemplate(uri_template=uri, **facts)
         self.templates.add(uri, _Template(definition, looked_at, template, allow_traversal, hint, needed))
+        self.may_ask = self.may_ask or looked_at.may_ask
 
     def add_static(
         self,
@@ -250,9 +252,7 @@ class Resources:
         """Take a resource or template out; raises KeyError where *uri* is not registered."""
         (self.templates if self.templates.get(uri) else self.catalog).remove(uri)
 
-    async def call(
-        self, serving: ActiveServer, _: HandlerRun, context: Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
+    async def call(self, context: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         """Answer `resources/read` where no resource has just this URI.
 
         Raises:
@@ -260,7 +260,7 @@ class Resources:
         """
         try:
             template, bound = self._find(params.uri)
-            value = await template.function.call(serving, bound, context)
+            value = await template.function.call(context, bound)
         except McpError as error:
             if error.code != RESOURCE_NOT_FOUND:
                 raise

@@ -12,21 +12,19 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/pa
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import ClassVar, NoReturn, Protocol
 
 import trio
 from attrs import define, evolve, field
 
 from ... import types
 from ..._errors import McpError
-from ...peer import HandlerRun, IncomingRequest
+from ...peer import HandlerPool, IncomingRequest, Limits
 from ...wire import (
     ACKNOWLEDGED,
-    INTERNAL_ERROR,
     INVALID_PARAMS,
     SERVER_INFO_KEY,
     SUBSCRIPTION_ID_KEY,
@@ -37,12 +35,18 @@ from ...wire import (
     notification_of,
     stamp,
 )
+from .._context import Context, run_of
+from ._resources import Resources
 
-if TYPE_CHECKING:
-    from .._serving import ActiveServer
-    from ._resources import Resources
-
-__all__ = ["ChangeHub", "ChangeListener", "ChangeSource", "has_resource", "listen", "listen_in"]
+__all__ = [
+    "ChangeHub",
+    "ChangeListener",
+    "ChangeSource",
+    "ListenSubscription",
+    "ListeningServing",
+    "has_resource",
+    "listen",
+]
 
 
 # What changes on a server, and who is told: from wherever it happens to every listener of every serving.
@@ -163,60 +167,64 @@ def has_resource(resources: Resources, uri: str) -> bool:
     )
 
 
-_log = logging.getLogger("trio_mcp.server")
+class ListeningServing(Protocol):
+    """The part of a serving that subscriptions need."""
+
+    @property
+    def changes(self) -> ChangeHub:
+        """The listeners of the serving."""
+        ...
+
+    @property
+    def pool(self) -> HandlerPool:
+        """The pool in which the handlers run."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of each connection."""
+        ...
+
+    @property
+    def info_json(self) -> JsonObject:
+        """The name of the server, in the shape of `types.Implementation`."""
+        ...
+
+    @property
+    def capabilities(self) -> types.ServerCapabilities:
+        """The capabilities that the server declares."""
+        ...
+
+    @property
+    def resources(self) -> Resources:
+        """The resources and resource templates of the server."""
+        ...
 
 
-def listen(serving: ActiveServer, exchange: IncomingRequest, params: types.SubscriptionsListenRequestParams) -> None:
-    """Begin to answer `subscriptions/listen`.
+def listen(
+    serving: ListeningServing, exchange: IncomingRequest, params: types.SubscriptionsListenRequestParams
+) -> ListenSubscription:
+    """Return the subscription that answers `subscriptions/listen`.
 
     Raises:
         McpError: the refusal.
     """
-    subscription = _subscribe(serving, exchange, params)
-    serving.pool.begin(exchange, subscription.run, _explain, exchange.peer.listens)
-    if exchange.run is not None:  # else there are too many already
-        exchange.run.last_words = subscription.conclude
-
-
-async def listen_in(
-    run: HandlerRun, serving: ActiveServer, exchange: IncomingRequest, params: types.SubscriptionsListenRequestParams
-) -> NoReturn:
-    """Answer it in a run that has begun already.
-
-    Raises:
-        McpError: the refusal.
-    """
-    subscription = _subscribe(serving, exchange, params)
-    run.last_words = subscription.conclude
-    await subscription.run(run)
-
-
-def _subscribe(
-    serving: ActiveServer, exchange: IncomingRequest, params: types.SubscriptionsListenRequestParams
-) -> _ListenSubscription:
     wanted, most = ChangeFilter.from_wire(params.notifications), serving.limits.max_subscriptions
     if len(wanted.resources) > most:
         fault = f"$.notifications.resourceSubscriptions: at most {most} resources, not {len(wanted.resources)}"
         raise McpError(INVALID_PARAMS, fault)
-    return _ListenSubscription(serving, exchange, _agreed(serving, wanted))
-
-
-def _agreed(serving: ActiveServer, wanted: ChangeFilter) -> ChangeFilter:
-    """Return what the server tells of: what it has declared, and resources that it has."""
-    agreed, known = wanted.within(serving.server.capabilities), serving.server.resources
-    return evolve(agreed, resources=[uri for uri in agreed.resources if has_resource(known, uri)])
-
-
-def _explain(failure: Exception) -> McpError:
-    _log.error("a subscription failed", exc_info=failure)
-    return McpError(INTERNAL_ERROR, "the subscription failed; the server's log says why")
+    agreed = wanted.within(serving.capabilities)
+    resources = [uri for uri in agreed.resources if has_resource(serving.resources, uri)]
+    return ListenSubscription(serving, exchange, evolve(agreed, resources=resources))
 
 
 @define(eq=False)
-class _ListenSubscription:
+class ListenSubscription:
     """One of them, from its request to its end."""
 
-    _serving: ActiveServer
+    waits: ClassVar[bool] = True
+    may_ask: ClassVar[bool] = False
+    _serving: ListeningServing
     _exchange: IncomingRequest
     _agreed: ChangeFilter
     _told: frozenset[Change] = field(init=False)
@@ -229,8 +237,9 @@ class _ListenSubscription:
     def __attrs_post_init__(self) -> None:
         self._told = self._agreed.changes()
 
-    async def run(self, _: HandlerRun) -> NoReturn:
-        """Tell of changes until cancelled."""
+    async def call(self, context: Context, _: object) -> NoReturn:
+        """Notify the client of changes until cancelled."""
+        run_of(context).last_words = self.conclude
         self._serving.changes.add(self)
         try:
             await self._room()
@@ -259,7 +268,7 @@ class _ListenSubscription:
         if not self._acknowledged:
             self._acknowledge()
         self.notify_now()
-        meta = {SERVER_INFO_KEY: self._serving.server.info_json, SUBSCRIPTION_ID_KEY: self._exchange.id}
+        meta = {SERVER_INFO_KEY: self._serving.info_json, SUBSCRIPTION_ID_KEY: self._exchange.id}
         return {"resultType": "complete", "_meta": meta}
 
     async def _room(self) -> None:

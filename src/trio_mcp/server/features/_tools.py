@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 import trio
@@ -18,10 +18,10 @@ from attrs import define, field
 
 from ... import types
 from ..._errors import ToolError
-from ...peer import FairLimiter, HandlerRun, OutOfTimeError
+from ...peer import FairLimiter, OutOfTimeError
 from ...schema import SchemaError, compile_schema
 from ...wire import JsonObject, JsonText, Undecodable, decode, is_modern, is_object, json_text, mirrored_params
-from .._context import Context, pin_request
+from .._context import Context, run_of, serving_of
 from .._extensions import ExtensionResult
 from .._processes import Isolated, isolated
 from .._threads import take_turn
@@ -29,9 +29,6 @@ from ..signature import ArgumentFaults, ResultFaults, Signature, describe
 from ._catalog import NO_SCOPES, Catalog, Listable, check_scopes, with_texts
 from ._content import RESULT_CLASSES, SCALARS, content_blocks, data_result, holds_content, legacy_result, text_result
 from ._prompts import name_of
-
-if TYPE_CHECKING:
-    from .._serving import ActiveServer
 
 __all__ = ["RawSchema", "Tools", "legacy_schema", "read_raw_schema", "written_schemas"]
 
@@ -137,11 +134,14 @@ class _Tool(Listable):
     """Whether nothing but its function is to be waited for: no turn, no worker; and nothing bounds its time."""
     waits: bool = field(init=False)
     """Whether a call of it may wait for something."""
+    may_ask: bool = field(init=False)
+    """True if the function takes a `Context`, and may ask questions."""
 
     def __attrs_post_init__(self) -> None:
         limited = self.max_concurrency is not None or not math.isinf(self.timeout)
         self._runs_freely = not limited and self.isolated is None and self.signature.is_async
         self.waits = not self._runs_freely or self.signature.waits
+        self.may_ask = bool(self.signature.injected)
 
     def published(self, revision: str) -> JsonObject:
         """Return the definition in the form of *revision*."""
@@ -164,7 +164,7 @@ class _Tool(Listable):
         return self._turns[token]
 
     async def call(
-        self, serving: ActiveServer, run: HandlerRun, context: Context, params: types.CallToolRequestParams
+        self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | ExtensionResult | JsonObject:
         """Answer `tools/call`; what is nothing but data comes in the JSON form of the request's revision.
 
@@ -174,18 +174,16 @@ class _Tool(Listable):
         signature = self.signature
         bound, injected = signature.bind(params.arguments or {}), _NOTHING
         if signature.injected:
-            pin_request(context)
             injected = {Context: context}
         if self._runs_freely:
             value = await signature.call(bound, injected)
         else:
-            value = await self._work(serving, run, bound, injected)
-        return self._result(value, run.context.revision)
+            value = await self._work(context, bound, injected)
+        return self._result(value, context.revision)
 
-    async def _work(
-        self, serving: ActiveServer, run: HandlerRun, bound: Mapping[str, Any], injected: Mapping[type, Any]
-    ) -> Any:
+    async def _work(self, context: Context, bound: Mapping[str, Any], injected: Mapping[type, Any]) -> Any:
         """Call the function where more than itself is to be waited for."""
+        run, serving = run_of(context), serving_of(context)
         work, turns = partial(self.signature.call, bound, injected), self.turns()
 
         def begin() -> None:

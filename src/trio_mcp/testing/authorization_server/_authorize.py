@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 from attrs import define, evolve, field, frozen
 
 from ._clients import ClientRegistry, is_registered, keep
-from ._grants import GrantBook, TokenFamily, asked_resource, asked_scopes, granted_scopes, require_grant
 from ._http import EndpointRequest, EndpointResponse, OAuthError, consent_page, error_page, redirect, with_query
 from ._options import AccessAsk, KnownClient, Settings
+from ._token import GrantBook, TokenFamily, asked_resource, asked_scopes, granted_scopes, require_grant
 
 __all__ = ["BrowserSessions"]
 

@@ -32,7 +32,6 @@ from ...transports import (
 from ...wire import Undecodable, decode, is_object
 from ._authorize import BrowserSessions
 from ._clients import THIS_MACHINE, ClientCheck, ClientRegistry
-from ._grants import GrantBook, ProofCheck, TokenFamily
 from ._http import BODY_SECONDS, MAX_BODY_BYTES, EndpointRequest, EndpointResponse, OAuthError, json_answer, refusal
 from ._options import (
     AuthorizationRequest,
@@ -43,7 +42,7 @@ from ._options import (
     metadata_paths,
     server_metadata,
 )
-from ._token import Exchanges, TokenEndpoint
+from ._token import Exchanges, GrantBook, ProofCheck, TokenEndpoint, TokenFamily
 
 __all__ = ["AuthorizationServer", "open_authorization_server"]
 

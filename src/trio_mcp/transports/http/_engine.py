@@ -14,7 +14,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from contextvars import ContextVar
 from functools import cache, lru_cache
-from importlib.metadata import version
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
@@ -23,6 +22,7 @@ import trio
 from attrs import define, field, frozen
 
 from ..._errors import ErrorResponse, HttpStatusError, RemoteProtocolError
+from ..._version import VERSION
 from ...wire import (
     EVENT_STREAM_TYPE,
     LAST_EVENT_FIELD,
@@ -145,15 +145,15 @@ class HttpEngine(Protocol):
 HttpxClient: TypeAlias = httpx2.AsyncClient
 """What users may configure and bring along."""
 
-_PATIENCE = httpx2.Timeout(connect=30.0, read=None, write=30.0, pool=30.0)
+_TIMEOUT = httpx2.Timeout(connect=30.0, read=None, write=30.0, pool=30.0)
 """Seconds. A stream may be silent for as long as it likes; the client's own limits bound a request."""
-_LIMITS = _PATIENCE.as_dict()
+_LIMITS = _TIMEOUT.as_dict()
 _MOST_IDLE, _IDLE_SECONDS = 20, 4.0
 """Connections that nobody uses, and for how long: less than the 5 s after which many servers close them. Each costs a
 look at every request."""
 _LAST_CHUNKS = 100
 """How many are taken of a body that nobody reads to its end, which may have come already."""
-_UNSENT = (
+_NOT_SENT_ERRORS = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
     httpx2.PoolTimeout,
@@ -181,10 +181,9 @@ class _WithoutQueries(logging.Filter):
 logging.getLogger("httpx2").addFilter(_WithoutQueries())
 
 
-@cache
 def user_agent() -> str:
-    """Return what clients call themselves; to look up the version takes a millisecond."""
-    return f"trio-mcp/{version('trio-mcp')}"
+    """Return the `User-Agent` of the client's requests."""
+    return f"trio-mcp/{VERSION}"
 
 
 @cache
@@ -201,7 +200,7 @@ def new_httpx_client(*, most_idle: int = _MOST_IDLE) -> httpx2.AsyncClient:
     """
     return httpx2.AsyncClient(
         verify=_trust(),
-        timeout=_PATIENCE,
+        timeout=_TIMEOUT,
         # Streams last, and what ends them must get through: so the transport bounds how many there are, not the pool.
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=most_idle, keepalive_expiry=_IDLE_SECONDS),
         headers={"user-agent": user_agent()},
@@ -383,7 +382,7 @@ async def _end(body: AsyncGenerator[bytes, None]) -> None:
 
 
 def _engine_error(exc: Exception, url: str) -> EngineError:
-    if isinstance(exc, _UNSENT):
+    if isinstance(exc, _NOT_SENT_ERRORS):
         place = url.partition("?")[0]  # what follows may be a secret
         return EngineError(f"cannot connect to {place}: {_reason(exc)}", sent=False)
     return EngineError(_reason(exc), sent=True)
@@ -409,7 +408,7 @@ _NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f]")
 _CREDENTIALS = re.compile(r"(?<=//)[^/?#]*@")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
-_OURS = {
+_PROTOCOL_FIELDS = {
     *("accept", "accept-encoding", "connection", "content-length", "content-type", "transfer-encoding"),
     *(LAST_EVENT_FIELD, METHOD_FIELD, NAME_FIELD, SESSION_FIELD, VERSION_FIELD),
 }
@@ -493,7 +492,7 @@ def checked_fields(headers: Mapping[str, str]) -> dict[str, str]:
         lower = name.lower()
         if not _TOKEN.fullmatch(name):
             raise ValueError(f"headers: {name!r} is no name of a header field")
-        if lower in _OURS or lower.startswith(PARAM_PREFIX):
+        if lower in _PROTOCOL_FIELDS or lower.startswith(PARAM_PREFIX):
             raise ValueError(f"headers: {name!r} is a field of the protocol, which the client sets itself")
         if not _VALUE.fullmatch(value):
             raise ValueError(f"headers: the value of {name!r} holds characters that no header field may have")
@@ -503,7 +502,7 @@ def checked_fields(headers: Mapping[str, str]) -> dict[str, str]:
 
 # What comes back over HTTP, as far as one response goes: a body within bounds, events, or a status and why.
 
-_WHO_ASKS = (401, 403)
+_CREDENTIAL_STATUSES = (401, 403)
 """The statuses that are about who asks, whatever comes with them."""
 _REFUSAL_SECONDS = 5.0
 """How long the body of a refusal is waited for: the status has said what matters."""
@@ -613,8 +612,8 @@ async def read_refusal(response: HttpResponse, url: str, limit: int, id: Request
         body = await read_body(response, limit)
     reply = _error_in(body)
     if reply is None:
-        return Refused(status, HttpStatusError(status, _text(response, body)))
-    if status in _WHO_ASKS or reply.id not in {None, id}:
+        return Refused(status, HttpStatusError(status, _excerpt(response, body)))
+    if status in _CREDENTIAL_STATUSES or reply.id not in {None, id}:
         return Refused(status, HttpStatusError(status, reply.message[:_SHOWN]), body)
     return Refused(status, ErrorResponse(reply.code, reply.message, reply.data), body)
 
@@ -627,7 +626,7 @@ def _error_in(body: bytes) -> ErrorReply | None:
     return message if isinstance(message, ErrorReply) else None
 
 
-def _text(response: HttpResponse, body: bytes) -> str:
+def _excerpt(response: HttpResponse, body: bytes) -> str:
     kind = media_type(response)
     if not (kind.startswith("text/") or kind.endswith("json")):
         return ""

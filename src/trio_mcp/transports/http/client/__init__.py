@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from ...._facade import lazy_names
 
 if TYPE_CHECKING:
-    from ._transport import http_transport as http_transport
+    from ._open import http_transport as http_transport
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "_transport": ("http_transport",),
+            "_open": ("http_transport",),
         },
     )  # fmt: skip

@@ -1,26 +1,11 @@
-"""Keeps the session that a server of the older revisions has with this client: begins it, begins another, ends it.
-
-Rules of this file:
-
-1. Everything after `initialize` carries the session's id, where the server has given one, and the revision agreed on.
-2. A status 404 says that the server has forgotten the session. Whoever finds out first has another one begun, in which
-   what was refused with that status is sent again, once. All else that was under way in the old one fails, or is sent
-   again if it may be; whatever comes meanwhile waits.
-3. Another session is one of the same revision. A server that begins none has ended the connection. One that cannot be
-   reached has not: the next request tries again.
-4. A server that knows nothing of `initialize` by POST is asked for the event stream of HTTP+SSE.
-
-Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
-"""
+"""Keeps the session that a server of the older revisions has with this client: begins it, begins another, ends it."""
 
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import suppress
 from copy import copy
-from typing import TYPE_CHECKING, Self
+from typing import Any
 
 import trio
 from attrs import define, field
@@ -30,340 +15,56 @@ from ...._errors import (
     ConnectionBroken,
     ConnectionClosed,
     ConnectionLost,
+    ErrorResponse,
     HttpStatusError,
     RemoteProtocolError,
     ResponseLost,
     TrioMcpError,
 )
-from ....peer import Outbox, QueuedMessage
+from ....peer import Outlet
 from ....wire import (
-    LAST_EVENT_FIELD,
-    SESSION_FIELD,
-    VERSION_FIELD,
+    HEADER_MISMATCH,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    UNSUPPORTED_REVISION,
+    BrokenResponse,
+    ErrorReply,
     JsonObject,
-    SseDecoder,
+    Message,
+    Notification,
+    Reply,
     SseEvent,
+    Undecodable,
+    decode,
     encode_notification,
+    is_array,
     is_plain_field,
+    parse_message,
 )
-from .._engine import EngineError, HttpResponse, Refused, checked_endpoint, is_event_stream, read_events
-from ._request import back_off
+from .._engine import EngineError, HttpResponse, Refused, is_event_stream, is_success
+from ._legacy_streams import LegacySession, ReplyOutlet, ResumableStream, StandaloneStream, open_sse_session
+from ._transport import TRIES, HttpRequestTask, HttpTransport, OutgoingHttpRequest
 
-if TYPE_CHECKING:
-    from ._legacy_request import LegacyRequestTask
-    from ._transport import HttpTransport
-
-__all__ = ["EventTrail", "LegacySession", "NewsStream", "ReplyOutlet", "SessionManager", "open_legacy_session"]
-
-
-# One session of a server of the older revisions: what names it, and what is under way in it.
-#
-# Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
-
-_ID = re.compile(r"[!-~]{1,1024}")
-
-
-@define(eq=False)
-class LegacySession:
-    """One session, from its `initialize` on; also what stands for it where the server gives it no id."""
-
-    url: str
-    """Where its messages are posted."""
-    is_legacy: bool = False
-    """Whether it is one of HTTP+SSE: answers come by its one stream, and not in response to what is posted."""
-    id: str | None = field(default=None, init=False, repr=False)
-    revision: str | None = field(default=None, init=False)
-    """What was agreed on; None before."""
-    is_lost: bool = field(default=False, init=False)
-    has_streams: bool = field(default=False, init=False)
-    """Whether the server has answered a GET with a stream."""
-    news: NewsStream | None = field(default=None, init=False)
-    carriers: set[LegacyRequestTask] = field(factory=set["LegacyRequestTask"], init=False)
-    """The requests under way in it."""
-    _streams: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
-
-    @property
-    def fields(self) -> dict[str, str]:
-        """The header fields that name it."""
-        fields = {} if self.id is None else {SESSION_FIELD: self.id}
-        return fields if self.revision is None else {**fields, VERSION_FIELD: self.revision}
-
-    def begun_by(self, response: HttpResponse) -> None:
-        """Take the id that the server has given it; raises `RemoteProtocolError` for one that cannot be sent back."""
-        id = response.headers.get(SESSION_FIELD)
-        if id is not None and not _ID.fullmatch(id):
-            raise RemoteProtocolError(f"the server gives its session an id that is none: {id[:100]!r}")
-        self.id = id
-
-    @contextmanager
-    def streams(self) -> Generator[None]:
-        """Cancel the block when the session ends."""
-        with trio.CancelScope() as scope:
-            self._streams.add(scope)
-            try:
-                yield
-            finally:
-                self._streams.discard(scope)
-
-    def disconnect(self) -> None:
-        """It is over: end its streams, and what is under way in it. Synchronous."""
-        self.is_lost = True
-        for scope in self._streams:
-            scope.cancel(reason="the session is over")
-        for carrier in list(self.carriers):
-            carrier.lose_session()
-
-
-# Where this side answers what the server of a session asks: each message a POST, one after the other.
-#
-# There is a lane for each stream that questions come by. So what belongs to one exchange stays in order, and one
-# answer
-# that does not get through holds up nothing else.
-
-
-@define(eq=False)
-class ReplyOutlet(Outbox):
-    """A queue that has a task only while something is in it."""
-
-    _keeper: SessionManager
-    _session: LegacySession | None
-    """What its messages belong to; None for whatever session there is when they leave."""
-    _is_draining: bool = field(default=False, init=False)
-
-    @classmethod
-    def of(cls, keeper: SessionManager, session: LegacySession | None) -> Self:
-        """Return an empty lane."""
-        transport = keeper.transport
-        limits = transport.limits
-        return cls(limits.outbox_bytes, limits.outbox_urgent_bytes, transport.disconnect, keeper, session)
-
-    def _append(self, entry: QueuedMessage) -> None:
-        super()._append(entry)
-        if self.size and not self._is_draining:
-            self._is_draining = True
-            self._keeper.draining.add(self)
-            self._keeper.transport.nursery.start_soon(self._post_all)
-
-    async def _post_all(self) -> None:
-        try:
-            while lines := self.take():
-                for line in lines:
-                    await self._keeper.notify_nowait(self._session or self._keeper.current, line)
-                    self.sent(len(line))
-        finally:
-            self._is_draining = False
-            self._keeper.draining.discard(self)
-
-
-# Event streams that go on over several connections: what was missed is asked for by the id of the last event.
-#
-# Rules of this file:
-#
-# 1. A stream is taken up again after the pause that the server asked for (`retry`), or after a second. Where that
-# fails,
-#    the pauses grow; whatever comes makes them short again, and so does a stream that lasted.
-# 2. A stream that nobody waits for (`NewsStream`) is tried for as long as the session lasts, unless the server has
-# none.
-#    Nor is it once a person was asked for it, or an authorization server, and said no: nobody is asked again and
-#    again.
-#
-# Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
+__all__ = ["LegacyRequestTask", "SessionManager"]
 
 _log = logging.getLogger("trio_mcp.transports")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-"""Seconds, where the server has not said how long to wait."""
-
-
-@define(eq=False)
-class EventTrail:
-    """One stream, and how far it has been read.
-
-    Args:
-        limit: bytes of the longest event.
-        take: is given each event.
-    """
-
-    _limit: int
-    _take: Callable[[SseEvent], None]
-    failures: int = field(default=0, init=False)
-    """Attempts since something has come, or a connection has lasted."""
-    _last_event_id: str = field(default="", init=False)
-    _retry: float = field(default=0.0, init=False)
-    """Seconds that the server wants to pass before the next attempt."""
-
-    @property
-    def fields(self) -> dict[str, str]:
-        """The header field that asks for what has not been read; empty where nothing says how far that is."""
-        last = self._last_event_id
-        return {LAST_EVENT_FIELD: last} if last and is_plain_field(last) else {}
-
-    async def read(self, response: HttpResponse) -> None:
-        """Read one connection to its end; raises what `read_events` does."""
-        decoder, begun = SseDecoder(self._limit, self._last_event_id), trio.current_time()
-        try:
-            await read_events(response, decoder, self._take_event)
-        finally:
-            if decoder.last_event_id != self._last_event_id:
-                self._last_event_id, self.failures = decoder.last_event_id, 0
-            if trio.current_time() - begun > _LONGEST_PAUSE:
-                self.failures = 0
-            if decoder.retry_ms is not None:
-                self._retry = decoder.retry_ms / 1000
-
-    def _take_event(self, event: SseEvent) -> None:
-        self.failures = 0
-        self._take(event)
-
-    async def pause(self) -> None:
-        """Wait before the next attempt."""
-        self.failures += 1
-        first = self._retry or _FIRST_PAUSE
-        spread = back_off(self.failures, first=first, longest=max(first, _LONGEST_PAUSE))
-        await trio.sleep(max(self._retry, spread))
-
-    def forget(self) -> None:
-        """Begin anew: what has not been read cannot be."""
-        self._last_event_id = ""
-
-
-@define(eq=False)
-class NewsStream:
-    """What the server says in a session outside of all exchanges; `run` is its task."""
-
-    _keeper: SessionManager
-    _session: LegacySession
-    resolved: trio.Event = field(factory=trio.Event, init=False)
-    """Set when the stream has begun, or it is known that it does not."""
-    _trail: EventTrail = field(init=False)
-    _outlet: ReplyOutlet = field(init=False)
-    _has_begun: bool = field(default=False, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._trail = EventTrail(self._keeper.transport.limits.max_message_bytes, self._take)
-        self._outlet = ReplyOutlet.of(self._keeper, self._session)
-
-    async def run(self) -> None:
-        """Hear it until the session ends, or the server refuses; never raises."""
-        with self._session.streams():
-            while await self._connect():
-                self.resolved.set()
-                await self._trail.pause()
-        self.resolved.set()
-
-    async def _connect(self) -> bool:
-        """Hear it over one connection; return whether to try another."""
-        keeper, session = self._keeper, self._session
-        timeouts = keeper.transport.timeouts
-        pauses = timeouts.pauses
-        try:
-            async with keeper.transport.door.get({**session.fields, **self._trail.fields}) as response:
-                if not is_event_stream(response):
-                    if keeper.is_forgotten(session, response):
-                        keeper.lost(session)
-                    return self._has_begun and response.status >= 500
-                self._has_begun = session.has_streams = True
-                self.resolved.set()
-                await self._trail.read(response)
-        except EngineError as exc:
-            _log.debug("the stream of news broke: %s", exc)
-        except RemoteProtocolError as exc:
-            _log.warning("some of the server's news cannot be read: %s", exc)
-            self._trail.forget()  # else the same would come again
-        except AuthorizationFailed as exc:
-            if not self._has_begun or exc.error is not None or timeouts.pauses > pauses:
-                _log.warning("the server's news are not heard: %s", exc)
-                return False
-            _log.debug("the stream of news cannot be taken up again: %s", exc)
-        return True
-
-    def _take(self, event: SseEvent) -> None:
-        if event.event == "message" and event.data:
-            self._keeper.transport.received(event.data, self._outlet)
-
-
-# HTTP+SSE of 2024-11-05: one stream brings everything, and names the address that messages are posted to.
-#
-# The session is that stream: when it ends, so does the session.
-#
-# Specification: https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
-
-_ENDPOINT_SECONDS = 10.0
-"""How long the stream and its first event are waited for."""
-_SHOWN = 200
-
-
-class _NoStreamError(Exception):
-    """The server has no such stream."""
-
-
-async def open_legacy_session(keeper: SessionManager) -> LegacySession | None:
-    """Begin a session by asking for its stream; None where the server has none.
-
-    Raises:
-        RemoteProtocolError: the stream names no address that messages may be posted to, or cannot be read.
-        AuthorizationFailed: the server wants to know who asks, and there is no token for it.
-    """
-    session = LegacySession(keeper.transport.door.url, is_legacy=True)
-    stream = _LegacySseStream(keeper, session, ReplyOutlet.of(keeper, session))
-    with keeper.transport.timeouts.within(_ENDPOINT_SECONDS):
-        try:
-            await keeper.transport.nursery.start(stream.run)
-        except (_NoStreamError, EngineError):
-            return None
-        return session
-    return None
-
-
-@define(eq=False)
-class _LegacySseStream:
-    """The stream of one session; `run` is its task."""
-
-    _keeper: SessionManager
-    _session: LegacySession
-    _outlet: ReplyOutlet
-    _has_begun: bool = field(default=False, init=False)
-    """Whether the first event has come."""
-
-    async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Read the stream until it ends. Raises only before the session has begun."""
-        with self._session.streams():
-            try:
-                await self._read(task_status)
-            except (EngineError, RemoteProtocolError) as exc:
-                if not self._has_begun:
-                    raise
-                _log.debug("the stream of the session broke: %s", exc)
-        if not self._has_begun:
-            raise _NoStreamError
-        self._keeper.lost(self._session)
-
-    async def _read(self, task_status: trio.TaskStatus[None]) -> None:
-        def take(event: SseEvent) -> None:
-            if not self._has_begun:
-                self._begin(event)
-                task_status.started()
-            elif event.event == "message" and event.data:
-                transport.received(event.data, self._outlet)
-
-        transport = self._keeper.transport
-        async with transport.door.get({}) as response:
-            if is_event_stream(response):
-                await read_events(response, SseDecoder(transport.limits.max_message_bytes), take)
-
-    def _begin(self, event: SseEvent) -> None:
-        if event.event != "endpoint":
-            raise RemoteProtocolError(f"the event stream begins with {event.event[:_SHOWN]!r}, and not with 'endpoint'")
-        self._session.url = checked_endpoint(self._session.url, event.data.decode(errors="replace"))
-        self._has_begun = True
-
-
 _RENEWAL_SECONDS = 30.0
 """How long it may take to begin another session."""
-_WHO_ASKS = (401, 403)
+_CREDENTIAL_STATUSES = (401, 403)
 """The statuses that say nothing about sessions."""
-_NEWS_SECONDS = 2.0
-"""How long the head of the stream of news is waited for: servers that say nothing yet may not send one."""
+_STANDALONE_SECONDS = 2.0
+"""How long the head of the stream of standalone is waited for: servers that say nothing yet may not send one."""
+_MAX_RESUMPTIONS = 5
+"""How often a stream that ends is taken up again without anything coming."""
+_SSE_STATUSES = (400, 404, 405)
+"""What servers of HTTP+SSE, which take no POST here, may answer to one."""
+_LATER_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_REVISION)
+"""Errors that only newer servers have."""
+_CANCEL_SECONDS = 5.0
+"""How long the request is waited for to leave, and the notice that it is cancelled to be taken."""
+_REJECTION_SECONDS = 5.0
+"""How long a request in a lost session is waited for to be refused; a server that was started anew does so at once."""
 
 
 @define(eq=False)
@@ -376,7 +77,7 @@ class SessionManager:
     current: LegacySession = field(init=False)
     draining: set[ReplyOutlet] = field(factory=set[ReplyOutlet], init=False)
     """The lanes in which something waits."""
-    is_legacy: bool | None = field(default=None, init=False)
+    is_sse: bool | None = field(default=None, init=False)
     """Whether the server knows nothing but HTTP+SSE; None while that is not known."""
     _params: JsonObject | None = field(default=None, init=False)
     """Of the `initialize` that was answered; None where none was."""
@@ -386,10 +87,10 @@ class SessionManager:
     """Set when the renewal that is under way has ended; None where none is."""
     _unauthorized: AuthorizationFailed | None = field(default=None, init=False)
     """Why the latest renewal has failed, if it is this."""
-    _wants_news: bool = field(default=False, init=False)
+    _wants_standalone: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.current = LegacySession(self.transport.door.url)
+        self.current = LegacySession(self.transport.sender.url)
         self.outlet = ReplyOutlet.of(self, None)
 
     @property
@@ -397,42 +98,46 @@ class SessionManager:
         """Bytes of replies and notices that wait."""
         return sum(outlet.size for outlet in self.draining)
 
+    def task_of(self, request: OutgoingHttpRequest) -> LegacyRequestTask:
+        """Return the task of a request that does not name its revision."""
+        return LegacyRequestTask(self.transport, request, self)
+
     # A session begins.
 
-    def enter(self, session: LegacySession) -> None:
+    def use(self, session: LegacySession) -> None:
         """The server has accepted an `initialize`: what is sent from now on belongs to its session."""
         self.current = session
 
-    async def open_legacy(self) -> LegacySession | None:
-        """Ask for the stream of HTTP+SSE, and enter its session; None where the server has none.
+    async def open_sse(self) -> LegacySession | None:
+        """Ask for the stream of HTTP+SSE, and use its session; None where the server has none.
 
         Raises:
             RemoteProtocolError: what it says there is no address for messages.
         """
-        session = await open_legacy_session(self)
+        session = await open_sse_session(self)
         if session is not None:
-            self.enter(session)
+            self.use(session)
         return session
 
-    def agreed(self, params: JsonObject | None, answer: JsonObject) -> None:
+    def negotiated(self, params: JsonObject | None, answer: JsonObject) -> None:
         """`initialize` has been answered."""
         revision = answer.get("protocolVersion")
         self.current.revision = revision if type(revision) is str and is_plain_field(revision) else None
-        self._params, self.is_legacy = params, self.current.is_legacy
+        self._params, self.is_sse = params, self.current.is_sse
         self._revision = self._revision or self.current.revision
 
     async def hear_news(self) -> None:
         """Open the stream on which the server says what belongs to no exchange, unless it is open, or there is none."""
-        self._wants_news = True
+        self._wants_standalone = True
         session = self.current
-        if session.revision is None or session.is_legacy or session.is_lost:
+        if session.revision is None or session.is_sse or session.is_lost:
             await trio.lowlevel.checkpoint()
             return
-        if session.news is None:
-            session.news = NewsStream(self, session)
-            self.transport.nursery.start_soon(session.news.run)
-        with trio.move_on_after(_NEWS_SECONDS):
-            await session.news.resolved.wait()
+        if session.standalone is None:
+            session.standalone = StandaloneStream(self, session)
+            self.transport.nursery.start_soon(session.standalone.run)
+        with trio.move_on_after(_STANDALONE_SECONDS):
+            await session.standalone.resolved.wait()
 
     # What belongs to it.
 
@@ -460,21 +165,21 @@ class SessionManager:
             refused = await self._post(session, line)
             if refused is None:
                 return
-            if not _says_forgotten(refused, session):  # whatever has become of the session meanwhile
+            if not _is_rejected(refused, session):  # whatever has become of the session meanwhile
                 raise refused.error
         raise ResponseLost(f"the server has forgotten the session, and did not take {method!r}", sent=False)
 
-    async def notify_nowait(self, session: LegacySession, line: bytes, *, is_farewell: bool = False) -> None:
-        """Post a reply, or a notice that nobody waits for; what becomes of it is at most logged.
+    async def notify_nowait(self, session: LegacySession, line: bytes, *, is_last_word: bool = False) -> None:
+        """Post a reply, or a notice that nobody waits for; what becomes of it is at limit logged.
 
         Args:
-            is_farewell: whether it is not worth more than one try.
+            is_last_word: whether it is not worth more than one try.
         """
         if session.is_lost:
             return  # another session knows nothing of it
         with self.transport.timeouts.within(self.transport.limits.stall_seconds) as timeouts:
             try:
-                refused = await self._post(session, line, is_farewell=is_farewell)
+                refused = await self._post(session, line, is_last_word=is_last_word)
             except TrioMcpError as exc:
                 _log.warning("a reply or a notification may not have arrived: %s", exc)
             else:
@@ -483,20 +188,20 @@ class SessionManager:
         if timeouts.cancelled_caught:
             _log.warning("the server does not say whether it has taken a reply or a notification")
 
-    async def _post(self, session: LegacySession, line: bytes, *, is_farewell: bool = False) -> Refused | None:
-        refused = await self.transport.post(session.url, line, session.fields, is_farewell=is_farewell)
-        if refused is not None and _says_forgotten(refused, session):
-            self.lost(session)
+    async def _post(self, session: LegacySession, line: bytes, *, is_last_word: bool = False) -> Refused | None:
+        refused = await self.transport.post(session.url, line, session.fields, is_last_word=is_last_word)
+        if refused is not None and _is_rejected(refused, session):
+            self.replace(session)
         return refused
 
     # A session ends.
 
     @staticmethod
-    def is_forgotten(session: LegacySession, response: HttpResponse) -> bool:
+    def is_unknown(session: LegacySession, response: HttpResponse) -> bool:
         """Tell whether a response to a GET says that the server has forgotten the session, and not that it has none."""
         return response.status == 404 and session.id is not None and session.has_streams
 
-    def lost(self, session: LegacySession) -> None:
+    def replace(self, session: LegacySession) -> None:
         """The server has forgotten a session, or its stream has ended: begin another. Synchronous."""
         if session.is_lost:
             return
@@ -518,7 +223,7 @@ class SessionManager:
         is_begun, self._unauthorized = False, None
         try:
             with self.transport.timeouts.within(_RENEWAL_SECONDS):
-                await self._begin_again()
+                await self._open_successor()
                 is_begun = True
                 self.transport.renewed()
         except TrioMcpError as exc:
@@ -534,21 +239,21 @@ class SessionManager:
             renewal, self._renewal = self._renewal, None
             renewal.set()
 
-    async def _begin_again(self) -> None:
-        asked = self.transport.ask("initialize", self._params)
-        asked.repeatable = True
-        async with asked:
-            await asked.result()
+    async def _open_successor(self) -> None:
+        request = self.transport.ask("initialize", self._params)
+        request.repeatable = True
+        async with request:
+            await request.result()
         session = self.current
         if session.revision != self._revision:
             raise RemoteProtocolError(f"it spoke revision {self._revision} before, and now wants {session.revision}")
         refused = await self._post(session, encode_notification("notifications/initialized", None))
         if refused is not None:
             raise refused.error
-        if self._wants_news:
+        if self._wants_standalone:
             await self.hear_news()
 
-    def give_up(self, reason: ConnectionLost) -> None:
+    def disconnect(self, reason: ConnectionLost) -> None:
         """The connection is gone. A session that this side ends is ended by `close`, after the last words."""
         self.outlet.fail(reason)
         if not isinstance(reason, ConnectionClosed):
@@ -560,13 +265,13 @@ class SessionManager:
         if session.id is None or session.is_lost:
             return
         try:
-            async with self.transport.door.delete(session.fields):
+            async with self.transport.sender.delete(session.fields):
                 pass
         except (EngineError, AuthorizationFailed) as exc:
             _log.debug("the session could not be ended: %s", exc)
 
 
-def _says_forgotten(refused: Refused, session: LegacySession) -> bool:
+def _is_rejected(refused: Refused, session: LegacySession) -> bool:
     """Tell whether what was posted was refused because the server has forgotten the session."""
     return refused.status == 404 and session.id is not None
 
@@ -577,6 +282,200 @@ def _is_final(exc: TrioMcpError) -> bool:
         case AuthorizationFailed() | ConnectionLost() | ResponseLost():
             return False
         case HttpStatusError(status=status):
-            return status < 500 and status not in _WHO_ASKS
+            return status < 500 and status not in _CREDENTIAL_STATUSES
         case _:
             return True
+
+
+@define(eq=False)
+class LegacyRequestTask(HttpRequestTask):
+    """Carries a request in the session there is; `initialize` begins one."""
+
+    _manager: SessionManager
+    _session: LegacySession | None = field(default=None, init=False)
+    """In which it was sent."""
+    _refused: Refused | None = field(default=None, init=False)
+    """Why, if the server refused it."""
+    _first_rejection: ResponseLost | None = field(default=None, init=False)
+    """What came of it when the server first knew nothing of its session."""
+    _attempt_scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _sent: trio.Event = field(factory=trio.Event, init=False)
+    """Set when the latest attempt has left as a whole, or nothing is attempted any more."""
+    _is_accepted: bool = field(default=False, init=False)
+    """Whether the server has begun a response to the latest attempt which is no refusal."""
+    _has_ended: bool = field(default=False, init=False)
+    _is_cancelling: bool = field(default=False, init=False)
+
+    async def run(self) -> None:
+        """Carry the request; never raises."""
+        try:
+            await super().run()
+        finally:
+            self._has_ended = True
+            self._sent.set()
+
+    def outcome_arrived(self, *, in_time: bool) -> None:
+        """The outcome is there."""
+        if not self._is_cancelling:
+            super().outcome_arrived(in_time=in_time)
+
+    def cancel(self) -> None:
+        """Tell the server, if it may know of the request."""
+        is_never_cancelled = self.request.method == "initialize"
+        if self._session is None or self._session.is_lost or is_never_cancelled:
+            self._scope.cancel(reason="the request was left")
+        else:
+            self._is_cancelling = True
+            self.transport.finish_before_close(self._send_cancelled)
+
+    async def _send_cancelled(self) -> None:
+        try:
+            with trio.move_on_after(_CANCEL_SECONDS):
+                await self._sent.wait()
+                if not self._has_ended:
+                    assert self._session is not None
+                    line = encode_notification("notifications/cancelled", {"requestId": self.request.id})
+                    await self._manager.notify_nowait(self._session, line, is_last_word=True)
+        finally:
+            self._scope.cancel(reason="the request was left")
+
+    def session_ended(self) -> None:
+        """The session is over: nothing comes any more, but for the word that the request was not taken."""
+        assert self._session is not None
+        if self._is_accepted or self._session.is_sse or self.request.repeatable:
+            self._attempt_scope.cancel(reason="the session is over")
+        else:
+            self._attempt_scope.deadline = trio.current_time() + _REJECTION_SECONDS
+
+    def _may_repeat(self, failure: ResponseLost, tries: int) -> bool:
+        if failure is self._first_rejection:
+            return True
+        if self._session is not None and self._session.is_lost:  # which may happen again after a response was lost
+            return self.request.repeatable and tries < TRIES
+        return super()._may_repeat(failure, tries)
+
+    async def _pause(self, failure: ResponseLost, tries: int) -> None:
+        if failure is not self._first_rejection:  # else the next session is what is waited for
+            await super()._pause(failure, tries)
+
+    async def _attempt(self) -> TrioMcpError | None:
+        if self.request.method == "initialize":
+            return await self._initialize()
+        return await self._attempt_in(await self._manager.usable())
+
+    async def _initialize(self) -> TrioMcpError | None:
+        manager = self._manager
+        failure: TrioMcpError | None = ResponseLost("the server's event stream cannot be opened", sent=False)
+        if manager.is_sse is not True:
+            failure = await self._attempt_in(LegacySession(self.transport.sender.url))
+            if manager.is_sse is False or not self._may_be_sse():
+                return failure
+        session = await manager.open_sse()
+        if session is None:
+            return failure
+        self.request.reissue()  # an id that was refused is not used again
+        return await self._attempt_in(session)
+
+    def _may_be_sse(self) -> bool:
+        """Whether the server may know HTTP+SSE alone, as far as its answer to `initialize` tells."""
+        refused = self._refused
+        if refused is None or refused.status not in _SSE_STATUSES:
+            return False
+        return not (isinstance(refused.error, ErrorResponse) and refused.error.code in _LATER_ERRORS)
+
+    async def _attempt_in(self, session: LegacySession) -> TrioMcpError | None:
+        self._session, self._refused, self._sent, self._is_accepted = session, None, trio.Event(), False
+        with trio.CancelScope() as self._attempt_scope:
+            session.tasks.add(self)
+            try:
+                return await self._post(session)
+            finally:
+                session.tasks.discard(self)
+        return ResponseLost(f"the session was lost before the answer to {self.request.method!r}")
+
+    async def _post(self, session: LegacySession) -> TrioMcpError | None:
+        request, outlet = self.request, ReplyOutlet.of(self._manager, session)
+        stream = ResumableStream(self.transport.limits.max_message_bytes, lambda event: self._take_event(event, outlet))
+        fields = {**session.fields, **request.sent_headers}
+        async with self.transport.sender.post(session.url, request.line, fields, self._note_sent) as response:
+            self._note_sent()
+            if not is_success(response):
+                return self._take_session_refusal(session, await self._read_refusal(response))
+            self._is_accepted = True
+            if request.method == "initialize" and not session.is_sse:
+                session.take_id(response)
+                self._manager.use(session)
+            if not session.is_sse:
+                if not is_event_stream(response):
+                    return await self._read(response, outlet)
+                await self._read_stream(stream, response)
+        if session.is_sse:
+            await self._answered.wait()
+            return None
+        return await self._resume(session, stream)
+
+    def _note_sent(self) -> None:
+        super()._note_sent()
+        self._sent.set()
+
+    def _take_event(self, event: SseEvent, outlet: Outlet) -> None:
+        assert self._session is not None
+        if not self._session.is_lost:
+            super()._take_event(event, outlet)
+        elif event.event == "message" and event.data:
+            self.transport.sender.received(event.data)
+            with suppress(Undecodable):
+                self._take_value(decode(event.data), len(event.data), outlet)
+
+    def _take_value(self, value: Any, size: int, outlet: Outlet) -> None:
+        assert self._session is not None
+        if not self._session.is_lost:
+            super()._take_value(value, size, outlet)
+            return
+        values: list[Any] = value if is_array(value) else [value]
+        for each in values:
+            if self._concerns_request(parse_message(each)):
+                super()._take_value(each, size // len(values), outlet)
+
+    def _concerns_request(self, message: Message) -> bool:
+        """Whether a message is the answer to the request, or its progress."""
+        match message:
+            case Reply(id=id) | ErrorReply(id=id) | BrokenResponse(id=id):
+                return id == self.request.id
+            case Notification(method="notifications/progress", params=params):
+                return (params or {}).get("progressToken") == self.request.id
+            case _:
+                return False
+
+    def _take_session_refusal(self, session: LegacySession, refused: Refused) -> TrioMcpError:
+        self._refused, failure = refused, self._take_refusal(refused)
+        is_answer = isinstance(failure, ErrorResponse) and failure.code == METHOD_NOT_FOUND
+        if refused.status != 404 or session.id is None or is_answer:
+            return failure
+        session.tasks.discard(self)
+        self._manager.replace(session)
+        text = f"the server has forgotten the session, and did not take {self.request.method!r}"
+        rejection = ResponseLost(text, sent=False)
+        self._first_rejection = self._first_rejection or rejection
+        return rejection
+
+    async def _read_stream(self, stream: ResumableStream, response: HttpResponse) -> None:
+        with suppress(EngineError):  # however it has ended
+            await stream.read(response)
+
+    async def _resume(self, session: LegacySession, stream: ResumableStream) -> TrioMcpError | None:
+        manager = self._manager
+        while self.request.is_awaited():
+            if not stream.fields or stream.failures >= _MAX_RESUMPTIONS:
+                return self._unanswered()
+            await stream.pause()
+            with suppress(EngineError):  # it may be reached again
+                async with self.transport.sender.get({**session.fields, **stream.fields}) as response:
+                    if is_event_stream(response):
+                        session.has_streams = True
+                        await self._read_stream(stream, response)
+                    elif manager.is_unknown(session, response):
+                        manager.replace(session)
+                    elif response.status < 500:
+                        return self._unanswered()
+        return None

@@ -1,75 +1,243 @@
-"""A server spoken to over HTTP: Streamable HTTP of every revision, and HTTP+SSE where a server has nothing newer.
+"""The requests of a client over HTTP.
 
-Each message of this side is a POST of its own, and each request's POST a task of its own. What comes back is fed to one
-correspondent, whichever response it came by. Two kinds of messages go out: those that say everything about themselves,
-which need nothing but an address, and those of a handshake, which belong to what the server remembers of it (see
-`_http_client_session`). The message itself says which it is.
+Each message of the client is a POST of its own, and each request's POST is a task of its own, so it fails alone.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 """
 
 from __future__ import annotations
 
+import abc
+import logging
+import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from copy import copy
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import trio
 from attrs import define, field
 
-from ...._errors import ConnectionClosed, ConnectionLost, LocalProtocolError, ResponseLost, TrioMcpError
-from ...._util import owned_nursery
-from ....abc import ClientAuth, Transport, TransportClient, TransportOpener
+from ...._errors import (
+    AuthorizationFailed,
+    ConnectionClosed,
+    ConnectionLost,
+    LocalProtocolError,
+    RemoteProtocolError,
+    ResponseLost,
+    TrioMcpError,
+)
+from ....abc import Tap, TokenSource
 from ....peer import NO_HEADERS, MessageConnection, OutgoingMessageRequest, Outlet, PausableTimeouts
 from ....wire import (
+    EVENT_STREAM_TYPE,
+    JSON_TYPE,
     LISTEN,
     REVISION_KEY,
     VERSION_FIELD,
     JsonObject,
+    SseDecoder,
+    SseEvent,
+    Undecodable,
+    decode,
     encode_notification,
     is_modern,
     is_object,
     request_fields,
 )
-from .._engine import EngineError, HttpEngine, Refused, checked_fields, checked_url, is_success, read_refusal
-from ._legacy_request import LegacyRequestTask
-from ._legacy_session import SessionManager
-from ._request import SHOWN_FIELDS, HttpRequestTask, HttpSender, ModernRequestTask, open_network
+from .._engine import (
+    EngineError,
+    HttpEngine,
+    HttpResponse,
+    Refused,
+    is_event_stream,
+    is_success,
+    media_type,
+    read_body,
+    read_events,
+    read_refusal,
+)
 
-if TYPE_CHECKING:
-    from .._engine import HttpxClient
+__all__ = [
+    "TRIES",
+    "HttpRequestTask",
+    "HttpSender",
+    "HttpSessions",
+    "HttpTransport",
+    "OutgoingHttpRequest",
+    "back_off",
+]
 
-__all__ = ["OutgoingHttpRequest", "RequestSlots", "fields_of", "http_transport", "says_revision"]
+_log = logging.getLogger("trio_mcp.transports")
+
+_LINGER_SECONDS = 1.0
+"""How long the end of a response is waited for when the answer has come."""
+TRIES = 7
+"""How often a server that could be reached before is tried: about 6 s in all."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_ACCEPTED_TYPES = f"{JSON_TYPE}, {EVENT_STREAM_TYPE}"
 
 
-# A request of a client over HTTP, as whoever asks sees it, and the places that such requests take.
+@define(eq=False)
+class HttpSender:
+    """Requests to one server.
 
-
-def says_revision(params: JsonObject | None) -> bool:
-    """Tell whether a message says itself which revision it speaks."""
-    meta = (params or {}).get("_meta")
-    return is_object(meta) and REVISION_KEY in meta
-
-
-def fields_of(method: str, params: JsonObject | None) -> Mapping[str, str]:
-    """Return the header fields that repeat what a message which says its revision says.
-
-    Raises:
-        LocalProtocolError: the method, or a name, cannot stand in a field.
+    Args:
+        engine: carries them.
+        url: where the server is.
+        tap: sees each message, or None.
+        fields: header fields of the caller's, which go with each request.
     """
+
+    engine: HttpEngine
+    url: str
+    _tap: Tap | None
+    _fields: Mapping[str, str] = field(repr=False)
+    source: TokenSource | None = field(default=None, init=False)
+    """What shows who asks, if that is not left to the fields."""
+    is_reached: bool = field(default=False, init=False)
+    """Whether the server has answered anything yet."""
+
+    def post(
+        self,
+        url: str,
+        line: bytes,
+        fields: Mapping[str, str],
+        on_sent: Callable[[], None] | None = None,
+        *,
+        is_last_word: bool = False,
+    ) -> AbstractAsyncContextManager[HttpResponse]:
+        """Post one message, which is to be entered at once; see `HttpEngine.request` for the rest.
+
+        Args:
+            line: the message, with its newline.
+            fields: what goes with this one alone.
+            is_last_word: whether it is not worth more than one try.
+
+        Raises:
+            AuthorizationFailed: the server wants to know who asks, and there is no token for it.
+        """
+        message = line.removesuffix(b"\n")
+        if self._tap is not None:  # before it leaves: afterwards, the answer might be told first
+            self._tap("sent", message)
+        fields = {"content-type": JSON_TYPE, "accept": _ACCEPTED_TYPES, **fields}
+        return self._request("POST", url, fields, message, on_sent, is_last_word=is_last_word)
+
+    def get(self, fields: Mapping[str, str]) -> AbstractAsyncContextManager[HttpResponse]:
+        """Ask for an event stream; raises what `post` does."""
+        return self._request("GET", self.url, {"accept": EVENT_STREAM_TYPE, **fields})
+
+    def delete(self, fields: Mapping[str, str]) -> AbstractAsyncContextManager[HttpResponse]:
+        """Say that what *fields* name is not needed any more, as a farewell; raises what `post` does."""
+        return self._request("DELETE", self.url, fields, is_last_word=True)
+
+    def received(self, message: bytes) -> None:
+        """A message has come in."""
+        if self._tap is not None:
+            self._tap("received", message)
+
+    def _request(
+        self,
+        method: str,
+        url: str,
+        fields: Mapping[str, str],
+        content: bytes = b"",
+        on_sent: Callable[[], None] | None = None,
+        *,
+        is_last_word: bool = False,
+    ) -> AbstractAsyncContextManager[HttpResponse]:
+        fields = {**self._fields, **fields}
+        if self.source is None and self.is_reached:  # there is nothing to add, and nothing to note
+            return self.engine.request(method, url, fields, content, on_sent=on_sent)
+        return self._request_with_credentials(method, url, fields, content, on_sent, is_last_word=is_last_word)
+
+    @asynccontextmanager
+    async def _request_with_credentials(
+        self,
+        method: str,
+        url: str,
+        fields: Mapping[str, str],
+        content: bytes,
+        on_sent: Callable[[], None] | None,
+        *,
+        is_last_word: bool,
+    ) -> AsyncGenerator[HttpResponse]:
+        """Make a request that shows who asks, if there is something that does, and as often as that wants it."""
+        with _authorization_errors():
+            attempt = None if self.source is None else self.source.attempt(method, url)
+        while True:
+            headers = dict(fields)
+            with _authorization_errors():
+                if attempt is not None:
+                    headers.update(await attempt.fields())
+            async with self.engine.request(method, url, headers, content, on_sent=on_sent) as response:
+                self.is_reached = True
+                with _authorization_errors():
+                    wants_more = attempt is not None and attempt.heard(response.status, response.headers)
+                if attempt is None or not wants_more or is_last_word:
+                    yield response
+                    return
+            with _authorization_errors():
+                await attempt.resolve()
+
+
+@contextmanager
+def _authorization_errors() -> Generator[None]:
+    """Have one request fail, and no other, where what shows who asks raises something: it may be the application's."""
     try:
-        return request_fields(method, params)
-    except ValueError as exc:
-        raise LocalProtocolError(f"{method!r} cannot be sent over HTTP: {exc}") from None
+        yield
+    except AuthorizationFailed:
+        raise
+    except Exception as exc:
+        raise AuthorizationFailed(f"what shows the server who asks has raised {type(exc).__name__}") from exc
+
+
+class HttpSessions(Protocol):
+    """The sessions that servers of the revisions up to 2025-11-25 have with a client, as modern code sees them.
+
+    Implemented by `SessionManager`.
+    """
+
+    @property
+    def outlet(self) -> Outlet:
+        """The outlet for messages that belong to no request."""
+        ...
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The number of bytes of responses and notifications that wait to be sent."""
+        ...
+
+    def task_of(self, request: OutgoingHttpRequest) -> HttpRequestTask:
+        """Return the task of a request that does not name its revision."""
+        ...
+
+    def negotiated(self, params: JsonObject | None, answer: JsonObject) -> None:
+        """Take the answer to an ``initialize`` request."""
+        ...
+
+    async def notify(self, method: str, line: bytes) -> None:
+        """Post a notification; raises what `HttpTransport.notify` does."""
+        ...
+
+    async def hear_news(self) -> None:
+        """Open the stream of messages that belong to no request."""
+        ...
+
+    def disconnect(self, reason: ConnectionLost) -> None:
+        """Stop sending, because the connection is lost; synchronous."""
+        ...
+
+    async def close(self) -> None:
+        """End the session at the server."""
+        ...
 
 
 @define(eq=False)
 class RequestSlots:
     """Room for the requests that are under way at once."""
 
-    most: int
+    limit: int
     taken: int = field(default=0, init=False)
     _is_closed: bool = field(default=False, init=False)
     _waiting: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
@@ -77,7 +245,7 @@ class RequestSlots:
     @property
     def free(self) -> bool:
         """Whether `wait` would return at once."""
-        return self.taken < self.most or self._is_closed
+        return self.taken < self.limit or self._is_closed
 
     async def wait(self) -> None:
         """Wait for a place, to be taken without a checkpoint in between; also returns when none is given any more."""
@@ -85,7 +253,7 @@ class RequestSlots:
             await self._waiting.park()
         self._waiting.unpark()  # the next one looks too, after this one has taken its place, or has failed to
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """A place is free again."""
         self.taken -= 1
         self._waiting.unpark()
@@ -103,39 +271,40 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
     _transport: HttpTransport
     line: bytes = field(default=b"", init=False)
     """The request as it was sent last, with its newline."""
-    sent_fields: Mapping[str, str] = field(default=NO_HEADERS, init=False)
+    sent_headers: Mapping[str, str] = field(default=NO_HEADERS, init=False)
     """The header fields that go with it."""
-    _carrier: HttpRequestTask | None = field(default=None, init=False)
+    _task: HttpRequestTask | None = field(default=None, init=False)
 
     def is_awaited(self) -> bool:
         """Tell whether somebody still waits for the answer."""
         return self._transport.ledger.asked.get(self.id) is self
 
     @property
-    def says_revision(self) -> bool:
+    def names_revision(self) -> bool:
         """Whether it says everything about itself."""
-        return says_revision(self.params)
+        return _names_revision(self.params)
 
     @property
-    def is_apart(self) -> bool:
+    def needs_no_slot(self) -> bool:
         """Whether it takes no place of others: it lasts, or others may wait for it."""
         return self.method in {LISTEN, "initialize"}
 
     def begins_at_once(self) -> bool:
         """Whether a place is free."""
-        return self.is_apart or self._transport.places.free
+        return self.needs_no_slot or self._transport.request_slots.free
 
     async def _begin(self) -> None:
         transport = self._transport
-        own = fields_of(self.method, self.params) if self.says_revision else NO_HEADERS
-        if not self.is_apart:
-            await transport.places.wait()
+        own = _fields_of(self.method, self.params) if self.names_revision else NO_HEADERS
+        if not self.needs_no_slot:
+            await transport.request_slots.wait()
         if transport.lost is not None:
             await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(transport.lost)
-        self.line, self.sent_fields = self._issue(), {**own, **self.fields}
-        self._leaving()
-        self._carrier = transport.carry(self)
+        self.line, self.sent_headers = self._issue(), {**own, **self.fields}
+        if self.span is not None:
+            self.span.sent(self.id)
+        self._task = transport.start(self)
 
     def reissue(self) -> None:
         """Take a new id for another attempt; nobody waits for the answer to the one before.
@@ -148,97 +317,187 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
 
     def withdraw(self) -> None:
         """Have the server stop, if it can know of the request."""
-        assert self._carrier is not None
-        self._carrier.stop()
+        assert self._task is not None
+        self._task.cancel()
 
     def finish(self, outcome: JsonObject | Exception) -> None:
         """Take the outcome."""
         if self.method == "initialize" and not isinstance(outcome, Exception):
-            self._transport.agreed(self.params, outcome)
+            self._transport.negotiated(self.params, outcome)
         super().finish(outcome)
-        assert self._carrier is not None
-        self._carrier.answered(in_time=not isinstance(outcome, ConnectionLost))
+        assert self._task is not None
+        self._task.outcome_arrived(in_time=not isinstance(outcome, ConnectionLost))
 
 
-_CLOSING_SECONDS = 2.0
-"""How long it may take to tell the server that this side leaves."""
+def _names_revision(params: JsonObject | None) -> bool:
+    """Tell whether a message says itself which revision it speaks."""
+    meta = (params or {}).get("_meta")
+    return is_object(meta) and REVISION_KEY in meta
 
 
-def http_transport(
-    url: str,
-    *,
-    headers: Mapping[str, str] | None = None,
-    auth: ClientAuth | None = None,
-    http_client: HttpxClient | None = None,
-    engine: HttpEngine | None = None,
-) -> TransportOpener:
-    """Return an opener that speaks to the server at *url*.
-
-    Opening it sends nothing: that an address leads nowhere is found out by the first request. Such a connection is lost
-    only when it is closed, or when a server that has forgotten a session begins no other.
-
-    Args:
-        url: ``http`` or ``https``.
-        headers: fields to send with each request.
-        auth: shows the server who asks; None: nothing does, but for what *headers* say.
-        http_client: carries the requests in place of a client of our own; not closed.
-        engine: carries them in place of httpx2; not closed.
+def _fields_of(method: str, params: JsonObject | None) -> Mapping[str, str]:
+    """Return the header fields that repeat what a message which says its revision says.
 
     Raises:
-        ValueError: *url* is no address of a server, or holds a password; or a header is none. Or both *http_client* and
-            *engine* are given, or both *auth* and a header ``Authorization``.
+        LocalProtocolError: the method, or a name, cannot stand in a field.
     """
-    if http_client is not None and engine is not None:
-        raise ValueError("http_client and engine both carry the requests: give one of them")
-    address, fields = checked_url(url), checked_fields(headers or {})
-    if auth is not None:
-        if not fields.keys().isdisjoint(SHOWN_FIELDS):
-            raise ValueError("auth and headers both show who asks: give one of them")
-        address = _as_it_is_sent(address)
-
-    @asynccontextmanager
-    async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
-        fetches = auth is not None
-        async with open_network(address, engine, http_client, fetches=fetches) as network, owned_nursery() as nursery:
-            door = HttpSender(network.engine, address, client.tap, fields)
-            transport = HttpTransport(
-                client.admission, client.answer, client.notified, client.limits, door, client.renewed
-            )
-            with trio.CancelScope(shield=True):  # it takes no time; cancelled, it would wait for that shielded task
-                await nursery.start(transport.run)
-            asking_person = partial(_asking_person, client, transport.timeouts)
-            try:
-                if auth is not None:
-                    assert network.fetch is not None  # it was wanted
-                    door.source = auth.source(
-                        address, fetch=network.fetch, nursery=transport.nursery, asking_person=asking_person
-                    )
-                yield transport
-            finally:
-                try:
-                    with trio.move_on_after(_CLOSING_SECONDS, shield=True):
-                        await transport.close()
-                finally:  # an engine of the caller's may raise what it likes
-                    transport.stop()
-
-    return connect
-
-
-def _as_it_is_sent(url: str) -> str:
-    """Return an address in ASCII: tokens are made for that, and proofs are about it."""
-    import httpx2  # noqa: PLC0415 # takes its time to load
-
     try:
-        return str(httpx2.URL(url))
-    except httpx2.InvalidURL as exc:
-        raise ValueError(f"{url!r} is no address of a server: {exc}") from None
+        return request_fields(method, params)
+    except ValueError as exc:
+        raise LocalProtocolError(f"{method!r} cannot be sent over HTTP: {exc}") from None
 
 
-@contextmanager
-def _asking_person(client: TransportClient, timeouts: PausableTimeouts) -> Generator[None]:
-    """Have all time limits of the connection stand still."""
-    with client.asking_person(), timeouts.paused():
-        yield
+def back_off(attempt: int, *, first: float, longest: float) -> float:
+    """Return the pause before attempt number *attempt* + 1, in seconds: longer each time, and never quite the same."""
+    pause = min(longest, first * 2.0 ** min(attempt - 1, 30))
+    return pause * random.uniform(0.5, 1)  # noqa: S311 # keeps clients apart; no secret
+
+
+@define(eq=False)
+class HttpRequestTask(abc.ABC):
+    """Carries one request to the server and its answer back; `run` is its task."""
+
+    transport: HttpTransport
+    request: OutgoingHttpRequest
+    has_sent: bool = field(default=False, init=False)
+    """Whether the latest attempt has left as a whole."""
+    _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    _answered: trio.Event = field(factory=trio.Event, init=False)
+    _is_repeated: bool = field(default=False, init=False)
+
+    async def run(self) -> None:
+        """Carry the request until it is answered, has failed, or was left; never raises."""
+        try:
+            with self._scope:
+                await self._send_until_answered()
+        finally:
+            self.transport.end_task(self)
+
+    def outcome_arrived(self, *, in_time: bool) -> None:
+        """The outcome is there. Not *in_time*: the connection is gone, and there is nothing to wait for."""
+        self._answered.set()
+        self.transport.release_slot(self)
+        if in_time:
+            self._scope.deadline = trio.current_time() + _LINGER_SECONDS
+        else:
+            self._scope.cancel(reason="the connection is gone")
+
+    @abc.abstractmethod
+    def cancel(self) -> None:
+        """Nobody waits for the answer any more: have the server stop, if it can know of the request. Synchronous."""
+
+    async def _send_until_answered(self) -> None:
+        request, tries = self.request, 0
+        while True:
+            self.has_sent = False
+            await trio.lowlevel.checkpoint_if_cancelled()  # it may have been left already: then nothing is sent
+            failure = await self._outcome_of_attempt()
+            if failure is None or not request.is_awaited():
+                return
+            tries += 1
+            if not (isinstance(failure, ResponseLost) and self._may_repeat(failure, tries)):
+                self.transport.fail(request, failure)
+                return
+            _log.debug("%s is sent once more: %s", request.method, failure)
+            await self._pause(failure, tries)
+            if not request.is_awaited():
+                return
+            try:
+                request.reissue()
+            except LocalProtocolError as exc:  # its params have been changed meanwhile
+                request.finish(exc)
+                return
+
+    async def _outcome_of_attempt(self) -> TrioMcpError | None:
+        try:
+            return await self._attempt()
+        except EngineError as exc:
+            lost = ResponseLost(f"{self.request.method!r}: {exc}", sent=exc.sent)
+            lost.__cause__ = exc
+            return lost
+        except TrioMcpError as exc:
+            return exc
+
+    def _may_repeat(self, failure: ResponseLost, tries: int) -> bool:
+        if not self.request.repeatable:
+            return False
+        if not failure.sent:
+            return self.transport.sender.is_reached and tries < TRIES
+        is_first, self._is_repeated = not self._is_repeated, True
+        return is_first
+
+    async def _pause(self, failure: ResponseLost, tries: int) -> None:
+        """Wait before another attempt, where nothing has reached the server."""
+        if not failure.sent:
+            await trio.sleep(back_off(tries, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE))
+
+    @abc.abstractmethod
+    async def _attempt(self) -> TrioMcpError | None:
+        """Send the request and feed its answer to the transport; return what went wrong, None where nothing did."""
+
+    def _note_sent(self) -> None:
+        self.has_sent = True
+
+    async def _read(self, response: HttpResponse, outlet: Outlet) -> TrioMcpError | None:
+        """Read the response to the request; *lane* is where its answers go, should it ask something."""
+        limits = self.transport.limits
+        if is_event_stream(response):
+            await read_events(
+                response, SseDecoder(limits.max_message_bytes), lambda event: self._take_event(event, outlet)
+            )
+            return self._unanswered()
+        if is_success(response) and media_type(response) == JSON_TYPE:
+            return self._take_body(await read_body(response, limits.max_message_bytes), outlet)
+        return self._take_refusal(await self._read_refusal(response))
+
+    def _unanswered(self) -> ResponseLost:
+        return ResponseLost(f"the server ended its response to {self.request.method!r} before the answer")
+
+    def _take_event(self, event: SseEvent, outlet: Outlet) -> None:
+        if event.event == "message" and event.data:  # else it is there for its id
+            self.transport.received(event.data, outlet)
+
+    def _take_body(self, body: bytes, outlet: Outlet) -> TrioMcpError | None:
+        self.transport.sender.received(body)
+        try:
+            value = decode(body)
+        except Undecodable as exc:
+            return RemoteProtocolError(f"the answer to {self.request.method!r} is not JSON: {exc}")
+        if is_object(value) and _is_nameless_error(value):
+            value = {**value, "id": self.request.id}  # it answers what its response does
+        self._take_value(value, len(body), outlet)
+        return RemoteProtocolError(f"what came as the answer to {self.request.method!r} does not answer it")
+
+    def _take_value(self, value: Any, size: int, outlet: Outlet) -> None:
+        self.transport.take_value(value, size, outlet)
+
+    async def _read_refusal(self, response: HttpResponse) -> Refused:
+        transport = self.transport
+        return await read_refusal(response, transport.sender.url, transport.limits.max_message_bytes, self.request.id)
+
+    def _take_refusal(self, refused: Refused) -> TrioMcpError:
+        if refused.body:
+            self.transport.sender.received(refused.body)
+        return refused.error
+
+
+def _is_nameless_error(value: JsonObject) -> bool:
+    return value.get("id") is None and "error" in value and "result" not in value and "method" not in value
+
+
+@define(eq=False)
+class ModernRequestTask(HttpRequestTask):
+    """Carries a request that says everything about itself: closing its response cancels it."""
+
+    def cancel(self) -> None:
+        self._scope.cancel(reason="the request was left")
+
+    async def _attempt(self) -> TrioMcpError | None:
+        transport, request = self.transport, self.request
+        sender = transport.sender
+        async with sender.post(sender.url, request.line, request.sent_headers, self._note_sent) as response:
+            self._note_sent()
+            return await self._read(response, transport.outlet)
 
 
 @define(eq=False)
@@ -246,30 +505,31 @@ class HttpTransport(MessageConnection):
     """The client's end of what goes over HTTP; see also `MessageConnection`.
 
     Args:
-        door: leads to the server.
+        sender: leads to the server.
         renewed: called when a session stands in the place of a lost one.
     """
 
-    door: HttpSender
+    sender: HttpSender
     renewed: Callable[[], None]
-    places: RequestSlots = field(init=False)
-    keeper: SessionManager = field(init=False)
+    _new_sessions: Callable[[HttpTransport], HttpSessions]
+    request_slots: RequestSlots = field(init=False)
+    sessions: HttpSessions = field(init=False)
     """What the server remembers of this client, if it does."""
     timeouts: PausableTimeouts = field(factory=PausableTimeouts, init=False)
     """The limits of what takes its time here, and may wait for a person."""
-    _carriers: dict[HttpRequestTask, bool] = field(factory=dict[HttpRequestTask, bool], init=False)
+    _tasks: dict[HttpRequestTask, bool] = field(factory=dict[HttpRequestTask, bool], init=False)
     """The requests under way, and whether each takes a place."""
-    _notices: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
+    _notifications: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
     """The notifications under way, which the tasks of others wait for."""
-    _farewells: int = field(default=0, init=False)
-    _no_farewells: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _closing_tasks: int = field(default=0, init=False)
+    _closing_tasks_ended: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False)
     _running: trio.CancelScope = field(factory=lambda: trio.CancelScope(shield=True), init=False)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.places = RequestSlots(self.limits.max_posts)
-        self.keeper = SessionManager(self)
+        self.request_slots = RequestSlots(self.limits.max_posts)
+        self.sessions = self._new_sessions(self)
 
     @property
     def has_fields(self) -> bool:
@@ -279,7 +539,7 @@ class HttpTransport(MessageConnection):
     @property
     def outlet(self) -> Outlet:
         """Where what belongs to no exchange goes out."""
-        return self.keeper.outlet
+        return self.sessions.outlet
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Hold the tasks of the connection until `stop`; shielded, because the last words follow a cancellation."""
@@ -297,9 +557,9 @@ class HttpTransport(MessageConnection):
     async def close(self) -> None:
         """Tell those who wait, and the server; to be bounded by the caller."""
         self.disconnect(ConnectionClosed("this side closed the connection"))
-        while self._farewells:
-            await self._no_farewells.park()
-        await self.keeper.close()
+        while self._closing_tasks:
+            await self._closing_tasks_ended.park()
+        await self.sessions.close()
 
     def stop(self) -> None:
         """End everything that is left. Synchronous."""
@@ -308,46 +568,46 @@ class HttpTransport(MessageConnection):
     # What is asked, and told.
 
     def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> OutgoingHttpRequest:
-        """Return an exchange to enter; entering posts the request, leaving ends it."""
+        """Return an exchange to use; entering posts the request, leaving ends it."""
         return OutgoingHttpRequest(method, params, wants_updates, self.budget, self, self.outlet, self)
 
-    def carry(self, asked: OutgoingHttpRequest) -> HttpRequestTask:
+    def start(self, request: OutgoingHttpRequest) -> HttpRequestTask:
         """Begin to carry a request; it takes a place, unless it is apart."""
-        carrier = ModernRequestTask(self, asked) if asked.says_revision else LegacyRequestTask(self, asked)
-        takes_place = not asked.is_apart
-        self._carriers[carrier] = takes_place
-        self.places.taken += takes_place
-        self.nursery.start_soon(carrier.run, name=f"http {asked.method}")
-        return carrier
+        task = ModernRequestTask(self, request) if request.names_revision else self.sessions.task_of(request)
+        takes_slot = not request.needs_no_slot
+        self._tasks[task] = takes_slot
+        self.request_slots.taken += takes_slot
+        self.nursery.start_soon(task.run, name=f"http {request.method}")
+        return task
 
-    def answered(self, carrier: HttpRequestTask) -> None:
+    def release_slot(self, task: HttpRequestTask) -> None:
         """The answer to a request is there: its place is free, though its response may not have ended yet."""
-        if self._carriers.get(carrier, False):
-            self._carriers[carrier] = False
-            self.places.give_back()
+        if self._tasks.get(task, False):
+            self._tasks[task] = False
+            self.request_slots.release()
 
-    def carried(self, carrier: HttpRequestTask) -> None:
+    def end_task(self, task: HttpRequestTask) -> None:
         """A request is not carried any more."""
-        self.answered(carrier)
-        del self._carriers[carrier]
+        self.release_slot(task)
+        del self._tasks[task]
 
-    def fail(self, asked: OutgoingHttpRequest, failure: TrioMcpError) -> None:
+    def fail(self, request: OutgoingHttpRequest, failure: TrioMcpError) -> None:
         """Give a request an outcome that is no message of the server."""
-        self._on_outcome(asked.id, failure)
+        self._on_outcome(request.id, failure)
 
-    def say_farewell(self, words: Callable[[], Awaitable[None]]) -> None:
+    def finish_before_close(self, send_last: Callable[[], Awaitable[None]]) -> None:
         """Begin a task for which closing waits a moment."""
 
-        async def say() -> None:
+        async def run() -> None:
             try:
-                await words()
+                await send_last()
             finally:
-                self._farewells -= 1
-                if not self._farewells:
-                    self._no_farewells.unpark_all()
+                self._closing_tasks -= 1
+                if not self._closing_tasks:
+                    self._closing_tasks_ended.unpark_all()
 
-        self._farewells += 1
-        self.nursery.start_soon(say)
+        self._closing_tasks += 1
+        self.nursery.start_soon(run)
 
     async def notify(self, method: str, params: JsonObject | None) -> None:
         """Post a notification, and wait until the server has taken it.
@@ -366,47 +626,47 @@ class HttpTransport(MessageConnection):
             await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(self.lost)
         with trio.CancelScope() as scope:
-            self._notices.add(scope)
+            self._notifications.add(scope)
             try:
-                await self._post_notice(method, params)
+                await self._post_notification(method, params)
             finally:
-                self._notices.discard(scope)
+                self._notifications.discard(scope)
         if scope.cancelled_caught:
             assert self.lost is not None
             raise copy(self.lost)
 
-    async def _post_notice(self, method: str, params: JsonObject | None) -> None:
+    async def _post_notification(self, method: str, params: JsonObject | None) -> None:
         line = encode_notification(method, params)
-        agreed = self.admission.revision
-        if says_revision(params) or (agreed is not None and is_modern(agreed)):
-            named = {} if agreed is None else {VERSION_FIELD: agreed}
-            refused = await self.post(self.door.url, line, {**named, **fields_of(method, params)})
+        negotiated = self.admission.revision
+        if _names_revision(params) or (negotiated is not None and is_modern(negotiated)):
+            named = {} if negotiated is None else {VERSION_FIELD: negotiated}
+            refused = await self.post(self.sender.url, line, {**named, **_fields_of(method, params)})
             if refused is not None:
                 raise refused.error
         else:
-            await self.keeper.notify(method, line)
+            await self.sessions.notify(method, line)
 
     async def post(
-        self, url: str, line: bytes, fields: Mapping[str, str], *, is_farewell: bool = False
+        self, url: str, line: bytes, fields: Mapping[str, str], *, is_last_word: bool = False
     ) -> Refused | None:
         """Post what gets no answer; return why it was refused, None where it was not.
 
         Args:
-            is_farewell: whether it is not worth more than one try.
+            is_last_word: whether it is not worth more than one try.
 
         Raises:
             ResponseLost: whether it has arrived is not known.
             AuthorizationFailed: it was not sent, or was refused.
         """
         try:
-            async with self.door.post(url, line, fields, is_farewell=is_farewell) as response:
+            async with self.sender.post(url, line, fields, is_last_word=is_last_word) as response:
                 if is_success(response):
                     return None
                 refused = await read_refusal(response, url, self.limits.max_message_bytes)
         except EngineError as exc:
             raise ResponseLost(str(exc), sent=exc.sent) from exc
         if refused.body:
-            self.door.received(refused.body)
+            self.sender.received(refused.body)
         return refused
 
     async def hear_news(self) -> None:
@@ -414,29 +674,29 @@ class HttpTransport(MessageConnection):
         if self.lost is not None:
             await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(self.lost)
-        await self.keeper.hear_news()
+        await self.sessions.hear_news()
 
     # What comes back.
 
     def received(self, message: bytes, outlet: Outlet) -> None:
         """Take a message that has come in an event; its answers go out in *lane*."""
-        self.door.received(message)
+        self.sender.received(message)
         self.take(message, outlet)
 
-    def agreed(self, params: JsonObject | None, answer: JsonObject) -> None:
+    def negotiated(self, params: JsonObject | None, answer: JsonObject) -> None:
         """A handshake has been answered."""
-        self.keeper.agreed(params, answer)
+        self.sessions.negotiated(params, answer)
 
     def disconnect(self, reason: ConnectionLost) -> None:
         """Tell all who wait for a response that there is none; nothing is asked or answered any more."""
         super().disconnect(reason)
-        self.places.close()
-        self.keeper.give_up(reason)
+        self.request_slots.close()
+        self.sessions.disconnect(reason)
         for exchange in list(self.ledger.answering.values()):
             exchange.disconnect()
-        for scope in self._notices:
+        for scope in self._notifications:
             scope.cancel(reason="the connection is gone")
 
     def _outbox_bytes(self) -> int:
-        unsent = sum(len(carrier.asked.line) for carrier in self._carriers if not carrier.has_sent)
-        return unsent + self.keeper.waiting_bytes
+        unsent = sum(len(task.request.line) for task in self._tasks if not task.has_sent)
+        return unsent + self.sessions.waiting_bytes

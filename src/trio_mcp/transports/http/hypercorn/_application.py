@@ -25,7 +25,7 @@ __all__ = ["AppTasks", "Mailbox", "contained", "lifespan_of"]
 
 _log = logging.getLogger("trio_mcp.transports")
 
-_TellsHypercorn: TypeAlias = Callable[[AsgiMessage | None], Awaitable[None]]
+_SendToHypercorn: TypeAlias = Callable[[AsgiMessage | None], Awaitable[None]]
 """None says that the application has returned."""
 
 _MAILBOX_BYTES = 64 * 2**10
@@ -67,24 +67,24 @@ class Mailbox:
     def __init__(self) -> None:
         self._events: deque[AsgiMessage] = deque()
         self._bytes = 0
-        self._farewell: AsgiMessage | None = None
-        self._said_farewell = False
+        self._disconnect: AsgiMessage | None = None
+        self._has_reported_disconnect = False
         self._is_closed = False
         self._arrived = trio.lowlevel.ParkingLot()
         self._taken = trio.lowlevel.ParkingLot()
 
     @property
-    def has_farewell(self) -> bool:
+    def is_disconnected(self) -> bool:
         """Whether the client is gone."""
-        return self._farewell is not None
+        return self._disconnect is not None
 
     async def put(self, event: AsgiMessage) -> None:
         """Add an event. The one that says that the client is gone never waits; what comes after it is dropped."""
         if event["type"].endswith(".disconnect"):
             self.end(event)
-        while self._bytes >= _MAILBOX_BYTES and self._farewell is None and not self._is_closed:
+        while self._bytes >= _MAILBOX_BYTES and self._disconnect is None and not self._is_closed:
             await self._taken.park()
-        if self._farewell is None and not self._is_closed:
+        if self._disconnect is None and not self._is_closed:
             if self._events and not event.get("more_body", True) and not event["body"]:
                 self._events[-1]["more_body"] = False  # the end of a body can be said with its last piece
             else:
@@ -93,9 +93,9 @@ class Mailbox:
         if self._arrived:
             self._arrived.unpark_all()
 
-    def end(self, farewell: AsgiMessage) -> None:
+    def end(self, disconnect: AsgiMessage) -> None:
         """Let the application receive that the client is gone, after all that has been put."""
-        self._farewell = self._farewell or farewell
+        self._disconnect = self._disconnect or disconnect
         self._taken.unpark_all()
         self._arrived.unpark_all()
 
@@ -104,14 +104,14 @@ class Mailbox:
 
         What is there is returned at once, and in a cancelled scope, too, but for repetitions.
         """
-        if self._said_farewell:
+        if self._has_reported_disconnect:
             await trio.lowlevel.checkpoint()  # an application that asks for ever can be cancelled
-        while not self._events and self._farewell is None:
+        while not self._events and self._disconnect is None:
             await self._arrived.park()
         if not self._events:
-            assert self._farewell is not None
-            self._said_farewell = True
-            return self._farewell
+            assert self._disconnect is not None
+            self._has_reported_disconnect = True
+            return self._disconnect
         event = self._events.popleft()
         self._bytes -= _cost(event)
         if self._taken:
@@ -151,7 +151,7 @@ class AppTasks:
         app: object,  # noqa: ARG002  # the signature is Hypercorn's
         config: object,  # noqa: ARG002  # likewise
         scope: Scope,
-        send: _TellsHypercorn,
+        send: _SendToHypercorn,
     ) -> Callable[[AsgiMessage], Awaitable[None]]:
         """Run the application for one request; return what takes the events it shall receive."""
         while len(self._mailboxes) >= _MAX_REQUESTS:
@@ -162,7 +162,7 @@ class AppTasks:
         async def send_to_client(event: AsgiMessage | None) -> None:
             """Send, and then be cancelled: not in between, where half would be done."""
             await send(event)
-            if mailbox.has_farewell:
+            if mailbox.is_disconnected:
                 await trio.lowlevel.checkpoint()  # nothing was sent, so nothing has waited for anything
             else:
                 await trio.lowlevel.checkpoint_if_cancelled()
@@ -172,10 +172,10 @@ class AppTasks:
 
     def end(self) -> None:
         """Tell all that is running that its client is gone. Hypercorn forgets it of a WebSocket that it has refused."""
-        for mailbox, farewell in self._mailboxes.items():
-            mailbox.end(farewell)
+        for mailbox, disconnect in self._mailboxes.items():
+            mailbox.end(disconnect)
 
-    async def _run(self, scope: Scope, mailbox: Mailbox, send: _TellsHypercorn) -> None:
+    async def _run(self, scope: Scope, mailbox: Mailbox, send: _SendToHypercorn) -> None:
         name = _name(scope)
         try:
             with contained(lambda failure: _log.error("the application failed at %s", name, exc_info=failure)):
@@ -227,30 +227,30 @@ class _Lifespan:
     def __init__(self, app: AsgiApp) -> None:
         self.state: dict[str, Any] = {}
         self._app = app
-        self._told = ""
+        self._phase = ""
         """What the application was told last: nothing, `startup` or `shutdown`."""
         self._answer: str | None = None
-        self._complaint = ""
+        self._failure_message = ""
         self._error: BaseException | None = None
         self._has_ended = False
         self._is_awaited = False
-        self._news = trio.lowlevel.ParkingLot()
+        self._changed = trio.lowlevel.ParkingLot()
         self._ending = trio.Event()
 
     async def run(self) -> None:
         """The application's own task."""
         scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}
         try:
-            with contained(self._keep):
+            with contained(self._store_error):
                 await self._app(scope, self._receive, self._send)
         finally:
             self._has_ended = True
-            self._news.unpark_all()
+            self._changed.unpark_all()
 
     async def start(self) -> None:
         """Wait until the application is ready."""
         await self._answered()
-        if self._error is not None and not self._told:
+        if self._error is not None and not self._phase:
             _log.info("the application has no lifespan", exc_info=self._error)
             self._error = None
         self._raise_failure()
@@ -267,11 +267,11 @@ class _Lifespan:
         self._is_awaited = True
         try:
             while self._answer is None and not self._has_ended:
-                await self._news.park()
+                await self._changed.park()
         finally:
             self._is_awaited = False
 
-    def _keep(self, error: BaseException) -> None:
+    def _store_error(self, error: BaseException) -> None:
         """Keep an exception for whoever waits, who will raise it."""
         self._error = error
         if not self._is_awaited:
@@ -291,23 +291,23 @@ class _Lifespan:
         finally:
             del error  # its traceback refers to this frame
         if self._answer is not None and self._answer.endswith("failed"):
-            raise RuntimeError(f"the application says that its {self._told} failed: {self._complaint}")
+            raise RuntimeError(f"the application says that its {self._phase} failed: {self._failure_message}")
 
     async def _receive(self) -> AsgiMessage:
-        if self._told == "":
+        if self._phase == "":
             await trio.lowlevel.checkpoint()
-            self._told = "startup"
+            self._phase = "startup"
         else:
             await self._ending.wait()
-            if self._told == "shutdown":
+            if self._phase == "shutdown":
                 await trio.sleep_forever()  # there is no more to say
-            self._told = "shutdown"
-        return {"type": f"lifespan.{self._told}"}
+            self._phase = "shutdown"
+        return {"type": f"lifespan.{self._phase}"}
 
     async def _send(self, event: AsgiMessage) -> None:
         answer = str(event["type"]).removeprefix("lifespan.")
         if answer not in _ANSWERS:
             raise ValueError(f"{event['type']!r} is no answer in a lifespan")
         self._answer = answer
-        self._complaint = str(event.get("message", ""))
-        self._news.unpark_all()
+        self._failure_message = str(event.get("message", ""))
+        self._changed.unpark_all()

@@ -7,7 +7,7 @@ Hypercorn from inside, and are made for its version 0.18.
 
 What stays with the application:
 
-- `send` after the client has gone does nothing, and says nothing. Await `receive` beside it, which returns
+- `send` after the client has wait_ended does nothing, and says nothing. Await `receive` beside it, which returns
   `http.disconnect`.
 - A client's leaving is noticed when it is tried to read from it. That is not done while it has sent another request
   already (HTTP/1.1 pipelining), or more of a body than the application wants; write something now and then.
@@ -72,7 +72,7 @@ async def serve_asgi(
         sockets: what to listen on, in place of what *listening* names. Closed at the end.
 
     Raises:
-        OSError: the address cannot be taken, or a file of the certificate cannot be read. The text names it.
+        OSError: the address cannot be taken, or a file of the certificate cannot be read. The value names it.
         ValueError: the certificate cannot be used.
         BaseException: whatever the application's lifespan raises when it starts or ends, as it is; see `lifespan_of`.
 
@@ -176,10 +176,10 @@ def take_inheritance(listening: HttpListening) -> Inheritance | None:
 
     Can be called once: what is found is not handed on to the processes that this one starts.
     """
-    text = os.environ.pop(_VARIABLE, None)
-    if text is None:
+    value = os.environ.pop(_VARIABLE, None)
+    if value is None:
         return None
-    line, _, rest = text.partition(":")
+    line, _, rest = value.partition(":")
     sockets = [_taken(int(each)) for each in rest.split(",")]
     return Inheritance(HttpSockets.of(sockets, listening), _taken(int(line)))
 
@@ -206,7 +206,7 @@ class Inheritance:
             await self._line.send(_READY)
 
     async def wait_dismissed(self) -> None:
-        """Return when the parent wants this worker to stop, or is gone."""
+        """Return when the parent wants this worker to stop, or is wait_ended."""
         with suppress(OSError):
             await self._line.recv(1)
 
@@ -278,19 +278,19 @@ async def serve_workers(
         raise OSError(errno.ENOTSUP, "several workers on one port need a system with POSIX processes")
     with await bind_sockets(listening) as listened:
         variables = {**os.environ, **(env or {})}
-        crew = _WorkerGroup(
+        group = _WorkerGroup(
             command, listened.sockets, variables, drain_seconds + leave_seconds, set(range(1, workers + 1))
         )
         async with owned_nursery() as nursery:
-            nursery.start_soon(crew.watch, stopping)
+            nursery.start_soon(group.watch, stopping)
             for number in range(1, workers + 1):
-                nursery.start_soon(crew.keep, number, name=f"worker {number}")
-            await crew.resolved()
-            if not crew.stop.is_set():
+                nursery.start_soon(group.supervise, number, name=f"worker {number}")
+            await group.wait_ready()
+            if not group.stop.is_set():
                 task_status.started(listened.bound)
-            await crew.gone()
-        if crew.failure is not None:
-            raise crew.failure
+            await group.wait_ended()
+        if group.failure is not None:
+            raise group.failure
 
 
 @define(eq=False)
@@ -305,34 +305,34 @@ class _WorkerGroup:
     """Those that have not served yet, not even once."""
     stop: trio.Event = field(factory=trio.Event, init=False)
     failure: ChildProcessError | None = field(default=None, init=False)
-    _kept: int = field(init=False)
-    _news: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _running: int = field(init=False)
+    _changed: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._kept = len(self._unready)
+        self._running = len(self._unready)
 
     async def watch(self, stopping: Callable[[], Awaitable[object]]) -> None:
         """Pass the wish to stop on."""
         await stopping()
         self._end()
 
-    async def resolved(self) -> None:
+    async def wait_ready(self) -> None:
         """Wait until all have served once, or the end has come."""
         while self._unready and not self.stop.is_set():
-            await self._news.park()
+            await self._changed.park()
 
-    async def gone(self) -> None:
+    async def wait_ended(self) -> None:
         """Wait until no worker is left, nor will be."""
-        while self._kept:
-            await self._news.park()
+        while self._running:
+            await self._changed.park()
 
     def _end(self, failure: ChildProcessError | None = None) -> None:
         if not self.stop.is_set():
             self.failure = failure
         self.stop.set()
-        self._news.unpark_all()
+        self._changed.unpark_all()
 
-    async def keep(self, number: int) -> None:
+    async def supervise(self, number: int) -> None:
         """Run one worker after the other."""
         pause = _FIRST_PAUSE_SECONDS
         while not self.stop.is_set():
@@ -350,8 +350,8 @@ class _WorkerGroup:
                 with trio.move_on_after(pause):
                     await self.stop.wait()
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        self._kept -= 1
-        self._news.unpark_all()
+        self._running -= 1
+        self._changed.unpark_all()
 
     async def _run(self, number: int) -> str:
         """Run a worker to its end; say how that was."""
@@ -368,8 +368,8 @@ class _WorkerGroup:
             try:
                 async with trio.open_nursery() as nursery:
                     line = trio.socket.from_stdlib_socket(ours)
-                    nursery.start_soon(self._hear, number, line)
-                    nursery.start_soon(self._dismiss, number, line, process)
+                    nursery.start_soon(self._read_ready, number, line)
+                    nursery.start_soon(self._stop_worker, number, line, process)
                     await process.wait()
                     nursery.cancel_scope.cancel()
             finally:
@@ -378,13 +378,13 @@ class _WorkerGroup:
                     await process.wait()
         return _ending(process)
 
-    async def _hear(self, number: int, line: trio.socket.SocketType) -> None:
+    async def _read_ready(self, number: int, line: trio.socket.SocketType) -> None:
         with suppress(OSError):
             if await line.recv(1):
                 self._unready.discard(number)
-                self._news.unpark_all()
+                self._changed.unpark_all()
 
-    async def _dismiss(self, number: int, line: trio.socket.SocketType, process: trio.Process) -> None:
+    async def _stop_worker(self, number: int, line: trio.socket.SocketType, process: trio.Process) -> None:
         await self.stop.wait()
         with suppress(OSError):  # the worker was quicker
             line.shutdown(socket.SHUT_WR)

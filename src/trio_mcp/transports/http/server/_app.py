@@ -32,7 +32,6 @@ from ....wire import (
     Refusal,
     RequestId,
     check_head,
-    needs_null_id,
     parse_message,
     read_post,
 )
@@ -41,6 +40,7 @@ from ._asgi import (
     AsgiMessage,
     HttpRequest,
     Receive,
+    RequestAuthorizer,
     Responding,
     Scope,
     Send,
@@ -49,7 +49,6 @@ from ._asgi import (
     read_body,
     refuse_without_trio,
 )
-from ._auth import RequestAuthorizer
 from ._legacy_session_manager import SessionRegistry, SessionSettings, open_sessions
 from ._modern import ModernEndpoint
 
@@ -130,15 +129,15 @@ class HttpRouter:
     """None where nobody runs the application."""
     closed: str | None = field(default=None, init=False)
     """Why nothing is served now; None while something is."""
-    _alone: int = field(default=0, init=False)
+    _standalone_requests: int = field(default=0, init=False)
     """Requests that are served by themselves now."""
 
     def __attrs_post_init__(self) -> None:
         self.authorizer = RequestAuthorizer(self._settings.auth)
 
-    async def take(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:
+    async def handle(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:
         """Answer one HTTP request (rule 3)."""
-        responding.null_ids = needs_null_id(request.headers, request.query)
+        responding.request = request
         try:
             await self._answer(request, receive, responding)
         except Exception:  # noqa: BLE001 # a bug, or a serving of its own whose lifespan fails
@@ -168,7 +167,7 @@ class HttpRouter:
                 await (sessions.get if request.method == "GET" else sessions.delete)(request, responding)
 
     async def _answer_post(self, request: HttpRequest, responding: Responding) -> None:
-        if self.closed is None and self.running is not None:
+        if request.query and self.closed is None and self.running is not None:
             stream = self.running.sessions.stream_of(request)
             if stream is not None:  # of HTTP+SSE, whose address says it all
                 await stream.post(request, responding)
@@ -187,7 +186,7 @@ class HttpRouter:
     async def _refuse(self, refusal: Refusal, request: HttpRequest, responding: Responding) -> None:
         """Refuse what was admitted: the session that it names knows which revision its client speaks."""
         if self.running is not None:
-            self.running.sessions.speak_in(responding, request)
+            self.running.sessions.apply_revision(responding, request)
         await responding.refuse(refusal)
 
     async def _sessions(self, id: RequestId | None, responding: Responding) -> SessionRegistry | None:
@@ -195,45 +194,47 @@ class HttpRouter:
         if self.closed is None and self.running is not None:
             return self.running.sessions
         why = self.closed or f"sessions need an HTTP application that is run, and nobody runs this one: {_HOW_TO_RUN}"
-        await _turn_away(why, id, responding)
+        await _refuse_for_now(why, id, responding)
         return None
 
     async def _answer_modern(self, posted: ModernPost, request: HttpRequest, responding: Responding) -> None:
         if self.closed is not None:
-            await _turn_away(self.closed, _id_of(posted), responding)
+            await _refuse_for_now(self.closed, _id_of(posted), responding)
         elif self.running is not None:
             await self.running.posts.post(posted, request, responding)
         else:
-            await self._answer_alone(posted, request, responding)
+            await self._answer_standalone(posted, request, responding)
 
-    async def _answer_alone(self, posted: ModernPost, request: HttpRequest, responding: Responding) -> None:
+    async def _answer_standalone(self, posted: ModernPost, request: HttpRequest, responding: Responding) -> None:
         """Serve one request by itself (rule 1)."""
-        id, most = _id_of(posted), self._answerer.limits.max_running
+        id, limit = _id_of(posted), self._answerer.limits.max_running
         if isinstance(posted.message, Notification):  # who would work on it once this has been answered?
             why = f"notifications need an HTTP application that is run, and nobody runs this one: {_HOW_TO_RUN}"
-            await _turn_away(why, id, responding)
+            await _refuse_for_now(why, id, responding)
             return
-        if self._alone >= most:
-            await _turn_away(f"too busy: {most} requests run (Limits.max_running); try again later", id, responding)
+        if self._standalone_requests >= limit:
+            await _refuse_for_now(
+                f"too busy: {limit} requests run (Limits.max_running); try again later", id, responding
+            )
             return
         try:
-            opening = self._answerer.serving_one()
+            opener = self._answerer.serving_one()
         except McpError as error:
-            await _turn_away(error.message, id, responding)
+            await _refuse_for_now(error.message, id, responding)
             return
-        self._alone += 1
+        self._standalone_requests += 1
         try:
-            async with opening as serving:
+            async with opener as serving:
                 await ModernEndpoint(serving, self.authorizer).post(posted, request, responding)
         finally:
-            self._alone -= 1
+            self._standalone_requests -= 1
 
 
 def _id_of(posted: ModernPost) -> RequestId | None:
     return posted.message.id if isinstance(posted.message, JsonRpcRequest) else None
 
 
-async def _turn_away(why: str, id: RequestId | None, responding: Responding) -> None:
+async def _refuse_for_now(why: str, id: RequestId | None, responding: Responding) -> None:
     """Refuse what could be served at another time, or in another way."""
     await responding.refuse(Refusal(503, McpError(INTERNAL_ERROR, why), id))
 
@@ -282,7 +283,7 @@ class _Events:
 
     _receive: Receive
     _send: Send
-    _heard: set[str] = field(factory=set[str], init=False)
+    _received: set[str] = field(factory=set[str], init=False)
     """Events of the server."""
     started: bool = field(default=False, init=False)
     """Whether the server knows that the start has succeeded."""
@@ -303,7 +304,7 @@ class _Events:
                     self._last = message
 
         try:
-            await host(scope, self._hear, send)
+            await host(scope, self._receive_event, send)
         except Exception:  # noqa: BLE001 # rule 3
             if self.started:
                 _log.exception("the lifespan of the other application failed")
@@ -311,10 +312,10 @@ class _Events:
                 _log.debug("the other application takes no lifespan events", exc_info=True)
         if refused:
             raise _HostFailedError(refused[0])
-        await self._hear_of("lifespan.startup")
+        await self._wait_for("lifespan.startup")
         if not self.started:
             await self._start()
-        await self._hear_of("lifespan.shutdown")
+        await self._wait_for("lifespan.shutdown")
 
     async def finish(self, failure: Exception | None) -> None:
         """Tell the server how it ended."""
@@ -323,21 +324,21 @@ class _Events:
             return
         message = str(failure) if isinstance(failure, _HostFailedError) else f"{type(failure).__name__}: {failure}"
         step = "shutdown" if self.started else "startup"
-        await self._hear_of(f"lifespan.{step}")
+        await self._wait_for(f"lifespan.{step}")
         await self._send({"type": f"lifespan.{step}.failed", "message": message})
 
     async def _start(self) -> None:
         self.started = True
         await self._send({"type": "lifespan.startup.complete"})
 
-    async def _hear(self) -> AsgiMessage:
+    async def _receive_event(self) -> AsgiMessage:
         message = await self._receive()
-        self._heard.add(message["type"])
+        self._received.add(message["type"])
         return message
 
-    async def _hear_of(self, event: str) -> None:
-        while event not in self._heard:
-            await self._hear()
+    async def _wait_for(self, event: str) -> None:
+        while event not in self._received:
+            await self._receive_event()
 
 
 @define(eq=False)
@@ -352,11 +353,11 @@ class HttpApp:
 
     _answerer: HttpAnswerer
     _settings: HttpSettings
-    _door: HttpRouter = field(init=False)
+    _router: HttpRouter = field(init=False)
     _runs: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._door = HttpRouter(self._answerer, self._settings)
+        self._router = HttpRouter(self._answerer, self._settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take one request, one WebSocket, or the lifespan, as ASGI wants it."""
@@ -367,10 +368,10 @@ class HttpApp:
             case "http":
                 stall_seconds = self._answerer.limits.stall_seconds
                 responding = Responding(send, receive, self._settings.keep_alive, stall_seconds)
-                if self._is_about_protection(scope):
-                    await self._door.authorizer.describe(HttpRequest.of(scope), responding)
-                elif self._is_asked(scope):
-                    await self._door.take(HttpRequest.of(scope), receive, responding)
+                if self._is_metadata_request(scope):
+                    await self._router.authorizer.describe(HttpRequest.of(scope), responding)
+                elif self._is_addressed(scope):
+                    await self._router.handle(HttpRequest.of(scope), receive, responding)
                 else:
                     await responding.refuse(Refusal(404))
             case "lifespan":
@@ -386,23 +387,23 @@ class HttpApp:
         """Run the application for as long as the block lasts: the server's lifespan, its hall, its sessions.
 
         At the end nothing more is accepted, streams end, requests under way are answered for `Limits.drain_seconds` at
-        most, and the rest is told that the server stops. A block that is cancelled does not wait for that.
+        limit, and the rest is told that the server stops. A block that is cancelled does not wait for that.
 
         Raises:
             RuntimeError: it is being run already.
         """
         if self._runs:
             raise RuntimeError("this HTTP application is being run already")
-        self._runs, self._door.closed = True, "the server is starting; try again"
+        self._runs, self._router.closed = True, "the server is starting; try again"
         try:
-            authorizer = self._door.authorizer
+            authorizer = self._router.authorizer
             async with (
                 authorizer.running(),
                 self._answerer.serving(asking=self._settings.asking) as serving,
                 open_sessions(serving, self._answerer.revisions, self._settings.sessions, authorizer) as sessions,
             ):
-                self._door.running = running = RunningApp(serving, ModernEndpoint(serving, authorizer), sessions)
-                self._door.closed = None
+                self._router.running = running = RunningApp(serving, ModernEndpoint(serving, authorizer), sessions)
+                self._router.closed = None
                 try:
                     yield
                     self.stop()
@@ -410,9 +411,9 @@ class HttpApp:
                 finally:
                     self.stop()
                     running.posts.close()
-                    self._door.running = None
+                    self._router.running = None
         finally:
-            self._runs, self._door.closed = False, "the server has stopped"
+            self._runs, self._router.closed = False, "the server has stopped"
 
     @asynccontextmanager
     async def _run_unless_running(self) -> AsyncGenerator[None]:
@@ -444,7 +445,7 @@ class HttpApp:
         async def both(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "lifespan" and trio.lowlevel.in_trio_task():
                 await serve_lifespan(self._run_unless_running, host, scope, receive, send)
-            elif scope["type"] == "lifespan" or self._is_asked(scope) or self._is_about_protection(scope):
+            elif scope["type"] == "lifespan" or self._is_addressed(scope) or self._is_metadata_request(scope):
                 await self(scope, receive, send)
             else:
                 await host(scope, receive, send)
@@ -457,23 +458,23 @@ class HttpApp:
         New requests are told that the server stops, questions that are open expire, streams that listen end. Wait for
         the rest with `drained`, then leave `run`.
         """
-        if self._door.running is not None and self._door.closed is None:
-            self._door.closed = "the server stops"
-            self._door.running.stop()
+        if self._router.running is not None and self._router.closed is None:
+            self._router.closed = "the server stops"
+            self._router.running.stop()
 
     async def drained(self) -> None:
         """Wait, after `stop`, until all responses have ended; bounded as the end of `run` is."""
-        if self._door.running is None:
+        if self._router.running is None:
             await trio.lowlevel.checkpoint()
         else:
-            await self._door.running.drained()
+            await self._router.running.drained()
 
-    def _is_about_protection(self, scope: Scope) -> bool:
+    def _is_metadata_request(self, scope: Scope) -> bool:
         """Tell whether a request is for what clients read of a protected server, before they know anything of it."""
-        places = self._door.authorizer.metadata_paths
+        places = self._router.authorizer.metadata_paths
         return bool(places) and scope["type"] == "http" and not {path_of(scope), path_below(scope)}.isdisjoint(places)
 
-    def _is_asked(self, scope: Scope) -> bool:
+    def _is_addressed(self, scope: Scope) -> bool:
         """Tell whether a request is for this application, be it with a slash at the end."""
         settings, path = self._settings, path_below(scope)  # rule 2
         places = (settings.path, settings.sessions.sse_path)

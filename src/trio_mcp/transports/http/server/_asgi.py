@@ -7,18 +7,42 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from ...._errors import McpError
 from ...._util import owned_nursery
+from ....abc import Fetch, HttpServing
+from ....auth import LEEWAY_SECONDS
 from ....peer import Access, MessageOrigin
-from ....wire import EVENT_STREAM_TYPE, INVALID_REQUEST, JSON_TYPE, Headers, Refusal, sse_comment
+from ....wire import (
+    EVENT_STREAM_TYPE,
+    INVALID_REQUEST,
+    JSON_TYPE,
+    Headers,
+    JsonRpcRequest,
+    Message,
+    Refusal,
+    needs_null_id,
+    sse_comment,
+)
+
+if TYPE_CHECKING:
+    from ....auth import HttpCall, HttpReply, ResourceServer, TokenGuard
 
 __all__ = [
     "QUICK_PASSES",
@@ -27,6 +51,7 @@ __all__ = [
     "EventStream",
     "HttpRequest",
     "Receive",
+    "RequestAuthorizer",
     "Responding",
     "Scope",
     "Send",
@@ -36,6 +61,7 @@ __all__ = [
     "refuse_without_trio",
 ]
 
+_DOCUMENT_FIELDS = {"access-control-allow-origin": "*", "cache-control": "public, max-age=300"}
 _log = logging.getLogger("trio_mcp.transports")
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -208,8 +234,10 @@ class Responding:
     _receive: Receive
     keep_alive: float
     stall_seconds: float
-    null_ids: bool = field(default=False, init=False)
-    """Whether the client's revision wants an error to have the id null where it is none of a request's."""
+    request: HttpRequest | None = field(default=None, init=False)
+    """The request that is answered; None while it has not been read."""
+    null_ids: bool | None = field(default=None, init=False)
+    """True if an error that answers no request has the id null; None if the header fields of the request decide."""
     begun: bool = field(default=False, init=False)
     """Whether the head of the response has been sent."""
     left: bool = field(default=False, init=False)
@@ -218,11 +246,16 @@ class Responding:
 
     async def refuse(self, refusal: Refusal) -> None:
         """Answer that there is no answer."""
-        body = refusal.body(null_id=self.null_ids)
+        body = refusal.body(null_id=self._needs_null_id())
         if body:
             await self.json(body, status=refusal.status, headers=refusal.headers)
         else:
             await self.empty(refusal.status, refusal.headers)
+
+    def _needs_null_id(self) -> bool:
+        if self.null_ids is None and self.request is not None:
+            return needs_null_id(self.request.headers, self.request.query)
+        return bool(self.null_ids)
 
     async def json(self, body: bytes, *, status: int = 200, headers: Mapping[str, str] = _NO_HEADERS) -> None:
         """Answer with one JSON text."""
@@ -341,3 +374,109 @@ class EventStream:
         finally:
             self._sending.release()
         self._last = trio.current_time()
+
+
+@define(eq=False)
+class _Fetching:
+    """Makes the requests of a guard: by what is open while the application runs, or else by something for just one."""
+
+    _trusted_hosts: Sequence[str]
+    _open_now: Fetch | None = field(default=None, init=False)
+
+    async def __call__(self, call: HttpCall) -> HttpReply:
+        if self._open_now is not None:
+            return await self._open_now(call)
+        async with self._opened() as fetch:
+            return await fetch(call)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        async with self._opened() as fetch:
+            self._open_now = fetch
+            try:
+                yield
+            finally:
+                self._open_now = None
+
+    def _opened(self) -> AbstractAsyncContextManager[Fetch]:
+        from .._fetch import open_fetch  # noqa: PLC0415 # most applications need none
+
+        return open_fetch(trusted_hosts=self._trusted_hosts)
+
+
+@define(eq=False)
+class RequestAuthorizer:
+    """Judges the requests of one application.
+
+    Args:
+        auth: how it is protected; None where it is not.
+    """
+
+    _auth: ResourceServer | None
+    _fetching: _Fetching = field(init=False)
+    _guard: TokenGuard | None = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        auth = self._auth
+        self._fetching = _Fetching(() if auth is None else auth.trusted_hosts)
+        self._guard = None if auth is None else auth.guard(self._fetching)
+
+    @property
+    def metadata_paths(self) -> Collection[str]:
+        """The paths at which the application says how it is protected, whatever it is mounted under."""
+        return () if self._auth is None else self._auth.metadata_paths
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Have what fetches keys, and asks about tokens, open for as long as the block lasts."""
+        if self._auth is None or self._auth.fetch is not None:
+            yield
+            return
+        async with self._fetching.running():
+            yield
+
+    async def describe(self, request: HttpRequest, responding: Responding) -> None:
+        """Answer a request for what the application says of its protection (rule 4)."""
+        assert self._auth is not None
+        if request.method == "GET":
+            await responding.json(self._auth.document(), headers=_DOCUMENT_FIELDS)
+        else:
+            await responding.refuse(Refusal(405, headers={"allow": "GET"}))
+
+    async def admit(self, request: HttpRequest) -> HttpRequest | Refusal:
+        """Return a request with what is known of who makes it, or what they get instead (rule 1)."""
+        if self._auth is None or self._guard is None:
+            return request
+        access = await self._guard.admit(request.method, request.path, request.query, request.headers)
+        if isinstance(access, Refusal):
+            return access
+        until = math.inf
+        if access.expires_at is not None:
+            until = trio.current_time() + access.expires_at + LEEWAY_SECONDS - self._auth.clock()
+        return evolve(request, access=access, access_until=until)
+
+    def refusal(self, messages: Iterable[Message], request: HttpRequest, serving: HttpServing) -> Refusal | None:
+        """Return what a POST gets that needs more than was granted, None where it does not (rule 2).
+
+        Args:
+            messages: what was posted.
+            request: which carried them, admitted.
+            serving: knows what each of them needs.
+        """
+        requests = [message for message in messages if isinstance(message, JsonRpcRequest)]
+        needed = frozenset[str]().union(*(serving.needed_scopes(each.method, each.params or {}) for each in requests))
+        if not needed:
+            return None
+        id = requests[0].id if len(requests) == 1 else None
+        if self._guard is None or request.access is None:
+            refusal: Refusal | None = _no_authentication(needed)
+        else:
+            refusal = self._guard.permit(request.access, needed)
+        return None if refusal is None else evolve(refusal, id=id)
+
+
+def _no_authentication(needed: Collection[str]) -> Refusal:
+    """Return the refusal of rule 3."""
+    listed = ", ".join(sorted(needed))
+    why = f"this needs scopes ({listed}), and this HTTP application authenticates nobody: see http_app(auth=...)"
+    return Refusal(403, McpError(INVALID_REQUEST, why))

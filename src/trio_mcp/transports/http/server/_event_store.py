@@ -1,4 +1,4 @@
-"""What has gone out on event streams, kept for clients that come back: how much of whose, and a store in memory.
+"""What has gone out on event streams, stored for clients that come back: how much of whose, and a store in memory.
 
 Rules of this file:
 
@@ -37,7 +37,7 @@ PAGE_BYTES = 64 * 1024
 _RELIEF = 0.9
 """How much of the bounds is left when something had to go (rule 1)."""
 _SWEEPS = 4
-"""How often old events are looked for in the time that they are kept."""
+"""How often old events are looked for in the time that they are stored."""
 
 
 @frozen
@@ -97,7 +97,7 @@ class EventQuota:
         """Those that hold any."""
         return [*self._by_owner]
 
-    def givers(self) -> Iterator[tuple[str, int]]:
+    def evictions(self) -> Iterator[tuple[str, int]]:
         """Yield who is to drop how many of its oldest events, until enough has gone (rule 1).
 
         What is dropped is to be told to `change` before the next is asked for.
@@ -122,9 +122,9 @@ class MemoryEventStore:
     """Keeps events in the memory of this process.
 
     Args:
-        max_events: how many are kept, of all clients together.
+        max_events: how many are stored, of all clients together.
         max_bytes: how large they may be together.
-        max_age: for how long each is kept, in seconds.
+        max_age: for how long each is stored, in seconds.
 
     Raises:
         ValueError: a bound is not above 0.
@@ -143,7 +143,7 @@ class MemoryEventStore:
 @frozen
 class _StoredEvent:
     data: bytes
-    kept_at: float
+    stored_at: float
 
 
 @define(eq=False)
@@ -155,34 +155,34 @@ class _OwnerEvents:
     firsts: dict[int, int] = field(factory=dict[int, int], init=False)
     """The lowest number of each stream."""
 
-    def add(self, stream: int, number: int, kept: _StoredEvent) -> None:
-        self.events[stream, number] = kept
+    def add(self, stream: int, number: int, stored: _StoredEvent) -> None:
+        self.events[stream, number] = stored
         self.firsts.setdefault(stream, number)
 
     def drop_oldest(self) -> int:
         """Return how many bytes that were."""
         stream, number = next(iter(self.events))
-        kept = self.events.pop((stream, number))
+        stored = self.events.pop((stream, number))
         if (stream, number + 1) in self.events:
             self.firsts[stream] = number + 1
         else:
             del self.firsts[stream]
-        return len(kept.data)
+        return len(stored.data)
 
     def is_too_old(self, before: float) -> bool:
-        """Whether the oldest event was kept before that time."""
-        return bool(self.events) and next(iter(self.events.values())).kept_at < before
+        """Whether the oldest event was stored before that time."""
+        return bool(self.events) and next(iter(self.events.values())).stored_at < before
 
 
 @define(eq=False)
 class _MemoryLog:
     _bounds: EventBounds
-    _holdings: EventQuota = field(init=False)
+    _quota: EventQuota = field(init=False)
     _owned: dict[str, _OwnerEvents] = field(factory=dict[str, _OwnerEvents], init=False)
     _next_sweep: float = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._holdings = EventQuota(self._bounds)
+        self._quota = EventQuota(self._bounds)
         self._next_sweep = trio.current_time() + self._bounds.seconds_between_sweeps
 
     async def append(self, owner: str, stream: int, first: int, events: Sequence[bytes]) -> None:
@@ -195,10 +195,10 @@ class _MemoryLog:
         owned = self._owned.setdefault(owner, _OwnerEvents())
         for number, data in enumerate(events, first):
             owned.add(stream, number, _StoredEvent(data, now))
-            self._holdings.change(owner, 1, len(data))
-        for giver, count in self._holdings.givers():
+            self._quota.change(owner, 1, len(data))
+        for largest, count in self._quota.evictions():
             for _ in range(count):
-                self._drop_oldest(giver)
+                self._drop_oldest(largest)
 
     async def read(self, owner: str, stream: int, after: int) -> tuple[int, Sequence[bytes]]:
         await trio.lowlevel.checkpoint()
@@ -216,7 +216,7 @@ class _MemoryLog:
     async def forget(self, owner: str) -> None:
         await trio.lowlevel.checkpoint()
         self._owned.pop(owner, None)
-        self._holdings.drop(owner)
+        self._quota.drop(owner)
 
     def _drop_old(self, owner: str) -> None:
         before = trio.current_time() - self._bounds.max_age
@@ -225,7 +225,7 @@ class _MemoryLog:
 
     def _drop_oldest(self, owner: str) -> None:
         owned = self._owned[owner]
-        self._holdings.change(owner, -1, -owned.drop_oldest())
+        self._quota.change(owner, -1, -owned.drop_oldest())
         if not owned.events:
             del self._owned[owner]
 
@@ -255,7 +255,7 @@ class EventRecord:
         try:
             await self._events.append(self._owner, stream, first, events)
         except Exception as exc:  # noqa: BLE001 # whatever a store of somebody else's raises
-            self._complain("keep events", exc)
+            self._log_failure("keep events", exc)
         finally:
             self._appending -= 1
             self._appended.unpark_all()
@@ -265,7 +265,7 @@ class EventRecord:
         try:
             return await self._events.read(self._owner, stream, after)
         except Exception as exc:  # noqa: BLE001 # likewise
-            self._complain("read events", exc)
+            self._log_failure("read events", exc)
             return 0, ()
 
     async def forget(self) -> None:
@@ -276,16 +276,16 @@ class EventRecord:
         try:
             await self._events.forget(self._owner)
         except Exception as exc:  # noqa: BLE001 # likewise
-            self._complain("forget events", exc)
+            self._log_failure("forget events", exc)
 
-    def _complain(self, what: str, exc: Exception) -> None:
+    def _log_failure(self, what: str, exc: Exception) -> None:
         self._failures += 1
         if self._failures == 1:  # a full disk is full for each of thousands of events
             _log.error("the event store cannot %s of a client; what it fails at next is only a debug message", what)
         _log.log(logging.ERROR if self._failures == 1 else logging.DEBUG, "its failure", exc_info=exc)
 
 
-# Events kept in a file, where they take no memory: SQLite, worked on by one thread at a time.
+# Events stored in a file, where they take no memory: SQLite, worked on by one thread at a time.
 #
 # Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
 
@@ -318,7 +318,7 @@ class SqliteEventStore:
         path: where the file is, or will be.
         max_events: how many this process keeps, of all clients together.
         max_bytes: how large they may be together; the file is somewhat larger.
-        max_age: for how long each is kept, in seconds.
+        max_age: for how long each is stored, in seconds.
 
     Raises:
         ValueError: a bound is not above 0.
@@ -372,14 +372,14 @@ class _SqliteLog:
     _bounds: EventBounds
     _connection: sqlite3.Connection
     _one_at_a_time: trio.CapacityLimiter
-    _holdings: EventQuota = field(init=False)
+    _quota: EventQuota = field(init=False)
     """What this process has in the file."""
     _is_counted: bool = field(default=True, init=False)
     """Whether that is so; not after a failure, or after others than this process have removed something."""
     _next_sweep: float = field(default=0.0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._holdings = EventQuota(self._bounds)
+        self._quota = EventQuota(self._bounds)
 
     async def append(self, owner: str, stream: int, first: int, events: Sequence[bytes]) -> None:
         await self._in_thread(partial(self._append, owner, stream, first, events))
@@ -406,9 +406,9 @@ class _SqliteLog:
                 "insert into events (owner, stream, number, kept_at, data) values (?, ?, ?, ?, ?)",
                 [(owner, stream, number, now, data) for number, data in enumerate(events, first)],
             )
-            self._holdings.change(owner, len(events), sum(map(len, events)))
-            for giver, count in self._holdings.givers():
-                self._drop_oldest(giver, count)
+            self._quota.change(owner, len(events), sum(map(len, events)))
+            for largest, count in self._quota.evictions():
+                self._drop_oldest(largest, count)
         self._is_counted = True
 
     def _drop_oldest(self, owner: str, count: int) -> None:
@@ -419,9 +419,9 @@ class _SqliteLog:
         ).fetchone()
         self._connection.execute(f"delete from events where id in (select id {oldest})", (owner, count))  # noqa: S608
         if dropped < count:  # somebody else has swept the rest
-            self._holdings.drop(owner)
+            self._quota.drop(owner)
         else:
-            self._holdings.change(owner, -dropped, -int(size))
+            self._quota.change(owner, -dropped, -int(size))
 
     def _sweep(self, now: float) -> None:
         with self._connection:
@@ -430,13 +430,13 @@ class _SqliteLog:
         self._is_counted = False
 
     def _count(self) -> None:
-        owners, self._holdings = self._holdings.owners, EventQuota(self._bounds)
+        owners, self._quota = self._quota.owners, EventQuota(self._bounds)
         for owner in owners:
             held, size = self._connection.execute(
                 "select count(*), total(length(data)) from events where owner = ?", (owner,)
             ).fetchone()
             if held:
-                self._holdings.change(owner, held, int(size))
+                self._quota.change(owner, held, int(size))
 
     def _read(self, owner: str, stream: int, after: int) -> tuple[int, Sequence[bytes]]:
         found = self._connection.execute(
@@ -458,4 +458,4 @@ class _SqliteLog:
     def _forget(self, owner: str) -> None:
         with self._connection:
             self._connection.execute("delete from events where owner = ?", (owner,))
-        self._holdings.drop(owner)
+        self._quota.drop(owner)

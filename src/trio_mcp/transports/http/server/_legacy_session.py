@@ -2,7 +2,7 @@
 
 Rules of this file:
 
-1. An HTTP request of the client's that is being answered, a POST or a stream, is a *visit*. A session is at rest when
+1. An HTTP request of the client's that is being answered, a POST or a stream, is a *request_in_flight*. A session is at rest when
    there is none, and nothing of it is worked on.
 2. A session belongs to who has begun it, and nobody else may know that it is there.
 3. The end of a session is synchronous: its handlers are stopped, whoever waits is told, its streams end.
@@ -15,8 +15,9 @@ from __future__ import annotations
 import abc
 import math
 import secrets
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Self
 from urllib.parse import parse_qs, quote, urlencode
 
@@ -30,7 +31,9 @@ from ....peer import (
     NO_HEADERS,
     NO_ORIGIN,
     ExchangeContext,
+    ExchangeState,
     IncomingMessageRequest,
+    Limits,
     MessageConnection,
     MessageOrigin,
     Outlet,
@@ -42,20 +45,20 @@ from ....wire import (
     LISTEN,
     PARSE_ERROR,
     SESSION_FIELD,
-    ExchangeState,
     JsonObject,
     JsonRpcRequest,
     LegacyPost,
+    Message,
     Refusal,
     Undecodable,
     decode,
     is_array,
+    parse_message,
     sse_event,
 )
-from ._asgi import QUICK_PASSES, HttpRequest, Responding
-from ._auth import RequestAuthorizer, messages_in
+from ._asgi import QUICK_PASSES, HttpRequest, RequestAuthorizer, Responding
 from ._event_store import EventRecord
-from ._legacy_streams import EventReplay, EventSource, HttpOutlet, OutletReader, StoredOutlet, read_mark
+from ._legacy_streams import EventReplay, EventSource, HttpOutlet, OutletReader, StoredOutlet, read_event_id
 
 __all__ = ["HttpSession", "SessionHost", "SseConnection", "StreamableSession", "addressed_stream"]
 
@@ -70,14 +73,14 @@ class SessionHost:
     nursery: trio.Nursery
     """For their tasks, which end with them."""
     events: EventLog | None
-    """Where what goes out is kept; None where it is not."""
+    """Where what goes out is stored; None where it is not."""
     idle_seconds: float
     """How long a session may rest."""
     half_open_seconds: float
     """Likewise, while its handshake is not complete."""
     retry_ms: int
     """After how many milliseconds clients come back, unless a handler says otherwise."""
-    rested: Callable[[HttpSession], None]
+    became_idle: Callable[[HttpSession], None]
     """Told when a session has come to rest."""
     ended: Callable[[HttpSession], None]
     """Told when one has ended."""
@@ -92,14 +95,14 @@ class HttpSession(MessageConnection):
     """Whose it is (rule 2)."""
     id: str = field(factory=lambda: secrets.token_urlsafe(32), init=False)
     """What the client calls it: 43 visible characters that nobody can guess."""
-    unheard: int = field(default=0, init=False)
+    undelivered: int = field(default=0, init=False)
     """Answers that nobody was there to take."""
-    resting_since: float = field(factory=trio.current_time, init=False)
+    idle_since: float = field(factory=trio.current_time, init=False)
     """On Trio's clock; infinite while it is not at rest."""
     envelope: MessageOrigin = field(default=NO_ORIGIN, init=False)
     """What the messages came in that are being taken."""
-    _visits: int = field(default=0, init=False)
-    _left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _requests_in_flight: int = field(default=0, init=False)
+    _request_ended: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     @classmethod
     def begin(cls, host: SessionHost, principal: str | None) -> Self:
@@ -121,37 +124,37 @@ class HttpSession(MessageConnection):
     def deadline(self) -> float:
         """When it ends by itself, on Trio's clock, unless somebody uses it."""
         host = self.host
-        return self.resting_since + (host.idle_seconds if self.admission.operating else host.half_open_seconds)
+        return self.idle_since + (host.idle_seconds if self.admission.operating else host.half_open_seconds)
 
-    def speaks_in(self, responding: Responding) -> None:
+    def apply_revision(self, responding: Responding) -> None:
         """Have errors be as the session's revision wants them, once a handshake has settled on one."""
         if self.admission.revision is not None:
             responding.null_ids = not self.admission.omits_unknown_id
 
     @contextmanager
-    def visit(self) -> Generator[None]:
+    def request_in_flight(self) -> Generator[None]:
         """Count an HTTP request of its client's for as long as it is being answered (rule 1)."""
-        self._visits += 1
-        self.resting_since = math.inf
+        self._requests_in_flight += 1
+        self.idle_since = math.inf
         try:
             yield
         finally:
-            self._visits -= 1
-            self._rest()
+            self._requests_in_flight -= 1
+            self._note_idle()
 
-    def _rest(self) -> None:
-        if self._visits:
+    def _note_idle(self) -> None:
+        if self._requests_in_flight:
             return
-        if self._left:
-            self._left.unpark_all()
+        if self._request_ended:
+            self._request_ended.unpark_all()
         if not self.ledger.answering and self.lost is None:
-            self.resting_since = trio.current_time()
-            self.host.rested(self)
+            self.idle_since = trio.current_time()
+            self.host.became_idle(self)
 
     async def forget(self) -> None:
-        """Forget what is kept of it, when it has ended, and the last visit has, too."""
-        while self._visits:
-            await self._left.park()
+        """Forget what is stored of it, when it has ended, and the last request_in_flight has, too."""
+        while self._requests_in_flight:
+            await self._request_ended.park()
 
     def close(self, reason: ConnectionLost) -> None:
         """End the session, now; harmless when it has ended (rule 3)."""
@@ -171,11 +174,11 @@ class HttpSession(MessageConnection):
         await super().room_in(outlet)
         assert isinstance(outlet, HttpOutlet)
         if outlet.is_abandoned:
-            raise _nobody_to_ask()
+            raise _no_reader()
 
     def abandon_outlet(self, outlet: HttpOutlet) -> None:
         """Nobody will read a lane any more: its exchanges go on, but nothing can be asked there."""
-        self.desert(outlet, _nobody_to_ask())
+        self.desert(outlet, _no_reader())
         outlet.abandon()
 
     def refusal(self, value: object, request: HttpRequest) -> Refusal | None:
@@ -184,7 +187,7 @@ class HttpSession(MessageConnection):
         A request to listen, which no session knows, is refused later: to look at what thousands of them name, in one
         array, would take too long.
         """
-        posted = messages_in(value, self.limits)
+        posted = _messages_in(value, self.limits)
         messages = [each for each in posted if not isinstance(each, JsonRpcRequest) or each.method != LISTEN]
         return self.host.authorizer.refusal(messages, request, self.host.serving)
 
@@ -210,11 +213,11 @@ class HttpSession(MessageConnection):
         outlet = exchange.outlet
         assert isinstance(outlet, HttpOutlet)
         if outlet.is_abandoned and exchange.state is ExchangeState.ANSWERED:
-            self.unheard += 1
+            self.undelivered += 1
         outlet.resolve()
         if outlet.is_complete:
             self._withdraw_questions(outlet)
-        self._rest()
+        self._note_idle()
 
     def _withdraw_questions(self, outlet: HttpOutlet) -> None:
         """Take back what is still asked by a lane that ends in this step: later nobody reads there any more."""
@@ -225,7 +228,12 @@ class HttpSession(MessageConnection):
                 asked.finish(AskExpired("the call is over"))
 
 
-def _nobody_to_ask() -> ConnectionBroken:
+def _messages_in(value: object, limits: Limits) -> Iterable[Message]:
+    """Return the messages that were posted, one or an array of them; of an array that is too long to be taken, some."""
+    return map(parse_message, islice(value, limits.max_queued)) if is_array(value) else [parse_message(value)]
+
+
+def _no_reader() -> ConnectionBroken:
     return ConnectionBroken("the client has closed the response that the question belongs to")
 
 
@@ -239,13 +247,13 @@ def _nobody_to_ask() -> ConnectionBroken:
 #    stream otherwise. With one it is an event stream, because only events can be asked for again.
 # 3. A client that closes a response has cancelled nothing. With an event store it may come back for the rest; without
 #    one, what was to go out there is dropped, and the answer is counted.
-# 4. From 2025-11-25 on a kept stream begins with an event without data: its id is where the client comes back to, and
+# 4. From 2025-11-25 on a stored stream begins with an event without data: its id is where the client comes back to, and
 # it
 #    says after how long. Clients of before choke on it. So only the others may be sent away from a stream that goes
 #    on.
 # 5. The standing stream ends with the access of who opened it, and its client opens another. Others end with their
 # call.
-# 6. Nothing of the handshake itself is kept: before it nobody knows what the client reads.
+# 6. Nothing of the handshake itself is stored: before it nobody knows what the client reads.
 #
 # Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
 
@@ -262,21 +270,21 @@ class StreamableSession(HttpSession):
     """One session of Streamable HTTP."""
 
     _record: EventRecord | None = field(init=False)
-    """What is kept of it; None where nothing is."""
+    """What is stored of it; None where nothing is."""
     _standing: HttpOutlet = field(init=False)
-    _lanes: dict[int, HttpOutlet] = field(factory=dict[int, HttpOutlet], init=False)
+    _outlets: dict[int, HttpOutlet] = field(factory=dict[int, HttpOutlet], init=False)
     """Those that are not complete, or are read, by number."""
     _issued: int = field(default=_STANDING, init=False)
     """The number of the newest lane."""
     _gets: int = field(default=0, init=False)
     """Streams that the client has open by GET."""
-    _keeps_standing: bool = field(default=False, init=False)
+    _stores_standing: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         events = self.host.events
         self._record = None if events is None else EventRecord(events)
-        self._standing = self._new_outlet(_STANDING, kept=True)
+        self._standing = self._new_outlet(_STANDING, stored=True)
 
     @property
     def outlet(self) -> HttpOutlet:
@@ -287,12 +295,12 @@ class StreamableSession(HttpSession):
     def _is_primed(self) -> bool:
         return self.admission.revision in _PRIMED_REVISIONS
 
-    def _new_outlet(self, number: int, envelope: MessageOrigin = NO_ORIGIN, *, kept: bool) -> HttpOutlet:
-        if self._record is None or not kept:
+    def _new_outlet(self, number: int, envelope: MessageOrigin = NO_ORIGIN, *, stored: bool) -> HttpOutlet:
+        if self._record is None or not stored:
             outlet = HttpOutlet(self.limits, self.close, envelope)
         else:
             outlet = StoredOutlet(self.limits, self.close, envelope, self._record, number, number == _STANDING)
-        self._lanes[number] = outlet
+        self._outlets[number] = outlet
         return outlet
 
     async def post(self, posted: LegacyPost, request: HttpRequest, responding: Responding) -> None:
@@ -307,32 +315,32 @@ class StreamableSession(HttpSession):
         begins = posted.session_id is None
         self._issued += 1
         number = self._issued
-        outlet = self._new_outlet(number, request.envelope, kept=not begins)
-        with self.visit():
+        outlet = self._new_outlet(number, request.envelope, stored=not begins)
+        with self.request_in_flight():
             self.take_value(posted.value, len(request.body), outlet)
             outlet.resolve()
             if isinstance(outlet, StoredOutlet) and not outlet.is_silent:
-                self.host.nursery.start_soon(self._keep, outlet, name="a kept stream")
+                self.host.nursery.start_soon(self._store, outlet, name="a stored stream")
                 await self._stream(outlet.attach(), responding, math.inf)
                 return
             try:
                 await self._respond(outlet, responding, begins=begins)
             finally:
-                del self._lanes[number]
-                self._leave(outlet)
+                del self._outlets[number]
+                self._response_ended(outlet)
                 if begins and (self.admission.revision is None or not responding.begun):
                     self.close(ConnectionClosed("the handshake failed"))
 
-    def _leave(self, outlet: HttpOutlet) -> None:
+    def _response_ended(self, outlet: HttpOutlet) -> None:
         """The response that a lane goes out by has ended, be it that its client has left."""
         if outlet.is_silent:
             return
         if outlet.is_complete:
-            self.unheard += 1
+            self.undelivered += 1
         self.abandon_outlet(outlet)
 
     async def _respond(self, outlet: HttpOutlet, responding: Responding, *, begins: bool) -> None:
-        """Answer with what goes out in a lane that is not kept (rule 2)."""
+        """Answer with what goes out in a lane that is not stored (rule 2)."""
         for _ in range(QUICK_PASSES):
             if not outlet.is_complete:
                 await trio.lowlevel.checkpoint()
@@ -342,7 +350,7 @@ class StreamableSession(HttpSession):
         try:
             async with responding.attending():
                 with trio.move_on_after(responding.keep_alive):
-                    await outlet.said()
+                    await outlet.wait_output()
                 if not await self._respond_whole(outlet, responding, begins=begins):
                     headers = {SESSION_FIELD: self.id} if begins else NO_HEADERS
                     await self._write(reader, responding, headers, math.inf)
@@ -351,7 +359,7 @@ class StreamableSession(HttpSession):
 
     async def _respond_whole(self, outlet: HttpOutlet, responding: Responding, *, begins: bool) -> bool:
         """Answer if it is known what there is to say, and that is no stream; return whether it was."""
-        answer = outlet.only_answer()
+        answer = outlet.sole_answer()
         if answer is not None:
             has_begun = begins and self.admission.revision is not None
             await responding.json(answer, headers={SESSION_FIELD: self.id} if has_begun else NO_HEADERS)
@@ -368,25 +376,25 @@ class StreamableSession(HttpSession):
                 429, f"this session has {_MAX_GETS} event streams open already", responding, code=BUSY
             )
             return
-        mark = request.headers.get(LAST_EVENT_FIELD, "")
+        event_id = request.headers.get(LAST_EVENT_FIELD, "")
         self._gets += 1
         try:
-            with self.visit():
-                source = await self._source(mark)
+            with self.request_in_flight():
+                source = await self._source(event_id)
                 if source is None:
-                    await self._refuse_http(400, f"nothing is kept after the event {mark[:100]!r}", responding)
+                    await self._refuse_http(400, f"nothing is stored after the event {event_id[:100]!r}", responding)
                 else:
                     is_standing = isinstance(source, OutletReader) and source.outlet is self._standing
                     await self._stream(source, responding, request.access_until if is_standing else math.inf)
         finally:
             self._gets -= 1
 
-    async def _source(self, mark: str) -> EventSource | None:
+    async def _source(self, event_id: str) -> EventSource | None:
         """Return what a GET gets; None where it wants to go on after something that nobody knows of."""
-        if self._record is None or not mark:
+        if self._record is None or not event_id:
             return self._standing_reader()
-        stream, number = read_mark(mark) or (self._issued + 1, 0)
-        outlet = self._lanes.get(stream)
+        stream, number = read_event_id(event_id) or (self._issued + 1, 0)
+        outlet = self._outlets.get(stream)
         if isinstance(outlet, StoredOutlet):
             return outlet.attach_after(number) if number <= outlet.last else None
         replay = EventReplay(self._record, stream, number)
@@ -394,19 +402,21 @@ class StreamableSession(HttpSession):
 
     def _standing_reader(self) -> OutletReader:
         outlet = self._standing
-        if isinstance(outlet, StoredOutlet) and not self._keeps_standing:  # until then it is bounded by its queue alone
-            self._keeps_standing = True
-            self.host.nursery.start_soon(outlet.keep, name="the kept standing stream")
+        if (
+            isinstance(outlet, StoredOutlet) and not self._stores_standing
+        ):  # until then it is bounded by its queue alone
+            self._stores_standing = True
+            self.host.nursery.start_soon(outlet.store, name="the stored standing stream")
         return outlet.attach()
 
-    async def _keep(self, outlet: StoredOutlet) -> None:
-        await outlet.keep()
+    async def _store(self, outlet: StoredOutlet) -> None:
+        await outlet.store()
         self._retire(outlet)
 
     def _retire(self, outlet: HttpOutlet) -> None:
-        """Forget a lane that is complete, if nobody reads it: who comes back to it gets what was kept."""
-        if isinstance(outlet, StoredOutlet) and outlet.is_kept and not outlet.is_read:
-            self._lanes.pop(outlet.stream, None)
+        """Forget a lane that is complete, if nobody reads it: who comes back to it gets what was stored."""
+        if isinstance(outlet, StoredOutlet) and outlet.is_stored and not outlet.is_read:
+            self._outlets.pop(outlet.stream, None)
 
     async def _stream(self, source: EventSource, responding: Responding, until: float) -> None:
         """Answer with an event stream, which ends at a time of Trio's clock if it has not ended before."""
@@ -422,12 +432,12 @@ class StreamableSession(HttpSession):
         self, source: EventSource, responding: Responding, headers: Mapping[str, str], until: float
     ) -> None:
         async with responding.stream(headers) as stream:
-            if self._is_primed and source.mark is not None:
-                await stream.send(sse_event(b"", id=source.mark, retry_ms=self.host.retry_ms))
+            if self._is_primed and source.event_id is not None:
+                await stream.send(sse_event(b"", id=source.event_id, retry_ms=self.host.retry_ms))
             while trio.current_time() < until and (chunk := await _next_chunk(source, until)):
                 await stream.send(chunk)
             if source.retry_ms is not None:
-                await stream.send(sse_event(b"", id=source.mark, retry_ms=source.retry_ms))
+                await stream.send(sse_event(b"", id=source.event_id, retry_ms=source.retry_ms))
 
     async def _refuse_http(
         self, status: int, sentence: str, responding: Responding, *, code: int = INVALID_REQUEST
@@ -437,16 +447,16 @@ class StreamableSession(HttpSession):
     def detach(self, outlet: Outlet, retry_ms: int | None) -> None:
         """Send away who reads a lane, where that is understood (rule 4)."""
         if isinstance(outlet, StoredOutlet) and self._is_primed:
-            outlet.send_away(self.host.retry_ms if retry_ms is None else retry_ms)
+            outlet.dismiss_readers(self.host.retry_ms if retry_ms is None else retry_ms)
 
     async def forget(self) -> None:
-        """Forget what is kept of it, when it has ended, and the last visit has, too."""
+        """Forget what is stored of it, when it has ended, and the last request_in_flight has, too."""
         await super().forget()
         if self._record is not None:
             await self._record.forget()
 
     def _outbox_bytes(self) -> int:
-        return sum(outlet.size for outlet in self._lanes.values())
+        return sum(outlet.size for outlet in self._outlets.values())
 
 
 async def _next_chunk(source: EventSource, until: float) -> bytes:
@@ -469,7 +479,7 @@ async def _next_chunk(source: EventSource, until: float) -> bytes:
 
 _QUERY = "sessionId"
 """What the query of an address begins with; that of the reference implementation, which some logs and proxies know."""
-_PATIENCE = 15.0
+_RECHECK_SECONDS = 15.0
 """After so many seconds it is looked again whether a call, for which alone a stream is still there, has ended."""
 
 
@@ -509,7 +519,7 @@ class SseConnection(HttpSession):
         reader = self._stream.attach()
         try:
             self._access_until = request.access_until
-            with self.visit():
+            with self.request_in_flight():
                 async with responding.attending(), responding.stream() as stream:
                     await stream.send(sse_event(address.encode(), event="endpoint"))
                     while chunk := await self._next_chunk(reader):
@@ -521,13 +531,13 @@ class SseConnection(HttpSession):
     async def _next_chunk(self, reader: OutletReader) -> bytes:
         """Return what is to be sent next; empty when there is no more, or the access has ended, and all calls have."""
         while self.ledger.answering or trio.current_time() < self._access_until:
-            with trio.CancelScope(deadline=max(self._access_until, trio.current_time() + _PATIENCE)):
+            with trio.CancelScope(deadline=max(self._access_until, trio.current_time() + _RECHECK_SECONDS)):
                 return await reader.next_chunk()
         return b""
 
     async def post(self, request: HttpRequest, responding: Responding) -> None:
         """Take what was posted."""
-        self.speaks_in(responding)
+        self.apply_revision(responding)
         try:
             value = decode(request.body)
         except Undecodable as exc:

@@ -41,16 +41,15 @@ from ....wire import (
     check_session,
     parse_message,
 )
-from ._asgi import HttpRequest, Responding
-from ._auth import RequestAuthorizer
+from ._asgi import HttpRequest, RequestAuthorizer, Responding
 from ._legacy_session import HttpSession, SessionHost, SseConnection, StreamableSession, addressed_stream
 
 __all__ = ["SessionRegistry", "SessionSettings", "SessionStatistics", "open_sessions"]
 
 _log = logging.getLogger("trio_mcp.transports")
 
-_SPARED_SECONDS = 60.0
-"""Who has rested for less is not ended to make room for others (rule 2)."""
+_PROTECTED_SECONDS = 60.0
+"""Who has became_idle for less is not ended to make room for others (rule 2)."""
 _RETRY_AFTER = "30"
 """Seconds after which a client that was refused for want of room may try again."""
 _FLUSH_SECONDS = 2.0
@@ -71,7 +70,7 @@ def _path(_: object, attribute: Attribute[Any], value: str | None) -> None:
 
 @frozen(kw_only=True)
 class SessionSettings:
-    """What clients of revisions up to 2025-11-25 may cost an HTTP server, and what is kept for when they lose a stream.
+    """What clients of revisions up to 2025-11-25 may cost an HTTP server, and what is stored for when they lose a stream.
 
     Times are seconds.
 
@@ -82,11 +81,11 @@ class SessionSettings:
     idle_seconds: float = field(default=30 * 60.0, validator=_positive)
     """A session ends when its client has asked for nothing, and has had no stream open, for so long."""
     half_open_seconds: float = field(default=30.0, validator=_positive)
-    """Likewise, while its client has not said that it is initialized."""
+    """Likewise, while its client has not wait_output that it is initialized."""
     max_sessions: int = field(default=4096, validator=_positive)
     """How many there may be. When one more begins, one that is idle makes room; where none is, the client gets 503."""
     event_store: EventStore | None = None
-    """Where what is sent on event streams is kept, so that clients whose connection breaks get the rest. By default it
+    """Where what is sent on event streams is stored, so that clients whose connection breaks get the rest. By default it
     is not: an answer whose client has left is lost. With it, clients can also be sent away to come back later; see
     `Context.close_stream`."""
     retry_seconds: float = field(default=1.0, validator=(_positive, lt(math.inf)))
@@ -105,12 +104,12 @@ class SessionStatistics:
     sessions: int
     """Those that are there."""
     half_open: int
-    """Those of them whose client has not said that it is initialized."""
-    resting: int
+    """Those of them whose client has not wait_output that it is initialized."""
+    idle: int
     """Those of them of which nothing is worked on, and no stream is open."""
     outbox_bytes: int
     """Bytes that wait to be sent."""
-    unheard: int
+    undelivered: int
     """Answers since the beginning that nobody was there to take."""
 
 
@@ -143,7 +142,7 @@ class SessionRegistry:
     _serving: HttpServing
     _spoken: Sequence[str]
     _settings: SessionSettings
-    _admission: RequestAuthorizer
+    _authorizer: RequestAuthorizer
     _nursery: trio.Nursery
     _events: EventLog | None
     _host: SessionHost = field(init=False)
@@ -151,23 +150,23 @@ class SessionRegistry:
     """Those that are there, by id."""
     _ending: set[HttpSession] = field(factory=set[HttpSession], init=False)
     """Those that have ended, and something of which still has to."""
-    _fewer: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
-    _nap: trio.CancelScope = field(factory=trio.CancelScope, init=False)
-    """Ends when the first of them has rested for too long."""
-    _unheard: int = field(default=0, init=False)
+    _removed: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _sleep: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+    """Ends when the first of them has became_idle for too long."""
+    _undelivered: int = field(default=0, init=False)
     """Answers of those that have ended that nobody was there to take."""
 
     def __attrs_post_init__(self) -> None:
         settings = self._settings
         self._host = SessionHost(
             self._serving,
-            self._admission,
+            self._authorizer,
             self._nursery,
             self._events,
             idle_seconds=settings.idle_seconds,
             half_open_seconds=settings.half_open_seconds,
             retry_ms=round(settings.retry_seconds * 1000),
-            rested=self._rested,
+            became_idle=self._became_idle,
             ended=self._ended,
         )
 
@@ -206,11 +205,11 @@ class SessionRegistry:
             session.close(ConnectionClosed("the client has ended the session"))
             await responding.empty(HTTPStatus.NO_CONTENT)
 
-    def speak_in(self, responding: Responding, request: HttpRequest) -> None:
-        """Have errors be as the session wants them that a request names; see `HttpSession.speaks_in`."""
+    def apply_revision(self, responding: Responding, request: HttpRequest) -> None:
+        """Have errors be as the session wants them that a request names; see `HttpSession.apply_revision`."""
         session = self._find(StreamableSession, request.headers.get(SESSION_FIELD, ""), request)
         if session is not None:
-            session.speaks_in(responding)
+            session.apply_revision(responding)
 
     def stream_of(self, request: HttpRequest) -> SseConnection | None:
         """Return the stream of HTTP+SSE that a POST is addressed to; None where there is none."""
@@ -234,7 +233,7 @@ class SessionRegistry:
         if session is None:
             gone = "there is no such session, or no more: send 'initialize' without the header field"
             return _refusal(404, f"{gone} {SESSION_FIELD}", value)
-        session.speaks_in(responding)
+        session.apply_revision(responding)
         version, revision = request.headers.get(VERSION_FIELD), session.admission.revision
         if version and version != revision:
             return _refusal(400, f"{VERSION_FIELD} {version[:100]!r}: this session speaks {revision}", value)
@@ -253,15 +252,15 @@ class SessionRegistry:
             return evolve(refusal, headers={"retry-after": _RETRY_AFTER})
         session = kind.begin(self._host, request.principal)
         self._table[session.id] = session
-        self._rested(session)
+        self._became_idle(session)
         return session
 
     def _make_room(self, newcomer: str | None) -> None:
         """End the session that others miss least, if there is one, for somebody to have one more."""
-        spared_since = trio.current_time() - _SPARED_SECONDS
+        protected_since = trio.current_time() - _PROTECTED_SECONDS
         idle = [each for each in self._table.values() if each.deadline < math.inf]
-        missed_less = [each for each in idle if not each.admission.operating or each.resting_since <= spared_since]
-        least = min(missed_less, key=lambda each: (each.admission.operating, each.deadline), default=None)
+        candidates = [each for each in idle if not each.admission.operating or each.idle_since <= protected_since]
+        least = min(candidates, key=lambda each: (each.admission.operating, each.deadline), default=None)
         least = least or self._surplus(idle, newcomer)
         if least is not None:
             _log.debug("a session ends to make room for another one")
@@ -274,25 +273,25 @@ class SessionRegistry:
         theirs = [each for each in idle if each.principal == owner] if most > owned[newcomer] + 1 else []
         return min(theirs, key=lambda each: each.deadline, default=None)
 
-    def _rested(self, session: HttpSession) -> None:
-        self._nap.deadline = min(self._nap.deadline, session.deadline)
+    def _became_idle(self, session: HttpSession) -> None:
+        self._sleep.deadline = min(self._sleep.deadline, session.deadline)
 
     def _ended(self, session: HttpSession) -> None:
         del self._table[session.id]
-        self._unheard += session.unheard
+        self._undelivered += session.undelivered
         self._ending.add(session)
         self._nursery.start_soon(self._forget, session, name="end of a session")
 
     async def _forget(self, session: HttpSession) -> None:
         await session.forget()
         self._ending.discard(session)
-        self._fewer.unpark_all()
+        self._removed.unpark_all()
 
     async def expire(self) -> None:
-        """End sessions that have rested for too long, for ever (rule 1)."""
+        """End sessions that have became_idle for too long, for ever (rule 1)."""
         while True:
-            with trio.CancelScope() as self._nap:
-                self._nap.deadline = min((each.deadline for each in self._table.values()), default=math.inf)
+            with trio.CancelScope() as self._sleep:
+                self._sleep.deadline = min((each.deadline for each in self._table.values()), default=math.inf)
                 await trio.sleep_forever()
             for session in list(self._table.values()):
                 if session.deadline <= trio.current_time():
@@ -311,7 +310,7 @@ class SessionRegistry:
         self.close()
         with trio.move_on_after(_FLUSH_SECONDS):
             while self._ending:
-                await self._fewer.park()
+                await self._removed.park()
 
     def close(self) -> None:
         """End every session; synchronous."""
@@ -325,9 +324,9 @@ class SessionRegistry:
         return SessionStatistics(
             sessions=len(sessions),
             half_open=sum(not each.admission.operating for each in sessions),
-            resting=sum(each.resting_since < math.inf for each in sessions),
+            idle=sum(each.idle_since < math.inf for each in sessions),
             outbox_bytes=sum(each.statistics().outbox_bytes for each in sessions),
-            unheard=self._unheard + sum(each.unheard for each in sessions),
+            undelivered=self._undelivered + sum(each.undelivered for each in sessions),
         )
 
 

@@ -25,7 +25,7 @@ from ....peer import Limits, MessageOrigin, Outbox, QueuedMessage
 from ....wire import sse_event
 from ._event_store import EventRecord
 
-__all__ = ["MESSAGE_EVENT", "EventReplay", "EventSource", "HttpOutlet", "OutletReader", "StoredOutlet", "read_mark"]
+__all__ = ["MESSAGE_EVENT", "EventReplay", "EventSource", "HttpOutlet", "OutletReader", "StoredOutlet", "read_event_id"]
 
 MESSAGE_EVENT = "message"
 """What events are called. It is the name of those without one, but there are clients that look for it."""
@@ -35,7 +35,7 @@ class EventSource(Protocol):
     """What an event stream is fed from."""
 
     @property
-    def mark(self) -> str | None:
+    def event_id(self) -> str | None:
         """The id of the event after which it goes on; None where events have no ids."""
         ...
 
@@ -64,9 +64,9 @@ class OutletReader:
     """Bytes of the lane's queue that it has taken, and not sent as far as is known."""
 
     @property
-    def mark(self) -> str | None:
+    def event_id(self) -> str | None:
         """Where the lane stands."""
-        return self.outlet.mark
+        return self.outlet.event_id
 
     async def next_chunk(self) -> bytes:
         """Wait for what to send next. What was returned before has been sent."""
@@ -98,7 +98,7 @@ class HttpOutlet:
     """Why nothing more goes out."""
     _readers: list[OutletReader] = field(factory=list[OutletReader], init=False)
     """The newest is the last."""
-    _news: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _changed: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     def __attrs_post_init__(self) -> None:
         limits = self.limits
@@ -114,7 +114,7 @@ class HttpOutlet:
         return self._outbox.size
 
     @property
-    def mark(self) -> str | None:
+    def event_id(self) -> str | None:
         """Its events have no ids."""
         return None
 
@@ -148,14 +148,14 @@ class HttpOutlet:
     def put(self, line: bytes) -> QueuedMessage:
         """Queue a message; after `room`, without a checkpoint in between."""
         entry = self._outbox.put(line)
-        if self._news:
-            self._news.unpark_all()
+        if self._changed:
+            self._changed.unpark_all()
         return entry
 
     def put_urgent(self, line: bytes) -> None:
         """Queue a message that nobody could wait for."""
         self._outbox.put_urgent(line)
-        self._news.unpark_all()
+        self._changed.unpark_all()
 
     def withdraw(self, entry: QueuedMessage) -> bool:
         """Take back a message; False if it has left already."""
@@ -168,15 +168,15 @@ class HttpOutlet:
     def resolve(self) -> None:
         """One answer is in the lane, or about to be put there in this step, or will not come."""
         self._owed -= 1
-        if self._news:
-            self._news.unpark_all()
+        if self._changed:
+            self._changed.unpark_all()
 
-    async def said(self) -> None:
+    async def wait_output(self) -> None:
         """Wait until there is something in it, or never will be."""
         while not self._outbox.waiting and not self.is_complete:
-            await self._news.park()
+            await self._changed.park()
 
-    def only_answer(self) -> bytes | None:
+    def sole_answer(self) -> bytes | None:
         """Take the answer, if it is there and nothing else is, or will be."""
         if not self.is_complete or self._outbox.waiting != 1:
             return None
@@ -193,7 +193,7 @@ class HttpOutlet:
         """A reader has ended."""
         self._readers.remove(reader)
         self._count_as_sent(reader)
-        self._news.unpark_all()
+        self._changed.unpark_all()
         if self._reason is not None and not self._readers:
             self._outbox.fail(self._reason)
 
@@ -206,7 +206,7 @@ class HttpOutlet:
             chunk = await self._take(reader) if self._is_newest(reader) else b""
             if chunk or self._is_drained() or reader.retry_ms is not None:
                 return chunk
-            await self._news.park()
+            await self._changed.park()
 
     def _is_newest(self, reader: OutletReader) -> bool:
         return self._readers[-1] is reader
@@ -233,16 +233,16 @@ class HttpOutlet:
     def end(self, reason: ConnectionLost) -> None:
         """Nothing more goes out, except to those who read it now: they get what is there, and end."""
         self._reason = reason
-        self._news.unpark_all()
+        self._changed.unpark_all()
         if not self._readers:
             self._outbox.fail(reason)
 
 
-# Lanes over HTTP whose messages are kept, for clients that come back for what they have missed.
+# Lanes over HTTP whose messages are stored, for clients that come back for what they have missed.
 #
 # Rules of this file:
 #
-# 1. A kept lane is emptied into a record, by one task. Readers get from memory what was kept last, and from the record
+# 1. A stored lane is emptied into a record, by one task. Readers get from memory what was stored last, and from the record
 #    what they have missed. So nobody waits for a reader that has left, and it is never abandoned.
 # 2. The id of an event names its lane, and its place there: a client that names one gets what came after it in that
 # lane,
@@ -251,14 +251,14 @@ class HttpOutlet:
 # Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
 
 
-def _mark_of(stream: int, number: int) -> str:
+def _event_id_of(stream: int, number: int) -> str:
     """Return the id of an event: it names its stream as well."""
     return f"{stream}-{number}"
 
 
-def read_mark(mark: str) -> tuple[int, int] | None:
+def read_event_id(event_id: str) -> tuple[int, int] | None:
     """Return the stream and the number of an event's id; None where it is none of ours."""
-    stream, separator, number = mark.partition("-")
+    stream, separator, number = event_id.partition("-")
     if not separator or not all(part.isascii() and part.isdigit() and len(part) < 16 for part in (stream, number)):
         return None
     return int(stream), int(number)
@@ -266,42 +266,42 @@ def read_mark(mark: str) -> tuple[int, int] | None:
 
 def _events(stream: int, first: int, lines: Iterable[bytes]) -> bytes:
     numbered = enumerate(lines, first)
-    return b"".join(sse_event(line, id=_mark_of(stream, number), event=MESSAGE_EVENT) for number, line in numbered)
+    return b"".join(sse_event(line, id=_event_id_of(stream, number), event=MESSAGE_EVENT) for number, line in numbered)
 
 
 @define(eq=False)
 class StoredOutlet(HttpOutlet):
-    """One way out whose messages are kept, so that those who have missed some can come back (rule 1).
+    """One way out whose messages are stored, so that those who have missed some can come back (rule 1).
 
     Args:
-        record: where they are kept.
+        record: where they are stored.
         stream: the lane's number in it.
-        waits: whether what nobody reads fills the lane, so that `room` waits for a reader, however much can be kept.
+        waits: whether what nobody reads fills the lane, so that `room` waits for a reader, however much can be stored.
     """
 
     _record: EventRecord
     stream: int
     _waits: bool
     last: int = field(default=0, init=False)
-    """The number of the event that was kept last."""
+    """The number of the event that was stored last."""
     _position: int = field(default=0, init=False)
     """The number of the event that a reader took last, or has been sent otherwise."""
     _fresh: list[bytes] = field(factory=list[bytes], init=False)
-    """The events kept last, as far as readers want them and have not taken them."""
+    """The events stored last, as far as readers want them and have not taken them."""
     _fresh_size: int = field(default=0, init=False)
     """In bytes."""
-    is_kept: bool = field(default=False, init=False)
-    """Whether nothing more will be kept: it is complete and all of it is, or what runs the sessions was cancelled."""
+    is_stored: bool = field(default=False, init=False)
+    """Whether nothing more will be stored: it is complete and all of it is, or what runs the sessions was cancelled."""
 
     @property
     def size(self) -> int:
-        """Bytes that wait in it, those included that are kept already and wait for a reader."""
+        """Bytes that wait in it, those included that are stored already and wait for a reader."""
         return super().size + self._fresh_size
 
     @property
-    def mark(self) -> str | None:
+    def event_id(self) -> str | None:
         """The id of the event that was taken last."""
-        return _mark_of(self.stream, self._position)
+        return _event_id_of(self.stream, self._position)
 
     def attach_after(self, number: int) -> OutletReader:
         """Return a reader who has had the events up to a number, and wants the others."""
@@ -314,27 +314,27 @@ class StoredOutlet(HttpOutlet):
         if not self._readers and not self._waits:
             self._forget_fresh()
 
-    def send_away(self, retry_ms: int) -> None:
+    def dismiss_readers(self, retry_ms: int) -> None:
         """Have the readers end though the lane is not complete; their clients shall come back."""
         for reader in self._readers:
             reader.retry_ms = retry_ms
-        self._news.unpark_all()
+        self._changed.unpark_all()
 
-    async def keep(self) -> None:
+    async def store(self) -> None:
         """Empty the lane into the record, until it is complete; to be run by one task.
 
-        If cancelled, its readers get what was kept, and end: they are tasks of others, which nobody else would wake.
+        If cancelled, its readers get what was stored, and end: they are tasks of others, which nobody else would wake.
         """
         try:
             while lines := await self._next_lines():
-                await self._keep_lines(lines)
+                await self._store_lines(lines)
                 while self._fresh_size >= self.limits.outbox_bytes and not self._is_deserted():
-                    await self._news.park()
+                    await self._changed.park()
         finally:
-            self.is_kept = True
-            self._news.unpark_all()
+            self.is_stored = True
+            self._changed.unpark_all()
 
-    async def _keep_lines(self, lines: Sequence[bytes]) -> None:
+    async def _store_lines(self, lines: Sequence[bytes]) -> None:
         events, size = [line.removesuffix(b"\n") for line in lines], sum(map(len, lines))
         await self._record.append(self.stream, self.last + 1, events)
         self.last += len(events)
@@ -342,7 +342,7 @@ class StoredOutlet(HttpOutlet):
         if self._readers or self._waits:
             self._fresh += events
             self._fresh_size += size
-        self._news.unpark_all()
+        self._changed.unpark_all()
 
     def _is_deserted(self) -> bool:
         return self._reason is not None and not self._readers
@@ -351,11 +351,11 @@ class StoredOutlet(HttpOutlet):
         while not (lines := self._outbox.take()):
             if self.is_complete:
                 return ()
-            await self._news.park()
+            await self._changed.park()
         return lines
 
     def _is_drained(self) -> bool:
-        return self.is_kept
+        return self.is_stored
 
     async def _take(self, reader: OutletReader) -> bytes:
         while self._is_newest(reader):
@@ -369,7 +369,7 @@ class StoredOutlet(HttpOutlet):
                 first, found = await self._record.read(self.stream, position)
                 if self._position != position or not self._is_newest(reader):
                     continue
-                if not found:  # the record could not keep it for so long
+                if not found:  # the record could not store it for so long
                     self._position = first_fresh - 1
                     continue
                 lines = [*found]
@@ -380,12 +380,12 @@ class StoredOutlet(HttpOutlet):
     def _forget_fresh(self) -> None:
         if self._fresh:
             self._fresh, self._fresh_size = [], 0
-            self._news.unpark_all()
+            self._changed.unpark_all()
 
 
 @define(eq=False)
 class EventReplay:
-    """The kept events of a lane that is complete, and gone."""
+    """The stored events of a lane that is complete, and gone."""
 
     _record: EventRecord
     _stream: int
@@ -395,8 +395,8 @@ class EventReplay:
     """What was read, and not sent yet."""
 
     @property
-    def mark(self) -> str | None:
-        """Its client knows where it goes on: it has said so."""
+    def event_id(self) -> str | None:
+        """Its client knows where it goes on: it has wait_output so."""
         return None
 
     async def find(self) -> bool:

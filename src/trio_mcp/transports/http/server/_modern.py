@@ -43,8 +43,7 @@ from ....wire import (
     sse_event,
     status_of,
 )
-from ._asgi import QUICK_PASSES, HttpRequest, Responding
-from ._auth import RequestAuthorizer
+from ._asgi import QUICK_PASSES, HttpRequest, RequestAuthorizer, Responding
 
 __all__ = ["ClientAddress", "ClientAddresses", "HeaderMirroring", "IncomingHttpRequest", "ModernEndpoint"]
 
@@ -78,17 +77,17 @@ class IncomingHttpRequest(IncomingRequest):
     """Bytes of it, those being written included."""
     _taken: int = field(default=0, init=False)
     """Bytes being written."""
-    _gone: bool = field(default=False, init=False)
+    _is_disconnected: bool = field(default=False, init=False)
     """Whether nobody waits for the answer any more."""
-    _work: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _written: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _space: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
-    async def said(self) -> None:
+    async def wait_output(self) -> None:
         """Wait until there is something to write, or never will be."""
         while not self._lines and self.open:
-            await self._work.park()
+            await self._written.park()
 
-    def only_answer(self) -> bytes | None:
+    def sole_answer(self) -> bytes | None:
         """Take the answer, if it is there and nothing comes before it."""
         return None if self.open or len(self._lines) != 1 else self._lines.popleft()
 
@@ -98,7 +97,7 @@ class IncomingHttpRequest(IncomingRequest):
         self._taken = 0
         if self._size < self._bound:
             self._space.unpark_all()
-        await self.said()
+        await self.wait_output()
         lines = list(self._lines)
         self._lines.clear()
         self._taken = self._size
@@ -118,7 +117,7 @@ class IncomingHttpRequest(IncomingRequest):
         await trio.lowlevel.checkpoint_if_cancelled()
         while self._size >= self._bound and self.open:
             await self._space.park()
-        if self._gone:
+        if self._is_disconnected:
             await trio.lowlevel.checkpoint_if_cancelled()  # which it is, if it is the handler that waits
             raise ConnectionBroken("the client has left")
 
@@ -136,13 +135,13 @@ class IncomingHttpRequest(IncomingRequest):
     def _put(self, line: bytes) -> None:
         self._lines.append(line.removesuffix(b"\n"))
         self._size += len(line)
-        if self._work:
-            self._work.unpark_all()
+        if self._written:
+            self._written.unpark_all()
 
     def _end(self) -> None:
-        self._gone = True
+        self._is_disconnected = True
         self._lines.clear()
-        self._work.unpark_all()
+        self._written.unpark_all()
         self._space.unpark_all()
 
 
@@ -151,7 +150,7 @@ class IncomingHttpRequest(IncomingRequest):
 # A sender is whoever was authenticated, or else the address that the requests come from. Clients behind one proxy have
 # one address: then the limits of a connection (`Limits`) hold for all of them together.
 
-_KEPT = 256
+_REMEMBERED = 256
 
 
 @define(eq=False)
@@ -196,29 +195,29 @@ class ClientAddresses:
     """The senders of one serving, each for as long as something of it is worked on, and the latest ones."""
 
     _serving: Serving
-    _guests: WeakValueDictionary[tuple[str, str | None], ClientAddress] = field(
+    _addresses: WeakValueDictionary[tuple[str, str | None], ClientAddress] = field(
         factory=WeakValueDictionary[tuple[str, str | None], ClientAddress], init=False
     )
-    _latest: deque[ClientAddress] = field(factory=lambda: deque[ClientAddress](maxlen=_KEPT), init=False)
+    _latest: deque[ClientAddress] = field(factory=lambda: deque[ClientAddress](maxlen=_REMEMBERED), init=False)
     """Keeps those that come again and again from being made anew each time."""
 
     def of(self, request: HttpRequest) -> ClientAddress:
         """Return who makes a request."""
         who = ("principal", request.principal) if request.principal is not None else ("host", request.client)
-        guest = self._guests.get(who)
-        if guest is None:
+        client = self._addresses.get(who)
+        if client is None:
             limits = self._serving.limits
             slots = HandlerSlots(limits.max_in_flight, limits.max_queued)
-            self._guests[who] = guest = ClientAddress(
+            self._addresses[who] = client = ClientAddress(
                 self._serving.admission(), slots, HandlerSlots.for_listens(limits.max_listens)
             )
-        self._latest.append(guest)
-        return guest
+        self._latest.append(client)
+        return client
 
     def disconnect(self, reason: ConnectionLost) -> None:
         """The serving stops; it takes no more requests."""
-        for guest in list(self._guests.values()):
-            guest.disconnect(reason)
+        for client in list(self._addresses.values()):
+            client.disconnect(reason)
 
 
 # Whether the header fields of a tool call repeat the arguments that the tool's schema wants to have repeated.
@@ -242,7 +241,7 @@ class HeaderMirroring:
         params: Any = request.params or {}
         name, arguments = params.get("name"), params.get("arguments", {})
         if request.method != "tools/call" or type(name) is not str or not is_object(arguments):
-            return None  # what is wrong with a call without these is said elsewhere
+            return None  # what is wrong with a call without these is wait_output elsewhere
         mirrored = self._mirrored(name)
         fault = param_fault(mirrored, arguments, headers) if mirrored else None
         return None if fault is None else McpError(HEADER_MISMATCH, fault)
@@ -270,36 +269,36 @@ class ModernEndpoint:
     """Answers the modern requests of one serving."""
 
     _serving: HttpServing
-    _admission: RequestAuthorizer
-    _guests: ClientAddresses = field(init=False)
-    _mirrors: HeaderMirroring = field(init=False)
+    _authorizer: RequestAuthorizer
+    _addresses: ClientAddresses = field(init=False)
+    _mirroring: HeaderMirroring = field(init=False)
     _open: set[IncomingHttpRequest] = field(factory=set[IncomingHttpRequest], init=False)
     """Requests whose response is not written yet."""
-    _fewer: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _removed: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._guests = ClientAddresses(self._serving)
-        self._mirrors = HeaderMirroring(self._serving)
+        self._addresses = ClientAddresses(self._serving)
+        self._mirroring = HeaderMirroring(self._serving)
 
     async def post(self, posted: ModernPost, request: HttpRequest, responding: Responding) -> None:
         """Answer a POST."""
-        message, guest = posted.message, self._guests.of(request)
+        message, client = posted.message, self._addresses.of(request)
         if isinstance(message, Notification):
-            self._serving.notified(message.method, message.params or {}, guest, request.envelope)
+            self._serving.notified(message.method, message.params or {}, client, request.envelope)
             await responding.empty()
             return
-        refusal = self._admission.refusal([message], request, self._serving)
+        refusal = self._authorizer.refusal([message], request, self._serving)
         if refusal is not None:
             await responding.refuse(refusal)
             return
         try:
-            context = self._admit(message, request, guest)
+            context = self._admit(message, request, client)
         except McpError as error:
             status = 400 if error.code == INVALID_PARAMS else status_of(error.code)
             await responding.refuse(Refusal(status, error, message.id))
             return
         limits = self._serving.limits
-        exchange = IncomingHttpRequest(message.method, message.params, context, message.id, guest, limits.outbox_bytes)
+        exchange = IncomingHttpRequest(message.method, message.params, context, message.id, client, limits.outbox_bytes)
         self._open.add(exchange)
         try:
             self._serving.answer(exchange)
@@ -310,13 +309,13 @@ class ModernEndpoint:
             else:
                 exchange.disconnect()  # harmless where it was answered
             self._open.discard(exchange)
-            if self._fewer:
-                self._fewer.unpark_all()
+            if self._removed:
+                self._removed.unpark_all()
 
-    def _admit(self, message: JsonRpcRequest, request: HttpRequest, guest: Peer) -> ExchangeContext:
+    def _admit(self, message: JsonRpcRequest, request: HttpRequest, client: Peer) -> ExchangeContext:
         """Return the terms of a request; raises `McpError` where it is refused."""
-        context = guest.admission.admit(message.method, message.params)
-        fault = self._mirrors.fault(message, request.headers)
+        context = client.admission.admit(message.method, message.params)
+        fault = self._mirroring.fault(message, request.headers)
         if fault is not None:
             raise fault
         envelope = request.envelope
@@ -336,12 +335,12 @@ class ModernEndpoint:
 
     async def _emptied(self) -> None:
         while self._open:
-            await self._fewer.park()
+            await self._removed.park()
 
     def close(self) -> None:
         """Tell those that still wait for an answer that there is none; synchronous."""
         self._abandon(endless_only=False)
-        self._guests.disconnect(ConnectionClosed("the server stops"))
+        self._addresses.disconnect(ConnectionClosed("the server stops"))
 
     def _abandon(self, *, endless_only: bool) -> None:
         for exchange in list(self._open):
@@ -351,18 +350,18 @@ class ModernEndpoint:
 
 async def _respond(exchange: IncomingHttpRequest, responding: Responding, access_until: float) -> None:
     """Write what belongs to an exchange until all of it has been written, or its client has left (rules 1 and 4)."""
-    answer = exchange.only_answer()
+    answer = exchange.sole_answer()
     for _ in range(QUICK_PASSES):
         if answer is None:
             await trio.lowlevel.checkpoint()
-            answer = exchange.only_answer()
+            answer = exchange.sole_answer()
     if answer is not None:
         await responding.json(answer, status=exchange.status)
         return
     async with responding.attending():
         with trio.move_on_after(responding.keep_alive):
-            await exchange.said()
-        answer = exchange.only_answer()
+            await exchange.wait_output()
+        answer = exchange.sole_answer()
         if answer is not None:
             await responding.json(answer, status=exchange.status)
             return

@@ -9,29 +9,129 @@ https://www.rfc-editor.org/rfc/rfc7523
 from __future__ import annotations
 
 import abc
-from collections.abc import Awaitable, Callable
-from typing import Literal, TypeAlias
+import re
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
+import trio
 from attrs import define, evolve, field
 
 from ..._errors import AuthorizationFailed
 from .._urls import checked_endpoint, resource_of, shown_url
 from ._discovery import ServerMetadata
-from ._flow import Await, Flow
-from ._grant import Grant, TokenAsk
+from ._flow import Await, ConnectionServices, Flow
 from ._registration import check_issuer
-from ._token_endpoint import post_token_request, request_tokens, scope_member, text_member
-from ._tokens import AuthMethod, PrivateKey, Registration, Tokens
+from ._source import GrantSource
+from ._token_cache import TokenCaches
+from ._token_endpoint import (
+    AuthMethod,
+    PrivateKey,
+    Registration,
+    TokenAsk,
+    Tokens,
+    post_token_request,
+    request_tokens,
+    scope_member,
+    string_member,
+)
+from ._token_storage import MemoryTokenStorage
+
+if TYPE_CHECKING:
+    from ...abc import Fetch, TokenSource, TokenStorage
+    from ._browser import BrowserAgent
 
 __all__ = [
     "JWT_BEARER",
     "AssertionSource",
     "ClientCredentials",
     "EnterpriseManaged",
+    "Grant",
     "MachineGrant",
     "WorkloadIdentity",
     "read_assertion",
 ]
+
+_SCOPE = re.compile(r"[!#-\[\]-~]+")
+
+
+def check_scopes(_: object, __: object, scopes: Sequence[str] | None) -> None:
+    """Refuse what are no scopes (RFC 6749, 3.3); raises `ValueError`."""
+    each = () if scopes is None else cast("Sequence[object]", scopes)
+    if isinstance(scopes, str) or any(not isinstance(scope, str) or not _SCOPE.fullmatch(scope) for scope in each):
+        raise ValueError(f"scopes={scopes!r}: scopes are a sequence of texts without blanks, such as ['read', 'write']")
+
+
+@define(kw_only=True, eq=False)
+class Grant(abc.ABC):
+    """One way to get tokens, and where they are kept: what `OAuth`, `ClientCredentials` and the others have in common.
+
+    It serves any number of clients, in one run of Trio at a time. It is not made to be derived from: a way of your own
+    is an `abc.ClientAuth`, or `Bearer` with a function.
+    """
+
+    scopes: Sequence[str] | None = field(default=None, validator=check_scopes)
+    """What to ask for at least; by default what the server says that it needs. When that turns out to be too little
+    for a call, more is asked for."""
+    storage: TokenStorage = field(factory=MemoryTokenStorage)
+    """Keeps tokens and registrations, as a `FileTokenStorage` does; by default in memory, while this object lives."""
+    account: str = ""
+    """Tells apart the accounts of one storage: tokens of different ones are never mixed."""
+    dpop: bool = False
+    """Whether tokens are bound to a key of this client's (DPoP, RFC 9449), so that a stolen one is of no use."""
+    trusted_hosts: Sequence[str] = ()
+    """Names of hosts that may be reached without TLS and at private addresses, though a server has named them."""
+    clock: Callable[[], float] = time.time
+    """Tells the time by which tokens end."""
+    _caches: TokenCaches | None = field(default=None, init=False, repr=False)
+    """What is known of the servers, by all connections together."""
+
+    interactive: ClassVar[bool] = False
+    """Whether a person takes part when tokens are obtained."""
+
+    @property
+    @abc.abstractmethod
+    def identity(self) -> str:
+        """Tells this kind of client apart from others in one storage. No secret is in it."""
+
+    @property
+    def stays_with_issuer(self) -> bool:
+        """Whether it shows what one authorization server has given by hand, though nobody has said which that is.
+
+        The first one that tokens came from is then the only one; the MCP server may not lead to another.
+        """
+        return False
+
+    @abc.abstractmethod
+    def obtain(self, ask: TokenAsk) -> Flow[Tokens]:
+        """Get tokens anew; raises `AuthorizationFailed`."""
+
+    @abc.abstractmethod
+    def refresh(self, ask: TokenAsk, refresh_token: str) -> Flow[Tokens]:
+        """Get tokens in exchange for a refresh token, which the answer may replace or confirm by leaving one out.
+
+        Raises:
+            AuthorizationFailed: it was refused (`error` says how), or could not be asked for.
+        """
+
+    def agent(self) -> AbstractAsyncContextManager[BrowserAgent]:
+        """Open what leads a person to an authorization server and back, for one authorization."""
+        raise RuntimeError(f"{type(self).__name__} leads nobody anywhere")
+
+    def source(
+        self,
+        url: str,
+        *,
+        fetch: Fetch,
+        nursery: trio.Nursery,
+        asking_person: Callable[[], AbstractContextManager[None]],
+    ) -> TokenSource:
+        """Return what shows the server at *url* who asks; see `abc.ClientAuth`."""
+        if self._caches is None:
+            self._caches = TokenCaches(self)
+        return GrantSource(self._caches.of(url), ConnectionServices(fetch, nursery, asking_person))
+
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
@@ -115,7 +215,7 @@ class ClientCredentials(MachineGrant):
         return self.issuer is None
 
     def _request(self, ask: TokenAsk) -> Flow[Tokens]:
-        check_issuer(self.issuer, ask.place, f"the client {self.client_id!r}")
+        check_issuer(self.issuer, ask.token_issuer, f"the client {self.client_id!r}")
         registration = Registration(
             self.client_id, secret=self.secret, private_key=self.private_key, method=self.method, issuer=self.issuer
         )
@@ -152,7 +252,7 @@ class WorkloadIdentity(MachineGrant):
         return self.issuer is None
 
     def _request(self, ask: TokenAsk) -> Flow[Tokens]:
-        check_issuer(self.issuer, ask.place, "the workload's statement")
+        check_issuer(self.issuer, ask.token_issuer, "the workload's statement")
         registration = None if self.client_id is None else Registration(self.client_id, method="none")
         assertion = yield from read_assertion(self.assertion, "the workload's statement")
         form = {"grant_type": JWT_BEARER, "assertion": assertion, **scope_member(ask.scopes)}
@@ -218,7 +318,7 @@ class EnterpriseManaged(MachineGrant):
         return self.client.issuer is None
 
     def _request(self, ask: TokenAsk) -> Flow[Tokens]:
-        check_issuer(self.client.issuer, ask.place, f"the client {self.client.client_id!r}")
+        check_issuer(self.client.issuer, ask.token_issuer, f"the client {self.client.client_id!r}")
         grant = yield from self._exchange(ask)
         form = {"grant_type": JWT_BEARER, "assertion": grant, **scope_member(ask.scopes)}
         return (yield from request_tokens(ask, self.client, form))
@@ -231,14 +331,14 @@ class EnterpriseManaged(MachineGrant):
         form = {
             "grant_type": _TOKEN_EXCHANGE,
             "requested_token_type": _ID_JAG,
-            "audience": ask.place.server.issuer,
-            "resource": ask.place.identifier or resource_of(ask.place.url),
+            "audience": ask.token_issuer.server.issuer,
+            "resource": ask.token_issuer.identifier or resource_of(ask.token_issuer.url),
             "subject_token": id_token,
             "subject_token_type": f"{_TOKEN_TYPE}{self.id_token_type}",
             **scope_member(ask.scopes),
         }
         members = yield from post_token_request(provider, registration, form, proofs=None, named_by="user")
-        grant = text_member(members, "access_token")
+        grant = string_member(members, "access_token")
         if grant is None or members.get("issued_token_type") != _ID_JAG:
             raise AuthorizationFailed(
                 f"the token exchange at {shown_url(self.idp_token_endpoint)} brought no grant of the type {_ID_JAG}"

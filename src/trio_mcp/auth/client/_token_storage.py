@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import re
+import secrets
 import stat
 import sys
 import time
@@ -16,96 +16,32 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 import trio
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from ..._errors import AuthorizationFailed
-from ...wire import encode
-from .._challenges import Challenge
-from .._dpop import PROOF_FIELD, DpopKey, DpopProver
+from .._dpop import DpopKey
 from ._discovery import TokenIssuer
-
-if TYPE_CHECKING:
-    from ._grant import Grant
+from ._flow import Flow, Load, Pause, Swap, now
+from ._token_endpoint import Tokens, is_showable
 
 __all__ = [
-    "ActiveToken",
-    "AuthMethod",
     "FileTokenStorage",
     "Lease",
+    "LeasedRecord",
     "MemoryTokenStorage",
-    "PrivateKey",
-    "Registration",
     "TokenRecord",
-    "TokenRequirement",
-    "TokenType",
-    "Tokens",
-    "Way",
-    "is_showable",
-    "key_of",
+    "load_record",
     "read_record",
+    "refresh_leased",
+    "release_lease",
+    "store_record",
+    "take_lease",
     "write_record",
 ]
-
-AuthMethod: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
-"""How a client authenticates at a token endpoint."""
-TokenType: TypeAlias = Literal["Bearer", "DPoP"]
-
-
-@frozen(kw_only=True)
-class Tokens:
-    """A token to be shown, and what came with it."""
-
-    access_token: str = field(repr=False)
-    token_type: TokenType
-    expires_at: float | None
-    """When it ends, as `time.time` counts; None where nobody said."""
-    refresh_token: str | None = field(repr=False)
-    scopes: tuple[str, ...] | None
-    """What was granted; None where nobody said, so that it is what was asked for."""
-    client: Registration | None = field(default=None, repr=False)
-    """As whom they were obtained, where a program has registered it: the refresh token is good for no other."""
-
-
-@frozen
-class PrivateKey:
-    """The private key by which a client authenticates (`private_key_jwt`).
-
-    Args:
-        pem: the key, as PEM (PKCS #8).
-        algorithm: of the signature: ``"ES256"``, ``"RS256"`` and so on; no symmetric one.
-        key_id: by which the authorization server knows the public half, if it has several.
-    """
-
-    pem: str = field(repr=False)
-    algorithm: str = "ES256"
-    key_id: str | None = None
-
-
-@frozen
-class Registration:
-    """How a client is known to an authorization server.
-
-    Args:
-        client_id: its name there.
-        secret: what proves that this is the client, where it has a secret.
-        private_key: what proves it, in place of a secret.
-        method: how it authenticates; None: as the server likes best, of what its secret or key allows.
-        issuer: the one authorization server that knows it; None: whichever the MCP server names first.
-        redirect_uri: where browsers are sent back to, as it was registered; None where it has said nothing of that.
-        secret_expires_at: when the secret ends, as `time.time` counts; None: never.
-    """
-
-    client_id: str
-    secret: str | None = field(default=None, kw_only=True, repr=False)
-    private_key: PrivateKey | None = field(default=None, kw_only=True)
-    method: AuthMethod | None = field(default=None, kw_only=True)
-    issuer: str | None = field(default=None, kw_only=True)
-    redirect_uri: str | None = field(default=None, kw_only=True)
-    secret_expires_at: float | None = field(default=None, kw_only=True)
 
 
 # What the storage holds about the tokens for one server: one text of JSON, for other processes and later ones.
@@ -114,10 +50,8 @@ class Registration:
 # considerations#token-theft
 
 _log = logging.getLogger("trio_mcp.auth")
-
-_SHOWABLE = re.compile(r"[!-~]+")
 _EARLY_SECONDS = 30.0
-_EARLY_PART = 0.1
+_EARLY_FRACTION = 0.1
 
 
 @frozen
@@ -149,35 +83,25 @@ class TokenRecord:
     """The private key that the tokens are bound to, as a JSON Web Key."""
     lease: Lease | None = None
 
-    def is_for(self, place: TokenIssuer) -> bool:
+    def is_for(self, token_issuer: TokenIssuer) -> bool:
         """Tell whether the tokens are from the issuer at *place*, and for the server there."""
-        return self.issuer == place.server.issuer and self.resource == place.identifier
+        return self.issuer == token_issuer.server.issuer and self.resource == token_issuer.identifier
 
     @property
-    def known_scopes(self) -> tuple[str, ...]:
+    def scopes_to_keep(self) -> tuple[str, ...]:
         """The scopes that a request for other tokens must not lose."""
         return self.tokens.scopes or () if self.requested is None else self.requested
 
-    def has_ended(self, now: float) -> bool:
+    def has_expired(self, now: float) -> bool:
         """Tell whether the access token is of no use any more."""
         return self.tokens.expires_at is not None and self.tokens.expires_at <= now
 
-    def ends_soon(self, now: float) -> bool:
+    def expires_soon(self, now: float) -> bool:
         """Tell whether to replace the access token: 30 s before its end, or in the last tenth of a short life."""
         if self.tokens.expires_at is None:
             return False
-        life = self.tokens.expires_at - self.obtained_at
-        return self.tokens.expires_at - now < min(_EARLY_SECONDS, life * _EARLY_PART)
-
-
-def key_of(grant: Grant, url: str) -> str:
-    """Return where the storage holds the record of the tokens for the server at *url*, its canonical URI."""
-    return encode(["tokens", url, grant.identity, grant.account, grant.dpop]).decode()
-
-
-def is_showable(token: str) -> bool:
-    """Tell whether a token can stand in a header field: visible ASCII alone, and not empty."""
-    return _SHOWABLE.fullmatch(token) is not None
+        lifetime = self.tokens.expires_at - self.obtained_at
+        return self.tokens.expires_at - now < min(_EARLY_SECONDS, lifetime * _EARLY_FRACTION)
 
 
 def read_record(text: str | None) -> TokenRecord | None:
@@ -188,13 +112,13 @@ def read_record(text: str | None) -> TokenRecord | None:
         record = msgspec.json.decode(text, type=TokenRecord)
     except (ValueError, RecursionError):
         record = None
-    if record is None or not is_showable(record.tokens.access_token) or not _is_bound_as_it_says(record):
+    if record is None or not is_showable(record.tokens.access_token) or not _has_matching_key(record):
         _log.warning("the token storage holds a value that is none of this version's; it is not used")
         return None
     return record
 
 
-def _is_bound_as_it_says(record: TokenRecord) -> bool:
+def _has_matching_key(record: TokenRecord) -> bool:
     if record.dpop_key is None:
         return record.tokens.token_type == "Bearer"  # noqa: S105 # a type
     try:
@@ -209,65 +133,123 @@ def write_record(record: TokenRecord) -> str:
     return msgspec.json.encode(record).decode()
 
 
-# The tokens that a client shows a server now, and what is asked of better ones.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#access-token-usage
-
-Way: TypeAlias = Literal["loaded", "refreshed", "obtained"]
-
-_REST_SECONDS = 60.0
+_LEASE_SECONDS = 40.0
+_FIRST_PAUSE = 0.05  # seconds
+_MAX_PAUSE = 1.0
+_MAX_SWAPS = 20  # that others may come between
+_TEMPORARY = {"temporarily_unavailable", "server_error", "slow_down", "use_dpop_nonce", "invalid_dpop_proof"}
 
 
-@frozen(kw_only=True)
-class TokenRequirement:
-    """What is wrong with what was shown. Requests whose needs are equal are served by the same."""
+@frozen
+class LeasedRecord:
+    """A record that is ours to replace."""
 
-    shown: str | None = field(repr=False)
-    """The access token; None where none was shown."""
-    was_refused: bool = False
-    """Whether the server has said so, and it is not just about to end."""
-    scopes: tuple[str, ...] | None = None
-    """What better ones are to be asked for; None where the scopes were not what was wrong, empty where nobody has said
-    which are lacking."""
-    may_refresh: bool = True
-    """Whether better ones can be had by the refresh token."""
-    challenge: Challenge | None = field(default=None, eq=False)
-    """What the server has said."""
-
-
-@define(eq=False)
-class ActiveToken:
-    """Tokens that are being shown."""
-
+    key: str
     record: TokenRecord
-    proofs: DpopProver | None
-    way: Way
-    """How they came here."""
-    since: float
-    """When, as `time.time` counts."""
-    is_accepted: bool = field(default=False, init=False)
-    """Whether the server has taken them for good, once at least."""
+    text: str = field(repr=False)
+    """What stands in the storage."""
 
-    @property
-    def token(self) -> str:
-        """What is shown."""
-        return self.record.tokens.access_token
 
-    def serves(self, need: TokenRequirement, now: float) -> bool:
-        """Tell whether they are better than what was shown."""
-        is_other = self.token != need.shown and not self.record.has_ended(now)
-        return is_other and set(self.record.known_scopes).issuperset(need.scopes or ())
+def load_record(key: str) -> Flow[TokenRecord | None]:
+    """Return the record that the storage holds."""
+    text: str | None = yield Load(key)
+    return read_record(text)
 
-    def is_hopeless(self, now: float) -> bool:
-        """Tell whether the server refuses what was obtained for it a moment ago, so that another would not help."""
-        return self.way == "obtained" and not self.is_accepted and now - self.since < _REST_SECONDS
 
-    def fields(self, method: str, url: str, now: float) -> dict[str, str]:
-        """Return the header fields that show them with one request."""
-        shown = {"authorization": f"{self.record.tokens.token_type} {self.token}"}
-        if self.proofs is not None:
-            shown[PROOF_FIELD] = self.proofs.proof(method, url, now=now, token=self.token)
-        return shown
+def take_lease(key: str, old_token: str, token_issuer: TokenIssuer) -> Flow[LeasedRecord | TokenRecord | None]:
+    """Wait until nobody else replaces the tokens from *place*, and lease them.
+
+    Args:
+        key: of the record.
+        useless: the access token that is to be replaced.
+        place: where it is replaced.
+
+    Returns:
+        What to replace; or the record as it is, where somebody else has replaced it or nobody can; or None, where
+        there is none.
+    """
+    pause = _FIRST_PAUSE
+    while True:
+        text: str | None = yield Load(key)
+        record = read_record(text)
+        if record is None or not record.is_for(token_issuer):
+            return None
+        if record.tokens.access_token != old_token or record.tokens.refresh_token is None:
+            return record
+        time = yield from now()
+        if record.lease is not None and time < record.lease.until <= time + _LEASE_SECONDS:
+            yield Pause(pause)
+            pause = min(pause * 2, _MAX_PAUSE)
+            continue
+        leased = evolve(record, lease=Lease(secrets.token_urlsafe(12), time + _LEASE_SECONDS))
+        leased_text = write_record(leased)
+        if (yield Swap(key, text, leased_text)):
+            return LeasedRecord(key, leased, leased_text)
+
+
+def release_lease(leased: LeasedRecord) -> Flow[None]:
+    """Let others try, with the same refresh token; nothing happens where the record is ours no more."""
+    yield Swap(leased.key, leased.text, write_record(evolve(leased.record, lease=None)))
+
+
+def refresh_leased(leased: LeasedRecord, refresh: Flow[Tokens]) -> Flow[TokenRecord]:
+    """Replace the tokens; the lease ends with it. Where this fails, it is to be released.
+
+    Args:
+        leased: the record.
+        refresh: presents its refresh token.
+
+    Returns:
+        The new record, or the one there was without its refresh token: that is of no use any more.
+
+    Raises:
+        AuthorizationFailed: it cannot be told now.
+    """
+    old = leased.record
+    try:
+        tokens = yield from refresh
+    except AuthorizationFailed as failure:
+        if failure.error is None or failure.error in _TEMPORARY:
+            raise
+        _log.info("the authorization server %s refreshes no more: %s", old.issuer, failure)
+        spent = evolve(old, lease=None, tokens=evolve(old.tokens, refresh_token=None))
+        yield Swap(leased.key, leased.text, write_record(spent))
+        return spent
+    tokens = evolve(
+        tokens,
+        refresh_token=tokens.refresh_token or old.tokens.refresh_token,
+        scopes=old.tokens.scopes if tokens.scopes is None else tokens.scopes,
+        client=old.tokens.client,
+    )
+    new = evolve(old, tokens=tokens, obtained_at=(yield from now()), lease=None)
+    try:
+        yield from _store_refreshed(leased, new)
+    except Exception as error:  # noqa: BLE001 # storages raise anything; the old tokens are gone, whatever it was
+        _log.warning("a token was refreshed and is used, but could not be stored: %s", type(error).__name__)
+    return new
+
+
+def _store_refreshed(leased: LeasedRecord, new: TokenRecord) -> Flow[None]:
+    """Store what has become of a leased record, unless the lease has run out and somebody else has replaced it."""
+    replaced, new_text = leased.record.tokens.access_token, write_record(new)
+    text: str | None = leased.text
+    for _ in range(_MAX_SWAPS):
+        if (yield Swap(leased.key, text, new_text)):
+            return
+        text = yield Load(leased.key)
+        stored = read_record(text)
+        if stored is None or stored.tokens.access_token != replaced:
+            return
+
+
+def store_record(key: str, record: TokenRecord) -> Flow[None]:
+    """Store a record in place of whatever is there."""
+    new_text = write_record(record)
+    for _ in range(_MAX_SWAPS):
+        text: str | None = yield Load(key)
+        if (yield Swap(key, text, new_text)):
+            return
+    raise AuthorizationFailed("the token storage does not take the new token: it changes all the time")
 
 
 # A token storage that outlives the process: one file, for its owner's eyes alone, that processes may share.

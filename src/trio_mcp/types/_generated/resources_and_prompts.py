@@ -1,4 +1,4 @@
-"""Generated from schema/ by `python -m codegen`: do not edit. The message types: resources."""
+"""Generated from schema/ by `python -m codegen`: do not edit. The message types: resources and prompts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,66 @@ from typing import Any, Literal
 from attrs import frozen
 
 from trio_mcp.types._generated.basic import Icon
-from trio_mcp.types._generated.tools import Annotations, BlobResourceContents, InputResponses, TextResourceContents
+from trio_mcp.types._generated.tools import (
+    Annotations,
+    BlobResourceContents,
+    ContentBlock,
+    InputResponses,
+    Role,
+    TextResourceContents,
+)
 from trio_mcp.types._model import NO_EXTRA, JSONObject, Model
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class GetPromptRequestParams(Model):
+    """Which prompt to fill in, and with what.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#getpromptrequestparams
+    """
+
+    name: str
+    meta: JSONObject | None = None
+    arguments: Mapping[str, str] | None = None
+    input_responses: InputResponses | None = None
+    request_state: str | None = None
+    """Opaque: what the server sent with its questions, as it came."""
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class GetPromptResult(Model):
+    """A prompt, filled in.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#getpromptresult
+    """
+
+    messages: Sequence[PromptMessage]
+    meta: JSONObject | None = None
+    description: str | None = None
+    result_type: str | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class ListPromptsResult(Model):
+    """One page of a server's prompts.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#listpromptsresult
+    """
+
+    prompts: Sequence[Prompt]
+    meta: JSONObject | None = None
+    cache_scope: Literal["private", "public"] | None = None
+    next_cursor: str | None = None
+    """Opaque: asks for the next page. None on the last one."""
+    result_type: str | None = None
+    ttl_ms: int | None = None
+    """How long the result may be cached, in milliseconds; 0 for not at all."""
+    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
@@ -47,6 +105,51 @@ class ListResourcesResult(Model):
     result_type: str | None = None
     ttl_ms: int | None = None
     """How long the result may be cached, in milliseconds; 0 for not at all."""
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class Prompt(Model):
+    """A prompt that a server offers.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#prompt
+    """
+
+    name: str
+    meta: JSONObject | None = None
+    arguments: Sequence[PromptArgument] | None = None
+    description: str | None = None
+    icons: Sequence[Icon] | None = None
+    title: str | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class PromptArgument(Model):
+    """One argument of a prompt.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#promptargument
+    """
+
+    name: str
+    description: str | None = None
+    required: bool | None = None
+    title: str | None = None
+    extra: Mapping[str, Any] = NO_EXTRA
+
+
+@frozen(kw_only=True, repr=False, eq=False)
+class PromptMessage(Model):
+    """One message of a prompt.
+
+    In every revision.
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#promptmessage
+    """
+
+    content: ContentBlock
+    role: Role
     extra: Mapping[str, Any] = NO_EXTRA
 
 

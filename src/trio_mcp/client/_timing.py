@@ -1,0 +1,127 @@
+"""Timeouts of a client's requests: the limits, and the clocks of all requests of one connection.
+
+Rules of this file:
+
+1. The idle limit measures the time spent waiting for the server. Each wait restarts it, and so does each progress
+   update. Time spent in a callback, or in the body of an `open_call` block, does not count.
+2. The total limit measures the whole request.
+3. All clocks stop while a person answers a question of the server or signs in: the time that takes is unknown, and on
+   a link it is unknown which request a question belongs to.
+4. A modern request whose result asks for input has ended. Its retry has its own clock, and the time in between does
+   not count.
+
+A deadline of the caller's own is set with Trio (`trio.fail_after`) and is not known here.
+
+Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#timeouts
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import trio
+from attrs import Attribute, define, field, frozen
+
+from ..peer import PausableTimeouts
+
+__all__ = ["RequestClocks", "TimeLimits", "TimedRequest"]
+
+
+def _duration(_: object, attribute: Attribute[Any], value: float) -> None:
+    if isinstance(value, bool) or math.isnan(value) or value <= 0:
+        raise ValueError(f"TimeLimits({attribute.name}={value!r}): must be a number of seconds above 0")
+
+
+@frozen(kw_only=True)
+class TimeLimits:
+    """How long a client waits, in seconds; `math.inf` lifts a limit. What exceeds one raises `RequestTimedOut`."""
+
+    idle: float = field(default=300.0, validator=_duration)
+    """A request whose other side says nothing for this long is given up. Progress counts, where it was asked for."""
+    total: float = field(default=3600.0, validator=_duration)
+    """A request that takes longer than this in all is given up."""
+    connect: float = field(default=60.0, validator=_duration)
+    """How long opening may take, until both sides know what they speak."""
+    probe: float = field(default=5.0, validator=_duration)
+    """A server that has not answered `server/discover` after this long is asked to `initialize` as well."""
+
+
+class TimedRequest(Protocol):
+    """A request that has a clock."""
+
+    def check(self, now: float) -> float:
+        """Fail the request if it has reached a limit; return when to look again."""
+        ...
+
+    def resume(self, stopped_at: float) -> None:
+        """Restart the clock, which has been stopped since *stopped_at*."""
+        ...
+
+
+@define(eq=False)
+class RequestClocks:
+    """The clocks of all requests of one connection, which stand still together, and the one timer they share.
+
+    One timer, because a cancel scope for each wait would be a seventh of what a call costs. Limits are the same for
+    all requests, so the time at which the timer looks is early enough for almost every wait that begins after it was
+    set: it is set when a wait needs it earlier, and when it has looked. Nothing unsets it, so a process that asks for
+    nothing any more wakes up once.
+
+    Args:
+        limits: what each request may take.
+    """
+
+    limits: TimeLimits
+    timeouts: PausableTimeouts = field(factory=PausableTimeouts, init=False)
+    """The limits of blocks, which stand still with the clocks."""
+    now: Callable[[], float] = field(init=False)
+    """Trio's clock, found once: each request asks for the time twice."""
+    running: set[TimedRequest] = field(factory=set[TimedRequest], init=False)
+    """Those whose clocks run."""
+    stopped_at: float = field(default=math.inf, init=False)
+    """When the clocks were stopped, on Trio's clock; infinite while they run."""
+    next_check: float = field(default=math.inf, init=False)
+    """When the timer looks at the clocks."""
+    _pauses: int = field(default=0, init=False)
+    _timer: trio.CancelScope = field(factory=trio.CancelScope, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.now = trio.lowlevel.current_clock().current_time
+
+    async def run(self) -> None:
+        """Give up the requests that reach a limit, for ever. Runs in one task of the connection."""
+        while True:
+            with self._timer:
+                await trio.sleep_forever()
+            self._timer, self.next_check = trio.CancelScope(), math.inf
+            self._check()
+
+    def check_at(self, time: float) -> None:
+        """Look at the clocks at *time*, if not before."""
+        if time < self.next_check:
+            self.next_check = self._timer.deadline = time
+
+    def _check(self) -> None:
+        if math.isinf(self.stopped_at):
+            now = self.now()
+            self.check_at(min((attempt.check(now) for attempt in self.running), default=math.inf))
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Stop the clocks for as long as a person is being asked."""
+        if self._pauses == 0:
+            self.stopped_at = self.now()
+        self._pauses += 1
+        try:
+            with self.timeouts.paused():
+                yield
+        finally:
+            self._pauses -= 1
+            if self._pauses == 0:
+                stopped_at, self.stopped_at = self.stopped_at, math.inf
+                for attempt in self.running:
+                    attempt.resume(stopped_at)
+                self._check()

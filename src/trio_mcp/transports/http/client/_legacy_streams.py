@@ -1,0 +1,314 @@
+"""One session of a server of the legacy revisions, and its event streams."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Protocol, Self
+
+import trio
+from attrs import define, field
+
+from ...._errors import AuthorizationFailed, RemoteProtocolError
+from ....peer import Outbox, QueuedMessage
+from ....wire import LAST_EVENT_FIELD, SESSION_FIELD, VERSION_FIELD, SseDecoder, SseEvent, is_plain_field
+from .._engine import EngineError, HttpResponse, checked_endpoint, is_event_stream, read_events
+from ._transport import HttpTransport, back_off
+
+__all__ = ["LegacySession", "ReplyOutlet", "ResumableStream", "SessionOwner", "StandaloneStream", "open_sse_session"]
+
+_log = logging.getLogger("trio_mcp.transports")
+
+_ID = re.compile(r"[!-~]{1,1024}")
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+"""Seconds, where the server has not said how long to wait."""
+_ENDPOINT_SECONDS = 10.0
+"""How long the stream and its first event are waited for."""
+_SHOWN = 200
+
+
+class SessionRequest(Protocol):
+    """A request in flight in a session."""
+
+    def session_ended(self) -> None:
+        """Act on the end of the session; synchronous."""
+        ...
+
+
+class SessionOwner(Protocol):
+    """The part of `SessionManager` that the streams and outlets of a session use."""
+
+    transport: HttpTransport
+    current: LegacySession
+    draining: set[ReplyOutlet]
+
+    async def notify_nowait(self, session: LegacySession, line: bytes, *, is_last_word: bool = False) -> None:
+        """Post a response or a notification that no caller waits for; never raises."""
+        ...
+
+    def is_unknown(self, session: LegacySession, response: HttpResponse) -> bool:
+        """Return True if the response to a GET says that the server no longer knows the session."""
+        ...
+
+    def replace(self, session: LegacySession) -> None:
+        """Replace a session that the server no longer knows, or whose stream has ended; synchronous."""
+        ...
+
+
+@define(eq=False)
+class LegacySession:
+    """One session, from its `initialize` on; also what stands for it where the server gives it no id."""
+
+    url: str
+    """Where its messages are posted."""
+    is_sse: bool = False
+    """Whether it is one of HTTP+SSE: answers come by its one stream, and not in response to what is posted."""
+    id: str | None = field(default=None, init=False, repr=False)
+    revision: str | None = field(default=None, init=False)
+    """What was negotiated on; None before."""
+    is_lost: bool = field(default=False, init=False)
+    has_streams: bool = field(default=False, init=False)
+    """Whether the server has answered a GET with a stream."""
+    standalone: StandaloneStream | None = field(default=None, init=False)
+    tasks: set[SessionRequest] = field(factory=set["SessionRequest"], init=False)
+    """The requests under way in it."""
+    _streams: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The header fields that name it."""
+        fields = {} if self.id is None else {SESSION_FIELD: self.id}
+        return fields if self.revision is None else {**fields, VERSION_FIELD: self.revision}
+
+    def take_id(self, response: HttpResponse) -> None:
+        """Take the id that the server has given it; raises `RemoteProtocolError` for one that cannot be sent back."""
+        id = response.headers.get(SESSION_FIELD)
+        if id is not None and not _ID.fullmatch(id):
+            raise RemoteProtocolError(f"the server gives its session an id that is none: {id[:100]!r}")
+        self.id = id
+
+    @contextmanager
+    def streams(self) -> Generator[None]:
+        """Cancel the block when the session ends."""
+        with trio.CancelScope() as scope:
+            self._streams.add(scope)
+            try:
+                yield
+            finally:
+                self._streams.discard(scope)
+
+    def disconnect(self) -> None:
+        """It is over: end its streams, and what is under way in it. Synchronous."""
+        self.is_lost = True
+        for scope in self._streams:
+            scope.cancel(reason="the session is over")
+        for task in list(self.tasks):
+            task.session_ended()
+
+
+@define(eq=False)
+class ReplyOutlet(Outbox):
+    """A queue that has a task only while something is in it."""
+
+    _manager: SessionOwner
+    _session: LegacySession | None
+    """What its messages belong to; None for whatever session there is when they leave."""
+    _is_draining: bool = field(default=False, init=False)
+
+    @classmethod
+    def of(cls, manager: SessionOwner, session: LegacySession | None) -> Self:
+        """Return an empty lane."""
+        transport = manager.transport
+        limits = transport.limits
+        return cls(limits.outbox_bytes, limits.outbox_urgent_bytes, transport.disconnect, manager, session)
+
+    def _append(self, entry: QueuedMessage) -> None:
+        super()._append(entry)
+        if self.size and not self._is_draining:
+            self._is_draining = True
+            self._manager.draining.add(self)
+            self._manager.transport.nursery.start_soon(self._post_all)
+
+    async def _post_all(self) -> None:
+        try:
+            while lines := self.take():
+                for line in lines:
+                    await self._manager.notify_nowait(self._session or self._manager.current, line)
+                    self.sent(len(line))
+        finally:
+            self._is_draining = False
+            self._manager.draining.discard(self)
+
+
+@define(eq=False)
+class ResumableStream:
+    """One stream, and how far it has been read.
+
+    Args:
+        limit: bytes of the longest event.
+        take: is given each event.
+    """
+
+    _limit: int
+    _take: Callable[[SseEvent], None]
+    failures: int = field(default=0, init=False)
+    """Attempts since something has come, or a connection has lasted."""
+    _last_event_id: str = field(default="", init=False)
+    _retry: float = field(default=0.0, init=False)
+    """Seconds that the server wants to pass before the next attempt."""
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The header field that asks for what has not been read; empty where nothing says how far that is."""
+        last = self._last_event_id
+        return {LAST_EVENT_FIELD: last} if last and is_plain_field(last) else {}
+
+    async def read(self, response: HttpResponse) -> None:
+        """Read one connection to its end; raises what `read_events` does."""
+        decoder, begun = SseDecoder(self._limit, self._last_event_id), trio.current_time()
+        try:
+            await read_events(response, decoder, self._take_event)
+        finally:
+            if decoder.last_event_id != self._last_event_id:
+                self._last_event_id, self.failures = decoder.last_event_id, 0
+            if trio.current_time() - begun > _LONGEST_PAUSE:
+                self.failures = 0
+            if decoder.retry_ms is not None:
+                self._retry = decoder.retry_ms / 1000
+
+    def _take_event(self, event: SseEvent) -> None:
+        self.failures = 0
+        self._take(event)
+
+    async def pause(self) -> None:
+        """Wait before the next attempt."""
+        self.failures += 1
+        first = self._retry or _FIRST_PAUSE
+        spread = back_off(self.failures, first=first, longest=max(first, _LONGEST_PAUSE))
+        await trio.sleep(max(self._retry, spread))
+
+    def forget(self) -> None:
+        """Begin anew: what has not been read cannot be."""
+        self._last_event_id = ""
+
+
+@define(eq=False)
+class StandaloneStream:
+    """What the server says in a session outside of all exchanges; `run` is its task."""
+
+    _manager: SessionOwner
+    _session: LegacySession
+    resolved: trio.Event = field(factory=trio.Event, init=False)
+    """Set when the stream has begun, or it is known that it does not."""
+    _stream: ResumableStream = field(init=False)
+    _outlet: ReplyOutlet = field(init=False)
+    _has_started: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._stream = ResumableStream(self._manager.transport.limits.max_message_bytes, self._take)
+        self._outlet = ReplyOutlet.of(self._manager, self._session)
+
+    async def run(self) -> None:
+        """Hear it until the session ends, or the server refuses; never raises."""
+        with self._session.streams():
+            while await self._connect():
+                self.resolved.set()
+                await self._stream.pause()
+        self.resolved.set()
+
+    async def _connect(self) -> bool:
+        """Hear it over one connection; return whether to try another."""
+        manager, session = self._manager, self._session
+        timeouts = manager.transport.timeouts
+        pauses = timeouts.pauses
+        try:
+            async with manager.transport.sender.get({**session.fields, **self._stream.fields}) as response:
+                if not is_event_stream(response):
+                    if manager.is_unknown(session, response):
+                        manager.replace(session)
+                    return self._has_started and response.status >= 500
+                self._has_started = session.has_streams = True
+                self.resolved.set()
+                await self._stream.read(response)
+        except EngineError as exc:
+            _log.debug("the stream of standalone broke: %s", exc)
+        except RemoteProtocolError as exc:
+            _log.warning("some of the server's standalone cannot be read: %s", exc)
+            self._stream.forget()  # else the same would come again
+        except AuthorizationFailed as exc:
+            if not self._has_started or exc.error is not None or timeouts.pauses > pauses:
+                _log.warning("the server's standalone are not heard: %s", exc)
+                return False
+            _log.debug("the stream of standalone cannot be taken up again: %s", exc)
+        return True
+
+    def _take(self, event: SseEvent) -> None:
+        if event.event == "message" and event.data:
+            self._manager.transport.received(event.data, self._outlet)
+
+
+class _NoStreamError(Exception):
+    """The server has no such stream."""
+
+
+async def open_sse_session(manager: SessionOwner) -> LegacySession | None:
+    """Begin a session by asking for its stream; None where the server has none.
+
+    Raises:
+        RemoteProtocolError: the stream names no address that messages may be posted to, or cannot be read.
+        AuthorizationFailed: the server wants to know who asks, and there is no token for it.
+    """
+    session = LegacySession(manager.transport.sender.url, is_sse=True)
+    stream = _SseStream(manager, session, ReplyOutlet.of(manager, session))
+    with manager.transport.timeouts.within(_ENDPOINT_SECONDS):
+        try:
+            await manager.transport.nursery.start(stream.run)
+        except (_NoStreamError, EngineError):
+            return None
+        return session
+    return None
+
+
+@define(eq=False)
+class _SseStream:
+    """The stream of one session; `run` is its task."""
+
+    _manager: SessionOwner
+    _session: LegacySession
+    _outlet: ReplyOutlet
+    _has_started: bool = field(default=False, init=False)
+    """Whether the first event has come."""
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """Read the stream until it ends. Raises only before the session has begun."""
+        with self._session.streams():
+            try:
+                await self._read(task_status)
+            except (EngineError, RemoteProtocolError) as exc:
+                if not self._has_started:
+                    raise
+                _log.debug("the stream of the session broke: %s", exc)
+        if not self._has_started:
+            raise _NoStreamError
+        self._manager.replace(self._session)
+
+    async def _read(self, task_status: trio.TaskStatus[None]) -> None:
+        def take(event: SseEvent) -> None:
+            if not self._has_started:
+                self._begin(event)
+                task_status.started()
+            elif event.event == "message" and event.data:
+                transport.received(event.data, self._outlet)
+
+        transport = self._manager.transport
+        async with transport.sender.get({}) as response:
+            if is_event_stream(response):
+                await read_events(response, SseDecoder(transport.limits.max_message_bytes), take)
+
+    def _begin(self, event: SseEvent) -> None:
+        if event.event != "endpoint":
+            raise RemoteProtocolError(f"the event stream begins with {event.event[:_SHOWN]!r}, and not with 'endpoint'")
+        self._session.url = checked_endpoint(self._session.url, event.data.decode(errors="replace"))
+        self._has_started = True
