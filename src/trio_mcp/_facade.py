@@ -1,7 +1,7 @@
 """A helper for package facades: it imports each name from its module when the name is first used.
 
 A facade lists its names twice: as imports under ``if TYPE_CHECKING:``, for type checkers, and as the table that this
-helper takes. `tests/test_architecture.py` compares the two.
+helper takes. `tests/architecture` compares the two.
 """
 
 from __future__ import annotations
