@@ -30,12 +30,12 @@ EXAMPLES: list[tuple[_errors.TrioMcpError, str, dict[str, Any]]] = [
     (_errors.MissingCapability("cannot", {"roots": {}}), "cannot", {"required": {"roots": {}}}),
     (
         _errors.UnsupportedRevision("a", ["b", "c"]),
-        "no common protocol revision: this side asked for a, the other side offers b, c",
+        "no common protocol revision: this side asked for a, the peer offers b, c",
         {"requested": "a", "supported": ("b", "c")},
     ),
     (
         _errors.UnsupportedRevision("a", []),
-        "no common protocol revision: this side asked for a, the other side offers nothing this side knows",
+        "no common protocol revision: this side asked for a, the peer offers no known revision",
         {"supported": ()},
     ),
     (_errors.ConnectionClosed("bye"), "bye", {}),
@@ -43,7 +43,7 @@ EXAMPLES: list[tuple[_errors.TrioMcpError, str, dict[str, Any]]] = [
     (_errors.ServerExited(3), "the server process exited with status 3", {"status": 3, "stderr_tail": ()}),
     (
         _errors.ServerExited(-9, ["one", "two"]),
-        "the server process was killed by signal 9; its last words on standard error:\n    one\n    two",
+        "the server process was killed by signal 9; the last lines of its standard error:\n    one\n    two",
         {"status": -9, "stderr_tail": ("one", "two")},
     ),
 ]

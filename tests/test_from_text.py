@@ -78,10 +78,10 @@ def test_the_schema_decides_what_a_text_stands_for(text: str, schema: object, va
 @pytest.mark.parametrize(
     ("text", "schema", "words"),
     [
-        ("four", {"type": "integer"}, "expected integer, got the text 'four'"),
-        ("four", {"type": "number"}, "expected number, got the text 'four'"),
-        ("", {"type": ["boolean", "null"]}, "expected boolean or null, got the text ''"),
-        ("{'x': 1}", {"$ref": "#/$defs/Point"}, "expected object, got the text"),
+        ("four", {"type": "integer"}, "expected integer, got the string 'four'"),
+        ("four", {"type": "number"}, "expected number, got the string 'four'"),
+        ("", {"type": ["boolean", "null"]}, "expected boolean or null, got the string ''"),
+        ("{'x': 1}", {"$ref": "#/$defs/Point"}, "expected object, got the string"),
         ("NaN", {"type": "number"}, "expected number"),
         ("1e999", {"type": "number"}, "expected number"),
         ("x", {"type": "object", "const": 1}, "expected nothing"),

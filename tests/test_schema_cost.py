@@ -17,8 +17,8 @@ from trio_mcp.schema._validate import MAX_CHARACTERS, MAX_PARTS
 
 Json: TypeAlias = dict[str, Any]
 
-TOO_MUCH = ["$: too much work to check: alternatives and references of the schema multiply, or it is large"]
-NOWHERE = ["$: does not fit; where and why could be found out only with too much work"]
+TOO_MUCH = ["$: too expensive to validate: alternatives and references multiply, or the value is large"]
+NOWHERE = ["$: does not fit; the place and reason are too expensive to find"]
 ITSELF: Json = {"$ref": "#"}
 
 

@@ -136,7 +136,11 @@ def test_what_does_not_fit_is_named_by_its_place(kind: Any, json: Any, faults: l
 
 @pytest.mark.parametrize(
     ("kind", "fault"),
-    [(int, "int is no type of an object"), (list[int], "is no type of an object"), (Point | Line, "more than one")],
+    [
+        (int, "int is not a type of JSON objects"),
+        (list[int], "is not a type of JSON objects"),
+        (Point | Line, "more than one"),
+    ],
 )
 def test_what_could_never_be_read_is_refused_at_once(kind: Any, fault: str) -> None:
     with pytest.raises(TypeError, match=fault):
@@ -271,7 +275,7 @@ def needs_more(params: Point, other: int) -> None:
 
 
 def test_a_handler_that_could_not_be_called_is_refused() -> None:
-    with pytest.raises(TypeError, match="it: nothing could be passed for its parameter 'other'"):
+    with pytest.raises(TypeError, match="it: there is no value for its parameter 'other'"):
         look_at(needs_more, "it")
 
 
@@ -291,7 +295,7 @@ def test_a_handler_whose_params_are_no_object_is_refused() -> None:
     def handler(params: int) -> None:
         raise NotImplementedError
 
-    with pytest.raises(TypeError, match="it: parameter 'params': int is no type of an object"):
+    with pytest.raises(TypeError, match="it: parameter 'params': int is not a type of JSON objects"):
         look_at(handler, "it")
 
 

@@ -23,7 +23,7 @@ Json: TypeAlias = dict[str, Any]
 
 CAPABLE: Json = ENVELOPE | {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
 ANN: Json = {"action": "accept", "content": {"name": "Ann"}}
-BAD_STATE = "$.requestState: it cannot be used, or not any more; send the request anew without it"
+BAD_STATE = "$.requestState: it is invalid or has expired; send the request again without it"
 
 
 @frozen
@@ -159,8 +159,8 @@ async def test_each_of_several_is_told_that_an_answer_was_refused(autojump_clock
     assert told == [
         "the call is over",
         "the call is over",
-        "the client's answer is none",
-        "the client's answer is none",
+        "the client's answer is invalid",
+        "the client's answer is invalid",
     ]
 
 

@@ -449,10 +449,10 @@ def test_a_pydantic_root_model_may_be_any_value() -> None:
         (frozenset[Line], "Line cannot be an item of a set"),
         (dict[Point, int], "Point cannot be a key"),
         (dict[float, int], "float cannot be a key"),
-        (Literal[b"x"], "holds b'x', which is no JSON scalar"),
+        (Literal[b"x"], "holds b'x', which is not a JSON scalar"),
         (Annotated[str, Meta(ge=1)], "ge=1 does not apply to str"),
         (Annotated[Decimal, Meta(ge=1)], "ge=1 does not apply to Decimal"),
-        (Annotated[int, annotated_types.Ge(Decimal(1))], r"ge=Decimal\('1'\) is no JSON number"),
+        (Annotated[int, annotated_types.Ge(Decimal(1))], r"ge=Decimal\('1'\) is not a JSON number"),
         (Annotated[int, Meta(min_length=1)], "min_length=1 does not apply to int"),
         (Annotated[dt.date | None, Meta(max_length=1)], "max_length=1 does not apply to"),
         (Annotated[int, Meta(pattern="a")], "pattern='a' does not apply to int"),
@@ -470,8 +470,8 @@ def test_enumerations_json_cannot_write_are_refused() -> None:
     class Tuples(enum.Enum):
         A = (1, 2)
 
-    assert refusal(Empty) == "it: a choice without members"
-    assert refusal(Tuples) == "it: Tuples.A has a value that is no JSON scalar: (1, 2)"
+    assert refusal(Empty) == "it: a choice has no members"
+    assert refusal(Tuples) == "it: Tuples.A has a value that is not a JSON scalar: (1, 2)"
 
 
 def test_a_refused_member_is_named_with_its_class() -> None:

@@ -349,7 +349,7 @@ def test_forms_are_missing_where_the_revision_has_no_questions(revision: str) ->
     with pytest.raises(MissingCapability) as missing:
         form_of(Seats).requested_schema(revision)
 
-    assert str(missing.value) == f"revision {revision} has no questions to the user"
+    assert str(missing.value) == f"revision {revision} has no elicitation"
     assert missing.value.required == {"elicitation": {"form": {}}}
 
 
@@ -431,35 +431,35 @@ class Inner:
 @pytest.mark.parametrize(
     ("annotation", "reason"),
     [
-        (Inner, "no form asks for the type object"),
-        (Inner | None, "no form asks for the type object"),
-        (dict[str, int], "no form asks for the type object"),
-        (list[int], "a list must be of texts to choose from"),
-        (list[str], "a list must be of texts to choose from"),
-        (list[Any], "a list must be of texts to choose from"),
-        (list[Literal["a"] | None], "a list must be of texts to choose from"),
-        (list[list[Literal["a"]]], "a list must be of texts to choose from"),
-        (list[Literal[1, 2]], "a list must be of texts to choose from"),
-        (tuple[Size, Size], "a list must be of texts to choose from"),
-        (bytes, "contentEncoding='base64': this has no place in a form"),
+        (Inner, "forms do not have the type object"),
+        (Inner | None, "forms do not have the type object"),
+        (dict[str, int], "forms do not have the type object"),
+        (list[int], "the items of a list must be a choice of strings"),
+        (list[str], "the items of a list must be a choice of strings"),
+        (list[Any], "the items of a list must be a choice of strings"),
+        (list[Literal["a"] | None], "the items of a list must be a choice of strings"),
+        (list[list[Literal["a"]]], "the items of a list must be a choice of strings"),
+        (list[Literal[1, 2]], "the items of a list must be a choice of strings"),
+        (tuple[Size, Size], "the items of a list must be a choice of strings"),
+        (bytes, "contentEncoding='base64': this keyword is not allowed in a form"),
         (int | str, "it has no single type"),
         (Decimal, "it has no single type"),
         (Any, "it has no single type"),
-        (None, "no form asks for the type null"),
-        (uuid.UUID, "format='uuid': a form has the formats date, date-time, email, uri"),
-        (Literal[1, 2], "enum=[1, 2]: what there is to choose must be texts"),
-        (Literal[None], "the values to choose from must be texts, each once, and at least one"),  # noqa: PYI061  # not None
+        (None, "forms do not have the type null"),
+        (uuid.UUID, "format='uuid': the formats of a form are date, date-time, email, uri"),
+        (Literal[1, 2], "enum=[1, 2]: the choices must be strings"),
+        (Literal[None], "the choices must be different strings, and at least one"),  # noqa: PYI061  # not None
         (Annotated[float, Meta(gt=0)], "exclusiveMinimum=0: a form has no exclusive bounds; use ge in place of gt"),
         (Annotated[float, Meta(lt=1)], "exclusiveMaximum=1: a form has no exclusive bounds; use le in place of lt"),
         (Annotated[int, annotated_types.Gt(float("-inf"))], "exclusiveMinimum=-inf: a form has no exclusive bounds"),
         (Annotated[int, annotated_types.Le(float("inf"))], "maximum=inf: expected a number"),
-        (Annotated[int, Meta(multiple_of=5)], "multipleOf=5: this has no place in a form"),
+        (Annotated[int, Meta(multiple_of=5)], "multipleOf=5: this keyword is not allowed in a form"),
         (Annotated[str, Meta(extra_json_schema={"pattern": "("})], 'not a usable JSON Schema: $.pattern: "("'),
         (complex, "complex has no JSON form"),
         (Annotated[int, SIZES], "Choices are for str and list[str]"),
         (Annotated[list[Any], SIZES], "Choices are for str and list[str]"),
         (Annotated[Colour, SIZES], "the Choices ['s', 'm'] are not the values of the type, ['red', 'blue']"),
-        (Annotated[str, SIZES, Meta(min_length=1)], "minLength=1: this has no place in a form"),
+        (Annotated[str, SIZES, Meta(min_length=1)], "minLength=1: this keyword is not allowed in a form"),
         (Annotated[str, SIZES, Choices({"a": "A"})], "Choices are given twice"),
         (Annotated[list[Annotated[str, SIZES]], SIZES], "Choices are given twice"),
     ],
@@ -470,16 +470,16 @@ def test_a_member_that_no_form_has_is_refused_by_name(annotation: Any, reason: s
         form_of(member(annotation))
 
     text = str(refusal.value)
-    assert text.startswith(f"Asked is no form: Asked.it: {reason}")
+    assert text.startswith(f"Asked cannot be a form: Asked.it: {reason}")
     assert text.endswith(
-        "A member may be a str, int, float, bool, date or datetime, a choice of texts (Literal, an enumeration, or "
+        "A member may be a str, int, float, bool, date or datetime, a choice of strings (Literal, an enumeration, or "
         "Choices), or a list of such choices"
     )
 
 
 @pytest.mark.parametrize("cls", [int, list, dict[str, int], Seats(1), None, Colour], ids=str)
 def test_what_has_no_members_is_no_form(cls: Any) -> None:
-    with pytest.raises(TypeError, match=r"is no form: .*A member may be"):
+    with pytest.raises(TypeError, match=r"cannot be a form: .*A member may be"):
         form_of(cls)
 
 
@@ -666,7 +666,10 @@ def test_the_dialect_of_a_schema_is_kept_where_the_revision_has_a_place_for_it()
         ({"type": "object", "properties": Json(), "required": ["a"]}, r"required=\['a'\] must be a list of names"),
         ({"type": "object", "properties": Json(), "required": [None]}, r"required=\[None\] must be a list of names"),
         ({"type": "object", "properties": Json(), "required": "a"}, "required='a' must be a list of names"),
-        ({"type": "object", "properties": Json(), "additionalProperties": False}, "additionalProperties has no place"),
+        (
+            {"type": "object", "properties": Json(), "additionalProperties": False},
+            "additionalProperties is not allowed",
+        ),
         ({"type": "object", "properties": Json(), "$schema": "urn:mine"}, "unknown JSON Schema dialect 'urn:mine'"),
     ],
     ids=str,
@@ -679,35 +682,44 @@ def test_a_schema_that_is_no_form_is_refused(schema: dict[str, Any], reason: str
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        (True, "its schema is no JSON object"),
+        (True, "its schema is not a JSON object"),
         ({}, "it has no single type"),
         ({"type": ["string", "null"]}, "it has no single type"),
-        ({"type": "object", "properties": {}}, "no form asks for the type object"),
-        ({"type": "array"}, "a list must be of texts to choose from"),
-        ({"type": "array", "items": {"type": "string"}}, "a list must be of texts to choose from"),
-        ({"type": "array", "items": {"type": "integer", "enum": ["a"]}}, "a list must be of texts to choose from"),
-        ({"type": "array", "items": {"enum": ["a"], "minLength": 1}}, "minLength has no place beside the choices"),
-        ({"type": "array", "items": {"enum": ["a"]}, "uniqueItems": True}, "uniqueItems=True: this has no place"),
-        ({"type": "array", "items": {"enum": ["a"]}, "minItems": -1}, "minItems=-1: expected a whole number from 0"),
-        ({"type": "array", "items": {"enum": ["a"]}, "maxItems": True}, "maxItems=True: expected a whole number"),
-        ({"type": "string", "minLength": 1.5}, "minLength=1.5: expected a whole number from 0"),
-        ({"type": "string", "format": "uuid"}, "format='uuid': a form has the formats date, date-time, email, uri"),
-        ({"type": "string", "title": 1}, "title=1: expected a text"),
+        ({"type": "object", "properties": {}}, "forms do not have the type object"),
+        ({"type": "array"}, "the items of a list must be a choice of strings"),
+        ({"type": "array", "items": {"type": "string"}}, "the items of a list must be a choice of strings"),
+        (
+            {"type": "array", "items": {"type": "integer", "enum": ["a"]}},
+            "the items of a list must be a choice of strings",
+        ),
+        ({"type": "array", "items": {"enum": ["a"], "minLength": 1}}, "minLength is not allowed beside the choices"),
+        (
+            {"type": "array", "items": {"enum": ["a"]}, "uniqueItems": True},
+            "uniqueItems=True: this keyword is not allowed",
+        ),
+        ({"type": "array", "items": {"enum": ["a"]}, "minItems": -1}, "minItems=-1: expected an integer of at least 0"),
+        ({"type": "array", "items": {"enum": ["a"]}, "maxItems": True}, "maxItems=True: expected an integer"),
+        ({"type": "string", "minLength": 1.5}, "minLength=1.5: expected an integer of at least 0"),
+        ({"type": "string", "format": "uuid"}, "format='uuid': the formats of a form are date, date-time, email, uri"),
+        ({"type": "string", "title": 1}, "title=1: expected a string"),
         ({"type": "string", "pattern": "("}, "not a usable JSON Schema"),
         ({"type": "integer", "minimum": "1"}, "minimum='1': expected a number"),
-        ({"type": "integer", "minLength": 1}, "minLength=1: this has no place in a form"),
-        ({"type": "string", "enum": []}, "the values to choose from must be texts, each once, and at least one"),
-        ({"type": "string", "enum": ["a", "a"]}, "the values to choose from must be texts, each once"),
-        ({"type": "string", "enum": [1]}, "the values to choose from must be texts"),
-        ({"type": "string", "enum": "a"}, "the values to choose from must be texts"),
-        ({"type": "string", "enum": ["a"], "enumNames": []}, "there must be one title, a text, for each value"),
-        ({"type": "string", "enum": ["a"], "enumNames": "A"}, "there must be one title, a text, for each value"),
-        ({"type": "string", "enumNames": ["A"]}, r"enumNames=\['A'\]: this has no place"),
+        ({"type": "integer", "minLength": 1}, "minLength=1: this keyword is not allowed in a form"),
+        ({"type": "string", "enum": []}, "the choices must be different strings, and at least one"),
+        ({"type": "string", "enum": ["a", "a"]}, "the choices must be different strings"),
+        ({"type": "string", "enum": [1]}, "the choices must be different strings"),
+        ({"type": "string", "enum": "a"}, "the choices must be different strings"),
+        ({"type": "string", "enum": ["a"], "enumNames": []}, "there must be one title, a string, for each choice"),
+        ({"type": "string", "enum": ["a"], "enumNames": "A"}, "there must be one title, a string, for each choice"),
+        ({"type": "string", "enumNames": ["A"]}, r"enumNames=\['A'\]: this keyword is not allowed"),
         ({"type": "string", "oneOf": [{"const": "a"}]}, "oneOf must be a list of objects with const and title"),
         ({"type": "string", "oneOf": "a"}, "oneOf must be a list of objects with const and title"),
-        ({"type": "string", "oneOf": [{"const": "a", "title": 1}]}, "there must be one title, a text, for each value"),
-        ({"type": "string", "oneOf": [], "enum": ["a"]}, "what there is to choose stands in oneOf already"),
-        ({"type": "string", "enum": ["a"], "minLength": 1}, "minLength=1: this has no place in a form"),
+        (
+            {"type": "string", "oneOf": [{"const": "a", "title": 1}]},
+            "there must be one title, a string, for each choice",
+        ),
+        ({"type": "string", "oneOf": [], "enum": ["a"]}, "the choices are given twice, in oneOf and in enum"),
+        ({"type": "string", "enum": ["a"], "minLength": 1}, "minLength=1: this keyword is not allowed in a form"),
     ],
     ids=str,
 )

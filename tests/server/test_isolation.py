@@ -168,7 +168,7 @@ def test_an_async_function_cannot_be_isolated() -> None:
 def test_a_function_that_takes_a_context_cannot_be_isolated() -> None:
     def work(ctx: Context) -> None: ...
 
-    assert "it gets no Context, which belongs to the process of the server" in refusal(work)
+    assert "it cannot have a Context, which stays in the process of the server" in refusal(work)
 
 
 def test_a_function_that_cannot_be_imported_cannot_be_isolated() -> None:
@@ -219,7 +219,7 @@ async def test_a_function_that_its_name_does_not_lead_to_fails_at_its_call() -> 
     async with open_client(isolating(tools.impostor)) as client:
         text = await text_of(client, "pid")
 
-    assert text.startswith('pid: with isolate="process" the function and its arguments are pickled, which failed')
+    assert text.startswith('pid: isolate="process" must pickle the function and its arguments, which failed')
     assert "not the same object" in text
 
 
@@ -229,7 +229,7 @@ async def test_a_function_that_the_worker_cannot_import_fails_at_its_call(monkey
     monkeypatch.setitem(sys.modules, "made_here", made)
 
     async with open_client(isolating(made.hello)) as client:
-        assert await text_of(client, "hello") == "its worker process cannot load it: No module named 'made_here'"
+        assert await text_of(client, "hello") == "its worker process cannot load the call: No module named 'made_here'"
 
 
 @pytest.mark.parametrize(
@@ -268,8 +268,8 @@ async def test_a_protocol_error_of_an_isolated_function_is_one() -> None:
 
 async def test_a_result_that_cannot_be_pickled_says_so() -> None:
     async with open_client(isolating(tools.give_function, tools.give_trap)) as client:
-        assert "what it returned cannot be pickled" in await text_of(client, "give_function")
-        assert "what it returned cannot be unpickled" in await text_of(client, "give_trap")
+        assert "its result cannot be pickled" in await text_of(client, "give_function")
+        assert "its result cannot be unpickled" in await text_of(client, "give_trap")
 
 
 @pytest.mark.parametrize(
@@ -346,17 +346,20 @@ async def test_a_main_module_that_serves_when_it_is_imported_is_told_what_it_lac
         text = await text_of(client, "pid")
 
     assert text == "pid: while it started (see its standard error), its worker process exited with status 1"
-    assert 'put what only the program itself shall do under `if __name__ == "__main__":`' in capfd.readouterr().err
+    assert (
+        'put the code that only the program itself shall run under `if __name__ == "__main__":`'
+        in capfd.readouterr().err
+    )
 
 
 async def test_a_worker_that_is_stuck_in_the_kernel_has_no_status() -> None:
     worker = await start_worker()
-    assert worker.end == "cannot be reached any more"
+    assert worker.exit_description == "cannot be reached any more"
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(worker.watch)
         await worker.kill()
-    assert worker.end == "was killed by signal 9"
+    assert worker.exit_description == "was killed by signal 9"
 
 
 # How it ends.

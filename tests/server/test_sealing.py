@@ -26,7 +26,7 @@ from trio_mcp.wire import INVALID_PARAMS, JsonObject
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(1, 33))
 PARAMS: JsonObject = {"name": "book", "arguments": {"show": "Hamlet", "seats": [1, 2]}, "_meta": {"a": 1}}
 CONTENTS: JsonObject = {"token": "a1b2", "text": "Grüße \U0001f600", "big": 2**70}
-MESSAGE = "$.requestState: it cannot be used, or not any more; send the request anew without it"
+MESSAGE = "$.requestState: it is invalid or has expired; send the request again without it"
 
 seals = Seals([KEY])
 names = st.text(max_size=5)
@@ -216,8 +216,8 @@ def test_nothing_of_the_contents_can_be_read_and_no_two_states_are_the_same() ->
 
 
 CAUSES: dict[str, Callable[[], tuple[int, str, object]]] = {
-    "was not made with a key of this server, or was changed": lambda: refusal("nonsense"),
-    "belongs to another request, or to somebody else": lambda: refusal(STATE, principal="Mallory"),
+    "was not made with a key of this server, or was modified": lambda: refusal("nonsense"),
+    "belongs to another request or another principal": lambda: refusal(STATE, principal="Mallory"),
     "has expired": lambda: refusal(sealed(ages=-1)),
 }
 
@@ -228,7 +228,7 @@ def test_the_cause_is_in_the_log_alone(cause: str, caplog: pytest.LogCaptureFixt
         assert CAUSES[cause]() == THE_REFUSAL
 
     (message,) = caplog.messages
-    assert message == f"the state of a retry of 'tools/call' was refused: it {cause}"
+    assert message == f"the request state of a retry of 'tools/call' was refused: it {cause}"
 
 
 def test_a_state_is_as_long_as_what_it_holds() -> None:

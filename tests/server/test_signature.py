@@ -559,9 +559,9 @@ def test_a_raw_schema_and_parameters_that_do_not_match_are_refused() -> None:
         "f: parameter 'a' needs a default: input_schema does not require it"
     )
     assert refusal(f, input_schema=RAW) == (
-        "f: input_schema publishes 'odd name', which is no parameter of the function"
+        "f: input_schema publishes 'odd name', which is not a parameter of the function"
     )
-    assert refusal(g, input_schema=RAW) == "g: parameter '*things' gets nothing: arguments are passed by name"
+    assert refusal(g, input_schema=RAW) == "g: parameter '*things' would stay empty: arguments are passed by name"
     with pytest.raises(SchemaError, match="unknown JSON Schema dialect"):
         describe(f, input_schema={"type": "object", "$schema": "mine"})
 
