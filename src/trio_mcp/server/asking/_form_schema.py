@@ -198,15 +198,16 @@ def _plain_items(items: dict[str, Any], definitions: Definitions) -> dict[str, A
 def default_factories(cls: Any) -> Mapping[str, Callable[[], Any]]:
     """Return the default factories of a class, by the JSON name of the member."""
     cls = get_origin(cls) or cls
+    defaults: list[tuple[str, Any]]
     if attrs.has(cls):
-        defaults: list[tuple[str, Any]] = [(each.alias, each.default) for each in attrs.fields(cls)]
+        defaults = [(each.alias, each.default) for each in attrs.fields(cls)]
         return {name: default.factory for name, default in defaults if _takes_no_instance(default)}
     if dataclasses.is_dataclass(cls):
-        factories = [(each.name, each.default_factory) for each in dataclasses.fields(cls)]
-        return {name: factory for name, factory in factories if factory is not dataclasses.MISSING}
+        defaults = [(each.name, each.default_factory) for each in dataclasses.fields(cls)]
+        return {name: default for name, default in defaults if default is not dataclasses.MISSING}
     if isinstance(cls, type) and issubclass(cls, msgspec.Struct):
-        factories = [(each.encode_name, each.default_factory) for each in msgspec.structs.fields(cls)]
-        return {name: factory for name, factory in factories if factory is not msgspec.NODEFAULT}
+        defaults = [(each.encode_name, each.default_factory) for each in msgspec.structs.fields(cls)]
+        return {name: default for name, default in defaults if default is not msgspec.NODEFAULT}
     return {}
 
 

@@ -256,8 +256,8 @@ class Signature:
         try:
             content = value if value.__class__ in PLAIN else to_json(value)
         except Misfit as misfit:
-            faults = misfit.under("result") if self.wraps_result else misfit.faults
-            raise ResultFaults(self.name, _rendered(faults)) from misfit
+            found = misfit.under("result") if self.wraps_result else misfit.faults
+            raise ResultFaults(self.name, _rendered(found)) from misfit
         except RecursionError:
             raise ResultFaults(self.name, [_TOO_DEEP]) from None
         structured: Any = {"result": content} if self.wraps_result else content
