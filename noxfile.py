@@ -51,8 +51,9 @@ IN_PARALLEL = ("-n", "2")
 # Tests that put no message on a wire, as far as they take long, and those whose messages are made up.
 SILENT = (
     *("benchmarks", "fuzz", "model", "soak"),
-    *("codegen", "types", "wire", "test_schema.py", "test_schema_cost.py", "test_wire_validity.py"),
-    *("server/test_abandoned.py", "server/test_form_properties.py", "server/test_signature_properties.py"),
+    *("codegen", "schema", "types", "wire", "test_wire_validity.py"),
+    *("server/asking/test_form_properties.py", "server/signature/test_signature_properties.py"),
+    "server/test_abandoned.py",
     *("transports/test_child_process.py", "transports/test_stdio_descriptors.py"),
 )
 

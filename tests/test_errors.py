@@ -1,4 +1,4 @@
-"""The exception tree: who is caught by what, what is said, and that a copy says the same."""
+"""Tests of the exception tree: base classes, messages and copies."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ EXAMPLES: list[tuple[_errors.TrioMcpError, str, dict[str, Any]]] = [
     (_errors.MissingCapability("cannot", {"roots": {}}), "cannot", {"required": {"roots": {}}}),
     (
         _errors.UnsupportedRevision("a", ["b", "c"]),
-        "no common protocol revision: this side asked for a, the other side offers b, c",
+        "no common protocol revision: this side asked for a, the peer offers b, c",
         {"requested": "a", "supported": ("b", "c")},
     ),
     (
         _errors.UnsupportedRevision("a", []),
-        "no common protocol revision: this side asked for a, the other side offers nothing this side knows",
+        "no common protocol revision: this side asked for a, the peer offers no known revision",
         {"supported": ()},
     ),
     (_errors.ConnectionClosed("bye"), "bye", {}),
@@ -43,7 +43,7 @@ EXAMPLES: list[tuple[_errors.TrioMcpError, str, dict[str, Any]]] = [
     (_errors.ServerExited(3), "the server process exited with status 3", {"status": 3, "stderr_tail": ()}),
     (
         _errors.ServerExited(-9, ["one", "two"]),
-        "the server process was killed by signal 9; its last words on standard error:\n    one\n    two",
+        "the server process was killed by signal 9; the last lines of its standard error:\n    one\n    two",
         {"status": -9, "stderr_tail": ("one", "two")},
     ),
 ]
@@ -52,14 +52,14 @@ COPIES: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda error: pi
 
 
 @pytest.mark.parametrize(("error", "text", "attributes"), EXAMPLES)
-def test_an_error_says_what_happened(error: _errors.TrioMcpError, text: str, attributes: dict[str, Any]) -> None:
+def test_every_error_has_its_message(error: _errors.TrioMcpError, text: str, attributes: dict[str, Any]) -> None:
     assert str(error) == text
     assert {name: getattr(error, name) for name in attributes} == attributes
 
 
 @pytest.mark.parametrize(("error", "text", "attributes"), EXAMPLES)
 @pytest.mark.parametrize("again", COPIES)
-def test_a_copy_of_an_error_says_the_same(
+def test_a_copy_of_an_error_has_the_same_message_and_attributes(
     again: Any, error: _errors.TrioMcpError, text: str, attributes: dict[str, Any]
 ) -> None:
     copied = again(error)
@@ -69,7 +69,7 @@ def test_a_copy_of_an_error_says_the_same(
     assert {name: getattr(copied, name) for name in attributes} == attributes
 
 
-def test_only_a_lost_connection_is_a_lost_connection() -> None:
+def test_only_connection_errors_are_subclasses_of_connection_lost() -> None:
     lost = {type(error) for error, _, _ in EXAMPLES if isinstance(error, _errors.ConnectionLost)}
 
     assert lost == {_errors.ConnectionClosed, _errors.ConnectionBroken, _errors.ServerExited}

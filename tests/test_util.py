@@ -1,4 +1,4 @@
-"""Nurseries that keep the exceptions of a body or of tasks: cases in which plain ones, or simpler helpers, do not."""
+"""Tests of nurseries that do not wrap the exceptions of their body or jobs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ TWO_DOORS_DEEP = 2
 
 
 async def pump(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """Stand for a reader or writer: run until cancelled."""
+    """A task that stands for a reader or writer: it runs until it is cancelled."""
     task_status.started()
     await trio.sleep_forever()
 
 
 async def buggy_pump() -> None:
-    """Stand for a reader with a bug that shows when it is cancelled."""
+    """A task that stands for a reader with a bug: it fails when it is cancelled."""
     try:
         await trio.sleep_forever()
     finally:
@@ -33,7 +33,7 @@ async def buggy_pump() -> None:
 
 @contextlib.asynccontextmanager
 async def opened() -> AsyncGenerator[trio.Nursery]:
-    """Stand for an opener: a nursery with a task that runs until the block is left."""
+    """A block that stands for an opener: its nursery has a task that runs until the block ends."""
     async with owned_nursery() as nursery:
         nursery.start_soon(pump)
         yield nursery
@@ -61,7 +61,7 @@ class Odd(BaseException):
     ids=repr,
 )
 @pytest.mark.parametrize("depth", [1, TWO_DOORS_DEEP, 3])
-async def test_the_body_s_exception_leaves_as_it_is(error: BaseException, depth: int) -> None:
+async def test_an_exception_of_the_body_is_raised_unchanged(error: BaseException, depth: int) -> None:
     async def inside(levels: int) -> None:
         async with opened():
             if levels > 1:
@@ -78,21 +78,21 @@ async def test_the_body_s_exception_leaves_as_it_is(error: BaseException, depth:
     assert caught is error or (isinstance(error, StopIteration) and isinstance(caught, RuntimeError))
 
 
-async def test_a_body_that_ends_well_ends_the_tasks() -> None:
+async def test_a_body_that_ends_without_an_exception_cancels_the_tasks() -> None:
     async with opened() as nursery:
         assert len(nursery.child_tasks) == 1
 
     assert len(nursery.child_tasks) == 0
 
 
-async def test_a_bug_in_our_own_task_alone_is_a_group() -> None:
+async def test_a_failure_of_only_a_task_is_a_group() -> None:
     with pytest.RaisesGroup(RuntimeError):
         async with owned_nursery() as nursery:
             nursery.start_soon(buggy_pump)
             await wait_all_tasks_blocked()
 
 
-async def test_a_bug_in_our_own_task_cancels_the_body() -> None:
+async def test_a_failure_of_a_task_cancels_the_body() -> None:
     async def bug() -> None:
         await wait_all_tasks_blocked()
         raise RuntimeError("a bug of ours")
@@ -103,7 +103,7 @@ async def test_a_bug_in_our_own_task_cancels_the_body() -> None:
             await trio.sleep_forever()
 
 
-async def test_the_body_s_failure_and_our_bug_make_a_group_of_both() -> None:
+async def test_failures_of_the_body_and_a_task_make_a_group_of_both() -> None:
     with pytest.RaisesGroup(KeyError, RuntimeError, match="the block failed, and so did the connection"):
         async with owned_nursery() as nursery:
             nursery.start_soon(buggy_pump)
@@ -111,7 +111,7 @@ async def test_the_body_s_failure_and_our_bug_make_a_group_of_both() -> None:
             raise KeyError("key")
 
 
-async def test_two_bugs_of_ours_stand_beside_the_body_s_failure() -> None:
+async def test_failures_of_two_tasks_are_grouped_with_the_failure_of_the_body() -> None:
     with pytest.RaisesGroup(KeyError, RuntimeError, RuntimeError):
         async with owned_nursery() as nursery:
             nursery.start_soon(buggy_pump)
@@ -120,7 +120,7 @@ async def test_two_bugs_of_ours_stand_beside_the_body_s_failure() -> None:
             raise KeyError("key")
 
 
-async def test_an_outer_deadline_that_strikes_during_the_wind_down_does_not_hide_the_body_s_failure(
+async def test_an_outer_deadline_during_the_wind_down_does_not_hide_the_failure_of_the_body(
     autojump_clock: MockClock,
 ) -> None:
     async def slow_end() -> None:
@@ -130,7 +130,7 @@ async def test_an_outer_deadline_that_strikes_during_the_wind_down_does_not_hide
             with trio.CancelScope(shield=True):
                 await trio.sleep(5)
 
-    with pytest.raises(KeyError), trio.fail_after(1):  # the block is the subject
+    with pytest.raises(KeyError), trio.fail_after(1):  # the test is about the block
         async with owned_nursery() as nursery:
             nursery.start_soon(slow_end)
             await wait_all_tasks_blocked()
@@ -162,20 +162,20 @@ async def test_a_group_with_cancelled_inside_keeps_its_depth(autojump_clock: Moc
         finally:
             raise KeyError("key")
 
-    with pytest.RaisesGroup(KeyError), trio.move_on_after(1):  # once: as if our block were not there
+    with pytest.RaisesGroup(KeyError), trio.move_on_after(1):  # one level: as without the block
         async with opened(), trio.open_nursery() as users_own:
             users_own.start_soon(fails_at_the_end)
             await trio.sleep_forever()
 
 
-async def test_a_cancelled_body_beside_a_bug_of_ours_shows_the_bug(autojump_clock: MockClock) -> None:
+async def test_the_failure_of_a_task_is_raised_even_if_the_body_is_cancelled(autojump_clock: MockClock) -> None:
     with pytest.RaisesGroup(RuntimeError), trio.move_on_after(1):
         async with owned_nursery() as nursery:
             nursery.start_soon(buggy_pump)
             await trio.sleep_forever()
 
 
-async def test_a_cancelled_body_that_fails_beside_a_bug_of_ours_shows_all(autojump_clock: MockClock) -> None:
+async def test_failures_of_a_cancelled_body_and_of_a_task_are_both_raised(autojump_clock: MockClock) -> None:
     async def fails_at_the_end() -> None:
         try:
             await trio.sleep_forever()
@@ -202,7 +202,7 @@ async def test_an_opener_inside_an_async_generator_may_be_closed_early() -> None
             break
 
 
-async def test_closing_the_nursery_from_elsewhere_ends_the_block_in_peace() -> None:
+async def test_cancelling_the_nursery_from_outside_ends_the_block_without_an_exception() -> None:
     async with owned_nursery() as nursery:
         nursery.start_soon(pump)
         nursery.cancel_scope.cancel()
@@ -234,7 +234,7 @@ async def test_the_wind_down_is_shielded_and_bounded(autojump_clock: MockClock) 
     assert trio.current_time() - began == WIND_DOWN_SECONDS
 
 
-async def test_a_body_that_fails_is_wound_down_and_one_that_is_cancelled_is_not() -> None:
+async def test_the_wind_down_follows_a_failure_of_the_body_but_not_its_cancellation() -> None:
     wound_down: list[str] = []
 
     async def wind_down() -> None:
@@ -253,7 +253,7 @@ async def test_a_body_that_fails_is_wound_down_and_one_that_is_cancelled_is_not(
     assert wound_down == ["once"]
 
 
-async def test_a_wind_down_that_fails_is_a_bug_of_ours() -> None:
+async def test_a_failure_of_the_wind_down_is_grouped_like_that_of_a_task() -> None:
     async def wind_down() -> None:
         await trio.lowlevel.checkpoint()
         raise RuntimeError("a bug of ours")
@@ -267,7 +267,7 @@ async def test_a_wind_down_that_fails_is_a_bug_of_ours() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::trio.TrioDeprecationWarning")
-def test_a_program_in_trio_s_loose_mode_sees_the_same() -> None:
+def test_exceptions_are_the_same_without_strict_exception_groups() -> None:
     async def main() -> None:
         async with owned_nursery() as nursery:
             nursery.start_soon(buggy_pump)
@@ -278,7 +278,7 @@ def test_a_program_in_trio_s_loose_mode_sees_the_same() -> None:
         trio.run(main, strict_exception_groups=False)
 
 
-async def test_no_traceback_keeps_the_block_alive() -> None:
+async def test_no_traceback_keeps_the_frame_of_the_block_alive() -> None:
     with pytest.raises(KeyError) as caught:
         async with opened():
             raise KeyError("key")
@@ -287,7 +287,7 @@ async def test_no_traceback_keeps_the_block_alive() -> None:
     assert caught.value.__cause__ is None
 
 
-# Jobs beside one another.
+# Concurrent jobs.
 
 LOG = logging.getLogger(__name__)
 
@@ -304,7 +304,7 @@ async def fail_when_stopped(error: BaseException) -> None:
         raise error
 
 
-async def test_all_jobs_run_at_once_or_as_many_as_may() -> None:
+async def test_all_jobs_or_a_limited_number_run_concurrently() -> None:
     running, most, done = 0, 0, list[int]()
 
     async def job(number: int) -> None:
@@ -330,7 +330,7 @@ async def test_all_jobs_run_at_once_or_as_many_as_may() -> None:
     ids=repr,
 )
 @pytest.mark.parametrize("others", [0, 2])
-async def test_what_a_job_raises_comes_out_as_it_is_and_the_others_are_cancelled(
+async def test_the_exception_of_a_job_is_raised_unchanged_and_the_others_are_cancelled(
     error: BaseException, others: int
 ) -> None:
     with pytest.raises(type(error)) as raised:
@@ -338,7 +338,7 @@ async def test_what_a_job_raises_comes_out_as_it_is_and_the_others_are_cancelled
     assert raised.value is error
 
 
-async def test_a_job_that_fails_when_it_is_cancelled_is_logged_where_another_failed_first(
+async def test_a_second_failure_during_the_cancellation_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def in_a_nursery() -> None:
@@ -351,7 +351,7 @@ async def test_a_job_that_fails_when_it_is_cancelled_is_logged_where_another_fai
     assert "OSError: second" in caplog.text
 
 
-async def test_a_job_that_fails_when_all_are_cancelled_has_failed(autojump_clock: MockClock) -> None:
+async def test_a_failure_during_an_outer_cancellation_is_raised(autojump_clock: MockClock) -> None:
     with pytest.raises(OSError, match="at the end"), trio.move_on_after(1):
         await run_all([partial(fail_when_stopped, OSError("at the end")), pump], log=LOG)
     with trio.move_on_after(1) as scope:
@@ -359,7 +359,7 @@ async def test_a_job_that_fails_when_all_are_cancelled_has_failed(autojump_clock
     assert scope.cancelled_caught
 
 
-def test_an_interrupt_of_the_calling_task_comes_out_as_it_is() -> None:
+def test_a_keyboard_interrupt_of_the_calling_task_is_raised_unchanged() -> None:
     async def interrupt() -> None:
         await wait_all_tasks_blocked()
         signal.raise_signal(signal.SIGINT)

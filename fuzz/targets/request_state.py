@@ -22,7 +22,7 @@ _MEMBERS = ("name", "arguments", "_meta", "inputResponses", "requestState")
 _OF_ONE_ATTEMPT = {"_meta", "inputResponses", "requestState"}
 _THE_ANSWER = (
     INVALID_PARAMS,
-    "$.requestState: it cannot be used, or not any more; send the request anew without it",
+    "$.requestState: it is invalid or has expired; send the request again without it",
     None,
 )
 """Whatever is wrong with a state."""

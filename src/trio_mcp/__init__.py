@@ -1,7 +1,7 @@
 """Client and server SDK for the Model Context Protocol, native to Trio.
 
-Names only, each imported from its home when it is first used: a client that never serves does not load the server,
-and `trio_mcp.types` does not load Trio.
+Each name is imported from its module when it is first used: a client does not load the server, and `trio_mcp.types`
+does not load Trio.
 """
 
 from __future__ import annotations

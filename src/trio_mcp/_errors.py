@@ -1,34 +1,34 @@
-"""Every exception trio-mcp raises, as one tree; importable by every layer, importing none.
+"""Defines the exceptions of trio-mcp, as one tree. Every layer may import it; it imports none.
 
 ::
 
     TrioMcpError
-    ├── McpError                what a handler raises to answer with a protocol error of its choice
-    │   └── ResourceNotFound    what a resource's handler raises where there is nothing
-    ├── ToolError               what a tool raises to answer `isError` with a text for the model
-    ├── ToolFailed              a tool answered `isError`, and the caller asked for an exception
+    ├── McpError                raised by a handler: answers the request with this JSON-RPC error
+    │   └── ResourceNotFound    raised by the handler of a resource: the resource does not exist
+    ├── ToolError               raised by a tool: answers with `isError` and a message for the model
+    ├── ToolFailed              a tool answered with `isError`, and the caller asked for an exception
     ├── ErrorResponse           the peer answered a request with an error
-    ├── RequestTimedOut         the opener's time policy ended a request (not the caller's own deadline)
+    ├── RequestTimedOut         a request exceeded the time limits of the client (not the caller's own deadline)
     ├── ProtocolError
-    │   ├── LocalProtocolError  this program asked for something the protocol forbids
-    │   └── RemoteProtocolError the peer did
-    ├── StructureError          a JSON value does not fit its type; every fault by its path on the wire
-    ├── ResponseLost            the HTTP exchange of one request broke; others go on
-    ├── HttpStatusError         an HTTP status came in place of an answer
-    ├── AuthorizationFailed     a server wants to know who asks, and no token could be had for it
-    ├── ConsentRefused          the client's consent hook said no; nothing was sent
-    ├── MissingCapability       the other side never declared what the request needs
-    ├── AskExpired              nobody answered a question of ours in time, or the server stops
-    ├── TooManyParked           a server keeps as many handlers waiting for answers as it may
-    ├── TooManyTasks            a server runs as many background tasks as it may
-    ├── UnsupportedRevision     no protocol revision is spoken by both sides
+    │   ├── LocalProtocolError  this program violated the protocol; nothing was sent
+    │   └── RemoteProtocolError the peer violated the protocol
+    ├── StructureError          a JSON value does not fit its type; lists every fault with its path
+    ├── ResponseLost            the HTTP exchange of one request broke; other requests continue
+    ├── HttpStatusError         the server answered a request with an HTTP status instead of a message
+    ├── AuthorizationFailed     a server requires a token, and the client could not get one
+    ├── ConsentRefused          the consent hook of the client refused; nothing was sent
+    ├── MissingCapability       the peer did not declare a capability that the request needs
+    ├── AskExpired              a question was not answered in time, or the server stops
+    ├── TooManyParked           the limit of parked handlers is reached
+    ├── TooManyTasks            the limit of background tasks is reached
+    ├── UnsupportedRevision     the two sides have no protocol revision in common
     └── ConnectionLost
-        ├── ConnectionClosed    this side ended the connection
-        └── ConnectionBroken    the other side or the network did
-            └── ServerExited    a child server's process ended
+        ├── ConnectionClosed    this side closed the connection
+        └── ConnectionBroken    the peer or the network closed the connection
+            └── ServerExited    the process of a child server has ended
 
-Two questions sort them: *who* is at fault (local, remote, closed, broken), and *what survives*: only
-`ConnectionLost` says that the connection is gone; every other one ends a single request.
+The tree answers two questions. Which side is at fault: the class says whether this program, the peer, or the connection
+failed. Is the connection still usable: only `ConnectionLost` means that it is gone; all others end a single request.
 """
 
 from __future__ import annotations
@@ -65,27 +65,27 @@ __all__ = [
 
 
 class TrioMcpError(Exception):
-    """The root of the tree: `except TrioMcpError` catches whatever this package raises on purpose."""
+    """The base class: `except TrioMcpError` catches every exception that this package defines."""
 
 
 class McpError(TrioMcpError):
-    """Raise it in a handler to answer the request with a JSON-RPC error of your choice.
+    """An error that a handler raises to answer its request with a JSON-RPC error.
 
     Args:
-        code: the error's number. Use the standard ones (-32600 to -32603, -32700) for their standard
-            meaning, and numbers outside -32768..-32000 for your own.
-        message: one sentence for whoever asked. It crosses the wire as it is: put no secret in it.
-        data: any JSON value with details; left out when None.
+        code: the number of the error. Use the standard numbers (-32600 to -32603, -32700) with their standard meaning,
+            and numbers outside -32768..-32000 for your own errors.
+        message: one sentence for the caller. It is sent unchanged: do not put secrets in it.
+        data: any JSON value with details; omitted if None.
 
     Raises:
-        TypeError: *code* is no integer, or *message* no text.
+        TypeError: *code* is not an integer, or *message* is not a string.
 
     Specification: https://www.jsonrpc.org/specification#error_object
     """
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         if type(code) is not int or not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance] # it is sent
-            raise TypeError(f"McpError({code!r}, {message!r}): the code is an integer, the message a text")
+            raise TypeError(f"McpError({code!r}, {message!r}): the code must be an integer, and the message a string")
         super().__init__(code, message, data)
         self.code = code
         self.message = message
@@ -96,13 +96,13 @@ class McpError(TrioMcpError):
 
 
 class ResourceNotFound(McpError):
-    """Raise it in the handler of a resource: there is nothing at this URI.
+    """An error that the handler of a resource raises if there is no resource at the URI.
 
-    Each client gets it with the code of its revision (-32602 from 2026-07-28 on, -32002 before), and the URI.
+    The client receives it with the error code of its revision (-32602 from 2026-07-28 on, -32002 before), and the URI.
 
     Args:
-        message: one sentence for whoever asked.
-        data: any JSON value with details, in place of ``{"uri": ...}``.
+        message: one sentence for the caller.
+        data: any JSON value with details, instead of ``{"uri": ...}``.
 
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources#error-handling
     """
@@ -112,13 +112,13 @@ class ResourceNotFound(McpError):
 
 
 class ToolError(TrioMcpError):
-    """Raise it in a tool to answer with `isError` and this text, which the calling model reads."""
+    """An error that a tool raises to answer with `isError` and this message, which the calling model reads."""
 
 
 class ToolFailed(TrioMcpError):
-    """A called tool answered with `isError`, and `raise_on_error=True` was asked for.
+    """A tool answered with `isError`, and the caller had passed `raise_on_error=True`.
 
-    `result` is the whole `types.CallToolResult`.
+    `result` is the complete `types.CallToolResult`.
     """
 
     def __init__(self, tool: str, text: str, result: Any) -> None:
@@ -132,10 +132,9 @@ class ToolFailed(TrioMcpError):
 
 
 class ErrorResponse(TrioMcpError):
-    """The peer answered a request with an error. The connection is fine, and so are other requests.
+    """The peer answered a request with an error. The connection and other requests are not affected.
 
-    `code` (int), `message` (str) and `data` (any JSON value, None when absent) are the peer's own:
-    treat them as untrusted text.
+    `code` (int), `message` (str) and `data` (any JSON value, None if absent) come from the peer: do not trust them.
     """
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
@@ -149,29 +148,29 @@ class ErrorResponse(TrioMcpError):
 
 
 class RequestTimedOut(TrioMcpError):
-    """A request outlasted the opener's time policy: the peer was silent too long, or took too long in all.
+    """A request exceeded the time limits of the client: the peer was silent too long, or took too long in total.
 
-    The peer has been told to stop. A deadline of your own (`trio.fail_after`) raises
-    `trio.TooSlowError` instead.
+    The peer was asked to cancel the request. A deadline of the caller (`trio.fail_after`) raises `trio.TooSlowError`
+    instead.
     """
 
 
 class ProtocolError(TrioMcpError):
-    """Something was said that the protocol forbids. Raised as one of its two subclasses."""
+    """A message violates the protocol. Always raised as one of the two subclasses."""
 
 
 class LocalProtocolError(ProtocolError):
-    """This program asked for what the protocol forbids; nothing was sent. Fix the calling code."""
+    """This program tried to violate the protocol; nothing was sent. The calling code must be fixed."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer said what the protocol forbids. One request fails with it unless its text says more."""
+    """The peer violated the protocol. Only one request fails, unless the message says otherwise."""
 
 
 class StructureError(TrioMcpError):
-    """A JSON value does not fit the type it should have.
+    """A JSON value does not fit its type.
 
-    `faults` names every one of them by its path on the wire, as in
+    `faults` has one line for each fault, with its path on the wire, as in
     ``$.messages[0].content.text: expected string, got integer``.
     """
 
@@ -185,9 +184,9 @@ class StructureError(TrioMcpError):
 
 
 class ResponseLost(TrioMcpError):
-    """The answer to one request will not come, because the HTTP exchange that carried it broke. Others go on.
+    """The HTTP exchange of one request broke, so its response is lost. Other requests are not affected.
 
-    `sent` is False where surely nothing has reached the server (it could not be connected to); where it is True the
+    `sent` is False if the request certainly did not reach the server (the connection failed). If it is True, the
     request may have taken effect.
     """
 
@@ -197,9 +196,10 @@ class ResponseLost(TrioMcpError):
 
 
 class HttpStatusError(TrioMcpError):
-    """The server, or a proxy before it, answered a request with an HTTP status that carries no MCP message.
+    """The server, or a proxy in front of it, answered a request with an HTTP status and without an MCP message.
 
-    `status` is its number, `text` the beginning of what came with it: untrusted, and for people. The client goes on.
+    `status` is the HTTP status; `text` is the beginning of the response body, which is not trusted. The client remains
+    usable.
     """
 
     def __init__(self, status: int, text: str = "") -> None:
@@ -212,11 +212,10 @@ class HttpStatusError(TrioMcpError):
 
 
 class AuthorizationFailed(TrioMcpError):
-    """A server wants to know who asks, and no token could be had for it. The client goes on; its next call tries anew.
+    """A server requires authentication, and the client could not get a token. The next request tries again.
 
-    The text says which step failed and why. `error` is the code with which an authorization server, or the user there,
-    said no, such as ``"access_denied"`` or ``"invalid_client"``; None where it was none of these.
-    No secret is in it.
+    The message says which step failed and why. `error` is the error code of the authorization server, such as
+    ``"access_denied"`` or ``"invalid_client"``; None if it sent none. The message and the code contain no secret.
     """
 
     def __init__(self, message: str, *, error: str | None = None) -> None:
@@ -225,18 +224,18 @@ class AuthorizationFailed(TrioMcpError):
 
 
 class ConsentRefused(TrioMcpError):
-    """Raise it in a client's `consent` hook to refuse what is about to happen; the text says why.
+    """An error that the `consent` hook of a client raises to refuse an action; the message says why.
 
-    A tool call raises it at its caller, and nothing is sent. A question to the user counts as declined. A question to
-    the model is answered with the error -1, or, where it came inside a result, raises this at the caller of that
-    request.
+    A refused tool call raises it to the caller, and nothing is sent. A refused elicitation counts as declined. A
+    refused sampling request is answered with the error -1; if it arrived inside a result, the caller of that request
+    gets this error.
     """
 
 
 class MissingCapability(TrioMcpError):
-    """The request needs something that the other side did not declare. Nothing was sent.
+    """The request needs a capability that the peer did not declare. Nothing was sent.
 
-    `required` is the JSON shape of the capabilities it would have to declare, such as
+    `required` is the JSON of the capabilities that the peer would have to declare, such as
     ``{"elicitation": {"form": {}}}``.
     """
 
@@ -250,24 +249,24 @@ class MissingCapability(TrioMcpError):
 
 
 class AskExpired(TrioMcpError):
-    """Nobody answered a question within `Limits.ask_seconds`, or the server stops.
+    """A question was not answered within `Limits.ask_seconds`, or the server stops.
 
-    Raised where the handler asked. It then has five seconds for clean-up that awaits.
+    Raised to the handler that asked. After it, the handler has five seconds for asynchronous clean-up.
     """
 
 
 class TooManyParked(TrioMcpError):
-    """A question cannot be asked: `Limits.max_parked` handlers wait for answers already. None of them is hurt."""
+    """A question was refused, because `Limits.max_parked` handlers wait for answers. They are not affected."""
 
 
 class TooManyTasks(TrioMcpError):
-    """A background task was not started, because `Limits.max_background` of them run already. Others are not hurt."""
+    """A background task was refused, because `Limits.max_background` tasks are running. They are not affected."""
 
 
 class UnsupportedRevision(TrioMcpError):
-    """There is no protocol revision that both sides speak.
+    """The two sides have no protocol revision in common.
 
-    `requested` is what this side asked for, `supported` what the other side offers.
+    `requested` is the revision that this side requested; `supported` are those that the peer offers.
     """
 
     def __init__(self, requested: str, supported: Sequence[str]) -> None:
@@ -276,27 +275,27 @@ class UnsupportedRevision(TrioMcpError):
         self.supported: tuple[str, ...] = tuple(supported)
 
     def __str__(self) -> str:
-        offered = ", ".join(self.supported) or "nothing this side knows"
-        return f"no common protocol revision: this side asked for {self.requested}, the other side offers {offered}"
+        offered = ", ".join(self.supported) or "no known revision"
+        return f"no common protocol revision: this side asked for {self.requested}, the peer offers {offered}"
 
 
 class ConnectionLost(TrioMcpError):
-    """The connection is gone, and this request with it. Raised as one of its subclasses."""
+    """The connection is closed, and the request has failed. Always raised as one of the subclasses."""
 
 
 class ConnectionClosed(ConnectionLost):
-    """This side closed the connection, before the call or while it waited."""
+    """This side closed the connection, before or during the call."""
 
 
 class ConnectionBroken(ConnectionLost):
-    """The other side, or the network, ended the connection. Whether the request took effect is unknown."""
+    """The peer or the network closed the connection. The request may or may not have taken effect."""
 
 
 class ServerExited(ConnectionBroken):
-    """The child process that was the server has ended.
+    """The child process of the server has ended.
 
-    `status` is its exit status, negative for the number of the signal that killed it; `stderr_tail` holds
-    the last lines it wrote to standard error (empty where standard error was not captured).
+    `status` is its exit status, or the negative number of the signal that killed it; `stderr_tail` holds the last lines
+    of its standard error (empty if standard error was not captured).
     """
 
     def __init__(self, status: int, stderr_tail: Sequence[str] = ()) -> None:
@@ -307,4 +306,4 @@ class ServerExited(ConnectionBroken):
     def __str__(self) -> str:
         how = f"was killed by signal {-self.status}" if self.status < 0 else f"exited with status {self.status}"
         tail = "".join(f"\n    {line}" for line in self.stderr_tail)
-        return f"the server process {how}" + (f"; its last words on standard error:{tail}" if tail else "")
+        return f"the server process {how}" + (f"; the last lines of its standard error:{tail}" if tail else "")

@@ -1,4 +1,4 @@
-"""A helper for package facades: it imports each name from its module when the name is first used.
+"""Makes package facades lazy: each name is imported from its module when it is first used.
 
 A facade lists its names twice: as imports under ``if TYPE_CHECKING:``, for type checkers, and as the table that this
 helper takes. `tests/architecture` compares the two.
@@ -32,7 +32,7 @@ def lazy_names(
         if not home:
             return import_module(f".{name}", package)
         value = getattr(import_module(f".{home}", package), name)
-        setattr(import_module(package), name, value)  # the next access does not come here
+        setattr(import_module(package), name, value)  # the next access finds the attribute
         return value
 
     return import_name, lambda: [*home_of], [*home_of]

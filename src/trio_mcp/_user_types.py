@@ -1,8 +1,17 @@
-"""Typed params and results of messages that the specification does not know; both roles read and write them so.
+"""Typed params and results of custom messages, which are not in the specification; both clients and servers use them.
 
-A type is a class of `trio_mcp.types`, a pydantic model, or anything `msgspec` can make of an object: an attrs class, a
-dataclass, a TypedDict, a `msgspec.Struct`, a dict. Members that a class does not name are passed over, as everywhere
-in the protocol: whoever sends may be newer.
+A type is a class of `trio_mcp.types`, a pydantic model, or any type that `msgspec` can make from an object: an attrs
+class, a dataclass, a TypedDict, a `msgspec.Struct`, a dict. Members that a class does not declare are ignored, as
+everywhere in the protocol: the sender may be newer.
+
+`value_from_text` makes a JSON value from a string, guided by the schema of the value: a shell's ``steps=3``, the
+arguments of a prompt or of a URI. The protocol transmits these as strings, and a shell has nothing else. Its rules:
+
+1. If the schema admits a string, the value is the string. Its content does not matter.
+2. Otherwise the string is JSON: ``3``, ``true``, ``[1, 2]``, ``{"x": 1}``.
+3. If the schema does not constrain the type, a string of valid JSON becomes its value, any other stays a string.
+
+It does not validate: the value may still not fit the schema.
 """
 
 from __future__ import annotations
@@ -36,7 +45,7 @@ __all__ = [
 ]
 
 Reader: TypeAlias = "Callable[[dict[str, Any]], Any]"
-"""Makes the type out of a JSON object; raises `StructureError` where it does not fit."""
+"""Makes an instance of a type from a JSON object; raises `StructureError` if it does not fit."""
 
 _AS_IT_IS: tuple[Any, ...] = (Any, object, dict, Mapping, inspect.Parameter.empty)
 _OBJECTS = (
@@ -46,33 +55,33 @@ _OBJECTS = (
     msgspec.inspect.DictType,
     msgspec.inspect.UnionType,
 )
-"""What `msgspec` calls the types whose JSON is an object; of a union it is left to the first value."""
+"""The `msgspec` descriptions of types whose JSON form is an object. A union is checked when a value arrives."""
 
 T = TypeVar("T")
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Tell whether calling *function* gives something to await."""
+    """Return True if a call of *function* returns an awaitable."""
     core = _core_of(function)
     return inspect.iscoroutinefunction(core) or inspect.iscoroutinefunction(inspect.unwrap(core))
 
 
 def is_model(annotation: Any) -> bool:
-    """Tell whether *annotation* is a message type of `trio_mcp.types`."""
+    """Return True if *annotation* is a message type of `trio_mcp.types`."""
     return isinstance(annotation, type) and issubclass(annotation, types.Model)
 
 
 def _is_pydantic_model(annotation: Any) -> bool:
-    """Tell it of pydantic models, without importing pydantic."""
+    """Return True if *annotation* is a pydantic model, without importing pydantic."""
     return isinstance(annotation, type) and hasattr(annotation, "model_validate_json")
 
 
 @functools.cache
 def reader_of(annotation: Any) -> Reader:
-    """Return what reads *annotation* out of a JSON object.
+    """Return the function that makes an instance of *annotation* from a JSON object.
 
     Raises:
-        TypeError: its JSON is no object, or it has none; the text says why.
+        TypeError: its JSON form is not an object, or it has none; the message says why.
     """
     if annotation in _AS_IT_IS or typing.get_origin(annotation) is Mapping:
         return _itself
@@ -80,11 +89,11 @@ def reader_of(annotation: Any) -> Reader:
         return functools.partial(types.structure, cls=annotation)
     name = getattr(annotation, "__name__", str(annotation))
     if _is_pydantic_model(annotation):
-        # From text, because only then do strict models take a date or a set for what JSON has.
+        # Strict models accept a JSON string as a date, or an array as a set, only from JSON.
         return functools.partial(_read, name, lambda json: annotation.model_validate_json(msgspec.json.encode(json)))
     if not isinstance(msgspec.inspect.type_info(annotation), _OBJECTS):
-        raise TypeError(f"{name} is no type of an object, and params and results are objects")
-    msgspec.json.Decoder(annotation)  # refuses what it could never read
+        raise TypeError(f"{name} is not a type of JSON objects; params and results are objects")
+    msgspec.json.Decoder(annotation)  # raises if it can never decode this type
     return functools.partial(_read, name, functools.partial(msgspec.convert, type=annotation))
 
 
@@ -93,15 +102,15 @@ def _itself(json: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(name: str, convert: Callable[[Any], Any], json: dict[str, Any]) -> Any:
-    plain = {member: value for member, value in json.items() if member != "_meta"}  # it is the protocol's, not theirs
+    plain = {member: value for member, value in json.items() if member != "_meta"}  # it belongs to the protocol
     try:
         return convert(plain)
-    except Exception as error:  # noqa: BLE001 # validators raise what they like, and who reads serves others as well
+    except Exception as error:  # noqa: BLE001 # validators may raise any exception, which must not end the connection
         raise StructureError(name, _faults_of(error)) from None
 
 
 def _faults_of(error: Any) -> list[str]:
-    """Return each fault after its path, in the words of whichever library found it."""
+    """Return each fault behind its path, with the message of the library that found it."""
     if type(error).__module__.partition(".")[0] == "pydantic_core":
         return [
             f"{'.'.join(['$', *map(str, fault['loc'])])}: {fault['msg']}" for fault in error.errors(include_url=False)
@@ -111,13 +120,13 @@ def _faults_of(error: Any) -> list[str]:
 
 
 def to_object(value: Any, revision: str | None = None) -> dict[str, Any]:
-    """Return the JSON object of a value; None is an empty one.
+    """Return the JSON object of a value; None becomes an empty object.
 
     Args:
-        revision: the protocol revision it is for, which matters to classes of `trio_mcp.types`.
+        revision: the protocol revision of the object; classes of `trio_mcp.types` depend on it.
 
     Raises:
-        TypeError: its JSON is no object.
+        TypeError: its JSON form is not an object.
     """
     json: Any
     if value is None:
@@ -136,21 +145,21 @@ def to_object(value: Any, revision: str | None = None) -> dict[str, Any]:
 
 @frozen(eq=False)
 class TypedFunction:
-    """A function that takes the params of a message, as its annotation says, and perhaps a context; made by `look_at`.
+    """A handler of a custom message: it may take the params, as the type of its annotation, and a context.
 
-    It may take neither.
+    Made by `look_at`.
     """
 
     is_async: bool
-    """Whether calling it gives something to await; otherwise it belongs in a worker thread."""
+    """True if a call returns an awaitable; otherwise the function belongs in a worker thread."""
     _function: Callable[..., Any] = field(alias="function")
     _takes: tuple[tuple[inspect.Parameter, bool], ...] = field(alias="takes")
-    """The parameters it is given, and whether each is the context; otherwise it is the params."""
+    """The parameters that are filled, each with True for the context and False for the params."""
     read: Reader
-    """Makes the annotated type out of the params."""
+    """Makes an instance of the annotated type from the params."""
 
     def call(self, params: Any, context: object = None) -> Any:
-        """Call it with what `read` returned."""
+        """Call the function with the result of `read`."""
         values: list[Any] = []
         keywords: dict[str, Any] = {}
         for parameter, is_context in self._takes:
@@ -169,15 +178,16 @@ def look_at(
     context: type | None = None,
     namespace: Mapping[str, Any] | None = None,
 ) -> TypedFunction:
-    """Return what can be known of a handler.
+    """Inspect the handler of a custom message.
 
     Args:
-        label: what errors call it.
-        context: the class whose instance it may ask for by annotation.
-        namespace: names that annotations may use beside those of its module and closure.
+        label: its name in error messages.
+        context: the class of the context, which a parameter may request by its annotation.
+        namespace: names that annotations may use in addition to those of its module and closure.
 
     Raises:
-        TypeError: it cannot be called with params, or these cannot be read; the text begins with *label*.
+        TypeError: the function cannot be called with params, or its annotation cannot be read; the message begins with
+            *label*.
     """
     core = _core_of(function)
     try:
@@ -196,10 +206,10 @@ def look_at(
         is_context = context is not None and _mentions(annotation, context)
         variadic = parameter.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
         optional = variadic or parameter.default is not parameter.empty
-        an_option = optional and not is_context and parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        if variadic or an_option or any(each == is_context for _, each in takes):
+        is_option = optional and not is_context and parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        if variadic or is_option or any(each == is_context for _, each in takes):
             if not optional:
-                raise TypeError(f"{label}: nothing could be passed for its parameter {parameter.name!r}")
+                raise TypeError(f"{label}: there is no value for its parameter {parameter.name!r}; give it a default")
             continue
         takes.append((parameter, is_context))
         if not is_context:
@@ -216,7 +226,7 @@ def look_at(
 
 
 def _core_of(function: Any) -> Any:
-    """Return the function behind partials and callable objects, which has the annotations."""
+    """Return the function behind partials and callable objects; it has the annotations."""
     while isinstance(function, functools.partial):
         function = function.func
     return function if inspect.isroutine(function) or isinstance(function, type) else type(function).__call__
@@ -235,38 +245,30 @@ def _closure(core: Any) -> dict[str, Any]:
 
 
 def _mentions(annotation: Any, wanted: type) -> bool:
-    """Tell whether *annotation* is *wanted* or a subclass, by itself or in a union."""
+    """Return True if *annotation* is *wanted* or a subclass, alone or in a union."""
     if isinstance(annotation, type):
         return issubclass(annotation, wanted)
     return any(_mentions(each, wanted) for each in typing.get_args(annotation) if isinstance(each, type))
 
 
-# JSON values out of texts, by the schema they should fit: a shell's ``steps=3``, a prompt's and a URI's arguments.
-#
-# The protocol carries these as strings whatever they stand for, and a shell knows nothing else. Rules of this file:
-#
-# 1. Where the schema admits a string, the text is the value. Nothing is guessed from how it looks.
-# 2. Otherwise the text is JSON: ``3``, ``true``, ``[1, 2]``, ``{"x": 1}``.
-# 3. A schema that says nothing about types gets the JSON value of a text that is JSON, and the text of any other.
-#
-# Whether the value fits is for a validator to say, not for this file.
+# --- JSON values from strings ---
 
 _KINDS: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 _MAX_DEPTH: Final = 50
-"""References and alternatives followed, one inside the other."""
+"""The number of nested references and alternatives that are followed."""
 _NOTHING: Final[Mapping[str, Any]] = {}
-"""A schema that says nothing."""
+"""A schema without constraints."""
 
 
 def value_from_text(text: str, schema: object, root: Mapping[str, Any]) -> Any:
-    """Return the JSON value that *text* stands for.
+    """Return the JSON value that the string *text* stands for; see the rules in the docstring of this module.
 
     Args:
-        schema: what the value should fit: an object, or one of the schemas ``true`` and ``false``.
-        root: the schema that *schema* is a part of, for references such as ``#/$defs/Point``.
+        schema: the schema of the value: an object, ``True`` or ``False``.
+        root: the schema that contains *schema*, for references such as ``#/$defs/Point``.
 
     Raises:
-        ValueError: the text is no JSON, and the schema admits no string.
+        ValueError: the string is not JSON, and the schema does not admit strings.
     """
     kinds = kinds_of(schema, root)
     if "string" in kinds and kinds != _KINDS:
@@ -277,30 +279,30 @@ def value_from_text(text: str, schema: object, root: Mapping[str, Any]) -> Any:
         if "string" in kinds:
             return text
         named = kinds - {"integer"} if "number" in kinds else kinds
-        raise ValueError(f"expected {' or '.join(sorted(named)) or 'nothing'}, got the text {text!r}") from None
+        raise ValueError(f"expected {' or '.join(sorted(named)) or 'nothing'}, got the string {text!r}") from None
 
 
 def kinds_of(schema: object, root: Mapping[str, Any]) -> frozenset[str]:
-    """Return which of JSON's types a value of *schema* may have, as far as the usual keywords tell.
+    """Return the JSON types that a value of *schema* may have, as far as the common keywords constrain them.
 
     Args:
-        root: the schema that *schema* is a part of.
+        root: the schema that contains *schema*.
     """
     return _Reader(root).kinds(schema, 0)
 
 
 def member_schema(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a schema of what *schema* wants its member *name* to be, as far as the usual keywords tell."""
+    """Return a schema of the member *name* of *schema*, as far as the common keywords constrain it."""
     return {"allOf": [*_Reader(schema).of_member(schema, name, set(), 0)]}
 
 
 @define(eq=False)
 class _Reader:
-    """Reads one schema. Whoever wrote it may be anybody: each part of it is looked at once, however it refers."""
+    """A reader of one schema. The schema is not trusted: each part is read once, even if references form a circle."""
 
     _root: Mapping[str, Any]
     _read: dict[int, frozenset[str]] = field(factory=dict[int, frozenset[str]], init=False)
-    """What the parts allow, by identity; a part that is being read allows everything so far."""
+    """The types that each part admits, by its id; a part that is being read admits all."""
 
     def kinds(self, schema: object, depth: int) -> frozenset[str]:
         if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
@@ -314,10 +316,10 @@ class _Reader:
         return self._read[id(part)]
 
     def _limits(self, schema: Mapping[str, Any], depth: int) -> Iterator[frozenset[str]]:
-        """Yield what each keyword of the schema leaves over."""
+        """Yield the types that each keyword of the schema admits."""
         declared = schema.get("type")
         if isinstance(declared, str) or is_array(declared):
-            yield _with_integers({declared} if isinstance(declared, str) else filter(_is_text, declared))
+            yield _with_integers({declared} if isinstance(declared, str) else filter(_is_string, declared))
         if "const" in schema:
             yield frozenset({_kind(schema["const"])})
         if is_array(schema.get("enum")):
@@ -331,16 +333,16 @@ class _Reader:
             yield self.kinds(self._resolved(schema["$ref"]), depth)
 
     def of_member(self, schema: object, name: str, seen: set[int], depth: int) -> Iterator[object]:
-        """Yield a schema for each part of *schema* that says something about its member *name*."""
+        """Yield a schema for each part of *schema* that constrains its member *name*."""
         part = _object(schema)
         if part is _NOTHING or id(part) in seen or depth > _MAX_DEPTH:
             return
         seen.add(id(part))
         depth += 1
         members, patterns = (_object(part.get(keyword)) for keyword in ("properties", "patternProperties"))
-        own = [members[name]] if name in members else []
-        own += [wanted for pattern, wanted in patterns.items() if _matches(pattern, name)]
-        yield from own or [part.get("additionalProperties", True)]
+        named = [members[name]] if name in members else []
+        named += [wanted for pattern, wanted in patterns.items() if _matches(pattern, name)]
+        yield from named or [part.get("additionalProperties", True)]
         for keyword in ("anyOf", "oneOf"):
             if is_array(arms := part.get(keyword)):
                 yield {"anyOf": [{"allOf": [*self.of_member(arm, name, seen, depth)]} for arm in arms]}
@@ -351,7 +353,7 @@ class _Reader:
             yield from self.of_member(self._resolved(part["$ref"]), name, seen, depth)
 
     def _resolved(self, reference: str) -> object:
-        """Return the part of the whole schema that a reference names; what cannot be found says nothing."""
+        """Return the part of the root schema that a reference names; an unknown one has no constraints."""
         if reference != "#" and not reference.startswith("#/"):
             return _NOTHING
         found: Any = self._root
@@ -371,14 +373,14 @@ def _object(value: object) -> Mapping[str, Any]:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """Match as JSON Schema does; a pattern that Python cannot read matches nothing."""
+    """Search as JSON Schema does; a pattern that Python cannot compile does not match."""
     try:
         return re.search(pattern, name) is not None
     except re.error:
         return False
 
 
-def _is_text(value: object) -> bool:
+def _is_string(value: object) -> bool:
     return isinstance(value, str)
 
 

@@ -1,4 +1,4 @@
-"""Small tools every layer may use: nurseries that keep the exceptions of a body, and of tasks, as they are."""
+"""Nurseries that do not wrap the exceptions of their body or of their jobs in groups. Every layer may use them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import trio
 __all__ = ["WIND_DOWN_SECONDS", "is_failure", "owned_nursery", "run_all"]
 
 WIND_DOWN_SECONDS = 10.0
-"""The longest a shielded wind-down may take."""
+"""The timeout of a shielded wind-down."""
 
 
 def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    """Divide into (the cancellation part, the rest); the object itself where there is nothing to divide."""
+    """Split an exception into its cancellations and the rest; each part is None if it is empty."""
     if isinstance(exc, trio.Cancelled):
         return exc, None
     if isinstance(exc, BaseExceptionGroup):
@@ -27,34 +27,34 @@ def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | No
 
 
 def is_failure(group: BaseExceptionGroup[BaseException]) -> bool:
-    """Tell whether what some tasks of a handler raised concerns nobody else: all of it but an interrupt and its like.
+    """Return True if the exceptions of a handler's tasks are its failure alone: none is a KeyboardInterrupt or similar.
 
-    An attempt to exit the process is the handler's own, or of code it calls; it does not speak for the program.
+    SystemExit counts as a failure: a handler, or the code that it calls, may not end the server's process.
     """
     return group.split((Exception, SystemExit))[1] is None
 
 
 @asynccontextmanager
 async def owned_nursery(wind_down: Callable[[], Awaitable[None]] | None = None) -> AsyncGenerator[trio.Nursery]:
-    """Open a nursery for this package's own tasks, invisible to the exceptions of its body.
+    """Open a nursery for tasks of this package that does not wrap the exceptions of its body.
 
-    The body's exception leaves the block as it is, whatever its class and at its own group depth
-    (KeyboardInterrupt and SystemExit too). Only a bug in the tasks themselves makes a group, and that
-    group holds both. Cancellation inside the body goes to the scope it belongs to.
+    An exception of the body leaves the block unchanged, whatever its class and group depth (KeyboardInterrupt and
+    SystemExit too). Only if a task fails as well, which is a bug, the block raises a group with both. A cancellation
+    inside the body reaches the scope that it belongs to.
 
     Args:
-        wind_down: awaited when the body is left, unless it is cancelled: shielded, for at most `WIND_DOWN_SECONDS`.
-            Then the tasks are cancelled.
+        wind_down: awaited at the end of the body, unless the body is cancelled: shielded, for at most
+            `WIND_DOWN_SECONDS`. Then the tasks are cancelled.
 
-    Leave the block in the task that entered it, innermost first, as with any Trio nursery; inside an async
-    generator close the generator with `contextlib.aclosing`.
+    Leave the block in the task that entered it, innermost first, as with any Trio nursery; inside an async generator
+    close the generator with `contextlib.aclosing`.
     """
     error: BaseException | None = None
     try:
-        async with trio.open_nursery(strict_exception_groups=True) as nursery:  # whatever trio.run was told
+        async with trio.open_nursery(strict_exception_groups=True) as nursery:  # also if trio.run was called without
             try:
                 yield nursery
-            except BaseException as exc:  # noqa: BLE001 # every class passes: raised again below, outside the nursery
+            except BaseException as exc:  # noqa: BLE001 # raised again below, outside the nursery
                 cancelled, error = _split(exc)
                 if cancelled is not None:
                     nursery.cancel_scope.cancel()
@@ -80,16 +80,16 @@ async def owned_nursery(wind_down: Callable[[], Awaitable[None]] | None = None) 
 async def run_all(
     jobs: Sequence[Callable[[], Awaitable[None]]], *, log: logging.Logger, at_once: int | None = None
 ) -> None:
-    """Run jobs of the application's beside one another, and return when all have ended.
+    """Run jobs of the application concurrently, and return when all have ended.
 
-    The first that fails cancels the others, and what it raised is raised as it is, whatever its class; so it is when
-    this is cancelled and a job fails all the same. What others raise then is logged. An interrupt of the calling task
-    comes out as it is, too.
+    The first job that fails cancels the others, and its exception is raised unchanged, whatever its class; also if the
+    caller is cancelled and a job fails nevertheless. Further exceptions are logged. A KeyboardInterrupt of the calling
+    task is raised unchanged, too.
 
     Args:
         jobs: async functions.
-        log: where failures go that cannot be raised.
-        at_once: how many jobs run at the same time, 1 or more; None: all of them.
+        log: the logger for failures that cannot be raised.
+        at_once: the number of jobs that run at the same time, at least 1; None for all of them.
     """
     if not jobs:
         await trio.lowlevel.checkpoint()
@@ -99,16 +99,16 @@ async def run_all(
         async with owned_nursery() as nursery:
             for _ in range(running.workers):
                 nursery.start_soon(running.work)
-            await running.resolved.wait()  # here, and not at the nursery's end, because of interrupts
+            await running.resolved.wait()  # not at the end of the nursery, which would wrap a KeyboardInterrupt
     finally:
         for lost in running.failures[1:]:
-            log.error("something else failed as well", exc_info=lost)
+            log.error("another job failed as well", exc_info=lost)
         if running.failures:
             raise running.failures[0]
 
 
 class _Jobs:
-    """What the workers of one `run_all` have in common."""
+    """The shared state of the workers of one `run_all`."""
 
     def __init__(self, jobs: Sequence[Callable[[], Awaitable[None]]], workers: int) -> None:
         self.waiting = iter(jobs)
@@ -117,11 +117,11 @@ class _Jobs:
         self.resolved = trio.Event()
 
     async def work(self) -> None:
-        """Do one job after the other; say when all are done, or one has failed."""
+        """Run one job after the other; set `resolved` when all have ended, or one has failed."""
         try:
             for job in self.waiting:
                 await job()
-        except BaseException as exc:  # noqa: BLE001 # raised above, as it is
+        except BaseException as exc:  # noqa: BLE001 # raised by `run_all`
             cancelled, failure = _split(exc)
             if failure is not None:
                 self.failures.append(failure)

@@ -70,7 +70,7 @@ def test_a_text_may_look_like_an_object_that_has_a_member_twice() -> None:
     ("texts", "faults"),
     [
         (["count=0"], ["$.count: 0 is less than the minimum of 1"]),
-        (["count=three"], ["$.count: expected integer, got the text 'three'"]),
+        (["count=three"], ["$.count: expected integer, got the string 'three'"]),
         (["count=1.5"], ["$.count: expected integer, got number"]),
         (["name=x"], ["$.count: required, but missing"]),
         (["count=1", "cuont=1"], ["$.cuont: unknown, not allowed here"]),

@@ -184,7 +184,7 @@ def test_wrong_arguments_are_named_before_anything_is_sent(tmp_path: Path, comma
 
     assert (done.status, done.out) == (2, "")
     assert done.err == (
-        "trio-mcp call: the arguments do not fit, nothing was sent: $.a: expected integer, got the text 'one'; "
+        "trio-mcp call: the arguments do not fit, nothing was sent: $.a: expected integer, got the string 'one'; "
         "$.b: required, but missing; $.c: unknown, not allowed here\n"
     )
     wire = (tmp_path / "wire").read_text()

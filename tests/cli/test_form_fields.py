@@ -57,7 +57,7 @@ def test_a_line_means_a_value(schema: dict[str, Any], line: str, value: object) 
     [
         ({"type": "integer", "minimum": 1}, "0", "less than the minimum of 1"),
         ({"type": "integer"}, "1.5", "expected integer, got number"),
-        ({"type": "integer"}, "one", "expected integer, got the text 'one'"),
+        ({"type": "integer"}, "one", "expected integer, got the string 'one'"),
         ({"type": "string", "maxLength": 2}, "abc", "longer than 2"),
         ({"type": "string", "format": "email"}, "nobody", "is not a email"),
         ({"type": "boolean"}, "maybe", "expected yes or no"),

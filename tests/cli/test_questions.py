@@ -48,7 +48,7 @@ async def test_a_form_is_asked_field_by_field_until_the_answers_fit() -> None:
         said = await answer(screen, "\ncount> ", "twelve\n")
         assert "The server asks: How many seats?\n    For \\x1b[31mHamlet\n" in said
         assert "count: how many [integer, at least 1, at most 9, required]" in said
-        assert "expected integer, got the text 'twelve'" in await answer(screen, "\ncount> ", "\n")
+        assert "expected integer, got the string 'twelve'" in await answer(screen, "\ncount> ", "\n")
         assert "a value is required" in await answer(screen, "\ncount> ", "2\n")
         assert "1) stalls\n  2) circle" in await answer(screen, "where [circle]> ", "1\n")
         await answer(screen, "\nnotes> ", "\n")

@@ -224,7 +224,7 @@ async def test_what_a_server_says_makes_no_line_of_the_log_its_own(caplog: pytes
         assert await names_of(clients) == []
 
     died, shouted = (record.getMessage() for record in caplog.records)
-    assert died.endswith("its last words on standard error:\n    gone\n    \\x1b[2J")
+    assert died.endswith("the last lines of its standard error:\n    gone\n    \\x1b[2J")
     assert shouted.startswith(r"server 'shouts' of the table of servers: no\nERROR all is lost \x1b[2J!!!")
     assert shouted.endswith("!!! [...]")
     assert len(shouted) < 1200

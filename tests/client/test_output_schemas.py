@@ -76,7 +76,7 @@ def test_a_result_that_says_it_failed_promised_nothing() -> None:
     ("schema", "why"),
     [
         ({"type": "nothing"}, "not a usable JSON Schema"),
-        ({"$ref": "https://example.com/schema.json"}, "nothing is fetched"),
+        ({"$ref": "https://example.com/schema.json"}, "which is not fetched"),
         ({"$schema": "https://example.com/dialect"}, "unknown JSON Schema dialect"),
     ],
 )

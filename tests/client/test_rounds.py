@@ -591,7 +591,7 @@ async def test_the_first_question_that_fails_takes_the_others_back(caplog: pytes
         await server.answer(interim("s", a=saying("waits"), b=saying("fails too"), c=saying("fails")))
     assert repr(outcome[0]) == "KeyError('first')"
     assert sorted(stopped) == ["fails too", "waits"]
-    assert "something else failed as well" in caplog.text
+    assert "another job failed as well" in caplog.text
 
 
 async def test_a_group_that_a_callback_raises_comes_out_as_it_is() -> None:

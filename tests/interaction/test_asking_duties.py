@@ -326,7 +326,7 @@ async def test_the_server_does_not_ask_a_client_before_its_initialized_notificat
     async with greeted(serve(handler), revision, initialized=False) as client:
         await client.send(call(1))
         result = (await client.expect_response(1))["result"]
-        assert "before it has said that it is initialized" in result["content"][0]["text"]
+        assert "before its initialized notification" in result["content"][0]["text"]
         await client.notify("notifications/initialized")
         await client.send(call(2))
         question = await client.expect_request("roots/list")

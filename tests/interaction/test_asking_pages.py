@@ -38,7 +38,7 @@ from trio_mcp.testing import open_memory_client
 )
 async def test_an_invalid_url_is_not_sent(url: str, revision: str) -> None:
     async def handler(ctx: Context) -> str:
-        with pytest.raises(ValueError, match="is no address of a page"):
+        with pytest.raises(ValueError, match="is not the address of a page"):
             await ctx.elicit("Pay", url=url)
         return "fine"
 

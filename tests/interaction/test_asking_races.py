@@ -23,7 +23,7 @@ Json: TypeAlias = dict[str, Any]
 
 CAPABLE: Json = ENVELOPE | {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
 ANN: Json = {"action": "accept", "content": {"name": "Ann"}}
-BAD_STATE = "$.requestState: it cannot be used, or not any more; send the request anew without it"
+BAD_STATE = "$.requestState: it is invalid or has expired; send the request again without it"
 
 
 @frozen
@@ -159,8 +159,8 @@ async def test_every_shielded_question_raises_when_an_answer_is_refused(autojump
     assert told == [
         "the call is over",
         "the call is over",
-        "the client's answer is none",
-        "the client's answer is none",
+        "the client's answer is invalid",
+        "the client's answer is invalid",
     ]
 
 

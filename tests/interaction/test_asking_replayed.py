@@ -34,7 +34,7 @@ from trio_mcp import AskExpired, Client, Context, ErrorResponse, Server, open_cl
 from trio_mcp.peer import GRACE_SECONDS
 from trio_mcp.wire import NotJsonError
 
-BAD_STATE = r"\$\.requestState: it cannot be used"
+BAD_STATE = r"\$\.requestState: it is invalid"
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 
 # In whatever process gets the retry.
@@ -222,7 +222,11 @@ async def test_after_an_invalid_answer_the_handler_gets_no_further_answers() -> 
         with pytest.raises(ErrorResponse, match="does not fit the form"):
             await first.again(first.answers(wrong))
         await wait_all_tasks_blocked()
-    assert sorted(told) == ["a? the client's answer is none", "b? the client's answer is none", "c? the call is over"]
+    assert sorted(told) == [
+        "a? the client's answer is invalid",
+        "b? the client's answer is invalid",
+        "c? the call is over",
+    ]
 
 
 async def test_a_state_without_answers_asks_again(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from trio_mcp.abc import Serving
 from trio_mcp.testing import open_scripted_client
 
 NO_ELICITATION = types.ClientCapabilities(roots=types.RootsCapability())
-BAD_STATE = "$.requestState: it cannot be used, or not any more; send the request anew without it"
+BAD_STATE = "$.requestState: it is invalid or has expired; send the request again without it"
 
 
 async def refused(outcome: Any) -> None:

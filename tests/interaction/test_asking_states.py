@@ -14,7 +14,7 @@ from tests.interaction.asking_server import Mode, make_server
 from tests.interaction.guarded import Guarded
 from trio_mcp import ErrorResponse, open_client
 
-THE_REFUSAL = (-32602, "$.requestState: it cannot be used, or not any more; send the request anew without it", None)
+THE_REFUSAL = (-32602, "$.requestState: it is invalid or has expired; send the request again without it", None)
 CHARACTERS = string.ascii_letters + string.digits + "-_="
 
 

@@ -46,7 +46,7 @@ from trio_mcp.server import ActiveServer
 
 SOON = 0.3
 """Real seconds after which a question expires that nobody will answer."""
-BAD_STATE = r"\$\.requestState: it cannot be used"
+BAD_STATE = r"\$\.requestState: it is invalid"
 
 # Expiry.
 

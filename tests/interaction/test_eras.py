@@ -127,7 +127,7 @@ async def test_a_pinned_modern_client_does_not_fall_back() -> None:
         await server.refuse(-32601, method="server/discover")
         assert await server.receive() is None
 
-    with pytest.raises(UnsupportedRevision, match="nothing this side knows"):
+    with pytest.raises(UnsupportedRevision, match="no known revision"):
         await alone(script, revision=MODERN)
 
 
@@ -490,5 +490,5 @@ async def test_revisions_that_are_not_strings_are_never_common(autojump_clock: o
     async def script(server: ScriptedPeer) -> None:
         await server.answer({"supportedVersions": [1, None], "capabilities": {}}, method="server/discover")
 
-    with pytest.raises(UnsupportedRevision, match="the other side offers 1, None"):
+    with pytest.raises(UnsupportedRevision, match="the peer offers 1, None"):
         await converse(script)

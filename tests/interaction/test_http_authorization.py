@@ -30,7 +30,7 @@ from trio_mcp.wire import CAPABILITIES_KEY, LEGACY_REVISIONS
 URL = "http://localhost/mcp"
 MODERN, LATEST = "2026-07-28", LEGACY_REVISIONS[-1]
 CAN_BE_ASKED: Json = {CAPABILITIES_KEY: {"elicitation": {"form": {}}}}
-BAD_STATE = "$.requestState: it cannot be used, or not any more; send the request anew without it"
+BAD_STATE = "$.requestState: it is invalid or has expired; send the request again without it"
 
 
 @frozen

@@ -143,11 +143,11 @@ async def test_neither_side_fetches_the_references_of_a_schema(
     ]
 
     for schema in schemas:
-        with pytest.raises(ValueError, match="nothing is fetched"):
+        with pytest.raises(ValueError, match="not fetched"):
             register(schema)
         (misfit,) = await called(schema, {})
         assert there.lower() in str(misfit).lower()
-        assert "nothing is fetched" in str(misfit)
+        assert "not fetched" in str(misfit)
 
 
 @pytest.mark.requirement("B.20-J5")
@@ -188,7 +188,7 @@ ITSELF: Json = {"$ref": "#"}
 HARM: dict[str, tuple[Json, Any, str]] = {
     "deep": (nested(400), 1, "the schema is nested deeper than 200 levels"),
     "wide": ({"properties": {f"p{number}": {} for number in range(100_000)}}, {}, "more than 100,000 parts"),
-    "allOf": (ladder("allOf"), 1, "too much work to check"),
+    "allOf": (ladder("allOf"), 1, "too expensive to validate"),
     "unfolded": ({**ladder("anyOf"), "unevaluatedProperties": False}, 1, "references of the schema multiply"),
     "recursive": ({"type": "array", "items": {"oneOf": [ITSELF, ITSELF]}}, tower(100), "does not fit"),
     "nowhere": ({"$ref": "#/$defs/x"}, 1, "cannot be used"),
@@ -225,7 +225,7 @@ async def test_a_server_refuses_arguments_that_would_take_too_long_to_check() ->
     recursive: Json = {"$defs": {"r": {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/r"}] * 2}}}}
 
     assert await refused(schema, {}) is None
-    assert "too much work to check" in str(await refused(schema, {"p": 1}))
+    assert "too expensive to validate" in str(await refused(schema, {"p": 1}))
     recursive |= {"type": "object", "properties": {"p": {"$ref": "#/$defs/r"}}}
     assert await refused(recursive, {"p": [[[]]]}) is None
     assert "does not fit" in str(await refused(recursive, {"p": tower(100)}))

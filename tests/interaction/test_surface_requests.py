@@ -45,7 +45,7 @@ MISSING = {
     "notes://named/": "",
     "notes://named/a/b": "",
     "notes://search?limit=3": ": $.q: required, but missing",
-    "notes://search?q=x&limit=three": ": $.limit: expected integer, got the text 'three'",
+    "notes://search?q=x&limit=three": ": $.limit: expected integer, got the string 'three'",
 }
 """URIs that nothing answers, and what is said about them."""
 
@@ -118,7 +118,7 @@ async def test_string_arguments_of_a_prompt_are_converted_to_its_parameter_types
             "days: required, but missing": {"city": "Graz"},
             "city: required, but missing": {"days": "1"},
             "guide": {"city": "Graz", "days": "1", "guide": "Ada"},
-            "expected integer, got the text 'a week'": {"city": "Graz", "days": "a week"},
+            "expected integer, got the string 'a week'": {"city": "Graz", "days": "a week"},
             "pace": {"city": "Graz", "days": "1", "pace": "sideways"},
         }
         for fault, arguments in refusals.items():

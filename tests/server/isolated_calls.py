@@ -1,4 +1,4 @@
-"""How tests hear from functions in other processes, and of their end: each calls up the test at a socket."""
+"""Sockets by which functions in other processes report to the test, and by which the test notices their end."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from trio_mcp import Client
 
 
 class Calls:
-    """Where functions in other processes call up the test."""
+    """A listener for connections of functions in other processes."""
 
     def __init__(self, path: str, listening: trio.SocketListener) -> None:
         self.path = path
         self._listening = listening
 
     async def take(self) -> tuple[trio.SocketStream, str]:
-        """The next line, and what was said first on it."""
+        """Accept the next connection; return it with its first message."""
         line = await self._listening.accept()
         return line, (await line.receive_some()).decode()
 
 
 async def hang_up(line: trio.SocketStream) -> None:
-    """Wait until the other end of a line is dead."""
+    """Wait until the process at the other end of a connection has ended."""
     with suppress(trio.BrokenResourceError):
         assert await line.receive_some() == b""
     await line.aclose()

@@ -1,6 +1,7 @@
 """A server whose main module has isolated tools: `python isolated_program.py [SOCKET]`.
 
-Without a socket it serves standard input and output; with one it connects there and serves that, and knows no signals.
+Without a socket it serves standard input and output; with one it connects to it, serves the connection, and does not
+handle signals.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def answer(told: Told) -> Told:
 
 @server.tool
 def poll(path: str) -> None:
-    """Be busy in a thread, asking now and then whether that is still wanted."""
+    """Be busy in a thread, and check regularly for a cancellation."""
     with call_up(path):
         while True:
             trio.from_thread.check_cancelled()
@@ -41,7 +42,7 @@ def poll(path: str) -> None:
 
 @server.tool
 async def facts(ctx: Context) -> list[int]:
-    """Our number, and how much is at work."""
+    """Return the id of this process, and the numbers of running handlers, threads and processes."""
     serving: Any = ctx._serving
     statistics = serving.statistics()
     return [os.getpid(), statistics.running, statistics.threads, statistics.processes]

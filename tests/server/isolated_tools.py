@@ -1,4 +1,4 @@
-"""Functions for worker processes to import: a module of its own, so that they import no test."""
+"""Functions for worker processes, in a separate module, so that the workers do not import tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Point:
 
 
 def call_up(path: str) -> socket.socket:
-    """Tell the test, which listens at *path*, the number of this process. The line is dead when the process is."""
+    """Send the id of this process to the test, which listens at *path*. The connection closes when the process ends."""
     line = socket.socket(socket.AF_UNIX)
     line.connect(path)
     line.sendall(str(os.getpid()).encode())
@@ -63,7 +63,7 @@ def wait(path: str) -> None:
 
 
 def quit_leaving_a_child(path: str) -> None:
-    """End, while a child that has left the process group holds on to everything."""
+    """Exit while a child outside of the process group keeps all descriptors open."""
     reading, writing = os.pipe()
     if os.fork():
         os.read(reading, 1)
@@ -95,7 +95,7 @@ def echo(text: str) -> str:
 
 
 def descriptors() -> dict[str, str]:
-    """What is open here; the folder that was looked into is not any more."""
+    """Return the open descriptors, without the one that was used to list them."""
     return {path.name: str(path.readlink()) for path in list(Path("/proc/self/fd").iterdir()) if path.is_symlink()}
 
 
@@ -159,14 +159,14 @@ def give_trap() -> Any:
 
 
 def impostor() -> None:
-    """What a decorator leaves registered when it puts something else in the function's place."""
+    """A function that is registered before a decorator replaces its name."""
 
 
 impostor.__name__ = impostor.__qualname__ = "pid"
 
 
 class Counter:
-    """A tool that is an object."""
+    """A callable object as a tool."""
 
     def __init__(self, start: int) -> None:
         self.start = start

@@ -406,7 +406,9 @@ async def test_arguments_of_a_prompt_become_what_their_parameters_are_annotated_
         given = {"days": "2", "pace": "fast", "stops": '["Bonn"]', "note": "3"}
         (message,) = (await client.get_prompt("plan", given)).messages
         assert message.content == types.TextContent(text="2 'fast' ['Bonn'] '3'")
-        with pytest.raises(ErrorResponse, match=r"\$\.days: expected integer, got the text 'two'; \$\.stops: ") as bad:
+        with pytest.raises(
+            ErrorResponse, match=r"\$\.days: expected integer, got the string 'two'; \$\.stops: "
+        ) as bad:
             await client.get_prompt("plan", {"days": "two", "stops": "Bonn"})
         assert bad.value.code == -32602
         with pytest.raises(ErrorResponse, match=r"\$\.days: .*\$\.pace: ") as bad:

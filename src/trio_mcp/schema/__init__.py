@@ -1,6 +1,6 @@
-"""JSON Schema: validation of values against a schema, and the bounds on its cost.
+"""Validates JSON values against JSON Schemas, at a bounded cost.
 
-Names only, each imported from its module when it is first used.
+Each name is imported from its module when it is first used.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What a check of a value against a JSON Schema may cost, found out before jsonschema-rs begins, which nothing stops.
+"""Estimates the cost of a validation before it begins, because nothing can interrupt jsonschema-rs.
 
-A few kilobytes of schema can hold a check up for years: definitions that refer twice to the next one, over and over.
-Called by `_schema`. Rules of this file:
+A schema of a few kilobytes can keep a validation busy for years: each definition refers twice to the next one. Rules of
+this file:
 
-1. What is counted is never less than what a checker without a memory does, up to a small factor: an estimate may
-   refuse what would have gone well, not let through what would not.
-2. A schema without such references is judged once, when it is compiled; its checks are not slowed down.
-3. Nothing here recurses without a bound, and nothing runs longer than the number of steps it was allowed.
+1. An estimate is never lower than the work of a validator without a cache, up to a small factor. It may refuse a
+   validation that would have ended in time, but it never admits one that would not.
+2. A schema without such references is estimated only once, when it is compiled; its validations are not slowed down.
+3. No function recurses without a bound, or takes more steps than it is allowed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from attrs import define, field
 __all__ = ["Cost"]
 
 MAX_UNFOLDED: Final = 10_000
-"""Parts of a schema whose checks need no estimate, what it refers to counted as often as it is referred to."""
+"""The largest unfolded schema whose validations need no estimate; see `Cost.unfolded`."""
 
 _DEFINITIONS: Final = frozenset({"$defs", "definitions"})
 _BY_NAME: Final = ("properties", "patternProperties", "dependentSchemas", "dependencies")
@@ -45,38 +45,38 @@ _CLASSES: Final[Mapping[str, tuple[type, ...]]] = {
     "null": (type(None),),
 }
 _MOST_DIGITS: Final = 9
-"""Of a place in a list; Python refuses to read thousands of them."""
+"""The longest index of a list item; Python refuses to read thousands of digits."""
 _EMPTY: Final[Mapping[str, Any]] = {}
 
 Json: TypeAlias = "dict[str, Any]"
 
 
 class _TooManyError(Exception):
-    """More steps than were allowed."""
+    """The count has exceeded the allowed number of steps."""
 
 
 @define(eq=False)
 class Cost:
-    """What checks against one schema cost. A step is one subschema applied to one value.
+    """The cost of validations against one schema. A step is one subschema applied to one value.
 
     Args:
-        schema: the schema, no deeper than checks allow.
-        pattern: what matching one text against a pattern costs, in steps; more than 1 means that checks are to be
-            estimated, however small the schema is.
+        schema: the schema, no deeper than a validator allows.
+        pattern: the cost of matching one string against a pattern, in steps. If it is more than 1, every validation
+            must be estimated, even if the schema is small.
     """
 
     _schema: Json = field(alias="schema")
     _pattern: int = field(default=1, alias="pattern")
     unfolded: int = field(init=False)
-    """Its parts, what it refers to counted as often as it is referred to, and at most `MAX_UNFOLDED` + 1."""
+    """The number of its parts, a part counted once for each reference to it; at most `MAX_UNFOLDED` + 1."""
     names: set[str] = field(factory=set[str], init=False)
-    """Every member name in it, keywords among them."""
+    """All member names in the schema, including the keywords."""
     _bases: dict[int, str] = field(factory=dict[int, str], init=False)
-    """The URI that references in an object are relative to, by the object's identity."""
+    """The base URI of the references in an object, by the id of the object."""
     _resources: dict[str, Any] = field(factory=dict[str, Any], init=False)
-    """Schemas by URI, without a fragment."""
+    """The schemas by URI, without a fragment."""
     _targets: dict[int, Sequence[Any]] = field(factory=dict[int, "Sequence[Any]"], init=False)
-    """What the references in an object lead to, likewise."""
+    """The targets of the references in an object, by the id of the object."""
     _anchors: dict[tuple[str, str], list[Any]] = field(factory=dict["tuple[str, str]", "list[Any]"], init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -85,14 +85,15 @@ class Cost:
 
     @property
     def has_choices(self) -> bool:
-        """Whether one fault may stand for many, those of the alternatives."""
+        """True if one fault may contain many others, those of the alternatives."""
         return not self.names.isdisjoint(_CHOICES)
 
     def steps(self, value: Any, most: int, *, to_the_end: bool) -> int:
-        """Return how many steps a check takes, and *most* + 1 where it is more.
+        """Return the number of steps of a validation, at most *most* + 1.
 
         Args:
-            to_the_end: every fault is looked for; otherwise the check ends where jsonschema-rs is sure to end it.
+            to_the_end: True for a validation that finds every fault; otherwise the count stops at the first fault at
+                which jsonschema-rs certainly stops.
         """
         count = _Count(self, most, to_the_end=to_the_end)
         try:
@@ -102,7 +103,7 @@ class Cost:
         return most - count.left
 
     def targets(self, schema: Json) -> Sequence[Any]:
-        """Return what a schema refers to; what is outside of it is a dialect's own, and costs nothing to speak of."""
+        """Return the targets of the references of a schema, without those outside, which belong to the dialect."""
         found = self._targets.get(id(schema))
         if found is None:
             found = self._targets[id(schema)] = tuple(self._look_up(schema))
@@ -116,7 +117,7 @@ class Cost:
                 continue
             uri, fragment = urldefrag(urljoin(base, reference))
             name = unquote(fragment)
-            if keyword == "$dynamicRef":  # whichever of that name is outermost: all of them count
+            if keyword == "$dynamicRef":  # it means the outermost anchor of that name, so all of them count
                 for (_, each), anchored in self._anchors.items():
                     if each == name:
                         yield from anchored
@@ -126,11 +127,11 @@ class Cost:
                 yield _at(name, self._resources[uri])
 
     def pattern_cost(self, schema: Json) -> int:
-        """Return what the patterns of one schema cost beyond a step each."""
+        """Return the cost of the patterns of one schema, beyond one step for each."""
         return (self._pattern - 1) * (("pattern" in schema) + len(_object(schema.get("patternProperties"))))
 
     def _index(self) -> None:
-        """Note where references may lead to: every object with its base, those that have a URI or an anchor by name."""
+        """Collect the possible targets of references: every object with its base URI, its own URI and its anchors."""
         self._resources[""] = self._schema
         waiting: list[tuple[Any, str]] = [(self._schema, "")]
         while waiting:
@@ -138,9 +139,9 @@ class Cost:
             if isinstance(part, dict):
                 here = cast("Json", part)
                 for keyword in ("$id", "id"):
-                    own = here.get(keyword)
-                    if isinstance(own, str):
-                        base = urldefrag(urljoin(base, own)).url
+                    declared = here.get(keyword)
+                    if isinstance(declared, str):
+                        base = urldefrag(urljoin(base, declared)).url
                         self._resources.setdefault(base, here)
                 self._bases[id(here)] = base
                 self.names.update(here)
@@ -152,15 +153,15 @@ class Cost:
                 waiting += ((inner, base) for inner in cast("Sequence[Any]", part))
 
     def _unfold(self) -> int:
-        """Count the parts; what is being counted already is not counted inside of itself."""
+        """Count the parts; a part that refers to itself is not counted again inside of itself."""
         count = 0
         open_now: set[int] = set()
         waiting: list[tuple[str, Any]] = [("enter", self._schema)]
         while waiting and count <= MAX_UNFOLDED:
-            what, part = waiting.pop()
-            if what == "leave":
+            action, part = waiting.pop()
+            if action == "leave":
                 open_now.discard(part)
-            elif what == "enter":
+            elif action == "enter":
                 if id(part) not in open_now:
                     open_now.add(id(part))
                     waiting += [("leave", id(part)), ("count", part)]
@@ -177,7 +178,7 @@ class Cost:
 
 
 def _inner(schema: Json) -> Iterator[Any]:
-    """Return the parts of a schema that belong to it, other than by reference."""
+    """Return the parts of a schema, without the targets of its references."""
     for keyword, value in schema.items():
         if keyword in _BY_NAME:
             yield from _object(value).values()
@@ -187,15 +188,15 @@ def _inner(schema: Json) -> Iterator[Any]:
 
 @define(eq=False)
 class _Count:
-    """Goes through a value as a checker does, and counts."""
+    """A count of steps, which walks through a value as a validator does."""
 
     _cost: Cost = field(alias="cost")
     left: int
-    """Steps that may still be taken."""
+    """The number of steps that are left."""
     _to_the_end: bool = field(kw_only=True, alias="to_the_end")
 
     def apply(self, schema: Any, value: Any, times: int = 1) -> None:
-        """Count one subschema applied to one value, or to so many like it."""
+        """Count one subschema applied to one value, or to *times* values like it."""
         part: Json = cast("Json", schema) if isinstance(schema, dict) else {}
         self.left -= times + times * self._cost.pattern_cost(part)
         if self.left < 0:
@@ -225,7 +226,7 @@ class _Count:
 
     def _apply_to_members(self, schema: Json, value: Json) -> None:
         named = _object(schema.get("properties"))
-        for name in sorted(named.keys() & value.keys()):  # the order in which jsonschema-rs goes through them
+        for name in sorted(named.keys() & value.keys()):  # in the order of jsonschema-rs
             self.apply(named[name], value[name])
             if not self._to_the_end and _is_other_constant(named[name], value[name]):
                 break
@@ -262,7 +263,7 @@ def _is_leaf(schema: Any) -> bool:
 
 
 def _is_plainly_other(schema: Json, value: Any) -> bool:
-    """Say whether jsonschema-rs finds a fault before it looks further: it looks at these two keywords first."""
+    """Return True if jsonschema-rs finds a fault and stops: it checks these two keywords first."""
     kinds = schema.get("type")
     if kinds is not None:
         classes = [each for kind in ([kinds] if isinstance(kinds, str) else kinds) for each in _CLASSES.get(kind, ())]
@@ -284,7 +285,7 @@ def _list(value: Any) -> Sequence[Any]:
 
 
 def _at(pointer: str, root: Any) -> Any:
-    """Return what a JSON pointer leads to; nothing where it leads nowhere, which the compiler refuses."""
+    """Return the target of a JSON pointer; None without a target, which the compiler refuses."""
     here = root
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")

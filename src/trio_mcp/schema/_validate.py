@@ -1,14 +1,15 @@
-"""Checks of JSON values against JSON Schema, for both roles: every fault with its path, nothing ever fetched.
+"""Validates JSON values against JSON Schemas, and describes every fault with its path.
 
-Servers check arguments and results with it, clients check structured content. The checking itself is
-jsonschema-rs, imported when the first schema is compiled. Rules of this file:
+Servers validate arguments and results, clients validate structured content. The validator is jsonschema-rs, which is
+imported when the first schema is compiled. Its errors become lines that a model can act on: the path, the expected
+value, and the actual value; for rare keywords, the line has the message of jsonschema-rs. Rules of this file:
 
-1. A schema is read by the dialect its ``$schema`` names, 2020-12 when it names none; an unknown one is refused.
-2. A reference is resolved inside the schema or not at all: no network, no files.
+1. A schema has the dialect that its ``$schema`` names, or 2020-12 without one; an unknown dialect is refused.
+2. References are resolved inside the schema only: no network, no files.
 3. Values and schemas nested deeper than `MAX_DEPTH` are refused before jsonschema-rs sees them, because it recurses
    on the native stack and would take the process down.
-4. A check that could take too long is refused before it begins (`_schema_cost`), because nothing can stop it. Patterns
-   are matched in linear time; those that need more than that (look-around, back-references) may not look back often.
+4. A validation that could take too long is refused before it begins (`_cost`), because nothing can interrupt it.
+   Patterns are matched in linear time; those that need more (look-around, back-references) have a backtracking limit.
 
 See https://modelcontextprotocol.io/specification/2026-07-28/basic#json-schema-usage.
 """
@@ -30,9 +31,7 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
 
-# Puts what jsonschema-rs found wrong into lines a model can act on: the path, what was expected, what came.
-#
-# Called by `_schema`. jsonschema-rs's own text is used for the keywords that are rare.
+# --- Descriptions of faults ---
 
 _SHOWN_CHARACTERS: Final = 80
 _OUTLINE_CHARACTERS: Final = 300
@@ -47,11 +46,11 @@ TYPE_NAMES: Final[Mapping[type, str]] = {
     float: "number",
     type(None): "null",
 }
-"""JSON Schema's name for the class of a JSON value."""
+"""The JSON Schema type of each class of JSON values."""
 
 
 def render_path(parts: Iterable[str | int]) -> str:
-    """Write a place inside a JSON value the way all errors of this package do: ``$.rows[2].name``."""
+    """Return the path of a part of a JSON value as all errors of this package write it: ``$.rows[2].name``."""
     return "$" + "".join(_step(part) for part in parts)
 
 
@@ -62,13 +61,13 @@ def _step(part: str | int) -> str:
 
 
 def describe_errors(errors: Iterable[jsonschema_rs.ValidationError], root: Any) -> Iterator[str]:
-    """Name errors found in the value `root`, one line each."""
+    """Describe the errors in the value `root`, one line for each."""
     for error in errors:
         yield from _describe(error, root)
 
 
 def outline_errors(errors: Iterable[jsonschema_rs.EvaluationErrorEntry], root: Any) -> Iterator[str]:
-    """Name errors an evaluation found in the value `root`; they cost little and tell little."""
+    """Describe the errors of an evaluation of the value `root`; they are cheap and short."""
     for error in errors:
         path = render_path(_pointed_at(error["instanceLocation"], root))
         yield f"{path}: {shortened(error['error'], _OUTLINE_CHARACTERS)}"
@@ -92,13 +91,13 @@ def _describe(error: jsonschema_rs.ValidationError, root: Any) -> Iterator[str]:
         case "additionalProperties" | "unevaluatedProperties":
             yield from _unknown(path, kind.unexpected)
         case "falseSchema" if error.schema_path[-1:] == ["additionalProperties"]:
-            # Where no member is allowed at all, jsonschema-rs complains about the first one only, from outside.
+            # If no member is allowed at all, jsonschema-rs reports the first one only, at the path of the object.
             yield from _unknown(path, _at(path, root))
         case "propertyNames":
             inner = kind.error
             reasons = "; ".join(line.removeprefix("$: ") for line in _describe(inner, inner.instance))
             yield f"{render_path(path)}: the name {_shown(inner.instance)} is not allowed: {reasons}"
-        # An arm without faults would mean that the value fits several arms of a oneOf.
+        # An arm without faults means that the value fits several arms of a oneOf.
         case "anyOf" | "oneOf" if all(kind.context):
             yield from _describe_choice(kind.context, error, root)
         case _:
@@ -118,14 +117,14 @@ def _complaint(error: jsonschema_rs.ValidationError, value: Any) -> str:
             return f"expected {_either(map(_shown, kind.options))}, got {_shown(value)}"
         case "const":
             return f"expected {_shown(kind.expected_value)}, got {_shown(value)}"
-        case "pattern" if not hasattr(kind, "pattern"):  # it was given up
+        case "pattern" if not hasattr(kind, "pattern"):  # the backtracking limit was reached
             return f"{_shown(value)} could not be matched against the pattern in reasonable time"
         case "pattern":
             return f"{_shown(value)} does not match the pattern {kind.pattern}"
         case "format":
             return f"{_shown(value)} is not a {kind.format}{_HINTS.get(kind.format, '')}"
         case "oneOf":
-            return "fits several of the alternatives, may fit only one"
+            return "fits several of the alternatives, but may fit only one"
         case _:
             return shortened(error.message)
 
@@ -138,7 +137,7 @@ _HINTS: Final = {
 
 
 def _describe_choice(arms: Any, choice: jsonschema_rs.ValidationError, root: Any) -> Iterator[str]:
-    """Report the arm the value was meant for: the only one whose type fits, else what each would take."""
+    """Describe the faults of the only arm whose type fits; otherwise the expectations of all arms."""
     path = choice.instance_path
     exact = _exact(choice, root)
     meant = [arm for arm in arms if not any(_is_type_fault(error, path) for error in arm)]
@@ -167,10 +166,10 @@ def _at(path: Iterable[str | int], root: Any) -> Any:
 
 
 def _exact(error: jsonschema_rs.ValidationError, root: Any) -> list[str | int]:
-    """Return the path of an error as it is in the value.
+    """Return the exact path of an error in the value.
 
-    jsonschema-rs writes member names such as ``"7"`` like positions and leaves empty ones out; the value it complains
-    about tells which of the places that look alike is meant.
+    jsonschema-rs writes member names such as ``"7"`` like indexes, and omits empty names. The value of the error
+    decides between paths that look alike.
     """
     path = error.instance_path
     found = _search(path, root, lambda value: value == error.instance)
@@ -211,25 +210,27 @@ def _shown(value: Any) -> str:
 
 
 def shortened(text: str, limit: int = _SHOWN_CHARACTERS) -> str:
-    """Cut a text to what fits in an error; what is wrong tends to stand at its end."""
+    """Cut the middle out of a long string, because its end often shows the fault."""
     half = (limit - 3) // 2
     return text if len(text) <= limit else f"{text[:half]}...{text[-half:]}"
 
 
+# --- Validation ---
+
 MAX_DEPTH: Final = 200
-"""Levels of nesting allowed in a checked value and in a schema; a bare number has one level."""
+"""The number of nested levels allowed in a value and in a schema; a number alone has one level."""
 
 MAX_PARTS: Final = 100_000
-"""Values in a schema, all its members and theirs counted."""
+"""The number of values in a schema, nested ones included."""
 
 MAX_CHARACTERS: Final = 4_000_000
-"""Characters of all the texts in a schema."""
+"""The number of characters of all strings in a schema."""
 
 MAX_FAULTS: Final = 100
-"""Faults named for one value; a last line says when there were more."""
+"""The number of faults that are listed for one value; if there are more, a last line says so."""
 
 DEFAULT_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-"""The dialect of a schema that names none."""
+"""The dialect of a schema without ``$schema``."""
 
 _DIALECTS: Final = {
     DEFAULT_DIALECT: "Draft202012Validator",
@@ -245,18 +246,18 @@ _OUTLINED_VALUES: Final = 100_000
 _OUTLINED_CHARACTERS: Final = 10_000_000
 _DETAILED_STEPS: Final = 20_000
 _OUTLINED_STEPS: Final = 200_000
-"""Each step may be a fault, and each fault takes kilobytes."""
+"""Each step may find a fault, and each fault takes kilobytes."""
 
 _UNMEASURED_PARTS: Final = 100
-"""A schema this small is checked against any value that fits into a message."""
+"""The size of a schema that is used for every value that fits into a message, without an estimate."""
 _MOST_STEPS: Final = 200_000_000
-"""What a check takes in about a second, of a value whose size is all that is known."""
+"""The steps of about a second, for a value of which only the size is known."""
 _MOST_COUNTED_STEPS: Final = 200_000
-"""The same where every step is counted, which takes longer than the check."""
+"""The same if every step is counted; counting takes longer than validating."""
 _MOST_BACKTRACKING: Final = 5_000
-"""How often a match of one pattern may go back and try otherwise."""
+"""The number of times that the match of one pattern may backtrack."""
 _PATTERN_STEPS: Final = 5
-"""What such a match counts for, of `_MOST_COUNTED_STEPS`."""
+"""The steps of such a match, of `_MOST_COUNTED_STEPS`."""
 _UNEVALUATED: Final = {"unevaluatedProperties", "unevaluatedItems"}
 _PATTERNS: Final = {"pattern", "patternProperties"}
 _OBJECT: Final[type[Any]] = dict
@@ -264,13 +265,13 @@ _CONTAINERS: Final = (dict, list, tuple)
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 FormatCheck = Callable[[str], bool]
-"""Says whether a string has a format; must not raise."""
+"""Returns True if a string has a format; must not raise."""
 
 
 class SchemaError(TrioMcpError, ValueError):
-    """A JSON Schema cannot be used: malformed, of an unknown dialect, too deep, or referring outside itself.
+    """A JSON Schema cannot be used: it is malformed, too deep, of an unknown dialect, or refers outside itself.
 
-    Whoever wrote the schema is at fault: for a tool's input schema that is the server.
+    The author of the schema is at fault: for the input schema of a tool that is the server.
     """
 
 
@@ -282,30 +283,30 @@ class Validator:
     _cost: Cost
 
     def faults(self, value: Any) -> list[str]:
-        """Name what is wrong with `value`.
+        """Return the faults of `value`.
 
         Args:
-            value: a JSON value made of dict, list, str, int, float, bool and None. Integers of any size are exact and
-                a float without a fraction counts as an integer, as JSON Schema has it. NaN and infinity are not JSON:
-                whoever makes the value refuses them.
+            value: a JSON value made of dict, list, str, int, float, bool and None. Integers of any size are exact, and
+                a float without a fraction counts as an integer, as in JSON Schema. The caller must exclude NaN and
+                infinity, which are not JSON.
 
         Returns:
-            One line per fault, such as ``$.rows[2].name: expected string, got integer``, in the order of the schema;
-            empty when the value fits. At most `MAX_FAULTS` lines and one that says there are more. About a value of
-            thousands of parts the lines say less: one line for each failed keyword.
+            One line for each fault, such as ``$.rows[2].name: expected string, got integer``, in the order of the
+            schema; empty if the value fits. After `MAX_FAULTS` lines, a last one says that there are more. For a value
+            of thousands of parts the lines are less detailed: one line for each failed keyword.
         """
-        # An object of scalars, which is what most tools take and give, is no deeper: that is found out without a loop.
+        # Most arguments and results are objects of scalars, which need no loop to find their depth.
         is_flat = value.__class__ is dict and _SCALARS.issuperset(map(type, value.values()))
         if not is_flat and is_deeper_than(value, MAX_DEPTH):
             return [f"$: nested deeper than {MAX_DEPTH} levels"]
         if self._cost.unfolded > _UNMEASURED_PARTS and not self._is_affordable(value):
-            return ["$: too much work to check: alternatives and references of the schema multiply, or it is large"]
+            return ["$: too expensive to validate: alternatives and references multiply, or the value is large"]
         try:
             if self._compiled.is_valid(value):
                 return []
             found = list(islice(self._lines(value), MAX_FAULTS + 1))
         except UnicodeEncodeError:
-            return ["$: a string holds half of a surrogate pair, which is not text"]
+            return ["$: a string holds half of a surrogate pair, which is not a Unicode character"]
         except ValueError as error:
             return [f"$: not a JSON value: {error}"]
         if len(found) > MAX_FAULTS:
@@ -313,15 +314,15 @@ class Validator:
         return found
 
     def _lines(self, value: Any) -> Iterator[str]:
-        # Each error of iter_errors carries a copy of the value it is about, and all are made before the first is
-        # given out: a list of a hundred thousand wrong numbers would hold up the process for a second.
+        # Each error of iter_errors holds a copy of its value, and all errors are made before the first is returned:
+        # a list of a hundred thousand wrong numbers would block the process for a second.
         steps = self._cost.steps(value, _OUTLINED_STEPS, to_the_end=True)
         if steps <= _DETAILED_STEPS and not _is_larger(value, _DETAILED_VALUES, _DETAILED_CHARACTERS):
             return describe_errors(self._compiled.iter_errors(value), value)
         if steps <= _OUTLINED_STEPS and not _is_larger(value, _OUTLINED_VALUES, _OUTLINED_CHARACTERS):
             return outline_errors(self._compiled.evaluate(value).errors(), value)
-        if self._cost.has_choices:  # whose first fault holds those of all alternatives
-            return iter(["$: does not fit; where and why could be found out only with too much work"])
+        if self._cost.has_choices:  # the first fault would hold those of all alternatives
+            return iter(["$: does not fit; the place and reason are too expensive to find"])
         return self._first_line(value)
 
     def _is_affordable(self, value: Any) -> bool:
@@ -332,8 +333,8 @@ class Validator:
         return self._cost.steps(value, _MOST_COUNTED_STEPS, to_the_end=False) <= _MOST_COUNTED_STEPS
 
     def _first_line(self, value: Any) -> Iterator[str]:
-        # Even an outline costs a kilobyte a fault; what a peer may send has room for millions of them.
-        import jsonschema_rs  # noqa: PLC0415  # loaded already, by whoever compiled the schema
+        # Even an outline takes a kilobyte for each fault, and a message of the peer may have millions of faults.
+        import jsonschema_rs  # noqa: PLC0415  # loaded already when the schema was compiled
 
         try:
             self._compiled.validate(value)
@@ -342,18 +343,18 @@ class Validator:
             yield "(the value or its schema is large: only the first fault is named)"
 
     def accepts(self, value: Any) -> bool:
-        """Say whether `value` fits, for callers that need no names; `value` is no deeper than `MAX_DEPTH`.
+        """Return True if `value` fits; `value` must not be deeper than `MAX_DEPTH`.
 
-        For schemas of this program's own making: nothing bounds what it costs.
+        Only for schemas that this program has made, because the cost is not bounded.
         """
         return self._compiled.is_valid(value)
 
 
 @define(eq=False, slots=True)
 class LazyValidator:
-    """A schema that is compiled once, when the first value is checked, so that publishing one costs no import.
+    """A schema that is compiled when the first value is validated, so that publishing it needs no import.
 
-    A schema that cannot be compiled raises `SchemaError` from each check.
+    If the schema cannot be compiled, each validation raises `SchemaError`.
     """
 
     schema: Mapping[str, Any]
@@ -362,11 +363,11 @@ class LazyValidator:
     _refusal: tuple[Any, ...] | None = field(default=None, init=False)
 
     def faults(self, value: Any) -> list[str]:
-        """Name what is wrong with `value`; see `Validator.faults`."""
+        """Return the faults of `value`; see `Validator.faults`."""
         return (self._validator or self._ready()).faults(value)
 
     def accepts(self, value: Any) -> bool:
-        """Say whether `value` fits; see `Validator.accepts`."""
+        """Return True if `value` fits; see `Validator.accepts`."""
         return (self._validator or self._ready()).accepts(value)
 
     def _ready(self) -> Validator:
@@ -374,30 +375,30 @@ class LazyValidator:
             try:
                 self._validator = compile_schema(self.schema, formats=self.formats)
             except SchemaError as error:
-                self._refusal = error.args  # not the error, which holds this object by its traceback
+                self._refusal = error.args  # not the error, whose traceback refers to this object
             else:
                 return self._validator
         raise SchemaError(*self._refusal)
 
 
 def compile_schema(schema: Mapping[str, Any], *, formats: Mapping[str, FormatCheck] | None = None) -> Validator:
-    """Compile a JSON Schema. Takes tens of microseconds and more: keep the result.
+    """Compile a JSON Schema. This takes at least tens of microseconds: keep the result.
 
     Args:
-        schema: the schema, as JSON values; formats it names are asserted, unknown ones ignored.
+        schema: the schema, as JSON values. Known formats are asserted, unknown ones are ignored.
         formats: checks that replace or extend the standard formats, by name.
 
     Raises:
-        SchemaError: the schema cannot be used, with the reason.
+        SchemaError: the schema cannot be used; the message says why.
     """
     dialect = dialect_of(schema)
     if is_deeper_than(schema, MAX_DEPTH):
         raise SchemaError(f"the schema is nested deeper than {MAX_DEPTH} levels")
     if _is_larger(schema, MAX_PARTS, MAX_CHARACTERS):
-        raise SchemaError(f"the schema has more than {MAX_PARTS:,} parts or {MAX_CHARACTERS:,} characters of text")
+        raise SchemaError(f"the schema has more than {MAX_PARTS:,} parts or {MAX_CHARACTERS:,} characters in strings")
     plain = dict(schema)
     cost = Cost(plain)
-    if cost.unfolded > MAX_UNFOLDED and not cost.names.isdisjoint(_UNEVALUATED):  # compiling it unfolds it, too
+    if cost.unfolded > MAX_UNFOLDED and not cost.names.isdisjoint(_UNEVALUATED):  # the compiler would unfold it, too
         raise SchemaError("references of the schema multiply, and it has unevaluatedProperties or unevaluatedItems")
     try:
         return Validator(_compiled(dialect, plain, formats, linear=True), cost)
@@ -410,7 +411,7 @@ def compile_schema(schema: Mapping[str, Any], *, formats: Mapping[str, FormatChe
 def _compiled(
     dialect: str, schema: dict[str, Any], formats: Mapping[str, FormatCheck] | None, *, linear: bool
 ) -> jsonschema_rs.Validator:
-    import jsonschema_rs  # noqa: PLC0415  # heavy: a server that is only listed never needs it
+    import jsonschema_rs  # noqa: PLC0415  # slow to import: a server whose tools are only listed does not need it
 
     refused: list[str] = []
 
@@ -428,11 +429,11 @@ def _compiled(
         )
     except ValueError as error:
         if refused:
-            raise SchemaError(f"the schema refers to {refused[0]!r}, outside itself; nothing is fetched") from None
+            raise SchemaError(f"the schema refers to {refused[0]!r}, outside itself, which is not fetched") from None
         reason = getattr(error, "message", str(error))
         if getattr(getattr(error, "kind", None), "name", "") == "$ref":
             raise SchemaError(
-                f"a reference leads nowhere inside the schema, and nothing is fetched: {shortened(reason, 300)}"
+                f"a reference has no target inside the schema, and references are not fetched: {shortened(reason, 300)}"
             ) from None
         place = render_path(getattr(error, "instance_path", ()))
         raise SchemaError(f"not a usable JSON Schema: {place}: {shortened(reason)}") from None
@@ -443,7 +444,7 @@ def dialect_of(schema: Mapping[str, Any]) -> str:
     """Return the URI of the dialect a schema is written in.
 
     Raises:
-        SchemaError: it names a dialect this package cannot check by.
+        SchemaError: this package does not support the dialect.
     """
     named = schema.get("$schema", DEFAULT_DIALECT)
     dialect = named.removesuffix("#") if isinstance(named, str) else named
@@ -453,12 +454,12 @@ def dialect_of(schema: Mapping[str, Any]) -> str:
 
 
 def is_deeper_than(value: Any, levels: int) -> bool:
-    """Say whether a JSON value nests more than `levels` levels, without recursing."""
+    """Return True if a JSON value has more than `levels` nested levels, without recursion."""
     here: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
     for _ in range(levels):
         if not here:
             return False
-        # What the exact class tells comes first: most members are scalars.
+        # The exact class is checked first, because most members are scalars.
         here = [
             inner
             for outer in here

@@ -1,11 +1,18 @@
-"""Tools in processes of their own, `@tool(isolate="process")`: what can be one, and the workers of one serving.
+"""Runs tools in worker processes, for `@tool(isolate="process")`.
 
-A thread cannot be stopped from outside; a process can. What it costs: the first call starts a Python that imports
-the program anew, each call pickles its arguments and its result, and a worker takes its own memory.
+A thread cannot be stopped from outside; a process can. The costs: the first call starts a Python process that imports
+the program again, each call pickles its arguments and its result, and each worker takes its own memory.
 
-Why not a library: `trio-parallel` 1.3, the one there is for Trio, leaves a busy worker behind when a signal ends the
-server, kills a worker without what it has started, starts no worker in a daemonic process (such as those of hypercorn),
-and starts workers without end where they cannot start and the job is larger than a pipe. All of it was tried.
+The library for this, `trio-parallel` 1.3, was tried. It leaves a busy worker behind when a signal ends the server,
+kills a worker without the processes that the worker has started, starts no worker in a daemonic process (such as those
+of hypercorn), and starts workers in an endless loop if they fail to start and the job is larger than a pipe.
+
+Rules of this file:
+
+1. Each worker process leads a session of its own: the Ctrl+C of a terminal does not reach it, and the processes that it
+   starts are killed with it.
+2. A worker gets pipes and standard error, and no other descriptor of the server: no socket, no protocol.
+3. One task for each process watches it, reaps it, and shuts it down when the serving ends.
 """
 
 from __future__ import annotations
@@ -44,22 +51,14 @@ __all__ = [
 ]
 
 
-# One worker process, as the server sees it: its start, its jobs, and an end that is certain.
-#
-# Rules of this file:
-#
-# 1. Each process leads a session of its own: the Ctrl+C of a terminal does not reach it, and whatever it has started
-# is
-#    killed with it.
-# 2. It gets pipes and standard error, and no other descriptor of the server: no socket, no protocol.
-# 3. One task per process watches over it, reaps it, and buries it when the serving ends.
+# --- One worker process ---
 
-_LEAVE_SECONDS = 2.0
-"""How long an idle worker may take to leave when the serving ends."""
+_EXIT_SECONDS = 2.0
+"""The time an idle worker gets to exit when the serving ends."""
 _KILL_SECONDS = 2.0
-"""How long a killed worker is waited for: only one stuck in the kernel outlasts it."""
+"""The time to wait for a killed worker; only one that is stuck in the kernel takes longer."""
 _DRAIN_SECONDS = 1.0
-"""How long, after its end, an answer is awaited on a pipe that something it has started still holds."""
+"""The time to wait, after a worker has exited, for its result on a pipe that one of its child processes still holds."""
 
 if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
     _GROUP: dict[str, Any] = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
@@ -72,29 +71,29 @@ else:
     _GROUP: dict[str, Any] = {"start_new_session": True}
 
     def _kill(process: trio.Process) -> None:
-        with suppress(OSError):  # nobody is left of the group
+        with suppress(OSError):  # the process group is gone
             os.killpg(process.pid, signal.SIGKILL)
 
 
 def program_of_main() -> dict[str, Any] | None:
-    """Return how a worker imports the main module of this program; None where it cannot."""
+    """Return the arguments with which a worker imports the main module of this program; None if it cannot."""
     module: Any = sys.modules["__main__"]
     spec = getattr(module, "__spec__", None)
     if spec is not None:
-        importable = spec.name.rpartition(".")[2] != "__main__"  # that of `python -m package` just runs
+        importable = spec.name.rpartition(".")[2] != "__main__"  # the __main__ of `python -m package` would run instead
         return {"init_main_from_name": spec.name} if importable else None
     path = Path(getattr(module, "__file__", None) or "").absolute()
     return {"init_main_from_path": str(path)} if path.is_file() else None
 
 
 async def start_worker() -> WorkerProcess:
-    """Start a process; `watch` must run from then on.
+    """Start a process; the caller must run its `watch` from then on.
 
     Raises:
-        OSError: the system starts no more processes.
+        OSError: the system cannot start another process.
     """
-    sys.modules.setdefault("__mp_main__", sys.modules["__main__"])  # what `multiprocessing` in a worker calls it
-    # The worker finds what this program finds, and nothing in a folder that happens to be the current one.
+    sys.modules.setdefault("__mp_main__", sys.modules["__main__"])  # its name in a worker of `multiprocessing`
+    # The worker imports from the same path as this program, and not from the current folder.
     code = f"import sys; sys.path[:] = {sys.path!r}; from trio_mcp.server._process_worker import main; main()"
     private: Any = subprocess
     flags: list[str] = private._args_from_interpreter_flags()  # noqa: SLF001 # it has no public name
@@ -110,82 +109,82 @@ async def start_worker() -> WorkerProcess:
 
 @define(eq=False)
 class WorkerProcess:
-    """A process that does one job at a time."""
+    """A worker process as the server sees it. It runs one job at a time."""
 
     _process: trio.Process
     gone: trio.Event = field(factory=trio.Event, init=False)
-    """Set when it is dead and reaped."""
+    """Set when the process has ended and is reaped."""
     _received: bytearray = field(factory=bytearray, init=False)
-    _at_work: trio.Event | None = field(default=None, init=False)
-    """Set when the job is over; None between jobs."""
+    _job_done: trio.Event | None = field(default=None, init=False)
+    """Set when the current job is done; None between jobs."""
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The id of the process."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has not ended, as far as can be told."""
+        """True unless the process is known to have ended."""
         return self._process.poll() is None
 
     @property
-    def end(self) -> str:
-        """How it ended, in words."""
+    def exit_description(self) -> str:
+        """The cause of its end, for error messages."""
         status = self._process.returncode
         if status is None:
             return "cannot be reached any more"
         return f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
 
     async def watch(self) -> None:
-        """Wait for its end; cancelled, bring it about, politely if it has nothing to do."""
+        """Wait until the process ends. If cancelled, shut it down: an idle process may exit, a busy one is killed."""
         try:
             await self._process.wait()
         finally:
             with trio.CancelScope(shield=True), clock_stands_still():
-                await self._bury()
+                await self._shut_down()
 
-    async def _bury(self) -> None:
+    async def _shut_down(self) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        await self._process.stdin.aclose()  # it leaves
-        with trio.move_on_after(_LEAVE_SECONDS):
+        await self._process.stdin.aclose()  # tells the worker to exit
+        with trio.move_on_after(_EXIT_SECONDS):
             await self._process.wait()
         _kill(self._process)
         with trio.move_on_after(_KILL_SECONDS):
             await self._process.wait()
-        if self._at_work is not None:  # its last words lie in the pipe, which ends behind them
+        if self._job_done is not None:  # its last result may still be in the pipe
             with trio.move_on_after(_DRAIN_SECONDS):
-                await self._at_work.wait()
+                await self._job_done.wait()
         await self._process.stdout.aclose()
         self.gone.set()
 
     async def kill(self) -> None:
-        """Kill it, whatever it does, and all it has started; wait until it is gone, which cannot be cancelled."""
+        """Kill the process and all that it has started; wait until it is gone. Cannot be cancelled."""
         _kill(self._process)
-        with trio.move_on_after(_LEAVE_SECONDS + _KILL_SECONDS, shield=True):
+        with trio.move_on_after(_EXIT_SECONDS + _KILL_SECONDS, shield=True):
             await self.gone.wait()
 
     async def prepare(self) -> bool:
-        """Wait until it can work; False if it ended instead."""
+        """Wait until the worker is ready for jobs; return False if it ended instead."""
         program = {"name": "trio-mcp worker", "sys_argv": sys.argv, **(program_of_main() or {})}
         return await self._answered(pickle.dumps(program), self._until_ready) is not None
 
     async def ask(self, job: bytes) -> bytes | None:
-        """Have it do a job, and return the answer; None if it ended instead. Cancelled, it must be killed."""
+        """Run a job and return its answer; None if the worker ended. If cancelled, call `kill` next."""
         return await self._answered(job, self._frame)
 
     async def _answered(self, job: bytes, read: Callable[[], Awaitable[bytes | None]]) -> bytes | None:
         assert self._process.stdin is not None
-        self._at_work = trio.Event()
+        self._job_done = trio.Event()
         try:
             await self._process.stdin.send_all(HEAD.pack(len(job)) + job)
             return await read()
-        except (trio.BrokenResourceError, trio.ClosedResourceError):  # dead, or dead and buried
+        except (trio.BrokenResourceError, trio.ClosedResourceError):  # it has ended, or is shut down
             return None
         finally:
-            self._at_work.set()
-            self._at_work = None
+            self._job_done.set()
+            self._job_done = None
 
     async def _until_ready(self) -> bytes | None:
         while (at := self._received.find(READY)) < 0:
@@ -212,14 +211,16 @@ class WorkerProcess:
         return bool(data)
 
 
+# --- Tools and their workers ---
+
 _log = logging.getLogger("trio_mcp.server")
 
 _START_SECONDS = 60.0
-"""How long a worker may take to import the program."""
+"""The time a worker gets to import the program."""
 
 
 class _RemoteTraceback(Exception):
-    """Shows, in the log, where in its worker process a tool failed."""
+    """The traceback of a tool in its worker process, for the log."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
@@ -227,41 +228,39 @@ class _RemoteTraceback(Exception):
 
 @frozen
 class Isolated:
-    """A tool's function, for worker processes. Made by `isolated`."""
+    """The function of a tool that runs in worker processes. Made by `isolated`."""
 
     name: str
-    """The tool's."""
+    """The name of the tool."""
     _function: Callable[..., Any]
     _as_called: Signature
-    """The function's signature; called, it returns how the function would be."""
+    """The signature of the function; its `call` returns the arguments instead of calling the function."""
 
     def job(self, bound: Mapping[str, Any]) -> bytes:
-        """Return a call of the function, pickled.
+        """Return a pickled call of the function.
 
         Raises:
-            TypeError: it cannot be pickled.
+            TypeError: the function or an argument cannot be pickled.
         """
         try:
             return pickle.dumps((self._function, *self._as_called.call(bound, {})), pickle.HIGHEST_PROTOCOL)
         except Exception as exc:
-            text = (
-                f'{self.name}: with isolate="process" the function and its arguments are pickled, which failed: {exc}'
-            )
-            raise TypeError(text) from exc
+            message = f'{self.name}: isolate="process" must pickle the function and its arguments, which failed: {exc}'
+            raise TypeError(message) from exc
 
 
 def isolated(function: Callable[..., Any], signature: Signature) -> Isolated:
-    """Return *function* for worker processes.
+    """Return *function* as a function for worker processes.
 
     Raises:
-        TypeError: it cannot be called in one; says why.
+        TypeError: it cannot run in a worker process; the message says why.
     """
     name = signature.name
     if signature.is_async:
-        raise TypeError(f'{name}: isolate="process" is for plain `def` functions: there is no Trio in a worker process')
+        raise TypeError(f'{name}: isolate="process" is for plain `def` functions: a worker process does not run Trio')
     if signature.injected:
         raise TypeError(
-            f'{name}: with isolate="process" it gets no Context, which belongs to the process of the server'
+            f'{name}: with isolate="process" it cannot have a Context, which stays in the process of the server'
         )
     _check_importable(function, name)
     return Isolated(name, function, evolve(signature, function=_as_called))
@@ -277,22 +276,22 @@ def _check_importable(function: Any, name: str) -> None:
     found: Any = function if hasattr(function, "__qualname__") else cast("Any", type(function))
     where = f"{found.__module__}.{found.__qualname__}"
     rule = f'{name}: with isolate="process" a worker process imports the function by its name, and {where} '
-    if "<" in found.__qualname__:  # of a lambda, or of a function in a function
+    if "<" in found.__qualname__:  # a lambda, or a function inside a function
         raise TypeError(f"{rule}cannot be imported: define it at the top level of a module")
     if found.__module__ == "__main__" and program_of_main() is None:
         raise TypeError(f"{rule}is in a main module that cannot be imported again: define it in a module of its own")
 
 
 def refuse_in_starting_worker() -> None:
-    """Keep a worker process that imports the program from becoming a server itself.
+    """Prevent a worker process that imports the main module from starting a server itself.
 
     Raises:
-        RuntimeError: that is about to happen.
+        RuntimeError: this process is such a worker.
     """
     if is_starting():
         raise RuntimeError(
-            "the worker process of an isolated tool imports the main module, which began to serve: put what only the "
-            'program itself shall do under `if __name__ == "__main__":`'
+            "the worker process of an isolated tool imports the main module, which started to serve: put the code that "
+            'only the program itself shall run under `if __name__ == "__main__":`'
         )
 
 
@@ -300,28 +299,28 @@ def refuse_in_starting_worker() -> None:
 class Processes:
     """The worker processes of one serving. Made by `open_processes`.
 
-    A worker is reused, so what a function leaves in global variables may be there at the next call, or not.
+    A worker is reused, so the next call of a function may or may not see its changes of global variables.
     """
 
     limit: int
-    """How many may work at once; more calls wait."""
+    """The number of workers that may be busy at the same time; further calls wait."""
     _nursery: trio.Nursery
-    _turns: FairLimiter = field(init=False)
+    _limiter: FairLimiter = field(init=False)
     _idle: list[WorkerProcess] = field(factory=list[WorkerProcess], init=False)
     _alive: set[WorkerProcess] = field(factory=set[WorkerProcess], init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._turns = FairLimiter(self.limit)
+        self._limiter = FairLimiter(self.limit)
 
     @property
     def alive(self) -> int:
-        """Worker processes there are, those that wait for work included."""
+        """The number of worker processes, idle ones included."""
         return len(self._alive)
 
     @property
     def working(self) -> int:
-        """Calls that have a worker process, or start one."""
-        return self._turns.taken
+        """The number of calls that have a worker process or start one."""
+        return self._limiter.taken
 
     async def run(
         self,
@@ -332,24 +331,24 @@ class Processes:
         turns: FairLimiter | None = None,
         on_begin: Callable[[], object] = lambda: None,
     ) -> Any:
-        """Call *function* in a worker process; cancelled, kill the process, and return when it is gone.
+        """Call *function* in a worker process. If cancelled, kill the process and wait until it is gone.
 
         Args:
-            bound: what `Signature.bind` returned.
-            run: the handler it is.
-            turns: bounds further how many work at once.
-            on_begin: called when a worker is ready for it.
+            bound: the result of `Signature.bind`.
+            run: the handler run that makes the call.
+            turns: a second limit for concurrent calls.
+            on_begin: called when a worker is ready for the call.
 
         Raises:
             ToolError: the worker process died, or did not start.
             TypeError: the function, its arguments or its result cannot be pickled.
-            Exception: what the function raised.
+            Exception: the function raised it.
         """
         job = function.job(bound)
         held: list[Hold] = []
         try:
-            for each in [self._turns] if turns is None else [turns, self._turns]:
-                held.append(await take_turn(run, each))  # noqa: PERF401 # what was taken is dropped if the next is not
+            for each in [self._limiter] if turns is None else [turns, self._limiter]:
+                held.append(await take_turn(run, each))  # noqa: PERF401 # earlier holds are dropped if a later one fails
             with clock_stands_still():
                 answer = await self._answer(function.name, job, on_begin)
         finally:
@@ -366,7 +365,7 @@ class Processes:
             await worker.kill()
             raise
         if answer is None:
-            await self._mourn(worker, f"{name}: its worker process")
+            await self._fail(worker, f"{name}: its worker process")
         self._idle.append(worker)
         read: JobResult = pickle.loads(answer)  # noqa: S301 # from a process that runs this program
         return read
@@ -386,7 +385,7 @@ class Processes:
             except BaseException:
                 await worker.kill()
                 raise
-            await self._mourn(worker, f"{name}: while it started (see its standard error), its worker process")
+            await self._fail(worker, f"{name}: while it started (see its standard error), its worker process")
         raise ToolError(f"{name}: its worker process did not start within {_START_SECONDS:g} s")
 
     async def _watch(self, worker: WorkerProcess) -> None:
@@ -395,22 +394,21 @@ class Processes:
         finally:
             self._alive.discard(worker)
 
-    async def _mourn(self, worker: WorkerProcess, subject: str) -> NoReturn:
-        """Fail the call of a worker that answers no more."""
+    async def _fail(self, worker: WorkerProcess, subject: str) -> NoReturn:
+        """Fail the call whose worker has ended."""
         await worker.kill()
-        text = f"{subject} {worker.end}"
-        _log.warning("%s (process %d)", text, worker.pid)
-        raise ToolError(text)
+        message = f"{subject} {worker.exit_description}"
+        _log.warning("%s (process %d)", message, worker.pid)
+        raise ToolError(message)
 
 
 def _outcome(answer: JobResult) -> Any:
-    """Return what the function returned, or raise what it raised."""
+    """Return the result of the function, or raise its exception."""
     try:
         value = None if answer.pickled is None else pickle.loads(answer.pickled)  # noqa: S301 # as above
     except Exception as exc:
         if not answer.failed:
-            text = f"what it returned cannot be unpickled, and so did not leave its worker process: {exc}"
-            raise TypeError(text) from exc
+            raise TypeError(f"its result cannot be unpickled in the process of the server: {exc}") from exc
         value = None
     if not answer.failed:
         return value
@@ -420,6 +418,6 @@ def _outcome(answer: JobResult) -> Any:
 
 @asynccontextmanager
 async def open_processes(limit: int) -> AsyncGenerator[Processes]:
-    """Keep worker processes for as long as the block lasts; afterwards all of them are gone."""
+    """Provide worker processes inside the block; all of them are gone when it ends."""
     async with owned_nursery() as nursery:
         yield Processes(limit, nursery)

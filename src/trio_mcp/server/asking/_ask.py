@@ -1,4 +1,12 @@
-"""What all questions of a handler have in common: a method, its params, what they need, and how to read the answer."""
+"""The questions that a handler can ask the client: forms, pages to visit, samplings of its model, and its roots.
+
+Each question is an `Ask`: it has a method and params, names the capability that the client needs for it, and reads the
+client's answer. `Elicit` and `Visit` go to the user of the client (`Context.elicit`), `Sample` and `ListRoots` to the
+client itself.
+
+Specifications: https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation and
+https://modelcontextprotocol.io/specification/2025-11-25/client/sampling
+"""
 
 from __future__ import annotations
 
@@ -34,36 +42,36 @@ __all__ = [
 ]
 
 WITH_ELICITATION = "2025-06-18"
-"""The first revision in which users are asked."""
+"""The first revision with elicitation."""
 WITH_MODES = "2025-11-25"
-"""Since then there are questions by URL, and models that use tools."""
+"""The first revision with elicitation by URL, and with tools in sampling."""
 
 T = TypeVar("T")
 A_co = TypeVar("A_co", covariant=True)
 
 
 class Ask(abc.ABC, Generic[A_co]):
-    """One question to the client; its type says what the answer is."""
+    """One question to the client. Its type parameter is the type of the answer that the handler gets."""
 
     method: str
     key: str | None
-    """Names the question where its text does not do so alone; see `Context.elicit`."""
+    """The name of the question, if its params do not identify it; see `Context.elicit`."""
 
     @abc.abstractmethod
     def params(self, revision: str) -> JsonObject:
-        """Return the params of the request; raises `MissingCapability` where the revision cannot say it."""
+        """Return the params of the request; raises `MissingCapability` if the revision cannot express them."""
 
     @abc.abstractmethod
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
-        """Say what the client would have to declare for this to be asked; None if it has."""
+        """Return the error that names the capability the client would have to declare; None if it has declared it."""
 
     @abc.abstractmethod
     def read(self, answer: Any, revision: str) -> A_co:
-        """Return what the handler gets for the client's answer; raises `McpError` where it is none."""
+        """Return the value for the handler; raises `McpError` if the client's answer is invalid."""
 
 
 def structured(answer: Any, cls: type[T], revision: str) -> T:
-    """Return an answer as an instance of *cls*; raises `McpError` with every fault where it does not fit."""
+    """Return an answer as an instance of *cls*; raises `McpError` with every fault if it does not fit."""
     try:
         return types.structure(answer, cls, revision=revision)
     except StructureError as exc:
@@ -78,13 +86,13 @@ def missing(
     since: str = types.REVISIONS[0],
     bare_means: bool = False,
 ) -> MissingCapability | None:
-    """Say that a capability of the client is missing; None if it is there.
+    """Return the error that names a missing capability of the client; None if the client has declared it.
 
     Args:
         name: the capability.
-        member: what of it is needed.
+        member: the member of the capability that is needed; None if the capability alone is enough.
         since: the first revision that has it.
-        bare_means: whether a capability without any member means this one.
+        bare_means: True if a capability without any member stands for this member.
     """
     needed = name if member is None else f"{name}.{member}"
     required: JsonObject = {name: {} if member is None else {member: {}}}
@@ -100,15 +108,13 @@ def _modes(declared: JsonObject) -> bool:
     return "form" in declared or "url" in declared
 
 
-# Questions to the user of the client: a form to fill in, or a page to visit. `Context.elicit` asks one of them.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
+# --- Elicitation: questions to the user ---
 
 URL_ELICITATION_REQUIRED = -32042
-"""Only 2025-11-25 has this error."""
+"""The error code of 2025-11-25 for "visit these pages first"; no other revision has it."""
 
 _WITH_IDS = "2025-11-25"
-"""Only there a question by URL has an id of its own."""
+"""The only revision in which an elicitation by URL has an id of its own."""
 
 
 @frozen
@@ -116,12 +122,12 @@ class Accepted(Generic[T]):
     """The user answered."""
 
     value: T
-    """What the form holds, as an instance of the class that was asked for; None for a visit to a page."""
+    """The content of the form, as an instance of the requested class; None for a visit to a page."""
 
 
 @frozen
 class Declined:
-    """The user said no."""
+    """The user declined."""
 
 
 @frozen
@@ -131,7 +137,7 @@ class Dismissed:
 
 @frozen
 class Elicit(Ask["Accepted[T] | Declined | Dismissed"]):
-    """A question to the user, in the form of fields to fill in; see `Context.elicit`."""
+    """A question to the user: a form to fill in; see `Context.elicit`."""
 
     message: str
     form: type[T] | Mapping[str, Any]
@@ -139,16 +145,16 @@ class Elicit(Ask["Accepted[T] | Declined | Dismissed"]):
     method: str = field(default="elicitation/create", init=False)
 
     def params(self, revision: str) -> JsonObject:
-        """Return the message and the form, in the terms of the revision."""
+        """Return the message and the schema of the form, as the revision writes them."""
         mode = {} if revision < WITH_MODES else {"mode": "form"}
         return {**mode, "message": self.message, "requestedSchema": form_of(self.form).requested_schema(revision)}
 
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
-        """It must be able to show forms."""
+        """Return the missing capability unless the client can show forms."""
         return missing(context, "elicitation", "form", since=WITH_ELICITATION, bare_means=True)
 
     def read(self, answer: Any, revision: str) -> Accepted[T] | Declined | Dismissed:
-        """Return what the user did, and said."""
+        """Return the decision of the user, and the content of the form."""
         declined = _not_accepted(answer, revision)
         if declined is not None:
             return declined
@@ -163,7 +169,7 @@ class Elicit(Ask["Accepted[T] | Declined | Dismissed"]):
 
 @frozen
 class Visit(Ask["Accepted[None] | Declined | Dismissed"]):
-    """A request that the user visit a page, for what must not pass through the client; see `Context.elicit`."""
+    """A request that the user visit a page, for data that must not pass through the client; see `Context.elicit`."""
 
     message: str
     url: str
@@ -173,24 +179,24 @@ class Visit(Ask["Accepted[None] | Declined | Dismissed"]):
 
     def __attrs_post_init__(self) -> None:
         if not is_web_address(self.url):
-            raise ValueError(f"url={self.url!r} is no address of a page: it begins with 'https://' and names a host")
+            raise ValueError(f"url={self.url!r} is not the address of a page: begin it with 'https://' and a host")
 
     def params(self, revision: str) -> JsonObject:
-        """Return the message, the address and, where the revision has it, the id."""
+        """Return the message, the URL and, if the revision has it, the id."""
         id = {"elicitationId": self.elicitation_id} if revision == _WITH_IDS else {}
         return {"mode": "url", "message": self.message, "url": self.url, **id}
 
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
-        """It must be able to open pages."""
+        """Return the missing capability unless the client can open pages."""
         return missing(context, "elicitation", "url", since=WITH_MODES)
 
     def read(self, answer: Any, revision: str) -> Accepted[None] | Declined | Dismissed:
-        """Return what the user did."""
+        """Return the decision of the user."""
         return _not_accepted(answer, revision) or Accepted(None)
 
 
 def is_web_address(text: str) -> bool:
-    """Tell whether *text* is the address of a page that a browser can open."""
+    """Return True if *text* is the address of a page that a browser can open."""
     try:
         parts = urlsplit(text)
     except ValueError:
@@ -199,10 +205,10 @@ def is_web_address(text: str) -> bool:
 
 
 def url_elicitation_required(visits: Sequence[Visit], revision: str) -> Exception:
-    """Return the error that lists the pages to visit before the request can be made again."""
+    """Return the error that lists the pages that the user must visit before the client repeats the request."""
     if revision != _WITH_IDS:
         return MissingCapability(
-            f"the pages to visit cannot be listed in an error of revision {revision}", {"elicitation": {"url": {}}}
+            f"revision {revision} has no error that lists pages to visit", {"elicitation": {"url": {}}}
         )
     listed = [visit.params(revision) for visit in visits]
     text = "; ".join(f"{visit.message} ({visit.url})" for visit in visits)
@@ -216,9 +222,7 @@ def _not_accepted(answer: Any, revision: str) -> Declined | Dismissed | None:
     return Declined() if action == "decline" else Dismissed()
 
 
-# Questions to the client itself: its model, and its roots.
-#
-# Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/sampling
+# --- Questions to the client itself: its model and its roots ---
 
 
 def _conversation(
@@ -231,7 +235,7 @@ def _conversation(
 
 @frozen
 class Sample(Ask["types.CreateMessageResult"]):
-    """A question to the client's model; see `Context.sample`."""
+    """A request for a completion by the client's model; see `Context.sample`."""
 
     messages: Sequence[types.SamplingMessage] = field(converter=_conversation)
     max_tokens: int = field(kw_only=True)
@@ -246,33 +250,33 @@ class Sample(Ask["types.CreateMessageResult"]):
     method: str = field(default="sampling/createMessage", init=False)
 
     def params(self, revision: str) -> JsonObject:
-        """Return the conversation, in the terms of the revision."""
+        """Return the conversation, as the revision writes it."""
         return _params(self, revision)
 
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
-        """It must have a model, and one that can use tools where there are any."""
+        """Return the missing capability unless the client has a model, which can use tools if there are any."""
         if self.tools is not None or self.tool_choice is not None:
             return missing(context, "sampling", "tools", since=WITH_MODES)
         return missing(context, "sampling")
 
     def read(self, answer: Any, revision: str) -> types.CreateMessageResult:
-        """Return what the model said."""
+        """Return the completion."""
         return structured(answer, types.CreateMessageResult, revision)
 
 
 @frozen
 class ListRoots(Ask["Sequence[types.Root]"]):
-    """The question which folders and files the client is about; see `Context.list_roots`."""
+    """A request for the folders and files that the client works on; see `Context.list_roots`."""
 
     key: str | None = field(default=None, kw_only=True)
     method: str = field(default="roots/list", init=False)
 
     def params(self, revision: str) -> JsonObject:  # noqa: ARG002 # the same in every revision
-        """There are none."""
+        """Return no params."""
         return {}
 
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
-        """It must have roots."""
+        """Return the missing capability unless the client has roots."""
         return missing(context, "roots")
 
     def read(self, answer: Any, revision: str) -> Sequence[types.Root]:
@@ -281,10 +285,10 @@ class ListRoots(Ask["Sequence[types.Root]"]):
 
 
 def _params(sample: Sample, revision: str) -> JsonObject:
-    """Return the params of a question to the client's model.
+    """Return the params of a sampling request.
 
     Raises:
-        ValueError: the messages use tools in a way that no client accepts.
+        ValueError: the messages use tools in a way that every client rejects.
         StructureError: the revision cannot carry a message.
     """
     params = types.CreateMessageRequestParams(
@@ -313,5 +317,5 @@ def _in_revision(messages: Sequence[types.SamplingMessage], revision: str) -> li
         except ValueError as fault:
             faults.append(f"$.messages[{index}].content: {fault}")
     if faults:
-        raise StructureError("conversation that the client can be sent", faults)
+        raise StructureError("conversation of this revision", faults)
     return carried

@@ -1,9 +1,27 @@
-"""How the questions of one handler reach the client, in the way of its revision and of the serving.
+"""Sends the questions of one handler to the client, and continues or repeats the handler when the answers arrive.
 
-A legacy client is asked directly. A modern one gets its request answered with the questions, and asks again with the
-answers; meanwhile the handler is parked, where it stands, or it begins anew.
+A legacy client receives each question as a request (`_legacy`). A modern client receives the questions as an interim
+result of its own request, and retries the request with the answers and with a request state. In the meantime the
+handler is either parked (it stays in memory, in the middle of the call) or replayed: the server forgets it, and runs it
+again from the top when the retry arrives, in any process that has the key. A replayed handler gets the answers of
+earlier rounds at once, and `Context.once` does not repeat work that is done.
+
+A request state passes through the client, which the server does not trust. It is therefore encrypted and authenticated
+with AES-256-GCM, and it holds its expiry, and the request and principal that it belongs to. Every state that cannot be
+used gets the same error response; only the log names the cause.
+
+Rules of this file:
+
+1. A question is identified by its key or by its content, never by its position, because the tasks of one handler ask in
+   any order.
+2. A replaying server keeps nothing between the rounds, so a state is good for any number of retries until it expires.
+   Side effects that must not be repeated belong into `Context.once`, which holds for retries that are made one after
+   the other.
+3. The answers that arrive with a state answer the questions that the state names, and no others. A request without a
+   state may carry answers as well: to questions whose keys the client knows beforehand.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+and https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#security-considerations
 """
 
 from __future__ import annotations
@@ -55,48 +73,33 @@ __all__ = [
 ]
 
 
-# Asking without keeping anything: the answers so far travel with the client, and the handler begins anew.
-#
-# A state that comes back holds what the handler was told and what it has done. It runs again from the top, in whatever
-# process the retry reaches: what was answered returns at once, what `Context.once` completed is not done again.
-#
-# Rules of this file:
-#
-# 1. A question is known by its key or by what it says, never by its position, because tasks of one handler ask in any
-#    order.
-# 2. Nothing is remembered here, so a state is good for any number of retries until it expires: side effects that must
-#    not be repeated belong into `Context.once`, which holds for retries that come one after the other.
-# 3. What comes with a state is taken for answers to the questions that the state names, and to no others. A request
-#    without a state may bring answers as well: to questions whose keys the client knows beforehand.
-
-
 @define(eq=False)
 class PastRounds:
-    """What a handler was told and has done in earlier rounds, and in this one."""
+    """The answers that a handler has received, and the work it has done, in earlier rounds and in this one."""
 
     answers: dict[str, Any] = field(factory=dict[str, Any])
-    """The client's answers, as they came, by the key of the question."""
+    """The client's answers, as received, by the key of the question."""
     offered: Mapping[str, Any] = field(factory=dict[str, Any])
-    """What the client has answered without having been asked yet, by the key of the question."""
+    """Answers of the client to questions that the handler has not asked yet, by the key of the question."""
     done: dict[str, Any] = field(factory=dict[str, Any])
-    """What `Context.once` returned, by its key."""
+    """The results of `Context.once`, by its key."""
 
     @classmethod
     def of(cls, contents: JsonObject, given: Mapping[str, Any]) -> PastRounds:
-        """Return the past that a state holds, and the answers that came with it (rule 3)."""
+        """Return the past that a state holds, with the answers that arrived with the state (rule 3)."""
         past = cls(contents["answers"], done=contents["done"])
         past.answers.update({key: given[key] for key in contents["asked"] if key in given})
         return past
 
     def contents(self, asked: Sequence[str]) -> JsonObject:
-        """Return what the state of the next round holds."""
+        """Return the contents of the state for the next round."""
         return {"answers": self.answers, "done": self.done, "asked": list(asked)}
 
     def answer(self, run: HandlerRun, questions: Sequence[Question]) -> bool:
-        """Answer those of *questions* whose answers are there; tell whether these are all.
+        """Answer each of *questions* that has an answer; return True if none is left open.
 
         Raises:
-            AskExpired: an answer is none. The client has been told so, and the handler is cancelled.
+            AskExpired: an answer is invalid. The client has received an error, and the handler is cancelled.
         """
         for question in questions:
             if question.key in self.offered:
@@ -113,46 +116,39 @@ def _refuse(run: HandlerRun, error: McpError) -> None:
     exchange: IncomingRequest | None = run.exchange
     if exchange is not None:
         exchange.respond(error)
-    run.stop("the client's answer is none")
-    raise AskExpired("the client's answer is none")
+    run.stop("the client's answer is invalid")
+    raise AskExpired("the client's answer is invalid")
 
 
-# Request states: what a server wants to know again at the retry, sealed so that only it can read or make one.
-#
-# A state crosses the client's hands, which are anybody's: it is encrypted and authenticated with AES-256-GCM, says
-# itself
-# until when it holds and for which request and principal, and whatever is wrong with one, the answer is the same. The
-# log knows the cause.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr#security-considerations
+# --- Request states ---
 
 _log = logging.getLogger("trio_mcp.server")
 
 _VERSION = b"\x01"
 _PURPOSE = b"trio-mcp request state"
-"""Keeps what is sealed here apart from whatever else is made with the same key."""
+"""Separates these keys from all other uses of the same secret (the info of HKDF)."""
 _NONCE_BYTES = 12
 _NOT_BOUND = frozenset({"_meta", "inputResponses", "requestState"})
-"""The members of params that differ from one attempt to the next."""
+"""The members of params that differ between attempts."""
 
 
 class BadStateError(McpError):
-    """The one answer to every state that cannot be used."""
+    """The error response to every state that cannot be used, whatever the cause."""
 
     def __init__(self, method: str, cause: str) -> None:
         super().__init__(
-            INVALID_PARAMS, "$.requestState: it cannot be used, or not any more; send the request anew without it"
+            INVALID_PARAMS, "$.requestState: it is invalid or has expired; send the request again without it"
         )
-        _log.warning("the state of a retry of %r was refused: %s", method, cause)
+        _log.warning("the request state of a retry of %r was refused: %s", method, cause)
 
 
 def pin(exchange: IncomingRequest) -> bytes:
-    """Return what a state is bound to, in JSON: the request without what belongs to one attempt, and who makes it.
+    """Return the JSON that a state is bound to: the request without the members of one attempt, and its principal.
 
-    Call it before a handler is given the params, which it may change.
+    Call it before the handler receives the params, because the handler may change them.
 
     Raises:
-        NotJsonError: the params are nested so deep that they could just be read, but not be written here.
+        NotJsonError: the params are nested so deeply that they could be read, but cannot be written here.
     """
     params = {name: value for name, value in (exchange.params or {}).items() if name not in _NOT_BOUND}
     principal = exchange.context.principal
@@ -161,17 +157,17 @@ def pin(exchange: IncomingRequest) -> bytes:
 
 
 def binding_of(pinned: bytes) -> str:
-    """Return the short form of what `pin` returned, the same for the same values in any order.
+    """Return the digest of the result of `pin`; members in another order give the same digest.
 
     Raises:
-        NotJsonError, Undecodable: it is nested so deep that it could just be written, but not once more here.
+        NotJsonError, Undecodable: it is nested so deeply that it could be written, but cannot be read again here.
     """
     return digest(decode(pinned))
 
 
 @define(eq=False)
 class Seals:
-    """Seals states, and opens them again.
+    """The keys of a server, which seal request states and open them again.
 
     Args:
         keys: the first one seals, all of them open.
@@ -184,11 +180,11 @@ class Seals:
         """Return *contents* as a state.
 
         Args:
-            binding: what `binding_of` makes of the request.
-            expires: until when it can be opened, as `time.time` counts; infinite for as long as the key is known.
+            binding: the `binding_of` the request.
+            expires: the expiry, in the seconds of `time.time`; infinite if the state never expires.
 
         Raises:
-            NotJsonError: *contents* hold something that JSON cannot say.
+            NotJsonError: *contents* hold a value that is not JSON.
         """
         until = None if math.isinf(expires) else expires
         plain = encode({"binding": binding, "expires": until, "contents": contents})
@@ -200,43 +196,43 @@ class Seals:
         """Return the contents of a state that came with *exchange*.
 
         Raises:
-            BadStateError: it is none of this server's, of another request or of another principal, or has expired.
+            BadStateError: this server did not make it, it belongs to another request or principal, or it has expired.
         """
         plain = self._decrypt(state)
         if plain is None:
-            raise BadStateError(exchange.method, "it was not made with a key of this server, or was changed")
+            raise BadStateError(exchange.method, "it was not made with a key of this server, or was modified")
         try:
             belongs = plain["binding"] == binding_of(pin(exchange))
-        except (NotJsonError, Undecodable):  # then nothing was asked for this request
+        except (NotJsonError, Undecodable):  # no state was ever made for such a request
             belongs = False
         if not belongs:
-            raise BadStateError(exchange.method, "it belongs to another request, or to somebody else")
+            raise BadStateError(exchange.method, "it belongs to another request or another principal")
         if plain["expires"] is not None and plain["expires"] <= time.time():
             raise BadStateError(exchange.method, "it has expired")
         contents: JsonObject = plain["contents"]
         return contents
 
     def _decrypt(self, state: str) -> JsonObject | None:
-        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 # heavy, and most servers never ask
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 # slow to import, and most servers never ask
 
         try:
             sealed = base64.b64decode(state.encode(), altchars=b"-_", validate=True)
         except (binascii.Error, UnicodeEncodeError):
             return None
-        if sealed[:1] != _VERSION or base64.urlsafe_b64encode(sealed).decode() != state:  # one text for each state
+        if sealed[:1] != _VERSION or base64.urlsafe_b64encode(sealed).decode() != state:  # one encoding for each state
             return None
         nonce, encrypted = sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
         for cipher in self._made():
             try:
                 plain: Any = decode(cipher.decrypt(nonce, encrypted, _VERSION))
-            except (InvalidTag, ValueError):  # ValueError: the nonce is cut short
+            except (InvalidTag, ValueError):  # ValueError: the nonce is too short
                 continue
-            return plain if is_object(plain) else None  # only this server can have made it
+            return plain if is_object(plain) else None  # only a holder of the key can have made it
         return None
 
     def _made(self) -> Sequence[AESGCM]:
         if not self._ciphers:
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 # likewise
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 # as above
             from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415
             from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
 
@@ -244,10 +240,13 @@ class Seals:
         return self._ciphers
 
 
+# --- Questions of a handler ---
+
 AskingMode: TypeAlias = Literal["parked", "replayed"]
+"""The state of a handler while a modern client finds the answers: kept in memory, or forgotten and run again."""
 
 ASKABLE = frozenset({"prompts/get", "resources/read", "tools/call"})
-"""What a modern server may answer with questions."""
+"""The requests that a modern server may answer with questions."""
 _KEY_LENGTH = 16
 
 
@@ -282,15 +281,15 @@ class AskingServing(Protocol):
 
 @define(eq=False)
 class Asker:
-    """Asks for one handler."""
+    """The questions of one handler, and the work that it does only once."""
 
     _serving: AskingServing
     _run: HandlerRun
     _past: PastRounds
     _pinned: bytes
-    """What the states of its request are bound to."""
+    """The JSON that the states of its request are bound to; see `pin`."""
     _count: dict[str, int] = field(factory=dict[str, int], init=False)
-    """How often each question was asked."""
+    """The number of times that each question was asked, by its key."""
     _doing: dict[str, trio.Lock] = field(factory=dict[str, trio.Lock], init=False)
 
     async def ask(self, asks: Sequence[Ask[Any]]) -> list[Any]:
@@ -303,8 +302,8 @@ class Asker:
             answers = await (
                 self._in_an_interim_result(questions) if run.context.modern else ask_directly(run, questions)
             )
-        except AskExpired:  # now it has to clean up, and must not wait for others
-            await trio.lowlevel.checkpoint()  # nor may they wait for it: it may ask again and again
+        except AskExpired:  # the handler must clean up now, without waiting for its turn
+            await trio.lowlevel.checkpoint()  # a handler that asks in a loop must not starve the others
             raise
         except Exception:
             await run.holds.take_again(run.scope)
@@ -314,7 +313,7 @@ class Asker:
 
     def _question(self, ask: Ask[Any]) -> Question:
         revision = self._run.context.revision
-        request = copy_json({"method": ask.method, "params": ask.params(revision)})  # refused here, if it is no JSON
+        request = copy_json({"method": ask.method, "params": ask.params(revision)})  # raises here if it is not JSON
         key = digest(_without_ids(request))[:_KEY_LENGTH] if ask.key is None else ask.key
         return Question(
             key=self._unique(key),
@@ -330,7 +329,7 @@ class Asker:
     async def _in_an_interim_result(self, questions: Sequence[Question]) -> list[Any]:
         run = self._run
         if run.method not in ASKABLE:
-            raise LocalProtocolError(f"a handler of {run.method!r} cannot ask anything of a client of this revision")
+            raise LocalProtocolError(f"a handler of {run.method!r} cannot ask questions of a client of this revision")
         if self._past.answer(run, questions):
             return [question.answer for question in questions]
         if run.waiting is None:
@@ -343,14 +342,14 @@ class Asker:
         return self._interim({"token": token}, requests)
 
     def _leave(self, waiting: PendingQuestions, requests: Mapping[str, JsonObject]) -> None:
-        """Answer with the questions, and end the run: another one will know more."""
+        """Answer the request with the questions and end the run; the retry starts another run with the answers."""
         run = waiting.run
         assert run.exchange is not None
         if run.pool.parking.closing:
             run.fail_all(AskExpired("the server stops"))
             return
         run.exchange.respond(self._interim(self._past.contents(list(requests)), requests))
-        run.stop("the client was asked; the handler begins anew with the answers")
+        run.stop("the client was asked; the handler runs again when the answers arrive")
 
     def _interim(self, contents: JsonObject, requests: Mapping[str, JsonObject]) -> JsonObject:
         serving = self._serving
@@ -363,7 +362,7 @@ class Asker:
         }
 
     async def once(self, key: str, function: Callable[[], Any]) -> Any:
-        """Return what *function* returned when it was called for *key* first."""
+        """Return the result of the first call of *function* for *key*."""
         await trio.lowlevel.checkpoint_if_cancelled()
         async with self._doing.setdefault(key, trio.Lock()):
             done = self._past.done
@@ -374,15 +373,15 @@ class Asker:
 
 
 def _without_ids(request: JsonObject) -> JsonObject:
-    """Leave out what is made anew whenever the question is asked."""
+    """Return the request without the id that is new each time the question is asked."""
     return {**request, "params": {name: each for name, each in request["params"].items() if name != "elicitationId"}}
 
 
 def resume(serving: AskingServing, exchange: IncomingRequest, state: str | None) -> PastRounds | None:
-    """Take a request: give a retry to its parked run, or return the past with which a handler begins, if it has one.
+    """Give a retry to its parked run and return None, or return the past with which a new run begins.
 
     Raises:
-        McpError: the state cannot be used, an answer is none, or the connection has too much to do.
+        McpError: the state cannot be used, an answer is invalid, or the connection has too many requests.
     """
     given: Any = (exchange.params or {}).get("inputResponses")
     answers: Mapping[str, Any] = given if is_object(given) else {}
@@ -392,5 +391,5 @@ def resume(serving: AskingServing, exchange: IncomingRequest, state: str | None)
     if "token" not in contents:
         return PastRounds.of(contents, answers)
     if not serving.pool.parking.resume(contents["token"], exchange, answers):
-        raise BadStateError(exchange.method, "its handler has gone on, ended or expired, or was in another process")
+        raise BadStateError(exchange.method, "its handler has continued, ended or expired, or is in another process")
     return None

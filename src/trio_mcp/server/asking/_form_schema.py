@@ -1,19 +1,22 @@
-"""One member of a form, and how each revision writes it.
+"""The JSON Schema of a member of a form: it is read, rewritten with a form's keywords, and written for each revision.
 
-The differences between the revisions are all here:
+`plain_member` rewrites the schema of an annotation with the keywords of a form, as far as both mean the same.
+`read_member` reads a schema in any of the five ways to write a choice, and refuses everything that no revision lets a
+form ask for, when the form is made. `FormMember.schema` writes the member for one revision. The differences between the
+revisions are all here:
 
 ===========================  ==============================  =======================================
-what                         2025-06-18                      later
+feature                      2025-06-18                      later
 ===========================  ==============================  =======================================
 choice of one, with titles   ``enum`` and ``enumNames``      ``oneOf`` of ``const`` and ``title``
 choice of several            none                            ``items`` with ``enum`` or ``anyOf``
 default                      of yes-or-no members only       of every member
 ===========================  ==============================  =======================================
 
-Where a schema was given with ``enumNames`` they stay: later revisions still take them.
+A schema that was given with ``enumNames`` keeps them, because later revisions still accept them.
 
-Only 2025-11-25 knows a ``pattern``. To others it is not sent; answers are held to it nevertheless, so the description
-of the member should say in words what is wanted.
+Only 2025-11-25 has ``pattern``. Other revisions are sent the member without it, but answers must match it nevertheless,
+so the description of the member should explain it in words.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#requested-schema
 """
@@ -38,9 +41,9 @@ from ..signature import MISSING, Definitions
 __all__ = [
     "ALLOWED",
     "FormMember",
-    "NoMember",
+    "MemberError",
+    "default_factories",
     "has_every_member",
-    "made_defaults",
     "missing_form",
     "plain_member",
     "read_member",
@@ -51,19 +54,19 @@ _WITH_EVERY_MEMBER: Final = frozenset(REVISIONS[REVISIONS.index("2025-11-25") :]
 
 
 def has_every_member(revision: str) -> bool:
-    """Say whether a revision has all kinds of members, where the first one with forms had fewer.
+    """Return True if a revision has all kinds of members; the first revision with forms has fewer.
 
     Raises:
-        MissingCapability: it has no forms at all.
-        KeyError: there is no such revision.
+        MissingCapability: the revision has no forms at all.
+        KeyError: the revision is unknown.
     """
     if "elicitation/create" not in METHODS[revision]:
-        raise missing_form(f"revision {revision} has no questions to the user")
+        raise missing_form(f"revision {revision} has no elicitation")
     return revision in _WITH_EVERY_MEMBER
 
 
 def missing_form(reason: str) -> MissingCapability:
-    """Return the error for a form that the other side cannot be asked to fill in."""
+    """Return the error for a form that the client does not support."""
     return MissingCapability(reason, {"elicitation": {"form": {}}})
 
 
@@ -74,28 +77,28 @@ class FormMember:
     name: str
 
     type: str
-    """JSON Schema's name for the kind of its value."""
+    """The ``type`` of its value in JSON Schema; ``"array"`` for a choice of several strings."""
 
     facts: Mapping[str, Any]
-    """Its title, description and limits, by the keywords that publish them."""
+    """Its title, description and limits, by JSON Schema keyword."""
 
     values: Sequence[str] = ()
-    """The texts to choose from; empty where it is no choice."""
+    """The strings to choose from; empty if the member is not a choice."""
 
     titles: Sequence[str] | None = None
-    """Of the texts to choose from, in their order."""
+    """The titles of `values`, in the same order; None if they have no titles."""
 
     has_names: bool = False
-    """Whether its author has written the titles as ``enumNames``."""
+    """True if the given schema has the titles as ``enumNames``."""
 
     default: Any = MISSING
-    """What the form proposes; `MISSING` where it proposes nothing."""
+    """The value that the form proposes; `MISSING` if it proposes none."""
 
     def schema(self, revision: str) -> dict[str, Any]:
-        """Return what peers of a revision get to see.
+        """Return the schema of the member for clients of a revision.
 
         Raises:
-            MissingCapability: the revision has no such member, or no forms.
+            MissingCapability: the revision has no members of this kind, or no forms.
         """
         is_complete = has_every_member(revision)
         if self.type == "array" and not is_complete:
@@ -108,8 +111,8 @@ class FormMember:
             schema["default"] = self.default
         return schema
 
-    def judged(self) -> dict[str, Any]:
-        """Return a schema that takes what the published ones take, and names what is wrong in fewer words."""
+    def validation_schema(self) -> dict[str, Any]:
+        """Return a schema that accepts the same values as the published ones, with shorter fault messages."""
         if not self.values:
             return {"type": self.type, **self.facts}
         values = {"enum": list(self.values)}  # with the type beside it, a wrong type would be named twice
@@ -130,17 +133,18 @@ class FormMember:
         return {"enum": values} if values else {}
 
 
-# Puts the schemas that annotations give into the plainer words of a form, where both can mean the same.
-#
-# What has no plainer words is left as it is, for `_form_reading` to refuse.
+# --- From the schema of an annotation to that of a member ---
 
 _NULL: Final = {"type": "null"}
 _SILENT: Final = frozenset({"examples", "uniqueItems"})
-"""Keywords that a form has no use for: `uniqueItems` is checked when the answer is read."""
+"""Keywords that are left out of a form. `uniqueItems` is checked when the answer is read."""
 
 
 def plain_member(schema: dict[str, Any], definitions: Definitions) -> tuple[dict[str, Any], bool]:
-    """Return the schema of a member in a form's words, and whether None stands for a member left out."""
+    """Return the schema of a member with the keywords of a form, and True if an absent member means None.
+
+    A schema that a form cannot express is left as it is; `read_member` refuses it.
+    """
     whole, may_be_null = _without_null(schema, definitions)
     plain = {keyword: fact for keyword, fact in whole.items() if keyword not in _SILENT}
     if plain.get("default", plain) is None:
@@ -160,7 +164,7 @@ def plain_member(schema: dict[str, Any], definitions: Definitions) -> tuple[dict
 
 
 def _without_null(schema: dict[str, Any], definitions: Definitions) -> tuple[dict[str, Any], bool]:
-    """Follow references, and take the other arm of a union with null."""
+    """Resolve references, and replace a union with null by its other arm."""
     whole = definitions.resolve(schema)
     arms = [arm for arm in whole.get("anyOf", ()) if arm != _NULL]
     may_be_null = len(arms) < len(whole.get("anyOf", ()))
@@ -172,7 +176,7 @@ def _without_null(schema: dict[str, Any], definitions: Definitions) -> tuple[dic
 
 
 def _include_bounds(schema: dict[str, Any]) -> None:
-    """Turn bounds that are themselves outside into those next to them: whole numbers have neighbours."""
+    """Replace the exclusive bounds of an integer by the inclusive bounds next to them."""
     above, below = schema.get("exclusiveMinimum", math.inf), schema.get("exclusiveMaximum", math.inf)
     if math.isfinite(above):
         del schema["exclusiveMinimum"]
@@ -184,69 +188,65 @@ def _include_bounds(schema: dict[str, Any]) -> None:
 
 def _plain_items(items: dict[str, Any], definitions: Definitions) -> dict[str, Any]:
     plain, may_be_null = plain_member(items, definitions)
-    if may_be_null:  # which an item cannot be
+    if may_be_null:  # a form has no null items
         return {}
     if "oneOf" in plain:
         plain["anyOf"] = plain.pop("oneOf")
     return plain
 
 
-def made_defaults(cls: Any) -> Mapping[str, Callable[[], Any]]:
-    """Return what makes the defaults of a class that each instance gets anew, by the name of the member in JSON."""
+def default_factories(cls: Any) -> Mapping[str, Callable[[], Any]]:
+    """Return the default factories of a class, by the JSON name of the member."""
     cls = get_origin(cls) or cls
+    defaults: list[tuple[str, Any]]
     if attrs.has(cls):
-        made: list[tuple[str, Any]] = [(each.alias, each.default) for each in attrs.fields(cls)]
-        return {name: default.factory for name, default in made if _makes_alone(default)}
+        defaults = [(each.alias, each.default) for each in attrs.fields(cls)]
+        return {name: default.factory for name, default in defaults if _takes_no_instance(default)}
     if dataclasses.is_dataclass(cls):
-        made = [(each.name, each.default_factory) for each in dataclasses.fields(cls)]
-        return {name: make for name, make in made if make is not dataclasses.MISSING}
+        defaults = [(each.name, each.default_factory) for each in dataclasses.fields(cls)]
+        return {name: default for name, default in defaults if default is not dataclasses.MISSING}
     if isinstance(cls, type) and issubclass(cls, msgspec.Struct):
-        made = [(each.encode_name, each.default_factory) for each in msgspec.structs.fields(cls)]
-        return {name: make for name, make in made if make is not msgspec.NODEFAULT}
+        defaults = [(each.encode_name, each.default_factory) for each in msgspec.structs.fields(cls)]
+        return {name: default for name, default in defaults if default is not msgspec.NODEFAULT}
     return {}
 
 
-def _makes_alone(default: Any) -> bool:
+def _takes_no_instance(default: Any) -> bool:
     return isinstance(default, attrs.Factory) and not default.takes_self  # type: ignore[arg-type]  # a class at run time
 
 
-# Reads the JSON Schema of a form's member, and refuses what no revision lets a form ask for.
-#
-# The schema must use a form's own words, in whichever of the five ways a choice can be written; `_form_plain` puts the
-# schemas of annotations into these words. What is refused is refused when the form is made, with the reason.
-#
-# Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#requested-schema
+# --- Reading the schema of a member ---
 
 ALLOWED: Final = (
-    "A member may be a str, int, float, bool, date or datetime, a choice of texts (Literal, an enumeration, or "
+    "A member may be a str, int, float, bool, date or datetime, a choice of strings (Literal, an enumeration, or "
     "Choices), or a list of such choices"
 )
-"""For errors about members."""
+"""The hint in error messages about members."""
 
 
-class NoMember(TypeError):
-    """A schema is that of no form's member; the text says why."""
+class MemberError(TypeError):
+    """A schema cannot be the schema of a member of a form; the message says why."""
 
 
 _Options = tuple[Sequence[str], Sequence[str] | None]
-"""The texts to choose from, and their titles if they have any."""
+"""The strings to choose from, and their titles if they have any."""
 
 
 def read_member(name: str, schema: Any) -> FormMember:
-    """Read the schema of one member. Whether its default fits is for others to check.
+    """Read the schema of one member. The caller checks that the default fits.
 
     Raises:
-        NoMember: no form can ask for it.
+        MemberError: no form can ask for it.
     """
     if not is_object(schema):
-        raise NoMember("its schema is no JSON object")
+        raise MemberError("its schema is not a JSON object")
     kind: Any = schema.get("type")
     if kind == "array":
         return _member(name, schema, _LIST, _options(_items(schema), "anyOf"), {"items"})
     if kind == "string" and not schema.keys().isdisjoint({"enum", "oneOf"}):
         return _member(name, schema, _CHOICE, _options(schema, "oneOf"), {"enum", "enumNames", "oneOf"})
     if not isinstance(kind, str) or kind not in _LIMITS:
-        raise NoMember(f"no form asks for the type {kind}" if isinstance(kind, str) else "it has no single type")
+        raise MemberError(f"forms do not have the type {kind}" if isinstance(kind, str) else "it has no single type")
     return _member(name, schema, _LIMITS[kind], ((), None), set())
 
 
@@ -255,9 +255,9 @@ def _member(
 ) -> FormMember:
     facts = {keyword: fact for keyword, fact in schema.items() if keyword not in {"type", "default", *read}}
     for keyword, fact in facts.items():
-        expected, fits = limits.get(keyword) or _TEXTS.get(keyword) or _NO_PLACE
+        expected, fits = limits.get(keyword) or _ANNOTATIONS.get(keyword) or _NOT_ALLOWED
         if not fits(fact):
-            raise NoMember(f"{keyword}={fact!r}: {_HINTS.get(keyword, expected)}")
+            raise MemberError(f"{keyword}={fact!r}: {_HINTS.get(keyword, expected)}")
     default: Any = schema.get("default", MISSING)
     return FormMember(
         name,
@@ -272,40 +272,40 @@ def _member(
 def _items(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     items = schema.get("items")
     if not is_object(items) or items.keys().isdisjoint({"enum", "anyOf"}) or items.get("type", "string") != "string":
-        raise NoMember("a list must be of texts to choose from")
+        raise MemberError("the items of a list must be a choice of strings")
     for keyword in items.keys() - {"type", "enum", "anyOf", "title", "description"}:
-        raise NoMember(f"{keyword} has no place beside the choices of a list")
+        raise MemberError(f"{keyword} is not allowed beside the choices of a list")
     return items
 
 
 def _options(schema: Mapping[str, Any], titled: str) -> _Options:
-    """Read what there is to choose.
+    """Read the strings to choose from, and their titles.
 
     Args:
-        titled: the keyword under which each text stands together with its title.
+        titled: the keyword for pairs of a string and its title.
     """
     if titled not in schema:
         values: Any = schema["enum"]
         titles: Any = schema.get("enumNames")
     elif schema.keys() & {"enum", "enumNames"}:
-        raise NoMember(f"what there is to choose stands in {titled} already, and again in enum")
+        raise MemberError(f"the choices are given twice, in {titled} and in enum")
     else:
         options: Any = schema[titled]
         if not is_array(options) or not all(is_object(each) and each.keys() == {"const", "title"} for each in options):
-            raise NoMember(f"{titled} must be a list of objects with const and title")
+            raise MemberError(f"{titled} must be a list of objects with const and title")
         values, titles = [each["const"] for each in options], [each["title"] for each in options]
-    if not _is_texts(values) or not values or len(set(values)) < len(values):
-        raise NoMember("the values to choose from must be texts, each once, and at least one")
-    if titles is not None and not (_is_texts(titles) and len(titles) == len(values)):
-        raise NoMember("there must be one title, a text, for each value")
+    if not _is_strings(values) or not values or len(set(values)) < len(values):
+        raise MemberError("the choices must be different strings, and at least one")
+    if titles is not None and not (_is_strings(titles) and len(titles) == len(values)):
+        raise MemberError("there must be one title, a string, for each choice")
     return tuple(values), None if titles is None else tuple(titles)
 
 
-def _is_texts(value: Any) -> bool:
+def _is_strings(value: Any) -> bool:
     return is_array(value) and all(isinstance(each, str) for each in value)
 
 
-def _is_text(value: Any) -> bool:
+def _is_string(value: Any) -> bool:
     return isinstance(value, str)
 
 
@@ -318,28 +318,28 @@ def _is_number(value: Any) -> bool:
 
 
 _Check = tuple[str, Callable[[Any], bool]]
-"""What is expected of a fact, and whether it is so."""
+"""The message for a wrong value of a keyword, and the check of the value."""
 
-_COUNT: Final = ("expected a whole number from 0", _is_count)
+_COUNT: Final = ("expected an integer of at least 0", _is_count)
 _NUMBER: Final = ("expected a number", _is_number)
-_TEXT: Final = ("expected a text", _is_text)
+_STRING: Final = ("expected a string", _is_string)
 _FORMAT_NAMES: Final = ("date", "date-time", "email", "uri")
-_FORMAT: Final = (f"a form has the formats {', '.join(_FORMAT_NAMES)}", _FORMAT_NAMES.__contains__)
-_NO_PLACE: Final[_Check] = ("this has no place in a form", lambda _: False)
+_FORMAT: Final = (f"the formats of a form are {', '.join(_FORMAT_NAMES)}", _FORMAT_NAMES.__contains__)
+_NOT_ALLOWED: Final[_Check] = ("this keyword is not allowed in a form", lambda _: False)
 
-_TEXTS: Final[Mapping[str, _Check]] = {"title": _TEXT, "description": _TEXT}
+_ANNOTATIONS: Final[Mapping[str, _Check]] = {"title": _STRING, "description": _STRING}
 _CHOICE: Final[Mapping[str, _Check]] = {}
 _LIST: Final[Mapping[str, _Check]] = {"minItems": _COUNT, "maxItems": _COUNT}
 _RANGE: Final[Mapping[str, _Check]] = {"minimum": _NUMBER, "maximum": _NUMBER}
 _LIMITS: Final[Mapping[str, Mapping[str, _Check]]] = {
-    "string": {"minLength": _COUNT, "maxLength": _COUNT, "pattern": _TEXT, "format": _FORMAT},
+    "string": {"minLength": _COUNT, "maxLength": _COUNT, "pattern": _STRING, "format": _FORMAT},
     "integer": _RANGE,
     "number": _RANGE,
     "boolean": {},
 }
 
 _HINTS: Final[Mapping[str, str]] = {
-    "enum": "what there is to choose must be texts",
+    "enum": "the choices must be strings",
     "exclusiveMinimum": "a form has no exclusive bounds; use ge in place of gt",
     "exclusiveMaximum": "a form has no exclusive bounds; use le in place of lt",
 }

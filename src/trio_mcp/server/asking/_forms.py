@@ -1,9 +1,11 @@
-"""Makes a form out of a class: the schema that each revision's clients are asked with, and the answer read into it.
+"""Makes a form from a class or a schema: the schema for the clients of each revision, and a reader of the answers.
 
-`Context.elicit` calls `form_of`. The specification allows a flat object of simple members and nothing else. Classes are
-read by the machinery that reads the parameters of tools (`_signature`, `_annotations`); `_form_plain` puts what it
-finds into a form's words, `_form_reading` checks them, `_form_members` writes them for each revision. An answer is
-judged as the arguments of tools are: by the schema, formats included, and nothing is converted into another kind.
+`Context.elicit` calls `form_of`. The specification allows a flat object of simple members and nothing else. The
+`signature` folder reads the class as it reads the parameters of tools; `_form_schema` rewrites the schema of each
+member with the keywords of forms, checks it, and writes it for each revision. An answer is checked as the arguments of
+tools are: against the schema, formats included, and without any conversion between JSON types.
+
+`Choices` adds titles to the strings that a form lets the user choose from.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#requested-schema
 """
@@ -30,51 +32,56 @@ from ..signature import (
     describe_type,
     to_json,
 )
-from ._form_schema import ALLOWED, FormMember, NoMember, has_every_member, made_defaults, plain_member, read_member
+from ._form_schema import (
+    ALLOWED,
+    FormMember,
+    MemberError,
+    default_factories,
+    has_every_member,
+    plain_member,
+    read_member,
+)
 
 __all__ = ["AnswerFaults", "Choices", "Form", "FormAnnotations", "form_of"]
-
-
-# Titles for the texts that a form lets people choose from: `Choices`, and annotations that know what it means.
 
 
 def _options(titles: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     given: Any = titles
     options: tuple[Any, ...] = tuple(given.items()) if issubclass(type(given), Mapping) else ()
-    if not options or not all(isinstance(text, str) for option in options for text in option):
-        raise TypeError(f"Choices({titles!r}): give a mapping of texts to their titles, with one of them at least")
+    if not options or not all(isinstance(part, str) for option in options for part in option):
+        raise TypeError(f"Choices({titles!r}): give a mapping of strings to their titles, with at least one item")
     return options
 
 
 @frozen
 class Choices:
-    """Texts to choose from in a form, each with the title that people see in its place.
+    """The strings to choose from in a form, each with the title that the user sees instead.
 
-    To be put beside the type of a member of a class that `Context.elicit` is given::
+    Put it beside the type of a member, in a class for `Context.elicit`::
 
         size: Annotated[str, Choices({"s": "Small", "m": "Medium"})]
         extras: Annotated[list[str], Choices({"c": "Cheese", "h": "Ham"})]
 
-    is a choice of one, and a choice of several. The members hold ``"s"`` or ``["c", "h"]``. In place of `str` there may
-    be a ``Literal`` or an enumeration of the same texts.
+    These are a choice of one and a choice of several. The members hold ``"s"`` or ``["c", "h"]``. Instead of `str`, a
+    member may have a ``Literal`` or an enumeration of the same strings.
 
     Args:
-        titles: the title of each text, in the order to be shown.
+        titles: the title of each string, in display order.
 
     Raises:
-        TypeError: there is none, or something is no text.
+        TypeError: the mapping is empty, or holds anything but strings.
 
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#requested-schema
     """
 
     options: tuple[tuple[str, str], ...] = field(converter=_options, alias="titles")
-    """Each text with its title."""
+    """Each string with its title."""
 
     def titled(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Return the schema of a type with these as the only values.
+        """Return the schema of a type, restricted to these choices.
 
         Raises:
-            Inexpressible: it is a type of something else than texts, of other texts, or has its titles already.
+            Inexpressible: the type is not one of strings, has other strings, or has titles already.
         """
         if "anyOf" in schema:
             arms = [arm if arm == {"type": "null"} else self.titled(arm) for arm in schema["anyOf"]]
@@ -82,19 +89,19 @@ class Choices:
         if schema.get("type") == "array":
             return {**schema, "items": self.titled(schema.get("items", {}))}
         if schema.get("type") != "string":
-            raise Inexpressible("Choices are for str and list[str], and for Literal and enumerations of texts")
+            raise Inexpressible("Choices are for str and list[str], and for Literal and enumerations of strings")
         if "oneOf" in schema:
             raise Inexpressible("Choices are given twice")
-        texts = [text for text, _ in self.options]
-        if set(schema.get("enum", texts)) != set(texts):
-            raise Inexpressible(f"the Choices {texts} are not the values of the type, {schema['enum']}")
+        values = [value for value, _ in self.options]
+        if set(schema.get("enum", values)) != set(values):
+            raise Inexpressible(f"the Choices {values} are not the values of the type, {schema['enum']}")
         rest = {keyword: fact for keyword, fact in schema.items() if keyword != "enum"}
-        return {**rest, "oneOf": [{"const": text, "title": title} for text, title in self.options]}
+        return {**rest, "oneOf": [{"const": value, "title": title} for value, title in self.options]}
 
 
 @define(eq=False)
 class FormAnnotations(AnnotationReader):
-    """Annotations among which `Choices` counts."""
+    """An annotation reader that also applies `Choices`."""
 
     def shape(self, annotation: Any) -> Shape:
         """Return the JSON form of an annotation; see `AnnotationReader.shape`."""
@@ -109,15 +116,15 @@ class FormAnnotations(AnnotationReader):
 T = TypeVar("T")
 
 _MOST_KEPT: Final = 256
-"""Classes whose forms are kept. Not by weak references: a form holds its class, so none would ever go."""
+"""The number of forms in the cache. Weak references would not help: each form refers to its class."""
 
 _ROOT: Final = frozenset({"$schema", "type", "properties", "required"})
 
 
 class AnswerFaults(ArgumentFaults):
-    """An answer does not fit the form. Who answered is at fault.
+    """An answer does not fit the form. The client is at fault.
 
-    `faults` names every one of them by its path, as in ``$.count: expected integer, got string``.
+    `faults` has one line for each fault, with its path, as in ``$.count: expected integer, got string``.
     """
 
     def __str__(self) -> str:
@@ -126,36 +133,36 @@ class AnswerFaults(ArgumentFaults):
 
 @define(eq=False)
 class Form(Generic[T]):
-    """What a class, or a schema, asks of a user. Made by `form_of`; safe to use from several tasks and threads."""
+    """The questions of one class or schema. Made by `form_of`; safe to use from several tasks and threads."""
 
     name: str
-    """What errors call it."""
+    """The name of the form in error messages."""
 
     members: Sequence[FormMember]
-    """In the order to be shown."""
+    """The members, in display order."""
 
     required: Sequence[str]
-    """Names of the members that may not be left out."""
+    """The names of the members that an answer must contain."""
 
     _read: Callable[[dict[str, Any]], T] = field(alias="read")
-    """Makes the value out of an answer that fits the schema."""
+    """Converts an answer that fits the schema into the value for the handler."""
 
     _dialect: str | None = field(alias="dialect", default=None)
-    """What a given schema has for ``$schema``."""
+    """The ``$schema`` of a form that was given as a schema."""
 
-    _judge: Validator = field(init=False)
+    _validator: Validator = field(init=False)
     _requested: dict[str, dict[str, Any]] = field(factory=dict[str, dict[str, Any]], init=False)
 
     def __attrs_post_init__(self) -> None:
-        judged = {member.name: member.judged() for member in self.members}
-        self._judge = compile_schema(self._schema(judged, self._dialect), formats=FORMATS)
+        checked = {member.name: member.validation_schema() for member in self.members}
+        self._validator = compile_schema(self._schema(checked, self._dialect), formats=FORMATS)
 
     def requested_schema(self, revision: str) -> dict[str, Any]:
-        """Return the schema to ask peers of a revision with. It is made once and kept: do not change it.
+        """Return the schema for clients of a revision. It is cached: do not change it.
 
         Raises:
-            MissingCapability: the revision has no forms, or not what a member needs; the text names the member.
-            KeyError: there is no such revision.
+            MissingCapability: the revision has no forms, or cannot express a member, which the message names.
+            KeyError: the revision is unknown.
         """
         schema = self._requested.get(revision)
         if schema is None:
@@ -165,19 +172,19 @@ class Form(Generic[T]):
         return schema
 
     def load(self, content: Mapping[str, Any] | None) -> T:
-        """Read the content of an accepted answer. Members that were left out get their defaults.
+        """Read the content of an accepted answer. Absent members get their defaults.
 
-        Members that were not asked for are passed over: the schema that clients see cannot forbid them. Where the form
-        was given as a schema, they are kept.
+        Unknown members are ignored, because the schema for the client cannot forbid them. A form that was given as a
+        schema keeps them.
 
         Args:
-            content: JSON values by the name of the member; None, which is what an empty form may bring, is no member.
+            content: JSON values by the name of the member; None, which an empty form may result in, means no members.
 
         Raises:
-            AnswerFaults: with every fault. Those that validators of the class find come once the schema finds none.
+            AnswerFaults: with every fault. Validators of the class run only if the schema finds no fault.
         """
         values = dict(content or {})
-        if faults := self._judge.faults(values):
+        if faults := self._validator.faults(values):
             raise AnswerFaults(self.name, faults)
         try:
             return self._read(values)
@@ -187,7 +194,7 @@ class Form(Generic[T]):
     def _schema(self, properties: dict[str, Any], dialect: str | None) -> dict[str, Any]:
         schema: dict[str, Any] = {} if dialect is None else {"$schema": dialect}
         schema.update({"type": "object", "properties": properties})
-        if self.required:  # an empty list is no schema in the oldest dialect
+        if self.required:  # the oldest dialect forbids an empty list
             schema["required"] = list(self.required)
         return schema
 
@@ -197,18 +204,18 @@ def form_of(asked: type[T]) -> Form[T]: ...
 @overload
 def form_of(asked: Mapping[str, Any]) -> Form[dict[str, Any]]: ...
 def form_of(asked: Any) -> Form[Any]:
-    """Make the form that asks for a class, or return the one made before.
+    """Return the form for a class or a schema. The forms of classes are cached.
 
-    A member may be left out if it has a default, if None is among its values, or if it is `NotRequired`. Its default is
-    proposed where it fits the form: an empty text in place of an address does not. Of defaults that are made anew for
-    each instance, lists of choices are proposed; what makes them is called once.
+    A member is optional if it has a default, if it may be None, or if it is `NotRequired`. The form proposes the
+    default of a member if it is valid there: an empty string is not a valid address. Of defaults that a factory makes
+    for each instance, the form proposes only lists of choices; it calls the factory once.
 
     Args:
         asked: an attrs class, a dataclass, a TypedDict, a named tuple, a `msgspec.Struct` or a pydantic model; or the
-            JSON Schema of a form, as an object. What is read by a schema stays a dictionary.
+            JSON Schema of a form, as an object. Answers to a form that is given as a schema stay dictionaries.
 
     Raises:
-        TypeError: no revision has such a form; names the member and says what is allowed.
+        TypeError: no revision can express the form; the message names the member and what is allowed.
     """
     if isinstance(asked, Mapping):
         return _form_of_schema(cast("Mapping[str, Any]", asked))
@@ -222,51 +229,54 @@ def form_of(asked: Any) -> Form[Any]:
 def _form_of_class(cls: Any) -> Form[Any]:
     name = str(getattr(cls, "__name__", cls))
     try:
-        reader = describe_type(cls, name=f"{name} is no form", annotations=FormAnnotations)
+        reader = describe_type(cls, name=f"{name} cannot be a form", annotations=FormAnnotations)
     except TypeError as error:
         raise TypeError(f"{error}. {ALLOWED}") from error
     properties: Any = reader.schema.get("properties")
     if not is_object(properties):
-        raise TypeError(f"{name} is no form: give a class with named members, such as a dataclass. {ALLOWED}")
+        raise TypeError(f"{name} cannot be a form: give a class with named members, such as a dataclass. {ALLOWED}")
     definitions = Definitions()
     definitions.by_name.update(reader.schema.get("$defs", {}))
     demanded: Sequence[str] = reader.schema.get("required", ())
-    made = made_defaults(cls)
+    factories = default_factories(cls)
     members: list[FormMember] = []
-    left_out: dict[str, None] = {}
+    nulls: dict[str, None] = {}
     for wire, schema in properties.items():
         plain, may_be_null = plain_member(schema, definitions)
-        members.append(_proposing(_checked(wire, plain, f"{name} is no form: {name}.{wire}"), made.get(wire)))
+        member = _checked(wire, plain, f"{name} cannot be a form: {name}.{wire}")
+        members.append(_proposing(member, factories.get(wire)))
         if may_be_null and wire in demanded:
-            left_out[wire] = None
-    required = [wire for wire in demanded if wire not in left_out]
-    return Form(name, members, required, _reading(reader, members, left_out))
+            nulls[wire] = None
+    required = [wire for wire in demanded if wire not in nulls]
+    return Form(name, members, required, _reading(reader, members, nulls))
 
 
 _kept_form = lru_cache(_MOST_KEPT)(_form_of_class)
 
 
 def _reading(
-    reader: TypeReader, members: Sequence[FormMember], left_out: Mapping[str, None]
+    reader: TypeReader, members: Sequence[FormMember], nulls: Mapping[str, None]
 ) -> Callable[[dict[str, Any]], Any]:
     names = frozenset(member.name for member in members)
-    return lambda values: reader.load({**left_out, **{wire: values[wire] for wire in values if wire in names}})
+    return lambda values: reader.load({**nulls, **{wire: values[wire] for wire in values if wire in names}})
 
 
-def _proposing(member: FormMember, make: Callable[[], Any] | None) -> FormMember:
-    """Return the member with the default that can be proposed, if there is one."""
-    if member.type == "array" and member.default is MISSING and make is not None:
-        member = evolve(member, default=to_json(make()))
+def _proposing(member: FormMember, factory: Callable[[], Any] | None) -> FormMember:
+    """Return the member with its default if the form can propose it, otherwise without."""
+    if member.type == "array" and member.default is MISSING and factory is not None:
+        member = evolve(member, default=to_json(factory()))
     return evolve(member, default=MISSING) if _default_faults(member) else member
 
 
 def _default_faults(member: FormMember) -> list[str]:
-    return [] if member.default is MISSING else compile_schema(member.judged(), formats=FORMATS).faults(member.default)
+    if member.default is MISSING:
+        return []
+    return compile_schema(member.validation_schema(), formats=FORMATS).faults(member.default)
 
 
 def _form_of_schema(schema: Mapping[str, Any]) -> Form[dict[str, Any]]:
     for keyword in schema.keys() - _ROOT:
-        raise TypeError(f"the form: {keyword} has no place beside its {', '.join(sorted(_ROOT))}")
+        raise TypeError(f"the form: {keyword} is not allowed; the keywords of a form are {', '.join(sorted(_ROOT))}")
     properties: Any = schema.get("properties")
     required: Any = schema.get("required", [])
     if schema.get("type") != "object" or not is_object(properties):
@@ -287,7 +297,7 @@ def _form_of_schema(schema: Mapping[str, Any]) -> Form[dict[str, Any]]:
 def _checked(name: str, schema: Any, place: str) -> FormMember:
     try:
         member = read_member(name, schema)
-        compile_schema(member.judged())  # now, and not when somebody has answered already
-    except (NoMember, SchemaError) as error:
+        compile_schema(member.validation_schema())  # fails now, not after the user has answered
+    except (MemberError, SchemaError) as error:
         raise TypeError(f"{place}: {error}. {ALLOWED}") from error
     return member

@@ -1,4 +1,4 @@
-"""Questions of a handler that go straight to the client: the legacy way, a request inside of the request.
+"""Sends the questions of a handler to a legacy client: each is a request of the server, inside of the client's request.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
 """
@@ -24,20 +24,20 @@ _log = logging.getLogger("trio_mcp.server")
 
 
 async def ask_directly(run: HandlerRun, questions: Sequence[Question]) -> list[Any]:
-    """Ask the client at once, all questions at the same time, and return the answers.
+    """Send all questions to the client at the same time, and return the answers.
 
     Raises:
-        MissingCapability: one of them cannot be asked; then none was.
-        AskExpired: an answer did not come in time, or the server stops. The handler then has `GRACE_SECONDS`.
-        ErrorResponse: the client refused one.
-        RemoteProtocolError: an answer is none.
-        ConnectionLost: the client is gone.
+        MissingCapability: the client does not support one of them; none was sent.
+        AskExpired: an answer did not arrive in time, or the server stops. The handler then has `GRACE_SECONDS`.
+        ErrorResponse: the client answered one with an error.
+        RemoteProtocolError: an answer is invalid.
+        ConnectionLost: the connection to the client is closed.
     """
     exchange = run.exchange
-    if exchange is None:  # answered or cancelled: only a thread or a task that was left can come here
+    if exchange is None:  # answered or cancelled: only a thread or task that outlived the call gets here
         raise AskExpired("the call is over")
     if not exchange.peer.admission.operating:
-        raise MissingCapability("the client cannot be asked before it has said that it is initialized", {})
+        raise MissingCapability("the client cannot be asked before its initialized notification", {})
     for question in questions:
         lacking = question.lacking(run.context)
         if lacking is not None:

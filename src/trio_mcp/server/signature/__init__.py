@@ -1,4 +1,4 @@
-"""JSON Schemas and conversions made from the signatures of Python functions."""
+"""Makes JSON Schemas, and conversions between JSON and Python values, from the signatures of functions."""
 
 from __future__ import annotations
 

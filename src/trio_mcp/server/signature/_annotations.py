@@ -1,11 +1,18 @@
 """Turns a type annotation into its JSON Schema and a loader that agrees with it.
 
-`_signature` calls it for parameters and return annotations; questions to the user use it for their answers.
-`AnnotationReader` collects the classes met on the way in ``$defs``. The leaves are in `_scalars`, classes are
-read by `_annotations_objects`, loaders come from `_annotations_load`. Rules of this file:
+`_signature` calls it for parameters and return annotations; forms call it for the answers of users. `AnnotationReader`
+collects the classes it meets under ``$defs``. `_conversion` has the scalars, reads classes, and makes the loaders.
 
-1. Schema and loader are made together; what the schema passes, the loader takes.
-2. What cannot be published exactly is refused where it is registered, as `Inexpressible`.
+``Annotated[...]`` may add a description, bounds, lengths and patterns to the schema: as plain strings, as
+`msgspec.Meta`, and, without importing them, as the classes of annotated-types and pydantic's ``Field``. All other
+metadata is ignored.
+
+Rules of this file:
+
+1. Schema and loader are made together; the loader accepts every value that the schema accepts.
+2. A type that cannot be published exactly raises `Inexpressible` at registration.
+3. Only the schema enforces constraints. A constraint that does not apply to its type is therefore refused: it would be
+   published and never be enforced.
 """
 
 from __future__ import annotations
@@ -49,11 +56,7 @@ from ._inspect import parse_docstring
 __all__ = ["AnnotationReader", "Definitions", "annotated_schema", "publish_member", "reference_to", "union_loader"]
 
 
-# Publishes what stands in ``Annotated[...]`` beside the type: a description, bounds, lengths, patterns.
-#
-# Understood are plain strings, `msgspec.Meta`, and without importing them the classes of annotated-types and
-# pydantic's ``Field``; anything else is somebody else's metadata and is left alone. The schema is the only judge of a
-# constraint, so one that does not apply to its type is refused: it would be published and never hold.
+# --- Metadata of Annotated[...] ---
 
 _NUMBERS: Final = frozenset({"integer", "number"})
 
@@ -68,13 +71,13 @@ _LENGTHS: Final[Mapping[str, Mapping[str, str]]] = {
     "min_length": {"string": "minLength", "array": "minItems", "object": "minProperties"},
     "max_length": {"string": "maxLength", "array": "maxItems", "object": "maxProperties"},
 }
-_TEXTS: Final[Mapping[str, str]] = {"title": "title", "description": "description", "examples": "examples"}
-_TEXT_FORMS: Final = frozenset({"pattern", "format", "contentEncoding", "enum"})
+_ANNOTATIONS: Final[Mapping[str, str]] = {"title": "title", "description": "description", "examples": "examples"}
+_STRING_FORMS: Final = frozenset({"pattern", "format", "contentEncoding", "enum"})
 _FOREIGN: Final = frozenset({"annotated_types", "pydantic"})
 
 
 def annotated_schema(shape: Shape, annotation: Any, metadata: Sequence[Any]) -> dict[str, Any]:
-    """Return the schema of a shape with what its metadata adds.
+    """Return the schema of a shape with the additions of its metadata.
 
     Raises:
         Inexpressible: a constraint does not apply to the type, or cannot be published.
@@ -84,7 +87,7 @@ def annotated_schema(shape: Shape, annotation: Any, metadata: Sequence[Any]) -> 
         if isinstance(note, str):
             schema["description"] = note
     for fact in _facts(metadata):
-        for name, keyword in _TEXTS.items():
+        for name, keyword in _ANNOTATIONS.items():
             if (value := getattr(fact, name, None)) is not None:
                 schema[keyword] = value
         schema.update(_constraints(fact, shape, annotation))
@@ -102,22 +105,22 @@ def _facts(metadata: Sequence[Any]) -> Iterator[Any]:
 
 def _constraints(fact: Any, shape: Shape, annotation: Any) -> Iterator[tuple[str, Any]]:
     if getattr(fact, "tz", None) is False:
-        raise Inexpressible("tz=False: the published format date-time always has an offset")
+        raise Inexpressible("tz=False cannot be published: the format date-time always has an offset")
     for name, keyword in _BOUNDS.items():
         if (bound := getattr(fact, name, None)) is not None:
-            # A Decimal may come as text, which no bound would hold for.
-            _require(shape.kinds & _NUMBERS and not _writes_text(shape.schema, {"pattern"}), name, bound, annotation)
+            # A Decimal may arrive as a string, which a bound does not constrain.
+            _require(shape.kinds & _NUMBERS and not _is_formatted(shape.schema, {"pattern"}), name, bound, annotation)
             if not isinstance(bound, (int, float)):
-                raise Inexpressible(f"{name}={bound!r} is no JSON number")
+                raise Inexpressible(f"{name}={bound!r} is not a JSON number")
             yield keyword, bound
     for name, keywords in _LENGTHS.items():
         if (length := getattr(fact, name, None)) is not None:
             fitting = [keyword for kind, keyword in keywords.items() if kind in shape.kinds]
-            _require(fitting and not _writes_text(shape.schema, _TEXT_FORMS), name, length, annotation)
+            _require(fitting and not _is_formatted(shape.schema, _STRING_FORMS), name, length, annotation)
             yield from ((keyword, length) for keyword in fitting)
     if (pattern := getattr(fact, "pattern", None)) is not None:
         _require(
-            "string" in shape.kinds and not _writes_text(shape.schema, _TEXT_FORMS), "pattern", pattern, annotation
+            "string" in shape.kinds and not _is_formatted(shape.schema, _STRING_FORMS), "pattern", pattern, annotation
         )
         yield "pattern", pattern
 
@@ -127,75 +130,73 @@ def _require(fits: object, name: str, value: Any, annotation: Any) -> None:
         raise Inexpressible(f"{name}={value!r} does not apply to {getattr(annotation, '__name__', annotation)}")
 
 
-def _writes_text(schema: Mapping[str, Any], keywords: AbstractSet[str]) -> bool:
-    """Say whether a type writes itself as text of its own form, told by one of these keywords."""
+def _is_formatted(schema: Mapping[str, Any], keywords: AbstractSet[str]) -> bool:
+    """Return True if values of a type are strings of a fixed form, which one of these keywords shows."""
     arms: Sequence[Mapping[str, Any]] = schema.get("anyOf", ())
     here = schema.get("type") == "string" and not keywords.isdisjoint(schema)
-    return here or any(_writes_text(arm, keywords) for arm in arms)
+    return here or any(_is_formatted(arm, keywords) for arm in arms)
 
 
-# Chooses the arm of a union that a JSON value was meant for, with the published schema as the judge.
-#
-# The kind of the value decides where it can; where several arms take the kind (two classes, a date or any text) the
-# first declared arm whose schema accepts the value wins.
+# --- Unions ---
 
 
 def union_loader(shapes: Sequence[Shape], definitions: Mapping[str, Any]) -> Loader | None:
     """Return a loader for a union.
 
+    The JSON type of a value selects the arm. If several arms accept that type (two classes, or a date and any string),
+    the value goes to the first declared arm whose schema accepts it.
+
     Args:
         shapes: its arms in the order of declaration.
-        definitions: what the arms refer to; may still grow until the first value is loaded.
+        definitions: the definitions that the arms refer to; may still grow until the first value is loaded.
     """
     if all(shape.load is None for shape in shapes):
         return None
-    arms = {
-        kind: [_JudgedArm(shape, definitions) for shape in _candidates(shapes, kind)] for kind in TYPE_NAMES.values()
-    }
+    arms = {kind: [_Arm(shape, definitions) for shape in _candidates(shapes, kind)] for kind in TYPE_NAMES.values()}
 
     def load(value: Any) -> Any:
         *earlier, last = arms[TYPE_NAMES[type(value)]]
-        # The whole value has passed the schema: what no earlier arm accepts is the last one's.
-        chosen = next((arm for arm in earlier if arm.judge.accepts(value)), last)
+        # The value fits the schema of the union, so it fits the last arm if it fits no earlier one.
+        chosen = next((arm for arm in earlier if arm.validator.accepts(value)), last)
         return value if chosen.load is None else chosen.load(value)
 
     return load
 
 
-class _JudgedArm:
-    """One arm and the judge that says whether a value is for it."""
+class _Arm:
+    """One arm of a union, with a validator of its schema."""
 
     def __init__(self, shape: Shape, definitions: Mapping[str, Any]) -> None:
         self.load = shape.load
-        self.judge = LazyValidator({**shape.schema, "$defs": definitions}, FORMATS)
+        self.validator = LazyValidator({**shape.schema, "$defs": definitions}, FORMATS)
 
 
 def _candidates(shapes: Sequence[Shape], kind: str) -> list[Shape]:
-    """Return the arms that can take a value of this kind, the most exact first."""
+    """Return the arms that accept values of this JSON type, the most exact first."""
     if kind == "integer":
         return sorted(
             (shape for shape in shapes if "integer" in shape.kinds), key=lambda shape: "number" in shape.kinds
         )
     if kind == "number":
-        # A float without a fraction counts as an integer too, if no arm is for numbers.
+        # A float without a fraction counts as an integer, too, if no arm accepts numbers.
         takers = [shape for shape in shapes if not shape.kinds.isdisjoint({"integer", "number"})]
         return sorted(takers, key=lambda shape: "number" not in shape.kinds)
     return [shape for shape in shapes if kind in shape.kinds]
 
 
-# Keeps what a published schema has under ``$defs``: one entry per class, each name once, nothing unused.
+# --- Definitions ---
 
 _PREFIX = "#/$defs/"
 
 
 @define(eq=False)
 class Definitions:
-    """The definitions one signature shares."""
+    """The ``$defs`` of one signature: one entry for each class, each under a different name."""
 
     by_name: dict[str, dict[str, Any]] = field(factory=dict[str, dict[str, Any]], init=False)
 
     def reserve(self, wanted: str) -> str:
-        """Reserve a name; classes of the same name in different modules get numbers."""
+        """Reserve a name; classes with the same name get numbers."""
         name = wanted
         number = 1
         while name in self.by_name:
@@ -212,7 +213,7 @@ class Definitions:
         return schema
 
     def complete(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Return a schema that stands by itself: its definitions inside, no reference at its root."""
+        """Return a self-contained schema: with the definitions that it uses, and without a reference at its root."""
         root = self.resolve(schema)
         needed = _reachable(root, self.by_name)
         if not needed:
@@ -235,7 +236,7 @@ def _reachable(schema: Any, definitions: Mapping[str, Any]) -> set[str]:
             waiting += part
         elif part.__class__ is dict:
             waiting += part.values()
-            # A property may be called $ref too; then what stands there is a schema.
+            # A property may have the name $ref, too; its value is then a schema, not a string.
             reference: Any = part.get("$ref")
             name = reference.removeprefix(_PREFIX) if isinstance(reference, str) else ""
             if name in definitions and name not in found:
@@ -261,26 +262,26 @@ _MAPPINGS: Final = (dict, collections.abc.Mapping, collections.abc.MutableMappin
 _OBJECT: Final = frozenset({"object"})
 _ARRAY: Final = frozenset({"array"})
 
-# What a set can hold when its annotation does not say.
+# The items of a set whose annotation does not name their type.
 _SCALAR_ITEMS: Final = Shape({"type": ["string", "number", "boolean", "null"]}, ANY_KINDS - {"array", "object"})
 _INT_KEY: Final = Shape({"pattern": "^(0|-?[1-9][0-9]{0,17})$"}, frozenset({"string"}), int)
 
 
 @define(eq=False)
 class AnnotationReader:
-    """The annotations of one signature, turned into JSON Schema one after the other.
+    """A reader that turns the annotations of one signature into shapes: JSON Schemas with loaders.
 
-    Their classes share one set of definitions, so that the published schema contains each once.
+    The annotations share one set of definitions, so the published schema contains each class once.
     """
 
     output: bool
-    """Whether values are written (results) rather than read (arguments)."""
+    """True for results, which are written; False for arguments, which are read."""
 
     namespace: Mapping[str, Any] = field(factory=dict[str, Any])
-    """Names that annotations of classes may use beside those of their modules."""
+    """Names that the annotations of classes may use in addition to those of their modules."""
 
     definitions: Definitions = field(factory=Definitions, init=False)
-    """What goes under ``$defs``; `Definitions.complete` puts it there."""
+    """The classes for ``$defs``; `Definitions.complete` puts them there."""
 
     _classes: dict[Any, Shape] = field(factory=dict[Any, Shape], init=False)
     _aliases: list[Any] = field(factory=list[Any], init=False)
@@ -289,7 +290,7 @@ class AnnotationReader:
         """Return the JSON form of an annotation.
 
         Raises:
-            Inexpressible: it has none.
+            Inexpressible: the annotation has no JSON form.
         """
         if scalar := scalar_shape(annotation, output=self.output):
             return scalar
@@ -406,11 +407,11 @@ class AnnotationReader:
             assert loader is not None
             return loader(value)
 
-        # Entered before the members are read: a class may contain itself.
+        # Stored before the members are read, because a class may contain itself.
         hashable = cls is not dict and getattr(cls, "__hash__", None) is not None
         shape = Shape(reference_to(name), _OBJECT, load, hashable)
         self._classes[annotation] = shape
-        documented = parse_docstring(_own_docstring(cls))
+        documented = parse_docstring(_written_docstring(cls))
         members = [member for member in spec.members if member.accepted or self.output]
         shapes = {member.wire: self._member(cls, annotation, member) for member in members}
         schema = self.definitions.by_name[name]
@@ -448,7 +449,7 @@ class AnnotationReader:
     def _model(self, model: Any) -> Shape:
         mode = "serialization" if self.output else "validation"
         name = self.definitions.reserve(_name_of(model))
-        # Definitions of a model are its own: pydantic names them without knowing ours.
+        # The definitions of a model get a prefix, because pydantic does not know the names that are taken here.
         schema = model.model_json_schema(mode=mode, ref_template=f"#/$defs/{name}.{{model}}")
         for inner, definition in schema.pop("$defs", {}).items():
             self.definitions.by_name[f"{name}.{inner}"] = definition
@@ -460,12 +461,12 @@ class AnnotationReader:
 
 
 def publish_member(shape: Shape, documentation: str | None, default: Any) -> dict[str, Any]:
-    """Return the schema of a parameter or member, with its text and default.
+    """Return the schema of a parameter or member, with its description and default.
 
     Args:
-        shape: its form.
-        documentation: what a docstring says about it; text in the annotation goes first.
-        default: published where it has a JSON form of the right kind; `MISSING` is none.
+        shape: the shape of its annotation.
+        documentation: its description in the docstring; a description in the annotation takes precedence.
+        default: published if it has a JSON form of the right type; `MISSING` if there is no default.
     """
     schema = shape.schema
     if documentation:
@@ -483,14 +484,14 @@ def _name_of(annotation: Any) -> str:
     return str(name)
 
 
-def _own_docstring(cls: Any) -> str | None:
+def _written_docstring(cls: Any) -> str | None:
     text: str | None = cls.__dict__.get("__doc__")
-    # Dataclasses and named tuples are given their signature for a docstring.
+    # A dataclass or named tuple without a docstring gets its signature as one.
     return None if text is None or text.startswith(f"{cls.__name__}(") else text
 
 
 def _specialised(annotation: Any, cls: Any, alias: Any) -> Any:
-    """Put the arguments of ``Box[int]`` in place of the type variables of ``Box``."""
+    """Return an annotation of ``Box`` with its type variables replaced by the arguments of ``Box[int]``."""
     chosen: dict[Any, Any] = dict(zip(getattr(cls, "__parameters__", ()), get_args(alias), strict=False))
     if isinstance(annotation, TypeVar):
         return chosen.get(annotation, annotation)

@@ -1,7 +1,18 @@
-"""Turns JSON values into Python ones once the published schema has passed them.
+"""Converts JSON values that fit the published schema into Python values, and Python values back into JSON.
 
-`_annotations` puts these loaders together, one per annotation. A loader of None means the JSON value is used as it
-is. What a loader may still refuse is what no schema can say: a class's own validator, a number beyond a float.
+The file has four parts:
+
+- Loaders convert JSON into Python. `_annotations` combines them, one for each annotation; a loader of None stands for a
+  JSON value that is used as it is. A loader refuses only values that no schema can exclude: those that a validator of
+  the class rejects, and numbers beyond the range of a float.
+- `read_object` reads the classes whose JSON form is an object: their members, names on the wire, defaults and
+  constructor. There is one reader for each kind of class, and all return the same `ObjectSpec`.
+- `to_json` converts the result of a handler, under the names that the output schema published. `msgspec.to_builtins`
+  converts the single values only: it leaves out the private attributes of attrs classes, and lets NaN through.
+- Shapes are the schemas and loaders of scalars, enumerations and literals, side by side, because a loader must accept
+  every value that its schema accepts. If a standard format is wider than the Python class (year 0 is a date in RFC
+  3339), `FORMATS` makes the validator as narrow; if it is narrower (a time without an offset is not valid), the schema
+  has a pattern instead.
 """
 
 from __future__ import annotations
@@ -41,7 +52,6 @@ __all__ = [
     "is_pydantic_model",
     "literal_shape",
     "load_each",
-    "load_members",
     "mapping_loader",
     "object_loader",
     "pydantic_loader",
@@ -53,28 +63,28 @@ __all__ = [
 ]
 
 Loader: TypeAlias = Callable[[Any], Any]
-"""Makes the annotated type out of a JSON value that fits the schema."""
+"""Converts a JSON value that fits the schema into the annotated type."""
 
 Step: TypeAlias = "str | int"
 
 
 class Misfit(Exception):
-    """A value cannot be turned into its type, or back; holds each fault with the steps that lead to it."""
+    """A value cannot be converted into its type, or into JSON. Holds each fault with the path to it."""
 
     def __init__(self, *faults: tuple[tuple[Step, ...], str]) -> None:
         super().__init__(*faults)
         self.faults = faults
 
     def under(self, step: Step) -> list[tuple[tuple[Step, ...], str]]:
-        """Return the faults as seen from one level further out."""
-        return [((step, *path), text) for path, text in self.faults]
+        """Return the faults with *step* in front of each path."""
+        return [((step, *path), fault) for path, fault in self.faults]
 
 
 def load_each(items: Iterable[tuple[Step, Any, Loader | None]]) -> list[Any]:
     """Load several members, collecting the faults of all of them.
 
     Raises:
-        Misfit: with every fault, each below the step of its member.
+        Misfit: with every fault; each path begins with the step of the member.
     """
     loaded: list[Any] = []
     faults: list[tuple[tuple[Step, ...], str]] = []
@@ -90,25 +100,8 @@ def load_each(items: Iterable[tuple[Step, Any, Loader | None]]) -> list[Any]:
     return loaded
 
 
-def load_members(members: Mapping[str, Any], loaders: Mapping[str, Loader | None]) -> dict[str, Any]:
-    """Load the members of an object, each by the loader of its name; see `load_each`."""
-    loaded: dict[str, Any] = {}
-    faults: list[tuple[tuple[Step, ...], str]] = []
-    cause: Misfit | None = None
-    for name, value in members.items():
-        load = loaders.get(name)
-        try:
-            loaded[name] = value if load is None else load(value)
-        except Misfit as misfit:
-            cause = misfit
-            faults += misfit.under(name)
-    if faults:
-        raise Misfit(*faults) from cause
-    return loaded
-
-
 def array_loader(load_item: Loader | None, make: Callable[[Iterable[Any]], Any]) -> Loader | None:
-    """Return a loader of arrays whose items are alike; `make` is the collection class."""
+    """Return a loader of arrays whose items have one type; `make` is the collection class."""
     if load_item is None:
         return None if make is list else make
 
@@ -144,9 +137,9 @@ def object_loader(construct: Callable[..., Any], members: Mapping[str, tuple[str
     """Return a loader that calls a class.
 
     Args:
-        construct: called with keyword arguments; whatever it raises is a fault of the value.
-        members: for each name on the wire the keyword and the loader of its value. Names that are not there are
-            dropped: the schema lets through only those that mean nothing to the class, such as a tag.
+        construct: called with keyword arguments; every exception that it raises is a fault of the value.
+        members: for each name on the wire the keyword and the loader of its value. Other names are ignored: the
+            schema admits only those that have no meaning for the class, such as a tag.
     """
 
     def load(value: Mapping[str, Any]) -> Any:
@@ -162,11 +155,11 @@ def object_loader(construct: Callable[..., Any], members: Mapping[str, tuple[str
 
 
 def pydantic_loader(model: Any) -> Loader:
-    """Return a loader for a pydantic model, which has validators of its own."""
+    """Return a loader for a pydantic model, which runs its validators."""
 
     def load(value: Any) -> Any:
         try:
-            # Not model_validate: only from JSON text do strict models take a date or a set for what JSON has.
+            # Not model_validate: strict models accept a JSON string as a date, or an array as a set, only from JSON.
             return model.model_validate_json(msgspec.json.encode(value))
         except Exception as error:
             raise Misfit(*_pydantic_faults(error)) from error
@@ -180,13 +173,10 @@ def _pydantic_faults(error: Any) -> list[tuple[tuple[Step, ...], str]]:
     return [(tuple(fault["loc"]), fault["msg"]) for fault in error.errors(include_url=False)]
 
 
-# Reads the classes whose JSON form is an object: their members, names on the wire, defaults and constructor.
-#
-# One reader per kind of class, all returning the same `ObjectSpec`, so that `_annotations` and `_annotations_dump`
-# need not know what kind it was. Nothing here knows JSON Schema.
+# --- Classes whose JSON form is an object ---
 
 MISSING: Final = object()
-"""Stands for a default that is absent, or computed anew each time."""
+"""Stands for a default that is absent, or that a factory computes."""
 
 _QUALIFIERS: Final = ("Required", "NotRequired", "ReadOnly")
 
@@ -208,7 +198,7 @@ class ObjectMember:
     required: bool
     default: Any = MISSING
     accepted: bool = True
-    """Whether the constructor takes it; otherwise it occurs in results only."""
+    """True if the constructor takes it; otherwise it occurs in results only."""
 
 
 @attrs.frozen
@@ -218,28 +208,28 @@ class ObjectSpec:
     construct: Callable[..., Any]
     members: tuple[ObjectMember, ...]
     tag: tuple[str, str | int] | None = None
-    """Name and value of the member by which a msgspec class is told from others."""
+    """The name and value of the member that identifies a msgspec class in a union."""
 
 
 def is_pydantic_model(cls: Any) -> bool:
-    """Say whether `cls` is a pydantic model, without importing pydantic."""
+    """Return True if `cls` is a pydantic model, without importing pydantic."""
     return isinstance(cls, type) and hasattr(cls, "model_json_schema") and hasattr(cls, "model_validate_json")
 
 
 def is_named_tuple(cls: Any) -> bool:
-    """Say whether `cls` is a named tuple, of either making."""
+    """Return True if `cls` is a class made by `typing.NamedTuple` or `collections.namedtuple`."""
     return isinstance(cls, type) and tuple in cls.__mro__ and hasattr(cls, "_fields")
 
 
 def read_object(cls: Any, namespace: Mapping[str, Any]) -> ObjectSpec | None:
-    """Read a class; None if its JSON form is not an object.
+    """Return the members of a class; None if its JSON form is not an object.
 
     Args:
         cls: a dataclass, attrs class, TypedDict, NamedTuple or `msgspec.Struct`.
-        namespace: names its annotations may use beside those of its module.
+        namespace: names that its annotations may use in addition to those of its module.
 
     Raises:
-        NameError: an annotation names what is not there.
+        NameError: an annotation contains an undefined name.
     """
     for is_kind, read in _READERS:
         if is_kind(cls):
@@ -248,10 +238,10 @@ def read_object(cls: Any, namespace: Mapping[str, Any]) -> ObjectSpec | None:
 
 
 def resolve_hints(owner: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the annotations of a class or function, those written as strings evaluated.
+    """Return the annotations of a class or function, with strings evaluated.
 
     Raises:
-        NameError: a string names what is neither in the module nor in `namespace`.
+        NameError: a string contains a name that is neither in the module nor in `namespace`.
     """
     return typing.get_type_hints(owner, localns=dict(namespace), include_extras=True)
 
@@ -260,7 +250,7 @@ def _read_dataclass(cls: Any, namespace: Mapping[str, Any]) -> ObjectSpec:
     hints = resolve_hints(cls, namespace)
     for name, hint in hints.items():
         if isinstance(hint, dataclasses.InitVar):
-            raise TypeError(f"{cls.__name__}.{name} is an InitVar, which no JSON form can give back")
+            raise TypeError(f"{cls.__name__}.{name} is an InitVar, which cannot be written as JSON")
     members = (
         ObjectMember(
             wire=field.name,
@@ -317,7 +307,7 @@ def _read_struct(cls: Any, _namespace: Mapping[str, Any]) -> ObjectSpec:
 def _read_typed_dict(cls: Any, namespace: Mapping[str, Any]) -> ObjectSpec:
     members: list[ObjectMember] = []
     for name, hint in resolve_hints(cls, namespace).items():
-        # Where annotations are strings, __required_keys__ has not seen the qualifiers.
+        # If annotations are strings, __required_keys__ ignores the qualifiers.
         required = name in cls.__required_keys__
         bare = hint
         while (qualifier := getattr(get_origin(bare), "_name", None)) in _QUALIFIERS:
@@ -350,7 +340,7 @@ def _is_attrs(cls: Any) -> bool:
 
 
 def _is_typed_dict(cls: Any) -> bool:
-    # typing.is_typeddict does not know those of typing_extensions on every Python.
+    # typing.is_typeddict does not recognise those of typing_extensions on every Python.
     return isinstance(cls, type) and dict in cls.__mro__ and hasattr(cls, "__required_keys__")
 
 
@@ -363,15 +353,12 @@ _READERS: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, Mapping[str, A
 )
 
 
-# Turns what a handler returned into JSON values, under the names the output schema published.
-#
-# `msgspec.to_builtins` does the single values. Classes are walked here, because it names their members otherwise
-# than their constructors do (private attributes of attrs classes are left out) and lets NaN through.
+# --- From Python to JSON ---
 
 PLAIN: Final = frozenset({str, int, bool, type(None)})
-"""Classes whose instances are JSON values as they are."""
+"""Classes whose instances are JSON values already."""
 _FORMATTED: Final = (bytes, bytearray, memoryview, dt.date, dt.time, dt.timedelta, uuid.UUID, decimal.Decimal)
-"""Become a text with a format."""
+"""Classes whose instances become formatted strings."""
 _ARRAYS: Final = (collections.abc.Sequence, collections.abc.Set)
 
 
@@ -379,7 +366,7 @@ def to_json(value: Any) -> Any:
     """Return the JSON form of a value: a new value made of dict, list, str, int, float, bool and None.
 
     Raises:
-        Misfit: part of it has none, with the path to the part.
+        Misfit: part of the value has no JSON form; holds the path to the part.
         RecursionError: it is nested too deeply, or contains itself.
     """
     cls: Any = value.__class__
@@ -391,7 +378,7 @@ def _rest_to_json(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return to_json(value.value)
     if isinstance(value, (str, int, float)):
-        return _number_or_text(value)
+        return _number_or_string(value)
     if isinstance(value, _FORMATTED):
         return msgspec.to_builtins(value)
     if issubclass(cls, Mapping):
@@ -405,8 +392,8 @@ def _rest_to_json(value: Any) -> Any:
     raise Misfit(((), f"a value of type {type(value).__name__} has no JSON form"))
 
 
-def _number_or_text(value: str | float) -> str | float:
-    """Strip subclasses of what JSON has, and refuse the numbers it has not."""
+def _number_or_string(value: str | float) -> str | float:
+    """Return the value as the built-in class, and refuse NaN and infinity."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -440,7 +427,7 @@ def _key(key: Any) -> str:
 
 
 def _members(value: Any) -> Iterable[tuple[str, Any]] | None:
-    """Return the members of an instance of a class with declared ones: name on the wire and value."""
+    """Return the name on the wire and the value of each declared member; None if the class declares none."""
     cls: Any = value.__class__
     names: Iterable[tuple[str, str]]
     if issubclass(cls, msgspec.Struct):
@@ -453,28 +440,24 @@ def _members(value: Any) -> Iterable[tuple[str, Any]] | None:
         names = zip(cls._fields, cls._fields, strict=True)
     else:
         return None
-    # A member that was never set stays out, and is missed by the schema if it is required.
+    # A member that was never set is left out; the schema reports it if it is required.
     found = [(wire, getattr(value, attribute, msgspec.UNSET)) for attribute, wire in names]
     config = getattr(cls, "__struct_config__", None)
     return found if config is None or config.tag is None else [(config.tag_field, config.tag), *found]
 
 
 _MOST: Final[Mapping[type, Callable[[Any], Any]]] = {dict: _mapping, list: _array}
-"""Classes of most values that are not `PLAIN`: no search is needed to know what they are."""
+"""A shortcut for the most common classes that are not `PLAIN`."""
 
 
-# The JSON form of annotations that are not containers: numbers, text, dates, enumerations.
-#
-# For each the schema and the loader stand side by side, because they have to agree: what the schema passes the loader
-# takes. Where the standard format is wider than the Python class (year 0 is a date in RFC 3339) `FORMATS` makes the
-# judge as narrow; where it is narrower (a time without an offset is none) a pattern is published instead.
+# --- Shapes of scalars, enumerations and literals ---
 
 ANY_KINDS: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
-"""JSON Schema's names for the kinds of JSON value."""
+"""The types of JSON Schema."""
 
 
 class Inexpressible(TypeError):
-    """An annotation has no JSON form; the text says which part of it and why."""
+    """An annotation has no JSON form; the message says which part of it and why."""
 
 
 @frozen
@@ -482,20 +465,20 @@ class Shape:
     """The JSON form of one annotation."""
 
     schema: dict[str, Any]
-    """What is published. Members of classes are referred to as ``#/$defs/...``."""
+    """The published schema. It refers to classes as ``#/$defs/...``."""
 
     kinds: frozenset[str]
-    """The kinds of JSON value it can be."""
+    """The JSON Schema types of its values."""
 
     load: Loader | None = None
-    """Makes the Python value; None when the JSON value is it."""
+    """Makes the Python value; None if it is the JSON value itself."""
 
     hashable: bool = True
-    """Whether the Python value can be in a set or be a key."""
+    """True if the Python value can be in a set or be a key."""
 
 
 def scalar_shape(annotation: Any, *, output: bool) -> Shape | None:
-    """Return the shape of a class that is one JSON value, None if `annotation` is not one."""
+    """Return the shape of a class whose values are JSON scalars; None if `annotation` is not such a class."""
     if annotation is decimal.Decimal and output:
         return _DECIMAL_OUT
     try:
@@ -509,24 +492,24 @@ def enum_shape(cls: type[enum.Enum]) -> Shape:
     members = list(cls)
     for member in members:
         if not isinstance(member.value, (str, int, float, bool, type(None))):
-            raise Inexpressible(f"{cls.__name__}.{member.name} has a value that is no JSON scalar: {member.value!r}")
+            raise Inexpressible(f"{cls.__name__}.{member.name} has a value that is not a JSON scalar: {member.value!r}")
     return _choice_shape([member.value for member in members], members)
 
 
 def literal_shape(annotation: Any) -> Shape:
-    """Return the shape of a ``Literal``, in the order written."""
+    """Return the shape of a ``Literal``: its values, in the order of declaration."""
     members = get_args(annotation)
     values = [member.value if isinstance(member, enum.Enum) else member for member in members]
     for value in values:
         if not isinstance(value, (str, int, bool, type(None))):
-            raise Inexpressible(f"{annotation} holds {value!r}, which is no JSON scalar")
+            raise Inexpressible(f"{annotation} holds {value!r}, which is not a JSON scalar")
     return _choice_shape(values, members)
 
 
 def _choice_shape(values: Sequence[Any], members: Sequence[Any]) -> Shape:
-    """Return the shape of a choice of fixed values, each standing for a member."""
+    """Return the shape of a choice of fixed values, each of which stands for a member."""
     if not values:
-        raise Inexpressible("a choice without members")
+        raise Inexpressible("a choice has no members")
     kinds: set[str] = {_KIND_OF[type(_plain(value))] for value in values}
     if "number" in kinds:
         kinds.discard("integer")
@@ -552,7 +535,7 @@ _KIND_OF: Final[Mapping[type, str]] = {
 
 
 def _plain(value: Any) -> Any:
-    """Strip the class off a value of ``StrEnum`` and its like."""
+    """Return the value as the built-in class; a member of a ``StrEnum`` becomes a string."""
     for base in (bool, str, int, float):
         if isinstance(value, base):
             return base(value)
@@ -593,7 +576,7 @@ def _is_date(text: str) -> bool:
 
 
 FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {"date-time": _is_date_time, "date": _is_date}
-"""Formats as narrow as the Python classes behind them; for `trio_mcp.schema._validate`."""
+"""Formats that accept only values of the Python classes; for `trio_mcp.schema`."""
 
 _TIME: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?$"
 _COUNT: Final = "[0-9]{1,8}"
@@ -604,7 +587,7 @@ _NUMERAL: Final = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,6})?$"
 _BASE64: Final = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
 
-def _text(cls: type, **schema: Any) -> Shape:
+def _formatted(cls: type, **schema: Any) -> Shape:
     return Shape({"type": "string", **schema}, frozenset({"string"}), partial(msgspec.convert, type=cls))
 
 
@@ -622,11 +605,11 @@ _SCALARS: Final[Mapping[Any, Shape]] = {
     bytes: Shape(
         {"type": "string", "contentEncoding": "base64", "pattern": _BASE64}, frozenset({"string"}), base64.b64decode
     ),
-    dt.datetime: _text(dt.datetime, format="date-time"),
-    dt.date: _text(dt.date, format="date"),
-    dt.time: _text(dt.time, pattern=_TIME, examples=["09:30:00"]),
-    dt.timedelta: _text(dt.timedelta, pattern=_DURATION, examples=["P1DT2H30M"]),
-    uuid.UUID: _text(uuid.UUID, format="uuid"),
+    dt.datetime: _formatted(dt.datetime, format="date-time"),
+    dt.date: _formatted(dt.date, format="date"),
+    dt.time: _formatted(dt.time, pattern=_TIME, examples=["09:30:00"]),
+    dt.timedelta: _formatted(dt.timedelta, pattern=_DURATION, examples=["P1DT2H30M"]),
+    uuid.UUID: _formatted(uuid.UUID, format="uuid"),
     decimal.Decimal: Shape(
         {"anyOf": [{"type": "number"}, {"type": "string", "pattern": _NUMERAL}]},
         frozenset({"integer", "number", "string"}),

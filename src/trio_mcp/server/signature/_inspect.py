@@ -1,7 +1,10 @@
-"""Looks at a callable the way Python would call it: parameters, resolved annotations, docstring, sync or async.
+"""Inspects callables: parameters, resolved annotations, docstring, and whether a call returns a coroutine.
 
-Called by `_signature`, which knows what the findings mean on the wire. Functions, bound methods,
-`functools.partial`, callable objects and decorated functions are all seen through.
+It supports functions, bound methods, `functools.partial`, callable objects and decorated functions. `_signature` maps
+the findings to JSON.
+
+`parse_docstring` splits the docstring of a function or class into its description and those of the parameters. It reads
+Google style, NumPy style and Sphinx fields; all other lines are description.
 """
 
 from __future__ import annotations
@@ -22,47 +25,47 @@ from ._conversion import resolve_hints
 __all__ = ["Callee", "inspect_callable", "may_wait", "mentions"]
 
 _SUSPENDING: Final = frozenset({"SEND", "YIELD_VALUE"})
-"""What every `await`, `async for`, `async with` and asynchronous comprehension is compiled to, in CPython."""
+"""The CPython instructions of every `await`, `async for`, `async with` and asynchronous comprehension."""
 _READABLE: Final = sys.implementation.name == "cpython" and dis.opmap.keys() >= _SUSPENDING
-"""Whether this interpreter is one whose instructions mean what is said above."""
+"""True if this interpreter has these instructions."""
 
 
 @frozen
 class Callee:
-    """What is known about a callable."""
+    """The findings about a callable."""
 
     parameters: tuple[inspect.Parameter, ...]
-    """Its parameters, annotations resolved."""
+    """Its parameters, with resolved annotations."""
 
     injected: Mapping[str, type]
-    """Parameters that are not arguments: name and the class whose instance they get."""
+    """The parameters that the server fills: the name, and the class of the instance."""
 
     returns: Any
-    """Its return annotation, resolved; `inspect.Signature.empty` if there is none."""
+    """Its resolved return annotation; `inspect.Signature.empty` if it has none."""
 
     docstring: str | None
     is_async: bool
     namespace: Mapping[str, Any]
-    """Names its annotations may use beside those of its module."""
+    """Names that its annotations may use in addition to those of its module."""
 
     def arguments(self) -> Iterator[inspect.Parameter]:
-        """Yield the parameters that are given by the caller on the wire."""
+        """Yield the parameters that the caller fills with arguments of the request."""
         return (parameter for parameter in self.parameters if parameter.name not in self.injected)
 
 
 def inspect_callable(
     function: Callable[..., Any], name: str, inject: Collection[type], namespace: Mapping[str, Any]
 ) -> Callee:
-    """Look at a callable.
+    """Inspect a callable.
 
     Args:
         function: any callable but a generator function.
-        name: what errors call it.
+        name: its name in error messages.
         inject: parameters annotated with one of these classes, a subclass, or one of them or None are injected.
-        namespace: names annotations may use beside those of the function's module and closure.
+        namespace: names that annotations may use in addition to those of the function's module and closure.
 
     Raises:
-        TypeError: it cannot be called by a server, or an annotation cannot be resolved; names the parameter.
+        TypeError: a server cannot call it, or an annotation cannot be resolved; the message names the parameter.
     """
     try:
         signature = inspect.signature(function)
@@ -83,17 +86,17 @@ def inspect_callable(
         injected={label: cls for label, cls in classes if cls is not None},
         returns=_resolved(core, signature.return_annotation, names, f"{name}: the return annotation"),
         docstring=getattr(core, "__doc__", None) or _class_docstring(function),
-        # A plain wrapper around an async function hands on its coroutine.
+        # A plain wrapper around an async function returns its coroutine.
         is_async=inspect.iscoroutinefunction(outer) or inspect.iscoroutinefunction(core),
         namespace=names,
     )
 
 
 def may_wait(function: Callable[..., Any]) -> bool:
-    """Tell whether calling *function* may suspend the task that calls it, or need a thread; True in any doubt.
+    """Return False if *function* is an ``async def`` without any `await`, whose coroutine never suspends its task.
 
-    False means that it is an ``async def`` without any `await`: its coroutine runs from start to end in one go. What
-    is looked at is what runs: of a decorated function, the decorator's wrapper.
+    In all other cases, a call may suspend the task or need a worker thread, and the result is True. For a decorated
+    function, this inspects the wrapper of the decorator, because the wrapper is what runs.
     """
     inner: Any = function
     while type(inner) in {functools.partial, types.MethodType}:  # a subclass may call something else
@@ -106,7 +109,7 @@ def may_wait(function: Callable[..., Any]) -> bool:
 
 
 def mentions(annotation: Any, classes: Collection[type]) -> type | None:
-    """Return the first of `classes` that occurs in an annotation, by itself or inside unions and collections."""
+    """Return the first of `classes` that occurs in an annotation, alone or inside unions and collections."""
     candidates = (annotation, get_origin(annotation))
     for candidate in candidates:
         if isinstance(candidate, type):
@@ -118,7 +121,7 @@ def mentions(annotation: Any, classes: Collection[type]) -> type | None:
 
 
 def _underlying(function: Callable[..., Any]) -> Any:
-    """Return the function that does the work, behind partials, bound methods and callable objects."""
+    """Return the function behind partials, bound methods and callable objects."""
     inner: Any = function
     while True:
         if isinstance(inner, functools.partial):
@@ -176,10 +179,7 @@ def _injected_class(annotation: Any, inject: Collection[type]) -> type | None:
     return None
 
 
-# Takes a docstring apart: what a model reads as the description, and the text for each parameter.
-#
-# Called by `_signature` for functions and `_annotations_objects` for classes. Google style, NumPy style and
-# Sphinx fields are understood; whatever is none of them is description.
+# --- Docstrings ---
 
 _TITLES: Final = frozenset({"args", "arguments", "parameters", "params", "attributes", "other parameters"})
 
@@ -193,17 +193,17 @@ _UNDERLINE: Final = re.compile(r"\s*-{3,}\s*$")
 
 @frozen
 class Docstring:
-    """What a docstring says."""
+    """The parts of a docstring."""
 
     description: str = ""
     """Summary and body, without the sections about parameters; empty when there is no docstring."""
 
     parameters: dict[str, str] = field(factory=dict[str, str])
-    """The text for each described parameter, each on one line."""
+    """The description of each parameter, on one line."""
 
 
 def parse_docstring(text: str | None) -> Docstring:
-    """Take a docstring apart; None is a missing one."""
+    """Split a docstring into its parts; None is a missing docstring."""
     lines = inspect.cleandoc(text or "").splitlines()
     kept: list[str] = []
     parameters: dict[str, list[str]] = {}
@@ -220,7 +220,7 @@ def parse_docstring(text: str | None) -> Docstring:
 
 
 def _read_section(lines: Sequence[str], at: int, into: dict[str, list[str]]) -> int | None:
-    """Read a section about parameters that starts at this line; return where it ends, None if there is none."""
+    """Read the section about parameters that starts at this line; return the line behind it, or None without one."""
     title = lines[at].strip().lower()
     if title.removesuffix(":") not in _TITLES:
         return None
@@ -273,7 +273,7 @@ def _read_field(lines: Sequence[str], at: int, into: dict[str, list[str]]) -> in
 
 
 def _end_of_block(lines: Sequence[str], at: int) -> int:
-    """Return the first line after `at` that is neither blank nor indented deeper than it."""
+    """Return the first line after `at` that is neither blank nor indented deeper than line `at`."""
     indent = _indent(lines[at])
     end = at + 1
     while end < len(lines) and (not lines[end].strip() or _indent(lines[end]) > indent):

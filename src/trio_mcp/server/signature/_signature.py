@@ -1,8 +1,8 @@
-"""Makes a tool out of a function: what is published about it, arguments into the call, the result into JSON.
+"""Makes a tool from a function: it publishes its schemas, checks and converts arguments, and converts results.
 
-The registry calls `describe` once per function and keeps the `Signature`; dispatch then calls `Signature.bind`,
-`Signature.call` and `Signature.dump` for each request. Arguments are judged by the published schema and by nothing
-else, so what a client can read is what holds.
+The server calls `describe` once for each function and keeps the `Signature`; for each request, it calls
+`Signature.bind`, `Signature.call` and `Signature.dump`. Arguments are checked against the published schema and nothing
+else, so the client can read every rule that is enforced.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attrs import field, frozen
 from ..._errors import TrioMcpError
 from ...schema import LazyValidator, dialect_of, render_path
 from ._annotations import AnnotationReader, publish_member
-from ._conversion import FORMATS, MISSING, PLAIN, Inexpressible, Loader, Misfit, Shape, load_members, to_json
+from ._conversion import FORMATS, MISSING, PLAIN, Inexpressible, Loader, Misfit, Shape, to_json
 from ._inspect import Callee, inspect_callable, may_wait, mentions, parse_docstring
 
 __all__ = [
@@ -34,9 +34,7 @@ __all__ = [
 ]
 
 
-# Writes the schemas of a function: the input schema from its parameters, the output schema from what it returns.
-#
-# Called by `_signature` at registration; raises whatever makes a function impossible to publish.
+# --- Schemas of a function, made at registration ---
 
 
 def named_arguments(callee: Callee) -> list[inspect.Parameter]:
@@ -49,7 +47,7 @@ def shape_of(annotations: AnnotationReader, annotation: Any, where: str) -> Shap
     """Return the JSON form of an annotation.
 
     Raises:
-        Inexpressible: it has none; the text begins with `where`.
+        Inexpressible: the annotation has no JSON form; the message begins with `where`.
     """
     try:
         return annotations.shape(annotation)
@@ -63,7 +61,7 @@ def publish_parameters(
     """Return the input schema and the loader of each argument.
 
     Raises:
-        TypeError: a parameter cannot be published; names it.
+        TypeError: a parameter cannot be published; the message names it.
     """
     annotations = AnnotationReader(output=False, namespace=callee.namespace)
     properties: dict[str, Any] = {}
@@ -90,11 +88,11 @@ def publish_parameters(
 
 
 def check_raw_schema(schema: Mapping[str, Any], callee: Callee, name: str) -> None:
-    """Refuse a raw input schema the function could not be called by.
+    """Check that every object that fits a given input schema is a call of the function.
 
     Raises:
-        TypeError: it is no object schema, or its properties and the parameters do not match; names which.
-        SchemaError: it is of an unknown dialect.
+        TypeError: the schema is not one of objects, or its properties do not match the parameters; names which.
+        SchemaError: the dialect of the schema is unknown.
     """
     if schema.get("type") != "object":
         raise TypeError(f"{name}: the type at the root of input_schema must be 'object', not {schema.get('type')!r}")
@@ -102,18 +100,18 @@ def check_raw_schema(schema: Mapping[str, Any], callee: Callee, name: str) -> No
     published = set(schema.get("properties", {}))
     for parameter in callee.arguments():
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            raise TypeError(f"{name}: parameter '*{parameter.name}' gets nothing: arguments are passed by name")
+            raise TypeError(f"{name}: parameter '*{parameter.name}' would stay empty: arguments are passed by name")
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             published.clear()
         elif parameter.default is parameter.empty and parameter.name not in schema.get("required", ()):
             raise TypeError(f"{name}: parameter {parameter.name!r} needs a default: input_schema does not require it")
         published.discard(parameter.name)
     for missing in sorted(published):
-        raise TypeError(f"{name}: input_schema publishes {missing!r}, which is no parameter of the function")
+        raise TypeError(f"{name}: input_schema publishes {missing!r}, which is not a parameter of the function")
 
 
 def publish_result(callee: Callee, name: str, content: Collection[type]) -> tuple[dict[str, Any] | None, bool]:
-    """Return the output schema, if there is one, and whether the result is wrapped.
+    """Return the output schema, None without one, and True if the result is wrapped in an object.
 
     Raises:
         Inexpressible: the return annotation has no JSON form.
@@ -129,13 +127,15 @@ def publish_result(callee: Callee, name: str, content: Collection[type]) -> tupl
     return annotations.definitions.complete(wrapped), True
 
 
+# --- Calls ---
+
 _TOO_DEEP: Final = "$: nested too deeply"
 
 
 class ArgumentFaults(TrioMcpError):
-    """Arguments do not fit the published schema. The caller is at fault; the handler has not run.
+    """The arguments do not fit the published schema. The caller is at fault; the handler has not run.
 
-    `faults` names every one of them by its path, as in ``$.steps: expected integer, got string``.
+    `faults` has one line for each fault, with its path, as in ``$.steps: expected integer, got string``.
     """
 
     def __init__(self, name: str, faults: Sequence[str]) -> None:
@@ -148,9 +148,9 @@ class ArgumentFaults(TrioMcpError):
 
 
 class ResultFaults(TrioMcpError):
-    """What a handler returned does not fit its published output schema. The handler, or its annotation, is at fault.
+    """The result of a handler does not fit the published output schema. The handler, or its annotation, is at fault.
 
-    `faults` names every one of them by its path, as in ``$.result: expected integer, got string``.
+    `faults` has one line for each fault, with its path, as in ``$.result: expected integer, got string``.
     """
 
     def __init__(self, name: str, faults: Sequence[str]) -> None:
@@ -167,63 +167,63 @@ class Signature:
     """A function as a tool. Made by `describe`; immutable, safe to use from several tasks and threads."""
 
     name: str
-    """The name of the tool, used in errors."""
+    """The name of the tool, for error messages."""
 
     description: str
     """The docstring without its sections about parameters; empty if there is none."""
 
     input_schema: dict[str, Any]
-    """Stands by itself; the ``type`` at its root is ``object``."""
+    """The self-contained schema of the arguments; the ``type`` at its root is ``object``."""
 
     output_schema: dict[str, Any] | None
-    """Likewise; None when the function returns no structured content."""
+    """The self-contained schema of the result; None if the function returns no structured content."""
 
     wraps_result: bool
-    """Whether structured content is ``{"result": value}`` instead of the value."""
+    """True if the structured content is ``{"result": value}`` instead of the value."""
 
     injected: Mapping[str, type]
-    """Parameters filled by the server: name and class."""
+    """The parameters that the server fills, with the class of the instance."""
 
     is_async: bool
-    """Whether calling the function gives a coroutine; otherwise it is to run in a worker thread."""
+    """True if a call returns a coroutine; otherwise the function runs in a worker thread."""
 
     waits: bool
-    """Whether calling it may take a thread, or suspend its task; False where it is a coroutine that never can."""
+    """True if a call may need a thread or suspend its task; False for a coroutine that never suspends."""
 
     _function: Callable[..., Any] = field(alias="function")
     _positional: tuple[tuple[str, Any], ...] = field(alias="positional")
-    """Positional-only parameters in order, with the default of each."""
+    """The positional-only parameters in order, with the default of each."""
 
     _loaders: Mapping[str, Loader | None] = field(alias="loaders")
-    """By the name of the parameter; one that is not here is unknown."""
+    """The loader of each parameter, by name; other names are unknown."""
 
-    _judge_misses_names: bool = field(alias="judge_misses_names")
-    """Whether arguments without a parameter may fit a schema that was given, and have to be found otherwise."""
+    _checks_names: bool = field(alias="checks_names")
+    """True if arguments without a parameter may fit the schema, as it was given, and `bind` must refuse them."""
 
-    _judge: LazyValidator = field(alias="judge")
-    _result_judge: LazyValidator = field(alias="result_judge")
+    _arguments_validator: LazyValidator = field(alias="arguments_validator")
+    _result_validator: LazyValidator = field(alias="result_validator")
 
     def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Check arguments and convert them to the annotated types.
 
         Args:
-            arguments: as they came, JSON values by name. Not changed, but parts of it may end up in the result.
+            arguments: the received JSON values, by name. They are not changed, but the result may share parts of them.
 
         Returns:
-            Converted values by the name of the parameter; those left out are not in it.
+            The converted values, by the name of the parameter; absent arguments are absent here, too.
 
         Raises:
             ArgumentFaults: with every fault.
-            SchemaError: the raw input schema cannot be used, which shows at its first use.
+            SchemaError: the given input schema cannot be used; it is compiled at its first use.
         """
-        if faults := self._judge.faults(arguments):
+        if faults := self._arguments_validator.faults(arguments):
             raise ArgumentFaults(self.name, faults)
         loaders = self._loaders
-        if self._judge_misses_names and not arguments.keys() <= loaders.keys():
+        if self._checks_names and not arguments.keys() <= loaders.keys():
             unknown = [name for name in arguments if name not in loaders]
             raise ArgumentFaults(self.name, [f"{render_path([name])}: unknown, not allowed here" for name in unknown])
         try:
-            return load_members(arguments, loaders)
+            return _loaded(arguments, loaders)
         except Misfit as misfit:
             raise ArgumentFaults(self.name, _rendered(misfit.faults)) from misfit
         except RecursionError:
@@ -233,11 +233,11 @@ class Signature:
         """Call the function.
 
         Args:
-            bound: what `bind` returned.
+            bound: the result of `bind`.
             injected: an instance for each class in `Signature.injected`.
 
         Returns:
-            What the function returns: a coroutine if `is_async`. Whatever it raises passes through.
+            The result of the function: a coroutine if `is_async`. Its exceptions are passed on.
         """
         if not self.injected and not self._positional:
             return self._function(**bound)
@@ -248,31 +248,52 @@ class Signature:
         return self._function(*given, **keywords)
 
     def dump(self, value: Any) -> Any:
-        """Turn what the function returned into structured content. Only with an `output_schema`.
+        """Convert the result of the function into structured content. Only with an `output_schema`.
 
         Raises:
-            ResultFaults: the value has no JSON form, or it does not fit the output schema; with the faults.
+            ResultFaults: the value has no JSON form, or does not fit the output schema; with every fault.
         """
         try:
             content = value if value.__class__ in PLAIN else to_json(value)
         except Misfit as misfit:
-            faults = misfit.under("result") if self.wraps_result else misfit.faults
-            raise ResultFaults(self.name, _rendered(faults)) from misfit
+            found = misfit.under("result") if self.wraps_result else misfit.faults
+            raise ResultFaults(self.name, _rendered(found)) from misfit
         except RecursionError:
             raise ResultFaults(self.name, [_TOO_DEEP]) from None
         structured: Any = {"result": content} if self.wraps_result else content
-        if wrong := self._result_judge.faults(structured):
-            raise ResultFaults(self.name, wrong)
+        if faults := self._result_validator.faults(structured):
+            raise ResultFaults(self.name, faults)
         return structured
 
     def check(self, structured: Any) -> None:
-        """Check structured content that somebody else has made. Only with an `output_schema`.
+        """Check structured content that the handler made itself. Only with an `output_schema`.
 
         Raises:
-            ResultFaults: it does not fit the output schema; with the faults.
+            ResultFaults: it does not fit the output schema; with every fault.
         """
-        if wrong := self._result_judge.faults(structured):
-            raise ResultFaults(self.name, wrong)
+        if faults := self._result_validator.faults(structured):
+            raise ResultFaults(self.name, faults)
+
+
+def _loaded(arguments: Mapping[str, Any], loaders: Mapping[str, Loader | None]) -> dict[str, Any]:
+    """Convert each argument with the loader of its name.
+
+    Raises:
+        Misfit: with the faults of all arguments.
+    """
+    loaded: dict[str, Any] = {}
+    faults: list[tuple[tuple[str | int, ...], str]] = []
+    cause: Misfit | None = None
+    for name, value in arguments.items():
+        load = loaders.get(name)
+        try:
+            loaded[name] = value if load is None else load(value)
+        except Misfit as misfit:
+            cause = misfit
+            faults += misfit.under(name)
+    if faults:
+        raise Misfit(*faults) from cause
+    return loaded
 
 
 def describe(
@@ -286,23 +307,23 @@ def describe(
     namespace: Mapping[str, Any] | None = None,
     publish_output: bool = True,
 ) -> Signature:
-    """Work out what a function publishes and how it is called.
+    """Return the signature of a function: its published schemas and its calls.
 
     Args:
         function: any callable but a generator function.
-        name: the name of the tool; the function's own by default.
-        inject: classes whose instances the server gives to parameters annotated with them.
+        name: the name of the tool; the name of the function by default.
+        inject: classes whose instances the server passes to parameters annotated with them.
         content: classes that are protocol content; a function that returns them has no output schema.
-        input_schema: published in place of the one made from the parameters. Arguments that fit it reach the
-            function as they came, as keywords; it may then take ``**arguments``.
-        output_schema: published in place of the one made from the return annotation; what the function returns is
-            the structured content as it is.
-        namespace: names that annotations may use beside those of the module and the closure, such as the locals of
-            the function that does the registering.
-        publish_output: whether the return annotation means an output schema, if *output_schema* is not given.
+        input_schema: replaces the schema made from the parameters. The function gets arguments that fit it as
+            keywords, without conversion; it may have a parameter ``**arguments``.
+        output_schema: replaces the schema made from the return annotation; the function returns the structured content
+            itself.
+        namespace: names that annotations may use in addition to those of the module and the closure, such as the
+            locals of the function that registers the tool.
+        publish_output: True to make an output schema from the return annotation, unless *output_schema* is given.
 
     Raises:
-        TypeError: the function cannot be published; names the parameter and says why.
+        TypeError: the function cannot be published; the message names the parameter and says why.
         SchemaError: `input_schema` or `output_schema` names an unknown dialect.
     """
     label = name or _name_of(function)
@@ -335,20 +356,20 @@ def describe(
             if parameter.kind is inspect.Parameter.POSITIONAL_ONLY
         ),
         loaders=loaders,
-        judge=LazyValidator(published, FORMATS),
-        result_judge=LazyValidator(returned or {}, FORMATS),
-        judge_misses_names=input_schema is not None and len(named_arguments(callee)) == len(list(callee.arguments())),
+        arguments_validator=LazyValidator(published, FORMATS),
+        result_validator=LazyValidator(returned or {}, FORMATS),
+        checks_names=input_schema is not None and len(named_arguments(callee)) == len(list(callee.arguments())),
     )
 
 
 @frozen
 class TypeReader:
-    """A type as JSON: its schema, and how to read a value that came. Made by `describe_type`."""
+    """The JSON Schema of a type, and a reader of values that fit it. Made by `describe_type`."""
 
     name: str
     schema: dict[str, Any]
     _load: Loader | None = field(alias="load")
-    _judge: LazyValidator = field(alias="judge")
+    _validator: LazyValidator = field(alias="validator")
 
     def load(self, value: Any) -> Any:
         """Check a JSON value and convert it to the type.
@@ -356,7 +377,7 @@ class TypeReader:
         Raises:
             ArgumentFaults: with every fault.
         """
-        if faults := self._judge.faults(value):
+        if faults := self._validator.faults(value):
             raise ArgumentFaults(self.name, faults)
         try:
             return value if self._load is None else self._load(value)
@@ -373,20 +394,20 @@ def describe_type(
     namespace: Mapping[str, Any] | None = None,
     annotations: type[AnnotationReader] = AnnotationReader,
 ) -> TypeReader:
-    """Work out the schema and the reading of one type.
+    """Return the schema and the reader of one type.
 
     Args:
         annotation: the type.
-        name: what errors call it.
-        namespace: names its annotations may use beside those of its module.
-        annotations: what knows the meaning of annotations.
+        name: its name in error messages.
+        namespace: names that its annotations may use in addition to those of its module.
+        annotations: the class that reads annotations.
 
     Raises:
-        TypeError: it has no JSON form; says which part has none.
+        TypeError: the type has no JSON form; the message names the part.
     """
-    known = annotations(output=False, namespace=namespace or {})
-    shape = shape_of(known, annotation, name)
-    schema = known.definitions.complete(shape.schema)
+    reader = annotations(output=False, namespace=namespace or {})
+    shape = shape_of(reader, annotation, name)
+    schema = reader.definitions.complete(shape.schema)
     return TypeReader(name, schema, shape.load, LazyValidator(schema, FORMATS))
 
 
@@ -397,4 +418,4 @@ def _name_of(function: Any) -> str:
 
 
 def _rendered(faults: Iterable[tuple[tuple[str | int, ...], str]]) -> list[str]:
-    return [f"{render_path(path)}: {text}" for path, text in faults]
+    return [f"{render_path(path)}: {fault}" for path, fault in faults]

@@ -1,4 +1,4 @@
-"""Request states: whatever is wrong with one, the answer is the same, and nothing is used up."""
+"""Tests of request states: every invalid state gets the same error response, and valid states stay valid."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trio_mcp.wire import INVALID_PARAMS, JsonObject
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(1, 33))
 PARAMS: JsonObject = {"name": "book", "arguments": {"show": "Hamlet", "seats": [1, 2]}, "_meta": {"a": 1}}
 CONTENTS: JsonObject = {"token": "a1b2", "text": "Grüße \U0001f600", "big": 2**70}
-MESSAGE = "$.requestState: it cannot be used, or not any more; send the request anew without it"
+MESSAGE = "$.requestState: it is invalid or has expired; send the request again without it"
 
 seals = Seals([KEY])
 names = st.text(max_size=5)
@@ -43,11 +43,11 @@ def sealed(by: Seals = seals, ages: float = 600, **request: Any) -> str:
     return by.seal(CONTENTS, binding_of(pin(asked(**request))), time.time() + ages)
 
 
-STATE = sealed(ages=86_400)  # made when this file is read, and still good at the end of a long run
+STATE = sealed(ages=86_400)  # made at import, and still valid at the end of a long test session
 
 
 def refusal(state: str, by: Seals = seals, **request: Any) -> tuple[int, str, object]:
-    """Return what the client gets to see, and check that it is the one refusal, and that good states are still good."""
+    """Return the message for the client; check that it is the only one, and that valid states are still valid."""
     with pytest.raises(BadStateError) as caught:
         by.open(state, asked(**request))
     assert type(caught.value) is BadStateError
@@ -89,7 +89,7 @@ def test_a_state_with_another_character_is_refused(position: int, character: str
 
 @given(start=st.integers(0, len(STATE)), end=st.integers(0, len(STATE)), text=st.text(max_size=4))
 @settings(deadline=None)
-def test_a_state_that_is_cut_or_has_something_put_in_is_refused(start: int, end: int, text: str) -> None:
+def test_a_state_with_missing_or_inserted_characters_is_refused(start: int, end: int, text: str) -> None:
     changed = STATE[: min(start, end)] + text + STATE[max(start, end) :]
     if changed != STATE:
         assert refusal(changed) == THE_REFUSAL
@@ -97,19 +97,19 @@ def test_a_state_that_is_cut_or_has_something_put_in_is_refused(start: int, end:
 
 @given(length=st.integers(0, len(base64.urlsafe_b64decode(STATE)) - 1))
 @settings(deadline=None)
-def test_a_state_whose_bytes_are_cut_is_refused(length: int) -> None:
+def test_a_state_with_truncated_bytes_is_refused(length: int) -> None:
     raw = base64.urlsafe_b64decode(STATE)[:length]
     assert refusal(base64.urlsafe_b64encode(raw).decode()) == THE_REFUSAL
 
 
 @given(text=st.text() | st.from_regex(r"[A-Za-z0-9_-]{0,200}={0,2}", fullmatch=True))
 @settings(deadline=None)
-def test_any_text_is_refused(text: str) -> None:
+def test_a_random_string_is_refused(text: str) -> None:
     assert refusal(text) == THE_REFUSAL
 
 
 @pytest.mark.parametrize("text", ["", "\ud800", "AQ", "AQ==", "\n", f"{STATE}\n", f" {STATE}", f"{STATE}=", "ä" * 80])
-def test_texts_that_are_no_state_are_refused(text: str) -> None:
+def test_strings_that_are_not_a_state_are_refused(text: str) -> None:
     assert refusal(text) == THE_REFUSAL
 
 
@@ -141,11 +141,11 @@ def test_a_state_of_another_request_is_refused(
         {"name": "book"},
     ],
 )
-def test_arguments_are_the_same_only_if_they_are_the_same_json(params: JsonObject) -> None:
+def test_a_state_holds_only_for_equal_json_arguments(params: JsonObject) -> None:
     assert refusal(STATE, params=params) == THE_REFUSAL
 
 
-def test_the_order_of_members_does_not_count() -> None:
+def test_the_order_of_members_does_not_matter() -> None:
     turned = {"arguments": {"seats": [1, 2], "show": "Hamlet"}, "name": "book"}
     assert seals.open(STATE, asked(params=turned)) == CONTENTS
 
@@ -156,7 +156,7 @@ def test_a_state_that_has_expired_is_refused(age: float) -> None:
     assert refusal(sealed(ages=-age)) == THE_REFUSAL
 
 
-def test_a_state_expires_by_the_clock_on_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_expires_by_wall_clock_time(monkeypatch: pytest.MonkeyPatch) -> None:
     state, now = sealed(ages=600), time.time()
     monkeypatch.setattr(time, "time", lambda: now + 599)
     assert seals.open(state, asked()) == CONTENTS
@@ -191,24 +191,24 @@ def test_the_first_key_seals_and_all_of_them_open() -> None:
     assert refusal(STATE, by=after) == THE_REFUSAL
 
 
-def test_a_server_without_keys_makes_one_of_its_own() -> None:
+def test_a_server_without_keys_makes_its_own_key() -> None:
     one, other = Server("s").seals, Server("s").seals
 
     assert one.open(sealed(by=one), asked()) == CONTENTS
     assert refusal(sealed(by=one), by=other) == THE_REFUSAL
 
 
-def test_a_cursor_is_no_state_although_the_keys_are_the_same() -> None:
+def test_a_cursor_is_not_accepted_as_a_state_although_the_keys_are_the_same() -> None:
     server = Server("s", keys=[KEY])
     assert refusal(server.cursors.seal("tools/list", 1), by=server.seals) == THE_REFUSAL
     with pytest.raises(McpError, match="is no cursor"):
         server.cursors.read("tools/list", STATE)
 
 
-# What can be seen.
+# Secrecy.
 
 
-def test_nothing_of_the_contents_can_be_read_and_no_two_states_are_the_same() -> None:
+def test_the_contents_are_encrypted_and_no_two_states_are_equal() -> None:
     raw = base64.urlsafe_b64decode(STATE)
     assert b"a1b2" not in raw
     assert b"token" not in raw
@@ -216,24 +216,24 @@ def test_nothing_of_the_contents_can_be_read_and_no_two_states_are_the_same() ->
 
 
 CAUSES: dict[str, Callable[[], tuple[int, str, object]]] = {
-    "was not made with a key of this server, or was changed": lambda: refusal("nonsense"),
-    "belongs to another request, or to somebody else": lambda: refusal(STATE, principal="Mallory"),
+    "was not made with a key of this server, or was modified": lambda: refusal("nonsense"),
+    "belongs to another request or another principal": lambda: refusal(STATE, principal="Mallory"),
     "has expired": lambda: refusal(sealed(ages=-1)),
 }
 
 
 @pytest.mark.parametrize("cause", CAUSES)
-def test_the_cause_is_in_the_log_alone(cause: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_cause_of_a_refusal_is_only_in_the_log(cause: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "trio_mcp.server"):
         assert CAUSES[cause]() == THE_REFUSAL
 
     (message,) = caplog.messages
-    assert message == f"the state of a retry of 'tools/call' was refused: it {cause}"
+    assert message == f"the request state of a retry of 'tools/call' was refused: it {cause}"
 
 
-def test_a_state_is_as_long_as_what_it_holds() -> None:
-    """The binding has one size whatever the arguments are: what a client sent it need not carry back and forth."""
+def test_the_length_of_a_state_depends_only_on_its_contents() -> None:
+    """The binding is a digest, so the state does not grow with the arguments of the request."""
     long = PARAMS | {"arguments": {"show": "".join(random.choices(string.ascii_letters, k=10**5))}}
-    soon = time.time() + 600  # one time for both: as text, not every time is equally long
+    soon = time.time() + 600  # one time for both, because the strings of times differ in length
     of_long, of_short = (seals.seal(CONTENTS, binding_of(pin(asked(params=params))), soon) for params in (long, PARAMS))
     assert len(of_long) == len(of_short) < 500

@@ -1,4 +1,4 @@
-"""Tools with schemas of the author's own, kept to the byte."""
+"""Tests of tools whose schemas are given and published byte for byte."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OUTPUT = '{"type":"array","items":{"type":"integer"}}'
 
 
 async def listed_bytes(server: Server, revision: str) -> bytes:
-    """Return the response to `tools/list`, as it came."""
+    """Return the raw response to `tools/list`."""
     ours, theirs = trio.testing.memory_stream_pair()
     received = bytearray()
     receive_some = ours.receive_some
@@ -41,7 +41,7 @@ async def listed_bytes(server: Server, revision: str) -> bytes:
 
 @pytest.mark.parametrize("text", [INPUT, INPUT.encode()])
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_a_schema_given_as_text_is_published_byte_for_byte(revision: str, text: str | bytes) -> None:
+async def test_a_schema_given_as_a_string_is_published_byte_for_byte(revision: str, text: str | bytes) -> None:
     server = Server("s")
 
     @server.tool(input_schema=text)
@@ -68,7 +68,7 @@ async def test_a_schema_given_as_an_object_keeps_its_order_and_unknown_keywords(
 
 @pytest.mark.requirement("A.6-P1", "B.20-S5b", "B.20-S5c")
 @pytest.mark.parametrize("revision", types.REVISIONS)
-async def test_structured_content_that_is_no_object_goes_where_the_revision_knows_it(revision: str) -> None:
+async def test_structured_content_other_than_objects_is_sent_where_the_revision_allows_it(revision: str) -> None:
     server = Server("s")
 
     @server.tool(output_schema=OUTPUT)
@@ -85,7 +85,7 @@ async def test_structured_content_that_is_no_object_goes_where_the_revision_know
     assert result.content == [types.TextContent(text="[0,1]")]
 
 
-async def test_null_is_structured_content_and_not_its_absence() -> None:
+async def test_null_counts_as_structured_content() -> None:
     server = Server("s")
     server.tool(name="null", output_schema={"type": "null"})(lambda: None)
     server.tool(name="none")(lambda: None)
@@ -96,7 +96,7 @@ async def test_null_is_structured_content_and_not_its_absence() -> None:
 
 
 @pytest.mark.requirement("B.20-S5a")
-async def test_what_a_tool_returns_is_checked_against_its_own_output_schema() -> None:
+async def test_the_result_of_a_tool_is_checked_against_its_given_output_schema() -> None:
     server = Server("s")
     server.tool(name="t", output_schema=OUTPUT)(lambda: ["a"])
 
@@ -114,7 +114,7 @@ async def test_what_a_tool_returns_is_checked_against_its_own_output_schema() ->
     ("text", "fault"),
     [("{", "tool 't': inputSchema is not JSON"), ("[]", "inputSchema is not a JSON object"), (b"\xff", "not JSON")],
 )
-def test_a_text_that_is_no_schema_is_refused_where_it_is_registered(text: str | bytes, fault: str) -> None:
+def test_a_string_that_is_not_a_schema_is_refused_at_registration(text: str | bytes, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         Server("s").tool(name="t", input_schema=text)(lambda: None)
 
@@ -129,7 +129,7 @@ def test_a_text_that_is_no_schema_is_refused_where_it_is_registered(text: str | 
         {"type": "object", "$ref": "https://example.com/remote"},
     ],
 )
-def test_what_is_no_usable_schema_is_refused_where_it_is_registered(option: str, schema: dict[str, Any]) -> None:
+def test_an_unusable_schema_is_refused_at_registration(option: str, schema: dict[str, Any]) -> None:
     options: dict[str, Any] = {option: schema}
 
     with pytest.raises(ValueError, match=r"tool 't': (in|out)putSchema cannot be used: .*(nope|example\.com)"):
@@ -138,7 +138,7 @@ def test_what_is_no_usable_schema_is_refused_where_it_is_registered(option: str,
 
 @pytest.mark.parametrize("revision", types.REVISIONS)
 @pytest.mark.parametrize("as_text", [False, True])
-async def test_a_property_that_may_be_anything_is_said_in_the_way_of_the_revision(revision: str, as_text: bool) -> None:
+async def test_an_unconstrained_property_is_written_as_the_revision_requires(revision: str, as_text: bool) -> None:
     server = Server("s")
     schema = {"type": "object", "properties": {"any": True, "never": False, "text": {"type": "string"}}}
     given: Any = json.dumps(schema) if as_text else schema

@@ -1,7 +1,7 @@
-"""Sixty signatures: what their schema passes reaches the handler converted, what it does not pass never does.
+"""Tests of sixty signatures: values that fit the schema reach the handler converted, all others are refused.
 
-Values are made from the published schema alone, by a strategy that knows nothing of the annotations; the verdicts
-are compared with those of the independent `jsonschema` package.
+A strategy makes values from the published schema alone, without the annotations. The results are compared with those of
+the independent `jsonschema` package.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ SIGNATURES: dict[str, dict[str, Any]] = {
 
 
 class Handler:
-    """A function of the wished signature that remembers what it was called with."""
+    """A function with the given signature that records its arguments."""
 
     __name__ = "handler"
 
@@ -254,7 +254,7 @@ json_values = st.recursive(
 
 
 def fitting(schema: Any, definitions: Mapping[str, Any]) -> st.SearchStrategy[Any]:
-    """Make values from the part of JSON Schema that is published here."""
+    """Make values from the keywords of JSON Schema that are published here."""
     if schema in ({}, True):
         return json_values
     if "$ref" in schema:
@@ -345,7 +345,7 @@ MAKERS: dict[str, Callable[[Any, Any], st.SearchStrategy[Any]]] = {
 
 
 def conforms(value: Any, annotation: Any) -> bool:
-    """Say whether a Python value is of the annotated type, all the way down."""
+    """Return True if a Python value and all values in it have the annotated types."""
     origin = get_origin(annotation) or annotation
     arguments = get_args(annotation)
     if isinstance(annotation, typing.NewType):
@@ -423,7 +423,7 @@ def test_the_published_schema_is_a_valid_object_schema(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_value_the_schema_passes_reaches_the_handler_as_its_type(name: str) -> None:
+def test_every_value_that_fits_the_schema_reaches_the_handler_as_its_type(name: str) -> None:
     handler, signature = CASES[name], DESCRIBED[name]
     schema = signature.input_schema
 
@@ -456,7 +456,7 @@ wrong_values = st.sampled_from([None, True, "wrong", "", 3.5, -1, 10**30, [], [N
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the paths of everything inside a value."""
+    """Return the paths of all values inside a value."""
     members: list[tuple[Any, Any]] = []
     if value.__class__ is dict:
         members += value.items()
@@ -476,7 +476,7 @@ def replaced(value: Any, path: Sequence[Any], new: Any) -> Any:
 
 @pytest.mark.requirement("B.20-S1b")
 @pytest.mark.parametrize("name", CASES)
-def test_what_the_schema_does_not_pass_is_refused_with_its_faults(name: str) -> None:
+def test_a_value_that_does_not_fit_the_schema_is_refused_with_its_faults(name: str) -> None:
     signature = DESCRIBED[name]
     schema = signature.input_schema
 
@@ -489,7 +489,7 @@ def test_what_the_schema_does_not_pass_is_refused_with_its_faults(name: str) -> 
         errors = list(OTHERS[name].iter_errors(arguments))
         found = faults_of(signature, arguments)
 
-        # The second opinion knows no RFC 3339 without a package we do not need.
+        # The jsonschema package checks RFC 3339 only with an extra package.
         alone = all("is not a " in fault or "alternatives" in fault for fault in found)
         assert bool(found) == bool(errors) or (found and alone)
         assert all(fault.startswith("$") for fault in found)
@@ -500,7 +500,7 @@ def test_what_the_schema_does_not_pass_is_refused_with_its_faults(name: str) -> 
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_unknown_and_missing_arguments_are_all_named(name: str) -> None:
+def test_all_unknown_and_missing_arguments_are_named(name: str) -> None:
     signature = DESCRIBED[name]
 
     with pytest.raises(ArgumentFaults) as refusal:

@@ -1,6 +1,6 @@
-"""Schemas made to hold a check up: each is refused before jsonschema-rs, which nothing stops, begins.
+"""Tests of schemas whose validation would take too long: each is refused before the validation begins.
 
-Without the refusals most of these tests would not end in this century, or would take the process down.
+Without the refusals most of these tests would not end in this century, or would crash the process.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from trio_mcp.schema._validate import MAX_CHARACTERS, MAX_PARTS
 
 Json: TypeAlias = dict[str, Any]
 
-TOO_MUCH = ["$: too much work to check: alternatives and references of the schema multiply, or it is large"]
-NOWHERE = ["$: does not fit; where and why could be found out only with too much work"]
+TOO_MUCH = ["$: too expensive to validate: alternatives and references multiply, or the value is large"]
+NOWHERE = ["$: does not fit; the place and reason are too expensive to find"]
 ITSELF: Json = {"$ref": "#"}
 
 
 @pytest.fixture(autouse=True)
 def fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count to a tenth of what is allowed: what multiplies comes to far more; tests/interaction has the real bounds."""
+    """Lower the limits to a tenth to save time; tests/interaction tests the real limits."""
     for bound in ("_DETAILED_STEPS", "_OUTLINED_STEPS", "_MOST_COUNTED_STEPS"):
         monkeypatch.setattr(_schema, bound, getattr(_schema, bound) // 10)
 
@@ -107,7 +107,7 @@ def test_references_that_multiply_from_level_to_level_of_a_value_are_refused() -
 
 @pytest.mark.requirement("B.20-J7")
 @pytest.mark.parametrize("keyword", ["unevaluatedProperties", "unevaluatedItems"])
-def test_a_schema_that_would_be_unfolded_by_compiling_it_is_refused(keyword: str) -> None:
+def test_a_schema_that_the_compiler_would_unfold_is_refused(keyword: str) -> None:
     with pytest.raises(SchemaError, match="references of the schema multiply"):
         compile_schema({**LADDERS["anyOf"], keyword: False})
 
@@ -122,7 +122,7 @@ CIRCLES: list[Json] = [
 
 
 @pytest.mark.parametrize("schema", CIRCLES)
-def test_references_in_a_circle_end(schema: Json) -> None:
+def test_circular_references_are_followed_only_once(schema: Json) -> None:
     assert faults(schema, {"a": [1]}) == []
 
 
@@ -161,8 +161,8 @@ def kind_of_node(number: int) -> Json:
     }
 
 
-def test_a_tree_of_many_kinds_of_nodes_is_checked_because_each_says_its_kind() -> None:
-    """References multiply here, too, but each node rules out all kinds but one at once."""
+def test_a_tree_of_tagged_nodes_is_validated() -> None:
+    """References multiply here, too, but the tag of each node excludes all kinds but one."""
     schema: Json = {"$defs": {f"k{number}": kind_of_node(number) for number in range(30)}, "$ref": "#/$defs/k29"}
     tree: Json = {"kind": "k29"}
     for _ in range(50):
@@ -173,7 +173,7 @@ def test_a_tree_of_many_kinds_of_nodes_is_checked_because_each_says_its_kind() -
     assert faults(schema, {"kind": "k29", "left": {"kind": "k30"}})[0].startswith("$.left: fits none of the alternat")
 
 
-def test_a_kind_that_is_said_too_late_does_not_help() -> None:
+def test_a_tag_that_is_checked_too_late_does_not_help() -> None:
     """Members are checked in the order of their names, so that `left` comes before this constant."""
 
     def node(_: int) -> Json:
@@ -188,14 +188,14 @@ def test_a_kind_that_is_said_too_late_does_not_help() -> None:
     assert faults(schema, value) == TOO_MUCH
 
 
-def test_a_large_value_is_not_held_against_a_large_schema() -> None:
+def test_a_large_value_is_not_validated_against_a_large_schema() -> None:
     schema = {"items": {"allOf": [{"minimum": number} for number in range(-4000, 0)]}}
 
     assert faults(schema, [1] * 100) == []
     assert faults(schema, [1] * 100_000) == TOO_MUCH
 
 
-def test_many_faults_in_each_of_many_places_are_not_all_collected() -> None:
+def test_many_faults_in_each_of_many_items_are_not_all_collected() -> None:
     schema = {"items": {"allOf": [{"type": "null"}] * 100}}
     found = faults(schema, [1] * 4000)
 
@@ -219,7 +219,7 @@ def test_patterns_are_matched_in_linear_time(pattern: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", [r"^(a*)*\1$", r"(?=x)(.*)*\1y", "^(?=(a|aa)+$)(?!a)"])
-def test_a_pattern_that_looks_around_or_back_may_do_so_for_a_while(pattern: str) -> None:
+def test_a_pattern_with_look_around_or_back_references_has_a_backtracking_limit(pattern: str) -> None:
     texts = ["a" * 50 + "!", "x" * 5000]
 
     for text in texts:
@@ -228,21 +228,21 @@ def test_a_pattern_that_looks_around_or_back_may_do_so_for_a_while(pattern: str)
     assert any("in reasonable time" in faults({"pattern": r"^(a*)*\1$"}, text)[0] for text in texts)
 
 
-def test_a_pattern_that_looks_around_works_as_ever() -> None:
+def test_a_pattern_with_look_around_matches_as_usual() -> None:
     password = {"pattern": r"^(?=.*[A-Z])(?=.*\d).{8,}$"}
 
     assert faults(password, "Correct7horse") == []
     assert faults(password, "correct7horse") == [f'$: "correct7horse" does not match the pattern {password["pattern"]}']
 
 
-def test_many_patterns_that_look_back_are_not_tried_on_many_texts() -> None:
+def test_many_patterns_with_back_references_are_not_matched_against_many_strings() -> None:
     schema: Json = {"patternProperties": {rf"^(a*)*\1x{number}$": {} for number in range(200)}}
 
     assert faults(schema, {"a": 1, "b": 2}) == []
     assert faults(schema, {"a" * 40 + f"x{number}": 1 for number in range(5000)}) == TOO_MUCH
 
 
-def test_a_pattern_that_would_take_much_memory_is_refused() -> None:
+def test_a_pattern_that_needs_too_much_memory_is_refused() -> None:
     with pytest.raises(SchemaError, match="pattern"):
         compile_schema({"pattern": "((a{100}){100}){100}"})
 
@@ -261,14 +261,14 @@ def test_a_schema_that_is_too_large_is_refused(schema: Json) -> None:
         compile_schema(schema)
 
 
-def test_a_large_schema_that_is_no_tangle_is_checked_by() -> None:
+def test_a_large_schema_without_multiplying_references_is_used() -> None:
     schema = {"properties": {f"p{number}": {"type": "integer"} for number in range(20_000)}}
 
     assert Cost(schema).unfolded > MAX_UNFOLDED
     assert faults(schema, {"p7": 1, "p19999": "x"}) == ["$.p19999: expected integer, got string"]
 
 
-def test_a_schema_is_compiled_once_whether_it_can_be_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schema_is_compiled_once_even_if_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[object] = []
     compile_it = compile_schema
 
@@ -290,7 +290,7 @@ def test_a_schema_is_compiled_once_whether_it_can_be_or_not(monkeypatch: pytest.
     assert len({str(error) for error in raised}) == 1
 
 
-# What is counted.
+# Counts.
 
 
 ALL_FAULTS: list[tuple[Json, Any, int]] = [
@@ -337,10 +337,10 @@ ONE_FAULT: list[tuple[Json, Any, int]] = [
 
 
 @pytest.mark.parametrize(("schema", "value", "expected"), ONE_FAULT)
-def test_a_check_for_one_fault_ends_where_that_is_sure(schema: Json, value: Any, expected: int) -> None:
+def test_the_count_for_one_fault_stops_at_a_certain_fault(schema: Json, value: Any, expected: int) -> None:
     assert steps(schema, value, to_the_end=False) == expected
     assert steps(schema, value) >= expected
 
 
-def test_what_is_not_referred_to_does_not_count() -> None:
+def test_unused_definitions_do_not_count() -> None:
     assert Cost({"type": "integer", "$defs": {"a": {"not": {}}}}).unfolded == 3

@@ -1,4 +1,4 @@
-"""The schemas annotations become, and the annotations that become none."""
+"""Tests of the schemas and loaders of annotations, and of annotations that have none."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_an_annotation_becomes_its_schema(annotation: Any, expected: dict[str, A
     assert schema(annotation) == expected
 
 
-def test_a_class_is_published_with_its_texts_and_defaults() -> None:
+def test_a_class_is_published_with_its_descriptions_and_defaults() -> None:
     assert schema(Point) == {
         "type": "object",
         "description": "A place.",
@@ -160,12 +160,12 @@ def test_a_class_is_published_with_its_texts_and_defaults() -> None:
     }
 
 
-def test_attrs_members_go_by_the_names_of_the_constructor() -> None:
+def test_attrs_members_have_the_names_of_the_constructor_arguments() -> None:
     assert schema(Account)["properties"].keys() == {"owner", "cents", "pin", "log"}
     assert form(Account).load({"owner": "Ada", "cents": 1.5}) == Account("Ada", Decimal("1.5"))
 
 
-def test_what_a_validator_refuses_is_a_fault_with_its_place() -> None:
+def test_an_error_of_a_validator_is_a_fault_with_its_path() -> None:
     accounts = form(dict[str, list[Account]])
 
     with pytest.raises(ArgumentFaults) as error:
@@ -174,7 +174,7 @@ def test_what_a_validator_refuses_is_a_fault_with_its_place() -> None:
     assert error.value.faults == ("$.a[0]: 'pin' must be < 10: 11", "$.a[2]: 'pin' must be < 10: 12")
 
 
-def test_a_constructor_that_raises_without_words_is_named_by_the_class_of_its_exception() -> None:
+def test_a_constructor_that_raises_without_a_message_is_reported_by_the_class_of_its_exception() -> None:
     def refuse(_instance: object, _attribute: object, _value: object) -> None:
         raise AssertionError
 
@@ -193,7 +193,7 @@ def test_a_class_that_contains_itself_refers_to_its_definition() -> None:
     assert form(Chain).load({"next": {"next": None}}) == Chain(Chain(None))
 
 
-def test_a_chain_as_long_as_the_schema_passes_is_loaded_or_refused_but_never_crashes() -> None:
+def test_a_chain_of_the_greatest_depth_is_loaded_or_refused_but_never_crashes() -> None:
     chain: dict[str, Any] = {}
     for _ in range(100):
         chain = {"next": chain}
@@ -222,7 +222,7 @@ def test_running_out_of_stack_while_loading_is_a_fault() -> None:
         sys.setrecursionlimit(limit)
 
 
-def test_classes_of_one_name_get_definitions_of_their_own() -> None:
+def test_classes_with_the_same_name_get_separate_definitions() -> None:
     other = dataclasses.make_dataclass("Point", [("z", str)])
 
     found = schema(types.GenericAlias(tuple, (Point, other)))
@@ -231,12 +231,12 @@ def test_classes_of_one_name_get_definitions_of_their_own() -> None:
     assert found["$defs"]["Point2"]["properties"] == {"z": {"type": "string"}}
 
 
-def test_definitions_nobody_refers_to_are_left_out() -> None:
+def test_unused_definitions_are_omitted() -> None:
     assert "$defs" not in schema(Point)
     assert schema(list[Point])["$defs"].keys() == {"Point"}
 
 
-def test_qualifiers_of_a_typed_dict_are_seen_although_written_as_text() -> None:
+def test_qualifiers_of_a_typed_dict_are_recognised_in_string_annotations() -> None:
     class Half(TypedDict, total=False):
         a: Required[int]
         b: str
@@ -249,7 +249,7 @@ def test_qualifiers_of_a_typed_dict_are_seen_although_written_as_text() -> None:
     assert schema(Whole)["properties"]["b"] == {"type": "string", "description": "text"}
 
 
-def test_a_named_tuple_is_an_object_with_its_names() -> None:
+def test_a_named_tuple_becomes_an_object_with_named_members() -> None:
     class Pair(NamedTuple):
         left: int
         right: str = "r"
@@ -261,7 +261,7 @@ def test_a_named_tuple_is_an_object_with_its_names() -> None:
     assert schema(untyped)["properties"] == {"a": {}}
 
 
-def test_tagged_structs_are_told_apart_by_the_tag() -> None:
+def test_tagged_structs_are_distinguished_by_their_tag() -> None:
     class Cat(msgspec.Struct, tag_field="kind", tag="cat"):
         name: str
 
@@ -284,7 +284,7 @@ def test_a_struct_member_that_may_be_unset_is_optional() -> None:
     assert form(Packet).load({}) == Packet()
 
 
-def test_generic_classes_get_their_arguments() -> None:
+def test_type_arguments_replace_the_type_variables_of_generic_classes() -> None:
     @dataclasses.dataclass
     class Box(Generic[T]):
         content: T
@@ -302,14 +302,14 @@ def test_generic_classes_get_their_arguments() -> None:
         describe_type(Box, name="it", namespace=namespace)
 
 
-def test_new_types_and_aliases_are_seen_through() -> None:
+def test_new_types_and_aliases_stand_for_their_types() -> None:
     alias = types.SimpleNamespace(__value__=list[int], __name__="Numbers")
 
     assert schema(typing.NewType("UserId", int)) == {"type": "integer"}
     assert schema(alias) == {"type": "array", "items": {"type": "integer"}}
 
 
-def test_an_alias_of_itself_is_refused() -> None:
+def test_an_alias_that_contains_itself_is_refused() -> None:
     class Alias:
         __name__ = "Loop"
         __value__: Any
@@ -373,7 +373,7 @@ VALUELESS: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("value", "annotation"), VALUELESS)
-def test_what_has_no_value_of_the_type_is_refused(value: Any, annotation: Any) -> None:
+def test_a_json_value_without_a_python_value_is_refused(value: Any, annotation: Any) -> None:
     with pytest.raises(ArgumentFaults):
         form(annotation).load(value)
 
@@ -400,7 +400,7 @@ class Names(pydantic.RootModel[list[str]]):
     pass
 
 
-def test_pydantic_models_are_published_and_loaded_by_themselves() -> None:
+def test_pydantic_models_are_published_and_loaded_by_pydantic() -> None:
     orders = form(list[Order])
 
     loaded = orders.load([{"lines": [{"amount": 2, "day": "2026-01-31"}], "parent": {"lines": []}}])
@@ -411,7 +411,7 @@ def test_pydantic_models_are_published_and_loaded_by_themselves() -> None:
     assert schema(Order)["type"] == "object"
 
 
-def test_a_pydantic_validator_refuses_with_the_place() -> None:
+def test_an_error_of_a_pydantic_validator_has_the_path() -> None:
     with pytest.raises(ArgumentFaults) as error:
         form(list[Order]).load([{"lines": [{"amount": 13}, {"amount": 1}, {"amount": 13}]}])
 
@@ -421,7 +421,7 @@ def test_a_pydantic_validator_refuses_with_the_place() -> None:
     )
 
 
-def test_a_pydantic_hook_that_fails_otherwise_is_a_fault_too() -> None:
+def test_any_exception_of_a_pydantic_hook_is_a_fault() -> None:
     class Odd(pydantic.BaseModel):
         def model_post_init(self, context: Any, /) -> None:  # pydantic's signature
             raise KeyError("lost")
@@ -449,29 +449,29 @@ def test_a_pydantic_root_model_may_be_any_value() -> None:
         (frozenset[Line], "Line cannot be an item of a set"),
         (dict[Point, int], "Point cannot be a key"),
         (dict[float, int], "float cannot be a key"),
-        (Literal[b"x"], "holds b'x', which is no JSON scalar"),
+        (Literal[b"x"], "holds b'x', which is not a JSON scalar"),
         (Annotated[str, Meta(ge=1)], "ge=1 does not apply to str"),
         (Annotated[Decimal, Meta(ge=1)], "ge=1 does not apply to Decimal"),
-        (Annotated[int, annotated_types.Ge(Decimal(1))], r"ge=Decimal\('1'\) is no JSON number"),
+        (Annotated[int, annotated_types.Ge(Decimal(1))], r"ge=Decimal\('1'\) is not a JSON number"),
         (Annotated[int, Meta(min_length=1)], "min_length=1 does not apply to int"),
         (Annotated[dt.date | None, Meta(max_length=1)], "max_length=1 does not apply to"),
         (Annotated[int, Meta(pattern="a")], "pattern='a' does not apply to int"),
         (Annotated[dt.datetime, Meta(tz=False)], "tz=False"),
     ],
 )
-def test_what_cannot_be_published_is_refused_with_the_reason(annotation: Any, reason: str) -> None:
+def test_an_annotation_that_cannot_be_published_is_refused_with_the_reason(annotation: Any, reason: str) -> None:
     assert re.search(reason, refusal(annotation))
 
 
-def test_enumerations_json_cannot_write_are_refused() -> None:
+def test_enumerations_without_json_scalars_are_refused() -> None:
     class Empty(enum.Enum):
         pass
 
     class Tuples(enum.Enum):
         A = (1, 2)
 
-    assert refusal(Empty) == "it: a choice without members"
-    assert refusal(Tuples) == "it: Tuples.A has a value that is no JSON scalar: (1, 2)"
+    assert refusal(Empty) == "it: a choice has no members"
+    assert refusal(Tuples) == "it: Tuples.A has a value that is not a JSON scalar: (1, 2)"
 
 
 def test_a_refused_member_is_named_with_its_class() -> None:

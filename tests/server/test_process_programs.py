@@ -1,4 +1,4 @@
-"""Isolated tools of real programs: main modules, the wire, signals, and the promise that a cancelled call stops."""
+"""Tests of isolated tools in real programs: main modules, the wire, signals and cancellation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def program(*command: str) -> AsyncGenerator[Client]:
 
 
 async def facts(client: Client) -> list[int]:
-    """The server's number, and how many handlers, threads and processes it has at work."""
+    """The id of the server's process, and its numbers of running handlers, threads and processes."""
     return [int(each) for each in await value_of(client, "facts")]
 
 
@@ -50,7 +50,7 @@ async def test_tools_and_classes_of_the_main_module_can_be_isolated(command: lis
     assert told == {"text": "hello, __mp_main__"}
 
 
-async def test_what_a_worker_prints_stays_off_the_wire() -> None:
+async def test_output_of_a_worker_stays_off_the_wire() -> None:
     line = '{"jsonrpc": "2.0", "id": 1, "result": {}}\n'
 
     async with program() as client:
@@ -66,23 +66,23 @@ async def test_a_busy_tool_stops_when_its_call_is_cancelled(tool: str, calls: Ca
     async with program() as client:
         async with client.open_call(tool, {"path": calls.path}):
             line, pid = await calls.take()
-        with trio.fail_after(5):  # within a second, on a machine that has nothing else to do
+        with trio.fail_after(5):  # within a second, on an idle machine
             await hang_up(line)
             while (await facts(client))[1:] != [1, 0, 0]:
                 await trio.lowlevel.checkpoint()
         assert (tool == "poll") != is_gone(int(pid))
 
-        async with client.open_call(tool, {"path": calls.path}):  # it can be done again
+        async with client.open_call(tool, {"path": calls.path}):  # the tool can be called again
             line, _ = await calls.take()
         await hang_up(line)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT], ids=lambda number: number.name)
 @pytest.mark.parametrize("tool", ["spin", "wait"], ids=["busy", "blocked"])
-async def test_no_worker_outlives_a_server_that_a_signal_ends(
+async def test_no_worker_outlives_a_server_that_a_signal_kills(
     tool: str, number: signal.Signals, calls: Calls, tmp_path: Path
 ) -> None:
-    """The server knows nothing of signals, so that SIGTERM ends it on the spot."""
+    """The server does not handle signals, so SIGTERM kills it at once."""
     path = str(tmp_path / "wire")
     listening = trio.socket.socket(trio.socket.AF_UNIX)
     await listening.bind(path)
@@ -104,12 +104,12 @@ async def test_no_worker_outlives_a_server_that_a_signal_ends(
 
 
 def is_zombie(pid: int) -> bool:
-    """Whether it has ended, and only waits for an init process that does not look."""
+    """Return True if the process has ended but the init process has not reaped it."""
     stat = Path(f"/proc/{pid}/stat")
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-async def test_a_server_on_standard_input_takes_its_workers_with_it(calls: Calls) -> None:
+async def test_the_workers_of_a_server_on_standard_input_end_with_it(calls: Calls) -> None:
     with trio.fail_after(60):
         async with program() as client, trio.open_nursery() as nursery:
             async with client.open_call("spin", {"path": calls.path}):

@@ -1,4 +1,4 @@
-"""JSON Schema checks: dialects, references, faults with their paths, and values made to hurt."""
+"""Tests of validation: dialects, references, faults with their paths, and malicious values."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def nested(levels: int) -> Any:
         ),
     ],
 )
-def test_every_fault_is_named_with_its_path(schema: dict[str, Any], value: Any, expected: list[str]) -> None:
+def test_every_fault_is_reported_with_its_path(schema: dict[str, Any], value: Any, expected: list[str]) -> None:
     assert faults(schema, value) == expected
 
 
@@ -87,7 +87,7 @@ def test_every_fault_is_named_with_its_path(schema: dict[str, Any], value: Any, 
         ({"a": {}, "": {"n": [1]}}, '$[""].n: expected integer, got array'),
     ],
 )
-def test_member_names_that_look_like_positions_or_nothing_are_kept(value: Any, expected: str) -> None:
+def test_member_names_that_are_digits_or_empty_are_kept_in_paths(value: Any, expected: str) -> None:
     schema = {"additionalProperties": {"properties": {"n": {"type": "integer"}}}}
 
     assert faults(schema, value) == [expected]
@@ -108,27 +108,27 @@ def test_a_path_into_lists_and_back_is_exact() -> None:
         ({"a": 1}, []),
     ],
 )
-def test_of_several_alternatives_the_meant_one_is_reported(value: Any, expected: list[str]) -> None:
+def test_the_only_alternative_with_a_fitting_type_is_reported(value: Any, expected: list[str]) -> None:
     assert faults({"anyOf": [{"type": "null"}, {"type": "object", "required": ["a"]}]}, value) == expected
 
 
-def test_alternatives_of_one_type_are_all_reported() -> None:
+def test_all_alternatives_with_a_fitting_type_are_reported() -> None:
     schema = {"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}
 
     assert faults(schema, {}) == [
         "$: fits none of the alternatives ($.a: required, but missing; or $.b: required, but missing)"
     ]
-    assert faults(schema, {"a": 1, "b": 1}) == ["$: fits several of the alternatives, may fit only one"]
+    assert faults(schema, {"a": 1, "b": 1}) == ["$: fits several of the alternatives, but may fit only one"]
 
 
-def test_the_number_of_faults_named_is_bounded() -> None:
+def test_the_number_of_reported_faults_is_bounded() -> None:
     found = faults({"items": {"type": "null"}}, [1] * (MAX_FAULTS + 5))
 
     assert len(found) == MAX_FAULTS + 1
     assert found[-1] == "(there are more faults)"
 
 
-def test_faults_of_a_large_value_are_named_too_and_quickly() -> None:
+def test_faults_of_a_large_value_are_reported_quickly() -> None:
     schema = {
         "properties": {"a/b~c": {"items": {"type": "integer"}}, "text": {"maxLength": 1}, "dull": {"type": "null"}},
         "required": ["missing"],
@@ -147,7 +147,7 @@ def test_faults_of_a_large_value_are_named_too_and_quickly() -> None:
     assert faults(schema, {"a/b~c": [1] * 50_000}) == ['$: "missing" is a required property']
 
 
-def test_of_a_very_large_value_only_the_first_fault_is_named_because_each_costs_memory() -> None:
+def test_only_the_first_fault_of_a_very_large_value_is_reported_because_each_costs_memory() -> None:
     found = faults({"items": {"type": "integer"}}, [1] * 100_000 + ["x"] * 100_000)
 
     assert found == [
@@ -171,7 +171,7 @@ def test_a_long_value_is_cut_in_the_fault() -> None:
         {"anyOf": [{"items": {"$ref": "#"}}]},
     ],
 )
-def test_a_value_nested_too_deeply_is_a_fault_and_no_crash(schema: dict[str, Any]) -> None:
+def test_a_value_nested_too_deeply_is_a_fault_and_does_not_crash(schema: dict[str, Any]) -> None:
     assert faults(schema, nested(200_000)) == [f"$: nested deeper than {MAX_DEPTH} levels"]
 
 
@@ -192,7 +192,7 @@ def test_depth_counts_objects_lists_and_tuples() -> None:
     assert not is_deeper_than({"a": ({},)}, 3)
 
 
-def test_depth_counts_what_subclasses_hold() -> None:
+def test_depth_counts_the_items_of_subclasses() -> None:
     inner = OrderedDict[str, Any]()
     for _ in range(MAX_DEPTH):
         inner = OrderedDict[str, Any](a=inner)
@@ -216,11 +216,13 @@ def test_a_flat_object_is_checked_like_any_other() -> None:
 
 
 def test_half_a_surrogate_pair_is_a_fault() -> None:
-    assert faults({"type": "string"}, "\ud800") == ["$: a string holds half of a surrogate pair, which is not text"]
+    assert faults({"type": "string"}, "\ud800") == [
+        "$: a string holds half of a surrogate pair, which is not a Unicode character"
+    ]
     assert faults({}, {"\ud800": 1}) == []
 
 
-def test_what_is_no_json_value_is_a_fault() -> None:
+def test_a_value_that_is_not_json_is_a_fault() -> None:
     assert faults({"type": "object"}, {1: 2}) == ["$: not a JSON value: Dict key must be str or str enum. Got 'int'"]
     assert faults({"type": "string"}, b"x") == ["$: not a JSON value: Unsupported type: 'bytes'"]
 
@@ -237,14 +239,14 @@ def test_what_is_no_json_value_is_a_fault() -> None:
     ],
 )
 def test_a_reference_outside_the_schema_is_refused_by_name(reference: str) -> None:
-    with pytest.raises(SchemaError, match="outside itself; nothing is fetched") as refusal:
+    with pytest.raises(SchemaError, match="outside itself, which is not fetched") as refusal:
         compile_schema({"properties": {"a": {"$ref": reference}}})
 
     assert reference.partition("#")[0] in str(refusal.value)
 
 
-def test_a_reference_to_a_place_with_thousands_of_digits_leads_nowhere() -> None:
-    with pytest.raises(SchemaError, match="leads nowhere inside the schema"):
+def test_a_reference_to_an_index_with_thousands_of_digits_has_no_target() -> None:
+    with pytest.raises(SchemaError, match="has no target inside the schema"):
         compile_schema({"prefixItems": [True], "$ref": f"#/prefixItems/{'9' * 5000}"})
 
 
@@ -270,12 +272,12 @@ def test_a_schema_may_refer_to_the_definition_of_its_own_dialect() -> None:
         "http://json-schema.org/draft-04/schema#",
     ],
 )
-def test_known_dialects_are_checked_by(dialect: str) -> None:
+def test_known_dialects_are_supported(dialect: str) -> None:
     assert faults({"$schema": dialect, "type": "integer"}, "x") == ["$: expected integer, got string"]
 
 
 @pytest.mark.requirement("B.20-J1", "B.20-J2")
-def test_a_schema_is_read_by_its_own_dialect() -> None:
+def test_a_schema_is_read_in_the_dialect_that_it_names() -> None:
     schema: dict[str, Any] = {"items": [{"type": "integer"}]}
 
     assert faults({"$schema": "http://json-schema.org/draft-07/schema#", **schema}, ["x"])
@@ -300,7 +302,7 @@ def test_an_unknown_dialect_is_refused_by_name(dialect: object) -> None:
         ({"$ref": "#/$defs/x"}, "does not exist"),
     ],
 )
-def test_a_malformed_schema_is_refused_with_the_place(schema: dict[str, Any], place: str) -> None:
+def test_a_malformed_schema_is_refused_with_the_path(schema: dict[str, Any], place: str) -> None:
     with pytest.raises(SchemaError, match=place):
         compile_schema(schema)
 
@@ -315,14 +317,14 @@ def test_a_schema_nested_too_deeply_is_refused() -> None:
         compile_schema(schema)
 
 
-def test_own_formats_replace_the_standard_ones() -> None:
+def test_given_formats_replace_the_standard_ones() -> None:
     validator = compile_schema({"format": "date"}, formats={"date": lambda text: text == "today"})
 
     assert validator.faults("today") == []
     assert validator.faults("2026-01-31")
 
 
-def test_a_lazy_validator_compiles_when_it_is_first_asked() -> None:
+def test_a_lazy_validator_compiles_at_the_first_validation() -> None:
     lazy = LazyValidator({"type": "strin"})
 
     for _ in range(2):
@@ -331,7 +333,7 @@ def test_a_lazy_validator_compiles_when_it_is_first_asked() -> None:
     assert LazyValidator({"type": "integer"}).accepts(1)
 
 
-def test_a_refused_schema_is_not_left_to_the_garbage_collector() -> None:
+def test_a_refused_schema_is_freed_without_the_garbage_collector() -> None:
     with suppress(SchemaError):
         LazyValidator({"type": "strin"}).faults(1)
     gc.collect()
@@ -344,11 +346,11 @@ def test_a_refused_schema_is_not_left_to_the_garbage_collector() -> None:
         gc.enable()
 
 
-def test_the_module_alone_does_not_load_the_checker() -> None:
+def test_importing_the_module_does_not_import_the_validator() -> None:
     program = "import sys, trio_mcp.schema._validate; sys.exit('jsonschema_rs' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_paths_are_written_as_everywhere() -> None:
+def test_paths_are_written_as_in_all_errors() -> None:
     assert render_path(["a", 0, "b-c", "d e", "1"]) == '$.a[0].b-c["d e"]["1"]'

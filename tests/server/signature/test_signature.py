@@ -1,4 +1,4 @@
-"""Functions as tools: what is published, what is injected, how they are called, what their results become."""
+"""Tests of functions as tools: their schemas, injected parameters, calls and results."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def refusal(function: Any, **options: Any) -> str:
     return str(error.value)
 
 
-def test_a_function_is_published_with_its_texts() -> None:
+def test_a_function_is_published_with_its_descriptions() -> None:
     found = describe(add)
 
     assert (found.name, found.description, found.is_async, found.injected) == ("add", "Add two numbers.", True, {})
@@ -135,7 +135,7 @@ def test_a_function_without_arguments_has_the_schema_the_specification_recommend
     assert describe(ping).input_schema == {"type": "object", "additionalProperties": False}
 
 
-def test_the_text_of_an_annotation_goes_before_that_of_the_docstring() -> None:
+def test_the_description_in_an_annotation_takes_precedence_over_the_docstring() -> None:
     def f(a: Annotated[int, "from here"], b: Annotated[int, msgspec.Meta(description="and here")]) -> None:
         """Do.
 
@@ -162,7 +162,7 @@ def test_defaults_without_a_json_form_or_of_another_type_are_not_published() -> 
     assert "required" not in published
 
 
-def test_registering_does_not_load_the_schema_checker() -> None:
+def test_registration_does_not_import_the_schema_validator() -> None:
     program = (
         "import sys\n"
         "from trio_mcp.server.signature._signature import describe\n"
@@ -188,14 +188,14 @@ def test_a_context_is_injected_at_any_position_and_never_published() -> None:
     assert found.call(found.bind({"a": 1, "b": 2}), {Context: ctx}) == (1, ctx, 2, ctx, ctx)
 
 
-def test_an_argument_called_like_the_injected_one_is_unknown() -> None:
+def test_an_argument_with_the_name_of_an_injected_parameter_is_unknown() -> None:
     def f(ctx: Context) -> None: ...
 
     with pytest.raises(ArgumentFaults, match=r"\$\.ctx: unknown"):
         describe_here(f).bind({"ctx": 1})
 
 
-def test_a_context_within_a_wider_annotation_is_no_injection() -> None:
+def test_a_context_inside_a_wider_annotation_is_not_injected() -> None:
     def f(a: int, ctx: Context | int | None) -> None: ...
 
     assert refusal(f) == "f: parameter 'ctx': Context has no JSON form"
@@ -209,7 +209,7 @@ def test_positional_only_parameters_are_filled_in_order() -> None:
     assert found.call(found.bind({"c": 3, "a": 1}), {}) == (1, 5, 3, 7)
 
 
-def test_partials_methods_callable_objects_and_wrapped_functions_are_seen_through() -> None:
+def test_partials_methods_callable_objects_and_wrapped_functions_are_supported() -> None:
     class Adder:
         """Adds."""
 
@@ -393,7 +393,7 @@ def test_any_other_function_may_wait(function: Callable[..., Any]) -> None:
     assert may_wait(function)
 
 
-def test_any_function_may_wait_on_an_interpreter_whose_instructions_are_not_known(
+def test_any_function_may_wait_on_an_interpreter_with_unknown_instructions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("trio_mcp.server.signature._inspect._READABLE", False)
@@ -407,7 +407,7 @@ def test_a_builtin_function_can_be_a_tool() -> None:
     assert found.call(found.bind({"x": 4}), {}) == 2.0
 
 
-def test_names_of_the_closure_and_given_ones_are_found() -> None:
+def test_names_of_the_closure_and_of_the_namespace_are_resolved() -> None:
     @dataclasses.dataclass
     class Local:
         n: int
@@ -424,7 +424,7 @@ def test_names_of_the_closure_and_given_ones_are_found() -> None:
     assert found.call(found.bind({"a": {"n": 1}, "b": {"inner": {"n": 2}}}), {}) == Local(3)
 
 
-def test_a_name_that_cannot_be_found_is_an_error_naming_the_parameter() -> None:
+def test_an_undefined_name_is_an_error_that_names_the_parameter() -> None:
     def f(a: int, b: Missing) -> None:  # type: ignore[name-defined]  # noqa: F821  # under test
         print(later)  # noqa: T201  # makes a cell that is empty when f is described
 
@@ -435,7 +435,7 @@ def test_a_name_that_cannot_be_found_is_an_error_naming_the_parameter() -> None:
     later = 1
 
 
-def test_an_annotation_that_cannot_be_evaluated_is_an_error_naming_the_parameter() -> None:
+def test_an_annotation_that_cannot_be_evaluated_is_an_error_that_names_the_parameter() -> None:
     def f(a: 1 / 0) -> None: ...  # type: ignore[valid-type]
 
     assert refusal(f) == "f: parameter 'a': '1 / 0' cannot be resolved: division by zero"
@@ -470,14 +470,14 @@ def test_generators_are_refused() -> None:
     assert refusal(g).startswith("g: a generator function")
 
 
-def test_what_has_no_readable_signature_is_refused() -> None:
+def test_a_callable_without_a_readable_signature_is_refused() -> None:
     odd = type("Odd", (), {"__call__": add, "__signature__": "odd"})()
 
     assert refusal(odd).startswith("Odd: its signature cannot be read")
     assert refusal(3).startswith("int: its signature cannot be read")
 
 
-def test_all_faults_of_a_call_are_told_in_one_text() -> None:
+def test_one_message_contains_all_faults_of_a_call() -> None:
     with pytest.raises(ArgumentFaults) as error:
         describe(add).bind({"a": "x", "c": 1})
 
@@ -487,7 +487,7 @@ def test_all_faults_of_a_call_are_told_in_one_text() -> None:
     assert error.value.name == "add"
 
 
-def test_faults_of_conversion_are_collected_over_all_arguments() -> None:
+def test_conversion_faults_of_all_arguments_are_collected() -> None:
     def f(a: float, b: float) -> None: ...
 
     with pytest.raises(ArgumentFaults) as error:
@@ -514,7 +514,7 @@ def test_running_out_of_stack_while_converting_is_a_fault() -> None:
         sys.setrecursionlimit(limit)
 
 
-def test_arguments_are_not_changed_by_binding() -> None:
+def test_bind_does_not_change_the_arguments() -> None:
     def f(a: int, points: list[Point]) -> None: ...
 
     arguments = {"a": 1.0, "points": [{"x": 1}]}
@@ -525,8 +525,8 @@ def test_arguments_are_not_changed_by_binding() -> None:
 RAW = {"type": "object", "properties": {"a": {"type": "integer"}, "odd name": {}}, "required": ["a"]}
 
 
-def test_a_raw_schema_is_published_and_arguments_pass_as_they_came() -> None:
-    def f(ctx: Context, **arguments: Any) -> Any:  # that it is injected is under test
+def test_a_given_schema_is_published_and_arguments_are_not_converted() -> None:
+    def f(ctx: Context, **arguments: Any) -> Any:  # the test is about its injection
         return arguments
 
     found = describe_here(f, input_schema=RAW)
@@ -541,7 +541,7 @@ def test_a_raw_schema_is_published_and_arguments_pass_as_they_came() -> None:
         found.bind({})
 
 
-def test_a_raw_schema_that_lets_through_more_than_the_parameters_is_tightened() -> None:
+def test_arguments_without_a_parameter_are_refused_even_if_a_given_schema_allows_them() -> None:
     def f(a: int) -> None: ...
 
     found = describe(f, input_schema={"type": "object", "properties": {"a": {}}, "required": ["a"]})
@@ -550,7 +550,7 @@ def test_a_raw_schema_that_lets_through_more_than_the_parameters_is_tightened() 
         found.bind({"a": 1, "b": 2})
 
 
-def test_a_raw_schema_and_parameters_that_do_not_match_are_refused() -> None:
+def test_a_given_schema_that_does_not_match_the_parameters_is_refused() -> None:
     def f(a: int, b: int = 1) -> None: ...
     def g(*things: int) -> None: ...
 
@@ -559,14 +559,14 @@ def test_a_raw_schema_and_parameters_that_do_not_match_are_refused() -> None:
         "f: parameter 'a' needs a default: input_schema does not require it"
     )
     assert refusal(f, input_schema=RAW) == (
-        "f: input_schema publishes 'odd name', which is no parameter of the function"
+        "f: input_schema publishes 'odd name', which is not a parameter of the function"
     )
-    assert refusal(g, input_schema=RAW) == "g: parameter '*things' gets nothing: arguments are passed by name"
+    assert refusal(g, input_schema=RAW) == "g: parameter '*things' would stay empty: arguments are passed by name"
     with pytest.raises(SchemaError, match="unknown JSON Schema dialect"):
         describe(f, input_schema={"type": "object", "$schema": "mine"})
 
 
-def test_a_raw_schema_that_cannot_be_compiled_shows_at_its_first_use() -> None:
+def test_a_given_schema_that_cannot_be_compiled_raises_at_its_first_use() -> None:
     found = describe(add, input_schema={"type": "object", "required": ["a"], "minProperties": "x"})
 
     with pytest.raises(SchemaError, match=r"\$\.minProperties"):
@@ -590,7 +590,7 @@ def test_a_raw_schema_that_cannot_be_compiled_shows_at_its_first_use() -> None:
         str | bytes,
     ],
 )
-def test_content_and_nothing_have_no_output_schema(annotation: Any) -> None:
+def test_content_and_none_have_no_output_schema(annotation: Any) -> None:
     def f() -> None: ...
 
     f.__annotations__ = {"return": annotation}
@@ -657,7 +657,7 @@ def test_a_result_becomes_structured_content_that_fits_the_output_schema(
     assert all(type(part) in {int, str, float, list, dict, type(None), bool} for part in content.values())
 
 
-def test_an_object_is_published_for_results_with_all_its_members() -> None:
+def test_results_publish_all_members_of_an_object() -> None:
     def f() -> Point:
         return Point(1)
 
@@ -703,7 +703,9 @@ cyclic.append(cyclic)
         ),
     ],
 )
-def test_a_result_that_does_not_fit_is_an_error_naming_tool_and_fault(annotation: Any, value: Any, fault: str) -> None:
+def test_a_result_that_does_not_fit_is_an_error_that_names_the_tool_and_the_fault(
+    annotation: Any, value: Any, fault: str
+) -> None:
     def f() -> None: ...
 
     f.__annotations__ = {"return": annotation}
@@ -721,10 +723,10 @@ class _Awaited(type):
 
 
 class _Callable(metaclass=_Awaited):
-    """A class whose call is a coroutine without any `await`, although nothing says that it is asynchronous."""
+    """A class whose call returns a coroutine without any `await`, although it is not declared asynchronous."""
 
 
-def test_what_runs_in_a_thread_may_wait_whatever_its_code_says() -> None:
+def test_every_function_that_runs_in_a_thread_may_wait() -> None:
     signature = describe(_Callable, name="f")
 
     assert not signature.is_async

@@ -1,4 +1,4 @@
-"""JSON values out of texts: what a schema admits decides, and no schema can hold anybody up."""
+"""Tests of JSON values from strings: the schema decides, and every schema is read quickly."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CASES: list[tuple[str, Any, Any]] = [
     ("1.5", {"const": 1.5}, 1.5),
     ("1", {"type": "integer", "const": 1.0}, 1),
     ("4", {"allOf": [{"type": ["integer", "string"]}, {"minimum": 3, "type": "integer"}]}, 4),
-    # A schema that says nothing gets JSON where there is some.
+    # With a schema without constraints, a string of valid JSON becomes its value.
     ("4", True, 4),
     ("4", {}, 4),
     ("four", {}, "four"),
@@ -60,7 +60,7 @@ CASES: list[tuple[str, Any, Any]] = [
     ("four", {"$ref": "#/properties/arms/anyOf/2"}, "four"),
     ("four", {"$ref": "#/properties/point/$ref/deeper"}, "four"),
     ('{"properties": 1}', {"$ref": "#"}, {"properties": 1}),
-    # Keywords of the wrong shape say nothing either.
+    # Keywords of the wrong type do not constrain the value either.
     ("four", {"type": 4, "enum": 4, "anyOf": 4, "allOf": {}, "$ref": 4}, "four"),
     ("4", {"type": ["integer", {}, 7]}, 4),
     ("\ud800", {}, "\ud800"),
@@ -68,7 +68,7 @@ CASES: list[tuple[str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("text", "schema", "value"), CASES)
-def test_the_schema_decides_what_a_text_stands_for(text: str, schema: object, value: object) -> None:
+def test_the_schema_decides_the_value_of_a_string(text: str, schema: object, value: object) -> None:
     result = value_from_text(text, schema, ROOT)
 
     assert result == value
@@ -78,21 +78,23 @@ def test_the_schema_decides_what_a_text_stands_for(text: str, schema: object, va
 @pytest.mark.parametrize(
     ("text", "schema", "words"),
     [
-        ("four", {"type": "integer"}, "expected integer, got the text 'four'"),
-        ("four", {"type": "number"}, "expected number, got the text 'four'"),
-        ("", {"type": ["boolean", "null"]}, "expected boolean or null, got the text ''"),
-        ("{'x': 1}", {"$ref": "#/$defs/Point"}, "expected object, got the text"),
+        ("four", {"type": "integer"}, "expected integer, got the string 'four'"),
+        ("four", {"type": "number"}, "expected number, got the string 'four'"),
+        ("", {"type": ["boolean", "null"]}, "expected boolean or null, got the string ''"),
+        ("{'x': 1}", {"$ref": "#/$defs/Point"}, "expected object, got the string"),
         ("NaN", {"type": "number"}, "expected number"),
         ("1e999", {"type": "number"}, "expected number"),
         ("x", {"type": "object", "const": 1}, "expected nothing"),
     ],
 )
-def test_a_text_that_stands_for_nothing_the_schema_admits_is_named(text: str, schema: object, words: str) -> None:
+def test_a_string_without_a_value_of_the_schema_is_an_error_that_names_it(
+    text: str, schema: object, words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         value_from_text(text, schema, ROOT)
 
 
-def test_the_kinds_of_a_schema_are_those_its_keywords_leave() -> None:
+def test_the_kinds_of_a_schema_are_those_that_all_keywords_admit() -> None:
     assert kinds_of({"type": "number"}, {}) == {"integer", "number"}
     assert kinds_of({"type": "integer", "enum": [1, "a"]}, {}) == {"integer"}
     assert kinds_of(True, {}) == ALL
@@ -112,11 +114,11 @@ def test_the_kinds_of_a_schema_are_those_its_keywords_leave() -> None:
         ({"allOf": [True, 5], "oneOf": 3, "properties": [], "$ref": "elsewhere"}, ALL),
     ],
 )
-def test_what_a_schema_says_about_a_member_is_found_where_it_may_stand(schema: Any, kinds: set[str]) -> None:
+def test_all_constraints_of_a_member_are_found(schema: Any, kinds: set[str]) -> None:
     assert kinds_of(member_schema(schema, "x1"), schema) == kinds
 
 
-def test_a_schema_that_refers_to_itself_twice_costs_no_time() -> None:
+def test_a_schema_that_refers_to_itself_twice_is_read_quickly() -> None:
     root: dict[str, Any] = {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}
     for number in range(200):  # each refers to the next twice: read naively, that is 2 ** 200 parts
         arms = [{"$ref": f"#/$defs/{number + 1}"}] * 2
@@ -126,7 +128,7 @@ def test_a_schema_that_refers_to_itself_twice_costs_no_time() -> None:
     assert kinds_of({"$ref": "#/$defs/0"}, root) == ALL
 
 
-def test_a_schema_nested_without_end_says_nothing() -> None:
+def test_an_endlessly_nested_schema_has_no_constraints() -> None:
     schema: dict[str, Any] = {"type": "integer"}
     for _ in range(10_000):
         schema = {"allOf": [schema]}

@@ -1,7 +1,7 @@
-"""Classes made at random: each revision's own schema takes their forms, and their answers are read without loss.
+"""Tests of forms with random classes: their schemas fit each revision, and their answers are read without loss.
 
-The second opinions are the generated message types, the JSON Schema of each revision in `schema/`, and the `jsonschema`
-package.
+The results are compared with the generated message types, the JSON Schema of each revision in `schema/`, and the
+`jsonschema` package.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Meta = msgspec.Meta
 REVISIONS = ("2025-06-18", "2025-11-25", "2026-07-28")
 FIRST = REVISIONS[0]
 WITH_PATTERN = REVISIONS[1]
-SCHEMAS = Path(__file__).parents[2] / "schema"
+SCHEMAS = Path(__file__).parents[3] / "schema"
 
 UPSTREAM: dict[str, Any] = {}
 for each in REVISIONS:
@@ -45,19 +45,19 @@ for each in REVISIONS:
 
 @attrs.frozen
 class Kind:
-    """One kind of member: its type, what an answer may hold for it, and what not."""
+    """One kind of member: its type, with valid and invalid values."""
 
     annotation: Any
     values: Strategy
-    """Of Python."""
+    """Its Python values."""
 
     wrong: Strategy
-    """Of JSON."""
+    """Its JSON values."""
 
     to_json: Callable[[Any], Any] = lambda value: value
     is_several: bool = False
     is_formatted: bool = False
-    """Whether a check that knows no formats may take what is wrong."""
+    """True if a validator without formats may accept the invalid values."""
 
 
 @attrs.frozen
@@ -85,7 +85,7 @@ class Asked:
 
 
 def meta(**facts: Any) -> Any:
-    """Make a `msgspec.Meta` of the facts that are there."""
+    """Make a `msgspec.Meta` of the given constraints."""
     return Meta(**{name: fact for name, fact in facts.items() if fact is not None})
 
 
@@ -116,7 +116,7 @@ def formatted(name: str, pattern: str, wrong: str) -> Strategy:
 
 
 def iso(value: Any) -> Any:
-    """Write a date or moment."""
+    """Return the string of a date or datetime."""
     return value.isoformat().replace("+00:00", "Z")
 
 
@@ -168,7 +168,7 @@ booleans = st.just(Kind(bool, st.booleans(), st.integers(0, 1) | st.none() | st.
 
 @attrs.frozen
 class Choice:
-    """A type of one of several texts: its annotation and its Python values, by text."""
+    """A choice of strings: its annotation, and its Python values by string."""
 
     annotation: Any
     by_text: Mapping[str, Any]
@@ -259,7 +259,7 @@ def made(asked: list[Asked]) -> Any:
 
 
 def leftovers(value: Any, revision: str) -> list[str]:
-    """Return the members of a message that its types do not know."""
+    """Return the members of a message that its types do not declare."""
     cls: type[Any] = value.__class__
     if isinstance(value, Mapping):
         return [name for inner in cast("Mapping[str, Any]", value).values() for name in leftovers(inner, revision)]
@@ -267,14 +267,14 @@ def leftovers(value: Any, revision: str) -> list[str]:
         return [name for inner in cast("list[Any]", value) for name in leftovers(inner, revision)]
     if not attrs.has(cls):
         return []
-    # The text of that revision has it, its schema has not.
+    # The specification of that revision has it, but its schema does not.
     allowed = {"pattern"} if revision == WITH_PATTERN and cls is types.StringSchema else set[str]()
     inside = [getattr(value, field.name) for field in attrs.fields(cls) if field.name != "extra"]
     return [*(value.extra.keys() - allowed), *leftovers(inside, revision)]
 
 
 def takes(schema: Json, value: Any) -> bool:
-    """Return what another implementation of JSON Schema says, which knows no formats."""
+    """Return True if the `jsonschema` package accepts a value; it ignores formats."""
     validator: Any = jsonschema.Draft202012Validator(schema)
     return cast("bool", validator.is_valid(value))
 
@@ -285,7 +285,7 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
 @pytest.mark.requirement("B.23-S4")
 @unhurried
 @given(asked=classes(), revision=st.sampled_from(REVISIONS))
-def test_each_revision_gets_a_form_in_its_own_words(asked: list[Asked], revision: str) -> None:
+def test_each_revision_gets_a_form_that_fits_its_own_schema(asked: list[Asked], revision: str) -> None:
     form = form_of(made(asked))
     several = [member.name for member in asked if member.kind.is_several]
     if revision == FIRST and several:
@@ -310,7 +310,7 @@ def test_each_revision_gets_a_form_in_its_own_words(asked: list[Asked], revision
 
 @unhurried
 @given(asked=classes())
-def test_what_is_proposed_is_the_default_of_the_class(asked: list[Asked]) -> None:
+def test_a_form_proposes_the_default_of_the_class(asked: list[Asked]) -> None:
     properties = form_of(made(asked)).requested_schema(REVISIONS[-1])["properties"]
 
     for member in asked:
@@ -341,13 +341,13 @@ def test_an_answer_that_fits_is_loaded_to_an_equal_instance(data: st.DataObject)
 
 
 def types_of(instance: Any) -> list[type]:
-    """Return the types of the members: 1 equals True, and an enumeration of texts its texts."""
+    """Return the types of the members, because 1 equals True, and a string enumeration equals its strings."""
     return [type(getattr(instance, field.name)) for field in dataclasses.fields(instance)]
 
 
 @unhurried
 @given(data=st.data())
-def test_an_answer_that_does_not_fit_is_refused_at_its_place(data: st.DataObject) -> None:
+def test_an_answer_that_does_not_fit_is_refused_with_the_path_of_the_fault(data: st.DataObject) -> None:
     asked = data.draw(classes(at_least=1))
     form = form_of(made(asked))
     content = {member.name: member.kind.to_json(data.draw(member.kind.values)) for member in asked}

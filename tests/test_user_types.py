@@ -1,4 +1,4 @@
-"""Params and results of one's own, as types: what is read, what is refused and with which words."""
+"""Tests of typed params and results of custom messages: values, refusals and their messages."""
 
 from __future__ import annotations
 
@@ -96,14 +96,14 @@ class Model(pydantic.BaseModel):
         (dict[str, int], {"a": 1}, {"a": 1}),
     ],
 )
-def test_a_type_is_read_and_members_that_it_does_not_name_are_passed_over(kind: Any, json: Any, value: Any) -> None:
+def test_a_type_is_read_and_undeclared_members_are_ignored(kind: Any, json: Any, value: Any) -> None:
     assert reader_of(kind)({**json, "_meta": {"a": 1}} if kind is not types.Root else json) == value
     if kind not in {Circle, dict[str, int], types.Root}:
         assert reader_of(kind)({**json, "newer": 1}) == value
 
 
 @pytest.mark.parametrize("kind", [dict, Any, object, Mapping, Mapping[str, Any]])
-def test_a_plain_object_comes_as_it_is(kind: Any) -> None:
+def test_a_plain_object_is_passed_unchanged(kind: Any) -> None:
     json = {"a": [1], "_meta": {"b": 2}}
     assert reader_of(kind)(json) is json
 
@@ -118,17 +118,17 @@ def test_a_plain_object_comes_as_it_is(kind: Any) -> None:
         (Circle, {"centerPoint": {"x": 1}, "radius": 1}, ["$: Object contains unknown field `radius`"]),
         (types.Root, {"uri": 7}, ["$.uri: expected string, got integer"]),
         (Model, {"when": "soon", "howMany": "many"}, None),
-        # Validators raise what they like, and none of it may get past whoever reads.
+        # A validator may raise any exception, and every one must become a fault.
         (Picky, {"refused": 1}, ["$: not there"]),
         (PickyModel, {"refused": 1}, ["$: not there"]),
         (Silent, {"silent": 1}, ["$: RuntimeError"]),
         (Talkative, {"talkative": 1}, ["$: more"]),
     ],
 )
-def test_what_does_not_fit_is_named_by_its_place(kind: Any, json: Any, faults: list[str] | None) -> None:
+def test_a_fault_is_reported_with_its_path(kind: Any, json: Any, faults: list[str] | None) -> None:
     with pytest.raises(StructureError) as refusal:
         reader_of(kind)(json)
-    if faults is None:  # pydantic's own words, for both members
+    if faults is None:  # messages of pydantic, for both members
         assert [fault.partition(":")[0] for fault in refusal.value.faults] == ["$.when", "$.howMany"]
     else:
         assert list(refusal.value.faults) == faults
@@ -136,9 +136,13 @@ def test_what_does_not_fit_is_named_by_its_place(kind: Any, json: Any, faults: l
 
 @pytest.mark.parametrize(
     ("kind", "fault"),
-    [(int, "int is no type of an object"), (list[int], "is no type of an object"), (Point | Line, "more than one")],
+    [
+        (int, "int is not a type of JSON objects"),
+        (list[int], "is not a type of JSON objects"),
+        (Point | Line, "more than one"),
+    ],
 )
-def test_what_could_never_be_read_is_refused_at_once(kind: Any, fault: str) -> None:
+def test_a_type_that_can_never_be_read_is_refused_at_once(kind: Any, fault: str) -> None:
     with pytest.raises(TypeError, match=fault):
         reader_of(kind)
 
@@ -154,23 +158,23 @@ def test_what_could_never_be_read_is_refused_at_once(kind: Any, fault: str) -> N
         (types.Root(uri="file:///a", meta={"b": 1}), {"uri": "file:///a", "_meta": {"b": 1}}),
     ],
 )
-def test_what_is_sent_is_an_object(value: Any, json: Any) -> None:
+def test_every_sent_value_becomes_an_object(value: Any, json: Any) -> None:
     assert to_object(value) == json
 
 
 @pytest.mark.parametrize("value", [7, "text", [1], Point])
-def test_what_is_no_object_is_not_sent(value: Any) -> None:
+def test_a_value_that_is_not_an_object_is_not_sent(value: Any) -> None:
     with pytest.raises(TypeError):
         to_object(value)
 
 
-def test_what_is_sent_leaves_out_what_the_revision_lacks() -> None:
+def test_members_that_the_revision_lacks_are_not_sent() -> None:
     root = types.Root(uri="file:///a", meta={"b": 1})
     assert to_object(root, "2024-11-05") == {"uri": "file:///a"}
 
 
 class Desk:
-    """Stands for a context."""
+    """A class that stands for the context."""
 
 
 def plain(params: Point, desk: Desk) -> Any:
@@ -210,7 +214,7 @@ class Callee:
     ],
     ids=["a function", "by position", "an object", "a method", "a partial", "wrapped"],
 )
-def test_a_handler_gets_its_params_and_its_context_whatever_kind_of_callable_it_is(function: Any) -> None:
+def test_every_kind_of_callable_gets_its_params_and_its_context(function: Any) -> None:
     looked_at, desk = look_at(function, "it", context=Desk), Desk()
     assert looked_at.call(looked_at.read({"x": 1}), desk) == (Point(1), desk)
     assert not looked_at.is_async
@@ -233,12 +237,12 @@ def anything(params: Any) -> Any:
 anything.__annotations__.clear()
 
 
-def test_a_handler_may_take_nothing_or_anything() -> None:
+def test_a_handler_may_take_no_arguments_or_any() -> None:
     assert look_at(nothing, "it").call({"x": 1}) == 7
     assert look_at(anything, "it").call({"x": 1}) == {"x": 1}
 
 
-def test_annotations_may_name_classes_that_are_local() -> None:
+def test_annotations_may_name_local_classes() -> None:
     @dataclass
     class Local:
         n: int
@@ -257,7 +261,7 @@ def test_annotations_may_name_classes_that_are_local() -> None:
         look_at(named, "method 'acme/a'")
 
 
-def test_a_variable_that_is_not_assigned_yet_hurts_nobody() -> None:
+def test_an_unassigned_variable_of_the_closure_is_ignored() -> None:
     def handler(params: dict[str, Any]) -> Any:
         return later
 
@@ -270,8 +274,8 @@ def needs_more(params: Point, other: int) -> None:
     raise NotImplementedError
 
 
-def test_a_handler_that_could_not_be_called_is_refused() -> None:
-    with pytest.raises(TypeError, match="it: nothing could be passed for its parameter 'other'"):
+def test_a_handler_that_cannot_be_called_with_params_is_refused() -> None:
+    with pytest.raises(TypeError, match="it: there is no value for its parameter 'other'"):
         look_at(needs_more, "it")
 
 
@@ -280,18 +284,18 @@ def test_a_callable_that_hides_its_signature_is_refused() -> None:
         look_at(min, "it")
 
 
-def test_options_of_a_handler_are_left_alone() -> None:
+def test_optional_parameters_of_a_handler_keep_their_defaults() -> None:
     def handler(*, option: int = 3, **more: int) -> int:
         return option
 
     assert look_at(handler, "it").call({"x": 1}) == 3
 
 
-def test_a_handler_whose_params_are_no_object_is_refused() -> None:
+def test_a_handler_whose_params_are_not_an_object_is_refused() -> None:
     def handler(params: int) -> None:
         raise NotImplementedError
 
-    with pytest.raises(TypeError, match="it: parameter 'params': int is no type of an object"):
+    with pytest.raises(TypeError, match="it: parameter 'params': int is not a type of JSON objects"):
         look_at(handler, "it")
 
 

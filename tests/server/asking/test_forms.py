@@ -1,4 +1,4 @@
-"""Forms: what a class asks of a user in each revision, and how an answer becomes its instance."""
+"""Tests of forms: their schemas in each revision, and the instances made from answers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def asked(annotation: Any, revision: str = MODERN, **default: Any) -> dict[str, 
 
 
 def faults_of(form: Form[Any], content: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with an answer."""
+    """Return the faults of an answer."""
     with pytest.raises(AnswerFaults) as refusal:
         form.load(content)
     return list(refusal.value.faults)
@@ -159,7 +159,7 @@ def test_a_class_becomes_a_flat_object_of_its_members() -> None:
     ],
     ids=lambda part: part.__name__ if isinstance(part, type) else "",
 )
-def test_an_answer_becomes_an_instance_with_defaults_for_what_was_left_out(
+def test_an_answer_becomes_an_instance_with_defaults_for_absent_members(
     cls: type[Any], content: dict[str, Any], value: Any
 ) -> None:
     loaded = form_of(cls).load(content)
@@ -168,7 +168,7 @@ def test_an_answer_becomes_an_instance_with_defaults_for_what_was_left_out(
     assert type(loaded) is type(value)
 
 
-def test_pydantic_models_are_asked_for_in_the_words_of_a_form() -> None:
+def test_a_pydantic_model_becomes_a_form() -> None:
     assert form_of(Order).requested_schema(MODERN) == {
         "type": "object",
         "properties": {
@@ -182,7 +182,7 @@ def test_pydantic_models_are_asked_for_in_the_words_of_a_form() -> None:
     }
 
 
-def test_a_class_without_members_asks_for_a_yes() -> None:
+def test_a_class_without_members_becomes_a_form_to_accept_or_decline() -> None:
     empty: type[Any] = attrs.make_class("Confirmation", {})
     form = form_of(empty)
 
@@ -190,7 +190,7 @@ def test_a_class_without_members_asks_for_a_yes() -> None:
     assert type(form.load(None)).__name__ == "Confirmation"
 
 
-def test_formats_are_published_and_hold() -> None:
+def test_formats_are_published_and_enforced() -> None:
     form = form_of(Trip)
 
     properties = form.requested_schema(FIRST)["properties"]
@@ -204,7 +204,7 @@ def test_formats_are_published_and_hold() -> None:
     assert [fault.split(":")[0] for fault in faults_of(form, wrong)] == ["$.day", "$.at", "$.mail", "$.site"]
 
 
-def test_bounds_beside_a_whole_number_are_turned_into_bounds_within() -> None:
+def test_exclusive_bounds_of_integers_become_inclusive_bounds() -> None:
     assert asked(Annotated[int, Meta(gt=0, lt=9)]) == {"type": "integer", "minimum": 1, "maximum": 8}
     assert asked(Annotated[int, Meta(gt=0.5, lt=2.5)]) == {"type": "integer", "minimum": 1, "maximum": 2}
     assert asked(Annotated[int, Meta(ge=5), Meta(gt=2, lt=9), Meta(le=7)]) == {
@@ -221,7 +221,7 @@ def test_numbers_may_have_bounds_and_defaults() -> None:
     assert form_of(member(number)).load({"it": 2}).it == 2.0
 
 
-# -- Members that may be left out.
+# -- Optional members.
 
 
 @dataclasses.dataclass
@@ -232,7 +232,7 @@ class Spare:
     size: Annotated[str | None, SIZES] = None
 
 
-def test_a_member_that_may_be_none_may_be_left_out() -> None:
+def test_a_member_that_may_be_none_is_optional() -> None:
     form = form_of(Spare)
 
     assert form.requested_schema(FIRST) == {
@@ -248,11 +248,11 @@ def test_a_member_that_may_be_none_may_be_left_out() -> None:
     assert form.load({"number": 1, "text": "t", "colour": "blue", "size": "m"}) == Spare(1, "t", "blue", "m")
 
 
-def test_null_is_no_answer_because_no_form_can_offer_it() -> None:
+def test_null_is_refused_because_a_form_cannot_offer_it() -> None:
     assert faults_of(form_of(Spare), {"number": None}) == ["$.number: expected integer, got null"]
 
 
-def test_members_of_a_typed_dict_that_may_be_none_are_always_there() -> None:
+def test_members_of_a_typed_dict_that_may_be_none_are_always_present() -> None:
     class Loose(TypedDict):
         number: int | None
         text: NotRequired[str | None]
@@ -260,7 +260,7 @@ def test_members_of_a_typed_dict_that_may_be_none_are_always_there() -> None:
     assert form_of(Loose).load({}) == {"number": None}
 
 
-def test_a_default_that_does_not_fit_is_not_proposed_but_holds() -> None:
+def test_a_default_that_does_not_fit_is_not_proposed_but_applied() -> None:
     address = Annotated[str, Meta(extra_json_schema={"format": "email"})]
 
     assert asked(address, default="") == {"type": "string", "format": "email"}
@@ -293,7 +293,7 @@ class MadeByStruct(msgspec.Struct):
     none: list[Colour] = []
 
 
-def test_lists_of_choices_that_are_made_anew_are_proposed() -> None:
+def test_lists_of_choices_from_a_factory_are_proposed() -> None:
     by_attrs = form_of(MadeByAttrs).requested_schema(MODERN)["properties"]
     by_struct = form_of(MadeByStruct).requested_schema(MODERN)["properties"]
     by_dataclass = form_of(Pizza).requested_schema(MODERN)["properties"]
@@ -307,7 +307,7 @@ def test_lists_of_choices_that_are_made_anew_are_proposed() -> None:
 # -- Revisions.
 
 
-def test_the_first_revision_with_forms_has_titles_in_a_list_of_their_own() -> None:
+def test_the_first_revision_with_forms_lists_titles_separately() -> None:
     assert asked(Annotated[str, SIZES], FIRST) == {
         "type": "string",
         "enum": ["s", "m"],
@@ -316,7 +316,7 @@ def test_the_first_revision_with_forms_has_titles_in_a_list_of_their_own() -> No
 
 
 @pytest.mark.parametrize("revision", [MIDDLE, MODERN])
-def test_later_revisions_have_each_title_beside_its_text(revision: str) -> None:
+def test_later_revisions_have_each_title_beside_its_value(revision: str) -> None:
     assert asked(Annotated[str, SIZES, Meta(title="Size")], revision) == {
         "type": "string",
         "title": "Size",
@@ -336,7 +336,7 @@ def test_later_revisions_have_each_title_beside_its_text(revision: str) -> None:
     }
 
 
-def test_multiple_choice_is_missing_where_the_revision_has_none() -> None:
+def test_a_multiple_choice_is_refused_for_a_revision_without_it() -> None:
     with pytest.raises(MissingCapability, match=FIRST) as missing:
         form_of(Pizza).requested_schema(FIRST)
 
@@ -345,22 +345,22 @@ def test_multiple_choice_is_missing_where_the_revision_has_none() -> None:
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26"])
-def test_forms_are_missing_where_the_revision_has_no_questions(revision: str) -> None:
+def test_a_form_is_refused_for_a_revision_without_elicitation(revision: str) -> None:
     with pytest.raises(MissingCapability) as missing:
         form_of(Seats).requested_schema(revision)
 
-    assert str(missing.value) == f"revision {revision} has no questions to the user"
+    assert str(missing.value) == f"revision {revision} has no elicitation"
     assert missing.value.required == {"elicitation": {"form": {}}}
 
 
-def test_the_first_revision_with_forms_has_defaults_of_booleans_alone() -> None:
+def test_the_first_revision_with_forms_has_defaults_of_booleans_only() -> None:
     assert asked(bool, FIRST, default=True) == {"type": "boolean", "default": True}
     assert asked(str, FIRST, default="x") == {"type": "string"}
     assert asked(int, FIRST, default=1) == {"type": "integer"}
     assert asked(Size, FIRST, default=Size.M) == {"type": "string", "enum": ["s", "m"]}
 
 
-def test_a_pattern_is_sent_in_the_revision_that_has_it_and_holds_in_all() -> None:
+def test_a_pattern_is_sent_in_one_revision_and_enforced_in_all() -> None:
     name = Annotated[str, Meta(pattern="^[a-z]+$", description="in small letters")]
 
     told = {revision: "pattern" in asked(name, revision) for revision in (FIRST, MIDDLE, MODERN)}
@@ -369,7 +369,7 @@ def test_a_pattern_is_sent_in_the_revision_that_has_it_and_holds_in_all() -> Non
     assert faults_of(form_of(member(name)), {"it": "ABC"}) == ['$.it: "ABC" does not match the pattern ^[a-z]+$']
 
 
-def test_a_revision_that_nobody_knows_is_a_mistake() -> None:
+def test_an_unknown_revision_raises() -> None:
     with pytest.raises(KeyError):
         form_of(Seats).requested_schema("1999-01-01")
 
@@ -392,14 +392,14 @@ def test_choices_may_give_titles_to_an_enumeration_or_literal(annotation: Any, v
     assert form.load({"it": "m"}).it is value
 
 
-def test_items_of_a_list_may_have_the_titles() -> None:
+def test_items_of_a_list_may_have_titles() -> None:
     inside, outside = list[Annotated[str, SIZES]], Annotated[list[str], SIZES]
 
     assert asked(inside) == asked(outside)
     assert form_of(member(Annotated[tuple[Size, ...], SIZES])).load({"it": ["m"]}).it == (Size.M,)
 
 
-def test_a_set_of_choices_takes_each_once() -> None:
+def test_a_set_of_choices_accepts_each_value_once() -> None:
     form = form_of(member(Annotated[frozenset[str], SIZES]))
 
     assert "uniqueItems" not in form.requested_schema(MODERN)["properties"]["it"]
@@ -414,12 +414,12 @@ def test_choices_are_equal_by_their_titles() -> None:
 
 
 @pytest.mark.parametrize("titles", [{}, {"s": 1}, {1: "Small"}, ["s"], "s", None], ids=repr)
-def test_choices_are_texts_with_texts(titles: Any) -> None:
+def test_choices_must_be_strings_with_string_titles(titles: Any) -> None:
     with pytest.raises(TypeError, match=r"^Choices\("):
         Choices(titles)
 
 
-# -- What is no form.
+# -- Types that cannot be forms.
 
 
 @dataclasses.dataclass
@@ -431,62 +431,62 @@ class Inner:
 @pytest.mark.parametrize(
     ("annotation", "reason"),
     [
-        (Inner, "no form asks for the type object"),
-        (Inner | None, "no form asks for the type object"),
-        (dict[str, int], "no form asks for the type object"),
-        (list[int], "a list must be of texts to choose from"),
-        (list[str], "a list must be of texts to choose from"),
-        (list[Any], "a list must be of texts to choose from"),
-        (list[Literal["a"] | None], "a list must be of texts to choose from"),
-        (list[list[Literal["a"]]], "a list must be of texts to choose from"),
-        (list[Literal[1, 2]], "a list must be of texts to choose from"),
-        (tuple[Size, Size], "a list must be of texts to choose from"),
-        (bytes, "contentEncoding='base64': this has no place in a form"),
+        (Inner, "forms do not have the type object"),
+        (Inner | None, "forms do not have the type object"),
+        (dict[str, int], "forms do not have the type object"),
+        (list[int], "the items of a list must be a choice of strings"),
+        (list[str], "the items of a list must be a choice of strings"),
+        (list[Any], "the items of a list must be a choice of strings"),
+        (list[Literal["a"] | None], "the items of a list must be a choice of strings"),
+        (list[list[Literal["a"]]], "the items of a list must be a choice of strings"),
+        (list[Literal[1, 2]], "the items of a list must be a choice of strings"),
+        (tuple[Size, Size], "the items of a list must be a choice of strings"),
+        (bytes, "contentEncoding='base64': this keyword is not allowed in a form"),
         (int | str, "it has no single type"),
         (Decimal, "it has no single type"),
         (Any, "it has no single type"),
-        (None, "no form asks for the type null"),
-        (uuid.UUID, "format='uuid': a form has the formats date, date-time, email, uri"),
-        (Literal[1, 2], "enum=[1, 2]: what there is to choose must be texts"),
-        (Literal[None], "the values to choose from must be texts, each once, and at least one"),  # noqa: PYI061  # not None
+        (None, "forms do not have the type null"),
+        (uuid.UUID, "format='uuid': the formats of a form are date, date-time, email, uri"),
+        (Literal[1, 2], "enum=[1, 2]: the choices must be strings"),
+        (Literal[None], "the choices must be different strings, and at least one"),  # noqa: PYI061  # not None
         (Annotated[float, Meta(gt=0)], "exclusiveMinimum=0: a form has no exclusive bounds; use ge in place of gt"),
         (Annotated[float, Meta(lt=1)], "exclusiveMaximum=1: a form has no exclusive bounds; use le in place of lt"),
         (Annotated[int, annotated_types.Gt(float("-inf"))], "exclusiveMinimum=-inf: a form has no exclusive bounds"),
         (Annotated[int, annotated_types.Le(float("inf"))], "maximum=inf: expected a number"),
-        (Annotated[int, Meta(multiple_of=5)], "multipleOf=5: this has no place in a form"),
+        (Annotated[int, Meta(multiple_of=5)], "multipleOf=5: this keyword is not allowed in a form"),
         (Annotated[str, Meta(extra_json_schema={"pattern": "("})], 'not a usable JSON Schema: $.pattern: "("'),
         (complex, "complex has no JSON form"),
         (Annotated[int, SIZES], "Choices are for str and list[str]"),
         (Annotated[list[Any], SIZES], "Choices are for str and list[str]"),
         (Annotated[Colour, SIZES], "the Choices ['s', 'm'] are not the values of the type, ['red', 'blue']"),
-        (Annotated[str, SIZES, Meta(min_length=1)], "minLength=1: this has no place in a form"),
+        (Annotated[str, SIZES, Meta(min_length=1)], "minLength=1: this keyword is not allowed in a form"),
         (Annotated[str, SIZES, Choices({"a": "A"})], "Choices are given twice"),
         (Annotated[list[Annotated[str, SIZES]], SIZES], "Choices are given twice"),
     ],
     ids=str,
 )
-def test_a_member_that_no_form_has_is_refused_by_name(annotation: Any, reason: str) -> None:
+def test_a_member_that_forms_do_not_support_is_refused_by_name(annotation: Any, reason: str) -> None:
     with pytest.raises(TypeError) as refusal:
         form_of(member(annotation))
 
     text = str(refusal.value)
-    assert text.startswith(f"Asked is no form: Asked.it: {reason}")
+    assert text.startswith(f"Asked cannot be a form: Asked.it: {reason}")
     assert text.endswith(
-        "A member may be a str, int, float, bool, date or datetime, a choice of texts (Literal, an enumeration, or "
+        "A member may be a str, int, float, bool, date or datetime, a choice of strings (Literal, an enumeration, or "
         "Choices), or a list of such choices"
     )
 
 
 @pytest.mark.parametrize("cls", [int, list, dict[str, int], Seats(1), None, Colour], ids=str)
-def test_what_has_no_members_is_no_form(cls: Any) -> None:
-    with pytest.raises(TypeError, match=r"is no form: .*A member may be"):
+def test_a_type_without_members_cannot_be_a_form(cls: Any) -> None:
+    with pytest.raises(TypeError, match=r"cannot be a form: .*A member may be"):
         form_of(cls)
 
 
 # -- Answers.
 
 
-def test_every_fault_of_an_answer_is_named() -> None:
+def test_every_fault_of_an_answer_is_reported() -> None:
     wrong = {"size": "l", "toppings": ["c", "x", "h"], "crust": 1, "hot": "yes"}
 
     with pytest.raises(ArgumentFaults) as refusal:
@@ -504,17 +504,17 @@ def test_every_fault_of_an_answer_is_named() -> None:
 
 
 @pytest.mark.parametrize("value", ["3", 3.5, True, None, [3], {}], ids=repr)
-def test_nothing_is_converted_into_another_kind(value: Any) -> None:
+def test_values_of_an_answer_are_not_converted_between_json_types(value: Any) -> None:
     assert [fault.split(":")[0] for fault in faults_of(form_of(Seats), {"count": value})] == ["$.count"]
 
 
 @pytest.mark.parametrize("content", [None, {}], ids=repr)
-def test_an_answer_without_content_misses_what_is_required(content: dict[str, Any] | None) -> None:
+def test_an_answer_without_content_lacks_the_required_members(content: dict[str, Any] | None) -> None:
     with pytest.raises(AnswerFaults, match=r"\$\.count: required, but missing"):
         form_of(Seats).load(content)
 
 
-def test_members_that_were_not_asked_for_are_passed_over() -> None:
+def test_unknown_members_of_an_answer_are_ignored() -> None:
     assert form_of(Seats).load({"count": 1, "colour": "red"}) == Seats(1)
 
 
@@ -527,28 +527,28 @@ class Even:
             raise ValueError("must be even")
 
 
-def test_what_a_validator_of_the_class_refuses_is_a_fault_of_the_answer() -> None:
+def test_an_error_of_a_validator_of_the_class_is_a_fault_of_the_answer() -> None:
     form = form_of(Even)
 
     assert form.load({"number": 2}) == Even(2)
     assert faults_of(form, {"number": 3}) == ["$: must be even"]
 
 
-# -- Kept forms.
+# -- The cache of forms.
 
 
-def test_a_form_and_its_schemas_are_made_once() -> None:
+def test_a_form_and_its_schemas_are_cached() -> None:
     assert form_of(Seats) is form_of(Seats)
     assert form_of(Seats).requested_schema(MODERN) is form_of(Seats).requested_schema(MODERN)
 
 
-def test_a_type_that_cannot_be_kept_is_a_form_all_the_same() -> None:
+def test_an_unhashable_type_becomes_a_form_that_is_not_cached() -> None:
     unhashable: Any = Annotated[Seats, ["a note"]]
 
     assert form_of(unhashable).load({"count": 1}) == Seats(1)
 
 
-def test_forms_of_classes_made_on_the_way_are_let_go() -> None:
+def test_forms_of_short_lived_classes_leave_the_cache() -> None:
     def make() -> type:
         return dataclasses.make_dataclass("Passing", [("x", int)])
 
@@ -564,7 +564,7 @@ def test_forms_of_classes_made_on_the_way_are_let_go() -> None:
     assert gone() is None
 
 
-# -- Schemas in place of classes.
+# -- Schemas instead of classes.
 
 
 Json: TypeAlias = dict[str, Any]
@@ -598,7 +598,7 @@ SEVERAL: dict[str, Any] = {
 }
 
 
-def test_a_schema_is_written_as_each_revision_has_it() -> None:
+def test_a_given_schema_is_rewritten_for_each_revision() -> None:
     form = form_of(RAW)
 
     assert form.requested_schema(MODERN) == RAW
@@ -609,7 +609,7 @@ def test_a_schema_is_written_as_each_revision_has_it() -> None:
     assert form_of(SEVERAL).requested_schema(MODERN) == SEVERAL
 
 
-def test_what_a_schema_has_read_stays_as_it_came() -> None:
+def test_an_answer_to_a_given_schema_stays_unchanged() -> None:
     form = form_of(RAW)
     content = {"mail": "x@y.z", "count": 2.0, "more": [1, None]}
 
@@ -621,14 +621,14 @@ def test_what_a_schema_has_read_stays_as_it_came() -> None:
     ]
 
 
-def test_formats_in_a_schema_hold_as_those_of_tools_do() -> None:
+def test_formats_in_a_given_schema_are_enforced_like_those_of_tools() -> None:
     form = form_of({"type": "object", "properties": {"day": {"type": "string", "format": "date"}}})
 
     assert form.load({"day": "2026-01-31"}) == {"day": "2026-01-31"}
-    assert len(faults_of(form, {"day": "0000-01-01"})) == 1  # which is a date, but none that Python has
+    assert len(faults_of(form, {"day": "0000-01-01"})) == 1  # a date in RFC 3339, but not in Python
 
 
-def test_a_schema_may_change_once_its_form_is_made() -> None:
+def test_a_form_does_not_depend_on_later_changes_of_its_schema() -> None:
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {"a": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "default": ["a"]}},
@@ -646,7 +646,7 @@ def test_a_schema_may_change_once_its_form_is_made() -> None:
     assert published["required"] == ["a"]
 
 
-def test_the_dialect_of_a_schema_is_kept_where_the_revision_has_a_place_for_it() -> None:
+def test_the_dialect_of_a_schema_is_kept_for_revisions_that_allow_it() -> None:
     dialect = "http://json-schema.org/draft-04/schema#"
     form = form_of({"$schema": dialect, "type": "object", "properties": {"a": {"type": "integer"}}})
 
@@ -666,12 +666,15 @@ def test_the_dialect_of_a_schema_is_kept_where_the_revision_has_a_place_for_it()
         ({"type": "object", "properties": Json(), "required": ["a"]}, r"required=\['a'\] must be a list of names"),
         ({"type": "object", "properties": Json(), "required": [None]}, r"required=\[None\] must be a list of names"),
         ({"type": "object", "properties": Json(), "required": "a"}, "required='a' must be a list of names"),
-        ({"type": "object", "properties": Json(), "additionalProperties": False}, "additionalProperties has no place"),
+        (
+            {"type": "object", "properties": Json(), "additionalProperties": False},
+            "additionalProperties is not allowed",
+        ),
         ({"type": "object", "properties": Json(), "$schema": "urn:mine"}, "unknown JSON Schema dialect 'urn:mine'"),
     ],
     ids=str,
 )
-def test_a_schema_that_is_no_form_is_refused(schema: dict[str, Any], reason: str) -> None:
+def test_a_schema_that_cannot_be_a_form_is_refused(schema: dict[str, Any], reason: str) -> None:
     with pytest.raises(TypeError, match=f"^the form: .*{reason}"):
         form_of(schema)
 
@@ -679,39 +682,48 @@ def test_a_schema_that_is_no_form_is_refused(schema: dict[str, Any], reason: str
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        (True, "its schema is no JSON object"),
+        (True, "its schema is not a JSON object"),
         ({}, "it has no single type"),
         ({"type": ["string", "null"]}, "it has no single type"),
-        ({"type": "object", "properties": {}}, "no form asks for the type object"),
-        ({"type": "array"}, "a list must be of texts to choose from"),
-        ({"type": "array", "items": {"type": "string"}}, "a list must be of texts to choose from"),
-        ({"type": "array", "items": {"type": "integer", "enum": ["a"]}}, "a list must be of texts to choose from"),
-        ({"type": "array", "items": {"enum": ["a"], "minLength": 1}}, "minLength has no place beside the choices"),
-        ({"type": "array", "items": {"enum": ["a"]}, "uniqueItems": True}, "uniqueItems=True: this has no place"),
-        ({"type": "array", "items": {"enum": ["a"]}, "minItems": -1}, "minItems=-1: expected a whole number from 0"),
-        ({"type": "array", "items": {"enum": ["a"]}, "maxItems": True}, "maxItems=True: expected a whole number"),
-        ({"type": "string", "minLength": 1.5}, "minLength=1.5: expected a whole number from 0"),
-        ({"type": "string", "format": "uuid"}, "format='uuid': a form has the formats date, date-time, email, uri"),
-        ({"type": "string", "title": 1}, "title=1: expected a text"),
+        ({"type": "object", "properties": {}}, "forms do not have the type object"),
+        ({"type": "array"}, "the items of a list must be a choice of strings"),
+        ({"type": "array", "items": {"type": "string"}}, "the items of a list must be a choice of strings"),
+        (
+            {"type": "array", "items": {"type": "integer", "enum": ["a"]}},
+            "the items of a list must be a choice of strings",
+        ),
+        ({"type": "array", "items": {"enum": ["a"], "minLength": 1}}, "minLength is not allowed beside the choices"),
+        (
+            {"type": "array", "items": {"enum": ["a"]}, "uniqueItems": True},
+            "uniqueItems=True: this keyword is not allowed",
+        ),
+        ({"type": "array", "items": {"enum": ["a"]}, "minItems": -1}, "minItems=-1: expected an integer of at least 0"),
+        ({"type": "array", "items": {"enum": ["a"]}, "maxItems": True}, "maxItems=True: expected an integer"),
+        ({"type": "string", "minLength": 1.5}, "minLength=1.5: expected an integer of at least 0"),
+        ({"type": "string", "format": "uuid"}, "format='uuid': the formats of a form are date, date-time, email, uri"),
+        ({"type": "string", "title": 1}, "title=1: expected a string"),
         ({"type": "string", "pattern": "("}, "not a usable JSON Schema"),
         ({"type": "integer", "minimum": "1"}, "minimum='1': expected a number"),
-        ({"type": "integer", "minLength": 1}, "minLength=1: this has no place in a form"),
-        ({"type": "string", "enum": []}, "the values to choose from must be texts, each once, and at least one"),
-        ({"type": "string", "enum": ["a", "a"]}, "the values to choose from must be texts, each once"),
-        ({"type": "string", "enum": [1]}, "the values to choose from must be texts"),
-        ({"type": "string", "enum": "a"}, "the values to choose from must be texts"),
-        ({"type": "string", "enum": ["a"], "enumNames": []}, "there must be one title, a text, for each value"),
-        ({"type": "string", "enum": ["a"], "enumNames": "A"}, "there must be one title, a text, for each value"),
-        ({"type": "string", "enumNames": ["A"]}, r"enumNames=\['A'\]: this has no place"),
+        ({"type": "integer", "minLength": 1}, "minLength=1: this keyword is not allowed in a form"),
+        ({"type": "string", "enum": []}, "the choices must be different strings, and at least one"),
+        ({"type": "string", "enum": ["a", "a"]}, "the choices must be different strings"),
+        ({"type": "string", "enum": [1]}, "the choices must be different strings"),
+        ({"type": "string", "enum": "a"}, "the choices must be different strings"),
+        ({"type": "string", "enum": ["a"], "enumNames": []}, "there must be one title, a string, for each choice"),
+        ({"type": "string", "enum": ["a"], "enumNames": "A"}, "there must be one title, a string, for each choice"),
+        ({"type": "string", "enumNames": ["A"]}, r"enumNames=\['A'\]: this keyword is not allowed"),
         ({"type": "string", "oneOf": [{"const": "a"}]}, "oneOf must be a list of objects with const and title"),
         ({"type": "string", "oneOf": "a"}, "oneOf must be a list of objects with const and title"),
-        ({"type": "string", "oneOf": [{"const": "a", "title": 1}]}, "there must be one title, a text, for each value"),
-        ({"type": "string", "oneOf": [], "enum": ["a"]}, "what there is to choose stands in oneOf already"),
-        ({"type": "string", "enum": ["a"], "minLength": 1}, "minLength=1: this has no place in a form"),
+        (
+            {"type": "string", "oneOf": [{"const": "a", "title": 1}]},
+            "there must be one title, a string, for each choice",
+        ),
+        ({"type": "string", "oneOf": [], "enum": ["a"]}, "the choices are given twice, in oneOf and in enum"),
+        ({"type": "string", "enum": ["a"], "minLength": 1}, "minLength=1: this keyword is not allowed in a form"),
     ],
     ids=str,
 )
-def test_a_schema_with_a_member_that_no_form_has_is_refused(schema: Any, reason: str) -> None:
+def test_a_schema_with_a_member_that_forms_do_not_support_is_refused(schema: Any, reason: str) -> None:
     with pytest.raises(TypeError, match=rf"^the form: \$\.it: {reason}.*A member may be"):
         form_of({"type": "object", "properties": {"it": schema}})
 

@@ -1,4 +1,4 @@
-"""Descriptions out of docstrings."""
+"""Tests of the descriptions that docstrings contain."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ SPHINX = """Add two numbers.
     """
 
 
-def test_a_missing_docstring_describes_nothing() -> None:
+def test_a_missing_docstring_has_no_descriptions() -> None:
     assert parse_docstring(None) == Docstring("", {})
     assert parse_docstring("   ") == Docstring("", {})
 
 
-def test_google_sections_describe_parameters_and_leave_the_description() -> None:
+def test_google_sections_describe_parameters_and_are_not_part_of_the_description() -> None:
     found = parse_docstring(GOOGLE)
 
     assert found.description == "Add two numbers.\n\nWith care.\n\nReturns:\n    The sum."
     assert found.parameters == {"a": "first number, any size", "b": "second number", "rest": "the others"}
 
 
-def test_numpy_sections_describe_parameters_several_at_once() -> None:
+def test_numpy_sections_may_describe_several_parameters_together() -> None:
     found = parse_docstring(NUMPY)
 
     assert found.description == "Add two numbers.\n\nReturns\n-------\nint"
@@ -78,11 +78,11 @@ def test_sphinx_fields_describe_parameters() -> None:
 
 
 @pytest.mark.parametrize("text", ["Parameters matter.", "Args", "Args:", "Sum.\n\nArgs:\nflush left"])
-def test_what_only_looks_like_a_section_is_description(text: str) -> None:
+def test_lines_that_only_resemble_a_section_are_description(text: str) -> None:
     assert parse_docstring(text) == Docstring(text, {})
 
 
-def test_text_before_the_first_entry_belongs_to_no_parameter() -> None:
+def test_lines_before_the_first_entry_describe_no_parameter() -> None:
     found = parse_docstring("Sum.\n\nArgs:\n    all of them are numbers\n    a: one")
 
     assert found == Docstring("Sum.", {"a": "one"})

@@ -1,4 +1,4 @@
-"""Tools in worker processes: what crosses, what is refused, what fails, and that a process ends when it has to."""
+"""Tests of tools in worker processes: arguments and results, refusals, failures, and the end of processes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ from trio.testing import MockClock
 from tests.server import isolated_tools as tools
 from tests.server.isolated_calls import Calls, hang_up, is_gone, taking_calls, until, value_of
 from trio_mcp import Client, Context, ErrorResponse, Limits, Server, open_client, serve_stream
-from trio_mcp.server import ActiveServer
-from trio_mcp.server import _process_worker as _isolation_worker
-from trio_mcp.server import _processes as _isolation
+from trio_mcp.server import ActiveServer, _process_worker, _processes
 from trio_mcp.server._process_worker import HEAD
 from trio_mcp.server._processes import program_of_main, start_worker
 
@@ -48,7 +46,7 @@ def isolating(*functions: Callable[..., Any], limits: Limits | None = None, **op
 
 @asynccontextmanager
 async def served(server: Server) -> AsyncGenerator[tuple[ActiveServer, Client]]:
-    """A serving to look into, and a client over bytes."""
+    """Open a serving that the test can inspect, and a client over byte streams."""
     with trio.fail_after(60):
         async with server.serving() as serving, trio.open_nursery() as nursery:
             ours, theirs = trio.testing.memory_stream_pair()
@@ -58,17 +56,17 @@ async def served(server: Server) -> AsyncGenerator[tuple[ActiveServer, Client]]:
 
 
 async def text_of(client: Client, tool: str, arguments: dict[str, Any] | None = None) -> str:
-    """What a call answers as a tool error."""
+    """Return the message of the tool error of a call."""
     result = await client.call_tool(tool, arguments)
     assert result.is_error
     block: Any = result.content[0]
     return str(block.text)
 
 
-# What crosses.
+# Arguments and results.
 
 
-async def test_an_isolated_function_runs_in_a_process_that_is_used_again() -> None:
+async def test_an_isolated_function_runs_in_a_process_that_is_reused() -> None:
     async with served(isolating(tools.pid)) as (serving, client):
         first, second = await value_of(client, "pid"), await value_of(client, "pid")
         assert serving.statistics().processes == 1
@@ -86,7 +84,7 @@ async def test_arguments_and_results_are_the_annotated_types_in_both_processes()
     assert shifted == {"x": 25, "y": 15}
 
 
-async def test_arguments_are_checked_before_a_process_sees_them() -> None:
+async def test_arguments_are_checked_before_they_are_sent_to_a_process() -> None:
     async with served(isolating(tools.mirrored)) as (serving, client):
         assert "$.point.x: expected integer" in await text_of(client, "mirrored", {"point": {"x": "1"}})
         assert serving.statistics().processes == 0
@@ -126,7 +124,7 @@ async def test_a_worker_has_no_descriptor_of_the_server() -> None:
     assert len([target for target in found.values() if target.startswith("pipe")]) <= 4  # 1 and 2 may be pipes
 
 
-async def test_what_a_worker_prints_goes_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_output_of_a_worker_goes_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
     async with open_client(isolating(tools.say)) as client:
         await client.call_tool("say", {"text": "heard"}, raise_on_error=True)
 
@@ -135,14 +133,16 @@ async def test_what_a_worker_prints_goes_to_standard_error(capfd: pytest.Capture
     assert err.count("heard") == 2
 
 
-async def test_a_program_without_standard_error_has_workers_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_without_standard_error_can_have_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "__stderr__", None)
 
     async with open_client(isolating(tools.say)) as client:
         await client.call_tool("say", {"text": "to nobody"}, raise_on_error=True)
 
 
-async def test_what_start_up_files_print_is_no_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_output_of_start_up_files_is_not_taken_for_an_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('x' * 100_000)", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
@@ -150,7 +150,7 @@ async def test_what_start_up_files_print_is_no_answer(monkeypatch: pytest.Monkey
         assert await value_of(client, "echo", {"text": "clean"}) == "clean"
 
 
-# What is refused.
+# Refusals.
 
 
 def refusal(function: Callable[..., Any]) -> str:
@@ -168,7 +168,7 @@ def test_an_async_function_cannot_be_isolated() -> None:
 def test_a_function_that_takes_a_context_cannot_be_isolated() -> None:
     def work(ctx: Context) -> None: ...
 
-    assert "it gets no Context, which belongs to the process of the server" in refusal(work)
+    assert "it cannot have a Context, which stays in the process of the server" in refusal(work)
 
 
 def test_a_function_that_cannot_be_imported_cannot_be_isolated() -> None:
@@ -205,31 +205,31 @@ def test_workers_import_the_main_module_by_its_name_or_by_its_file(monkeypatch: 
     assert program_of_main() == {"init_main_from_name": "package.module"}
 
 
-def test_there_is_one_way_to_be_isolated() -> None:
+def test_any_other_value_of_isolate_is_refused() -> None:
     how: Any = "thread"
 
     with pytest.raises(ValueError, match="tool 'pid': isolate='thread' must be 'process', or left out"):
         Server("s").tool(isolate=how)(tools.pid)
 
 
-# What fails.
+# Failures.
 
 
-async def test_a_function_that_its_name_does_not_lead_to_fails_at_its_call() -> None:
+async def test_a_function_that_its_name_does_not_refer_to_fails_at_its_call() -> None:
     async with open_client(isolating(tools.impostor)) as client:
         text = await text_of(client, "pid")
 
-    assert text.startswith('pid: with isolate="process" the function and its arguments are pickled, which failed')
+    assert text.startswith('pid: isolate="process" must pickle the function and its arguments, which failed')
     assert "not the same object" in text
 
 
 async def test_a_function_that_the_worker_cannot_import_fails_at_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
     made = python_types.ModuleType("made_here")
-    exec("def hello() -> None: ...", made.__dict__)  # a module that is in no file
+    exec("def hello() -> None: ...", made.__dict__)  # a module without a file
     monkeypatch.setitem(sys.modules, "made_here", made)
 
     async with open_client(isolating(made.hello)) as client:
-        assert await text_of(client, "hello") == "its worker process cannot load it: No module named 'made_here'"
+        assert await text_of(client, "hello") == "its worker process cannot load the call: No module named 'made_here'"
 
 
 @pytest.mark.parametrize(
@@ -245,20 +245,20 @@ async def test_a_function_that_the_worker_cannot_import_fails_at_its_call(monkey
         ("by interrupting", "the handler raised KeyboardInterrupt"),
     ],
 )
-async def test_what_an_isolated_function_raises_comes_back(
+async def test_an_exception_of_an_isolated_function_is_raised_in_the_server(
     how: str, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(isolating(tools.fail)) as (serving, client):
         assert await text_of(client, "fail", {"how": how}) == told
-        assert serving.statistics().processes == 1  # it goes on
+        assert serving.statistics().processes == 1  # the worker is still alive
 
     if how == "deliberately":
         assert caplog.records == []
     else:
-        assert "isolated_tools.py" in caplog.text  # where, and only the log says so
+        assert "isolated_tools.py" in caplog.text  # the traceback is only in the log
 
 
-async def test_a_protocol_error_of_an_isolated_function_is_one() -> None:
+async def test_a_protocol_error_of_an_isolated_function_answers_the_request() -> None:
     async with open_client(isolating(tools.fail)) as client:
         with pytest.raises(ErrorResponse, match="not so") as caught:
             await client.call_tool("fail", {"how": "by protocol"})
@@ -266,10 +266,10 @@ async def test_a_protocol_error_of_an_isolated_function_is_one() -> None:
     assert caught.value.code == 7
 
 
-async def test_a_result_that_cannot_be_pickled_says_so() -> None:
+async def test_a_result_that_cannot_be_pickled_is_an_error_that_says_so() -> None:
     async with open_client(isolating(tools.give_function, tools.give_trap)) as client:
-        assert "what it returned cannot be pickled" in await text_of(client, "give_function")
-        assert "what it returned cannot be unpickled" in await text_of(client, "give_trap")
+        assert "its result cannot be pickled" in await text_of(client, "give_function")
+        assert "its result cannot be unpickled" in await text_of(client, "give_trap")
 
 
 @pytest.mark.parametrize(
@@ -309,13 +309,13 @@ async def test_a_worker_whose_descendant_holds_its_pipes_is_known_to_be_dead(cal
         nursery.start_soon(call)
         line, _ = await calls.take()
         await until(lambda: bool(texts))
-        await line.aclose()  # lets the descendant end
+        await line.aclose()  # the descendant exits
 
     assert texts == ["quit_leaving_a_child: its worker process exited with status 3"]
 
 
-async def test_a_worker_that_starts_too_slowly_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_isolation, "_START_SECONDS", 0.001)
+async def test_a_worker_that_starts_too_slowly_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_processes, "_START_SECONDS", 0.001)
 
     async with served(isolating(tools.pid)) as (serving, client):
         assert await text_of(client, "pid") == "pid: its worker process did not start within 0.001 s"
@@ -334,7 +334,7 @@ trio.run(main)
 """
 
 
-async def test_a_main_module_that_serves_when_it_is_imported_is_told_what_it_lacks(
+async def test_a_main_module_that_serves_when_it_is_imported_gets_a_helpful_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     main = python_types.ModuleType("__main__")
@@ -346,20 +346,23 @@ async def test_a_main_module_that_serves_when_it_is_imported_is_told_what_it_lac
         text = await text_of(client, "pid")
 
     assert text == "pid: while it started (see its standard error), its worker process exited with status 1"
-    assert 'put what only the program itself shall do under `if __name__ == "__main__":`' in capfd.readouterr().err
+    assert (
+        'put the code that only the program itself shall run under `if __name__ == "__main__":`'
+        in capfd.readouterr().err
+    )
 
 
 async def test_a_worker_that_is_stuck_in_the_kernel_has_no_status() -> None:
     worker = await start_worker()
-    assert worker.end == "cannot be reached any more"
+    assert worker.exit_description == "cannot be reached any more"
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(worker.watch)
         await worker.kill()
-    assert worker.end == "was killed by signal 9"
+    assert worker.exit_description == "was killed by signal 9"
 
 
-# How it ends.
+# The end of processes.
 
 
 @pytest.mark.parametrize("tool", [tools.spin, tools.wait], ids=["busy", "blocked"])
@@ -373,7 +376,7 @@ async def test_a_cancelled_call_kills_its_process(tool: Callable[..., Any], call
         assert serving.statistics().processes == 0
         assert is_gone(int(pid))
 
-        assert await value_of(client, "pid") != int(pid)  # its place is free again
+        assert await value_of(client, "pid") != int(pid)  # its slot is free again
 
 
 async def test_a_process_is_killed_with_what_it_has_started(calls: Calls) -> None:
@@ -386,15 +389,17 @@ async def test_a_process_is_killed_with_what_it_has_started(calls: Calls) -> Non
     assert "grandchild" in {said for _, said in lines}
 
 
-async def test_a_call_that_is_out_of_time_kills_its_process(calls: Calls) -> None:
+async def test_a_call_that_exceeds_its_timeout_kills_its_process(calls: Calls) -> None:
     async with served(isolating(tools.spin, timeout=0.05)) as (serving, client):
         assert await text_of(client, "spin", {"path": calls.path}) == "spin took longer than it may (0.05 s)"
         assert serving.statistics().processes == 0
 
 
-async def test_the_start_of_a_process_is_not_the_time_of_its_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_start_of_a_process_does_not_count_against_the_timeout_of_the_tool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     begun: list[str] = []
-    run, server = _isolation.Processes.run, isolating(tools.pid, timeout=60)
+    run, server = _processes.Processes.run, isolating(tools.pid, timeout=60)
 
     async def watched(*args: Any, on_begin: Callable[[], object], **options: Any) -> Any:
         def begin() -> None:
@@ -403,21 +408,21 @@ async def test_the_start_of_a_process_is_not_the_time_of_its_tool(monkeypatch: p
 
         return await run(*args, on_begin=begin, **options)
 
-    monkeypatch.setattr(_isolation.Processes, "run", watched)
+    monkeypatch.setattr(_processes.Processes, "run", watched)
     async with open_client(server) as client:
         assert await value_of(client, "pid")
 
     assert begun == ["1 alive"]
 
 
-async def test_a_call_that_is_cancelled_while_its_process_starts_leaves_nothing() -> None:
+async def test_a_call_that_is_cancelled_while_its_process_starts_leaves_no_process() -> None:
     async with served(isolating(tools.pid)) as (serving, client):
         async with client.open_call("pid"):
             await until(lambda: serving.statistics().processes == 1)
         await until(lambda: (serving.processes.working, serving.statistics().processes) == (0, 0))
 
 
-async def test_no_more_processes_work_than_the_limit_allows(calls: Calls) -> None:
+async def test_the_number_of_busy_processes_is_limited(calls: Calls) -> None:
     async with served(isolating(tools.wait, limits=Limits(max_processes=2))) as (serving, client):
         async with trio.open_nursery() as nursery:
             for _ in range(3):
@@ -427,13 +432,13 @@ async def test_no_more_processes_work_than_the_limit_allows(calls: Calls) -> Non
             assert serving.statistics().processes == 2
             await lines[0][0].aclose()
             third, pid = await calls.take()
-            assert pid == lines[0][1]  # a worker that was free
+            assert pid == lines[0][1]  # an idle worker
             await lines[1][0].aclose()
             await third.aclose()
         assert serving.processes.working == 0
 
 
-async def test_a_tool_keeps_its_own_limit_in_processes_too(calls: Calls) -> None:
+async def test_the_limit_of_a_tool_holds_for_processes_too(calls: Calls) -> None:
     server = isolating(tools.wait, max_concurrency=1)
 
     async with served(server) as (serving, client), trio.open_nursery() as nursery:
@@ -443,13 +448,13 @@ async def test_a_tool_keeps_its_own_limit_in_processes_too(calls: Calls) -> None
         await until(lambda: serving.statistics().running == 2)
         assert serving.processes.working == 1
         async with client.open_call("wait", {"path": calls.path}):
-            pass  # gives up the turn it waited for
+            pass  # stops waiting for its slot
         await line.aclose()
         line, _ = await calls.take()
         await line.aclose()
 
 
-async def test_idle_workers_leave_politely_when_the_serving_ends(tmp_path: Path) -> None:
+async def test_idle_workers_exit_normally_when_the_serving_ends(tmp_path: Path) -> None:
     async with open_client(isolating(tools.leave_word)) as client:
         await client.call_tool("leave_word", {"path": str(tmp_path / "word")})
         assert not (tmp_path / "word").exists()
@@ -478,19 +483,19 @@ async def _call_in_vain(stream: trio.abc.Stream, path: str) -> None:
             await client.call_tool("spin", {"path": path})
 
 
-async def test_the_test_clock_stands_still_while_processes_work(autojump_clock: MockClock) -> None:
+async def test_the_test_clock_pauses_while_processes_work(autojump_clock: MockClock) -> None:
     with trio.fail_after(5):
         async with open_client(isolating(tools.pid)) as client:
             assert await value_of(client, "pid")
 
 
-# A worker by itself.
+# A worker without a server.
 
 
 @pytest.mark.parametrize(
     "begun", [b"", b"\0\0", HEAD.pack(10) + b"short"], ids=["nothing", "half a head", "half a job"]
 )
-def test_a_worker_whose_server_ends_before_it_says_anything_leaves(begun: bytes) -> None:
+def test_a_worker_whose_server_ends_before_its_first_message_exits(begun: bytes) -> None:
     program = [sys.executable, "-c", "from trio_mcp.server._process_worker import main; main()"]
 
     done = subprocess.run(program, input=begun, capture_output=True, check=True, start_new_session=True)
@@ -498,6 +503,6 @@ def test_a_worker_whose_server_ends_before_it_says_anything_leaves(begun: bytes)
     assert (done.stdout, done.stderr) == (b"", b"")
 
 
-def test_a_program_is_no_worker_that_starts() -> None:
-    assert not _isolation_worker.is_starting()
-    json.dumps(program_of_main())  # plain facts: nothing of the server is pickled for the start
+def test_a_program_is_not_taken_for_a_starting_worker() -> None:
+    assert not _process_worker.is_starting()
+    json.dumps(program_of_main())  # JSON: nothing else is pickled for the start
