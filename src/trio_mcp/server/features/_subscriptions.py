@@ -175,7 +175,7 @@ def listen(serving: ActiveServer, exchange: IncomingRequest, params: types.Subsc
     subscription = _subscribe(serving, exchange, params)
     serving.pool.begin(exchange, subscription.run, _explain, exchange.peer.listens)
     if exchange.run is not None:  # else there are too many already
-        exchange.run.last_words = subscription.conclude
+        exchange.run.closing_result = subscription.conclude
 
 
 async def listen_in(
@@ -187,7 +187,7 @@ async def listen_in(
         McpError: the refusal.
     """
     subscription = _subscribe(serving, exchange, params)
-    run.last_words = subscription.conclude
+    run.closing_result = subscription.conclude
     await subscription.run(run)
 
 
