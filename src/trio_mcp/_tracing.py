@@ -1,13 +1,14 @@
-"""OpenTelemetry spans of requests, in both roles, where the application has set a tracer provider; nothing otherwise.
+"""OpenTelemetry spans of requests, on both sides, if the application has set a tracer provider.
 
 Rules of this file:
 
-1. OpenTelemetry is never imported here before the application has: one that traces has its interface loaded and a
-   provider set. Everybody else pays for one look at a table.
-2. A span stands for one request: one attempt, where a client has to ask again. It begins when the request is made or
-   comes in, and ends with its answer.
-3. The context travels in `params._meta` (`traceparent` and what else the application's propagators write), both ways.
-4. What is recorded is names, numbers and the peer's error message: no arguments, no results, no exceptions.
+1. OpenTelemetry is never imported here before the application imports it. An application that traces has loaded its
+   API and set a provider. All other applications pay for one lookup in `sys.modules`.
+2. A span stands for one request, or for one attempt if a client repeats the request. It starts when the request is made
+   or arrives, and ends with the response.
+3. The trace context travels in `params._meta` (`traceparent` and what the propagators of the application add), in both
+   directions.
+4. A span records names, numbers and the error message of the peer, but no arguments, results or exceptions.
 
 Specification: https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md
 """
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
 __all__ = ["TRACING_MODULE", "RequestSpan", "client_span", "server_span"]
 
 TRACING_MODULE = "opentelemetry.trace"
-"""The module that an application which traces has imported. A caller may skip `client_span` and `server_span` while it
-is not in `sys.modules`: this spares each call of a link two calls of functions."""
+"""The module that an application with tracing has imported. While it is not in `sys.modules`, callers may skip
+`client_span` and `server_span`, which then return None."""
 _ABOUT_RESOURCES = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 
 
 def client_span(method: str, params: Mapping[str, Any] | None, revision: str) -> RequestSpan | None:
-    """Begin the span of a request that this side makes; None where nobody traces.
+    """Start the span of a request that this side makes; return None unless the application traces.
 
     Args:
-        params: of the request, as they go over the wire.
+        params: the params of the request, as they are sent.
         revision: the protocol revision.
     """
     tracer = _tracer() if TRACING_MODULE in sys.modules else None
@@ -53,13 +54,13 @@ def client_span(method: str, params: Mapping[str, Any] | None, revision: str) ->
 def server_span(
     method: str, params: Mapping[str, Any] | None, meta: Mapping[str, Any], revision: str, id: str | int
 ) -> RequestSpan | None:
-    """Begin the span of a request that came in; None where nobody traces.
+    """Start the span of a request that arrived; return None unless the application traces.
 
-    Its parent is what the request names; the context around is linked to.
+    Its parent is the span that the request names. The current span, if there is one, is linked.
 
     Args:
-        meta: the request's `_meta`.
-        id: the request's, as the other side calls it.
+        meta: the `_meta` of the request.
+        id: the id of the request.
     """
     tracer = _tracer() if TRACING_MODULE in sys.modules else None
     if tracer is None:
@@ -68,22 +69,22 @@ def server_span(
     from opentelemetry.propagate import extract  # noqa: PLC0415
     from opentelemetry.trace import Link, SpanKind, get_current_span  # noqa: PLC0415
 
-    texts = {key: value for key, value in meta.items() if type(value) is str}  # propagators trust what they find
-    around = get_current_span().get_span_context()
+    strings = {key: value for key, value in meta.items() if type(value) is str}  # propagators expect strings
+    current = get_current_span().get_span_context()
     attributes = _attributes(method, params or {}, revision) | {"jsonrpc.request.id": str(id)}
     span = tracer.start_span(
         _name(method, attributes),
-        context=extract(texts, Context()),
+        context=extract(strings, Context()),
         kind=SpanKind.SERVER,
         attributes=attributes,
-        links=[Link(around)] if around.is_valid else [],
+        links=[Link(current)] if current.is_valid else [],
     )
     return RequestSpan(span)
 
 
 @define(eq=False)
 class RequestSpan:
-    """The span of one request, until it ends."""
+    """The span of one request."""
 
     _span: Span
     _ended: bool = False
@@ -100,18 +101,18 @@ class RequestSpan:
 
     @contextmanager
     def active(self) -> Generator[None]:
-        """Make it the current span, for whatever is begun in the block."""
+        """Make it the current span for the duration of the block."""
         from opentelemetry.trace import use_span  # noqa: PLC0415 # rule 1
 
         with use_span(self._span, end_on_exit=False, record_exception=False, set_status_on_exception=False):
             yield
 
     def sent(self, id: str | int) -> None:
-        """The request has gone out with this id."""
+        """Record the id with which the request was sent."""
         self._span.set_attribute("jsonrpc.request.id", str(id))
 
     def answered(self, outcome: Mapping[str, Any] | McpError | ErrorResponse) -> None:
-        """The request has been answered: the span ends, unless it has ended before."""
+        """End the span with the response of the request, unless it has ended before."""
         if self._ended:
             return
         if isinstance(outcome, McpError | ErrorResponse):
@@ -122,18 +123,18 @@ class RequestSpan:
         else:
             self._end()
 
-    def failed(self, kind: str, text: str | None = None) -> None:
-        """The request has failed, or there is no answer: the span ends, unless it has ended before.
+    def failed(self, kind: str, description: str | None = None) -> None:
+        """End the span with a failure, unless it has ended before.
 
         Args:
-            kind: names the failure; one of few.
-            text: for people.
+            kind: the kind of the failure, one of a small set of names.
+            description: a description for humans.
         """
         from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 # rule 1
 
         if not self._ended:
             self._span.set_attribute("error.type", kind)
-            self._span.set_status(Status(StatusCode.ERROR, text))
+            self._span.set_status(Status(StatusCode.ERROR, description))
             self._end()
 
     def _end(self) -> None:

@@ -64,7 +64,7 @@ async def test_an_expired_question_raises_ask_expired_where_it_was_asked(
             with pytest.raises(ErrorResponse, match=BAD_STATE):
                 await first.again()
         else:
-            assert said(await client.call_tool("patient", patient)) == "expired: nobody answered in time"
+            assert said(await client.call_tool("patient", patient)) == "expired: the question was not answered in time"
 
 
 @everywhere
@@ -73,7 +73,7 @@ async def test_a_handler_that_does_not_catch_ask_expired_fails(where: str, tmp_p
     async with asking(where, tmp_path, ask_seconds=SOON, revision="2025-11-25", on_elicit=nobody) as client:
         result = await client.call_tool("book", {"show": "Hamlet"})
         assert result.is_error
-        assert text(result) == "nobody answered in time"
+        assert text(result) == "the question was not answered in time"
 
 
 @pytest.mark.requirement("B.9-S4a")
@@ -364,7 +364,7 @@ async def test_a_thread_whose_question_expires_while_it_is_parked_ends() -> None
             assert serving.statistics().threads == 0  # it takes no turn while it waits
             await asking.ended.wait()
             await no_thread_is_left(serving)
-    assert asking.told == ["nobody answered in time"]
+    assert asking.told == ["the question was not answered in time"]
 
 
 @in_both_eras

@@ -283,8 +283,8 @@ class HallMachine(RuleBasedStateMachine):
             assert actor.saw == work.saw
         assert self.pool.running == self.model.running
         assert self.pool.parking.parked == self.model.parked
-        assert self.pool.turns.taken == self.model.taken
-        assert self.pool.turns.groups == len(self.model.line)
+        assert self.pool.limiter.taken == self.model.taken
+        assert self.pool.limiter.groups == len(self.model.line)
         for slots, connection in zip(self.slots, self.model.connections, strict=True):
             assert (slots.running, slots.waiting) == (connection.running, len(connection.queue))
 

@@ -91,7 +91,7 @@ class Bench:
     async def holds_nothing(self) -> bool:
         """Wait until nothing goes on, and say whether nothing is left."""
         await wait_all_tasks_blocked()
-        idle = (self.pool.running, self.pool.parking.parked, self.pool.turns.taken) == (0, 0, 0)
+        idle = (self.pool.running, self.pool.parking.parked, self.pool.limiter.taken) == (0, 0, 0)
         return idle and (self.slots.running, self.slots.waiting) == (0, 0)
 
 

@@ -342,9 +342,9 @@ async def test_a_second_receiver_is_told_that_it_is_one(nursery: trio.Nursery) -
         nursery.start_soon(asked.result)
         await wait_all_tasks_blocked()
 
-        with pytest.raises(trio.BusyResourceError, match="another task is receiving"):
+        with pytest.raises(trio.BusyResourceError, match="another task already receives"):
             await asked.next_update()
-        with pytest.raises(trio.BusyResourceError, match="another task is receiving"):
+        with pytest.raises(trio.BusyResourceError, match="another task already receives"):
             await asked.result()
         asked.finish({})
 

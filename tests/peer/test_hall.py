@@ -607,7 +607,7 @@ async def test_one_that_waits_although_it_was_said_not_to_fails(work: Work) -> N
     work.begin(handler, waits=False)
     await resolved(work)
 
-    assert work.log == ["explained RuntimeError('a handler of m that was said never to wait has waited')"]
+    assert work.log == ["explained RuntimeError('a handler of m that was declared never to wait has waited')"]
 
 
 async def test_one_that_stops_its_own_request_sends_nothing(work: Work) -> None:

@@ -215,7 +215,7 @@ async def test_the_reason_of_a_cancellation_is_logged_up_to_a_length(caplog: pyt
         await bench.peer.send(modern(1, "forever"), cancelled(1, reason="changed my mind" + "!" * 1000))
         await wait_all_tasks_blocked()
 
-    assert "forever 1: the other side cancelled the request: changed my mind!!!" in caplog.text
+    assert "forever 1: the peer cancelled the request: changed my mind!!!" in caplog.text
     assert "!" * 300 not in caplog.text
 
 
@@ -248,7 +248,7 @@ async def test_a_request_with_the_id_of_a_running_one_is_refused_without_id(
         await bench.peer.send(modern(1, "forever"))
         answer = await bench.peer.exchange(modern(1, "echo"))
 
-        assert answer == error(..., INVALID_REQUEST, "a request with the id 1 is running already")
+        assert answer == error(..., INVALID_REQUEST, "a request with the id 1 is in flight already")
         assert await bench.peer.exchange(modern("1", "echo")) == result("1", {"echo": {}})
         assert bench.link.statistics().answering == 1
 
@@ -393,7 +393,7 @@ async def test_broken_responses_are_counted_logged_and_not_answered(
     assert [record.getMessage() for record in caplog.records] == [
         "a broken response: a result without a usable 'id'",
         "a broken response: 'result' is an array, not an object",
-        "the other side could not read a message: what? (-32700)",
+        "the peer could not read a message: what? (-32700)",
     ]
 
 
@@ -616,7 +616,7 @@ async def test_after_the_end_of_input_accepted_requests_are_answered(pair: Pair,
         await bench.peer.stream.send_eof()  # type: ignore[attr-defined] # a half-closeable stream
         await wait_all_tasks_blocked()
         assert not bench.ended.is_set()
-        with pytest.raises(ConnectionBroken, match="the other side ended the connection"):
+        with pytest.raises(ConnectionBroken, match="the peer ended the connection"):
             async with bench.link.ask("m", None):
                 pass
         go.set()
@@ -722,7 +722,7 @@ async def test_a_stream_that_breaks_while_reading_ends_the_link() -> None:
     async with linked(HANDLERS, pair=pair, drain=False) as bench:
         await bench.ended.wait()
 
-        assert str(bench.link.lost) == "the other side ended the connection"
+        assert str(bench.link.lost) == "the peer ended the connection"
         assert await bench.peer.rest() == []
 
 
@@ -761,7 +761,7 @@ async def test_a_peer_that_closed_its_input_is_still_read_for_a_while(autojump_c
         assert not bench.ended.is_set()
         await trio.sleep(2)
         assert bench.ended.is_set()
-        assert str(bench.link.lost) == "the other side stopped reading"
+        assert str(bench.link.lost) == "the peer stopped reading"
         await wait_all_tasks_blocked()
         assert bench.holds_nothing()
 

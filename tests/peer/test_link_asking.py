@@ -313,7 +313,7 @@ async def test_a_call_on_a_link_whose_sending_half_alone_is_broken_waits_for_the
 
         assert bench.link.lost is None
         began = trio.current_time()
-        with pytest.raises(ConnectionBroken, match="the other side stopped reading"):
+        with pytest.raises(ConnectionBroken, match="the peer stopped reading"):
             await call(bench)
         assert trio.current_time() - began == pytest.approx(3)
 

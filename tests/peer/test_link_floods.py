@@ -129,7 +129,7 @@ async def test_a_peer_that_stops_reading_loses_the_link_after_the_stall_limit(au
         await bench.ended.wait()
 
         assert trio.current_time() - began == 30
-        assert str(bench.link.lost) == "the other side has read nothing for 30 s"
+        assert str(bench.link.lost) == "the peer has read nothing for 30 s"
         await wait_all_tasks_blocked()
         assert bench.holds_nothing()
 

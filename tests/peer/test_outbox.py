@@ -244,8 +244,8 @@ async def test_more_urgent_bytes_than_the_limit_break_the_link(reader: Reader) -
     assert outbox.failure is None
     outbox.put_urgent(b"y")
 
-    assert str(outbox.failure) == "the other side does not read: 21 bytes of replies to it wait"
-    assert outbox.deaf
+    assert str(outbox.failure) == "the peer does not read: 21 bytes of replies to it wait"
+    assert outbox.is_stalled
     assert reader.failures == [outbox.failure]
     assert outbox.size == 0
 
@@ -275,7 +275,7 @@ async def test_a_peer_that_takes_nothing_for_the_stall_limit_loses_the_link(
         await outbox.room()
 
     assert trio.current_time() - began == 7
-    assert outbox.deaf
+    assert outbox.is_stalled
     assert len(reader.failures) == 1
 
 
@@ -327,10 +327,10 @@ async def test_a_broken_stream_fails_the_queue_and_all_who_wait(error: type[Exce
         await wait_all_tasks_blocked()
         broken.set()
 
-    assert [str(failure) for failure in failures] == ["the other side stopped reading"]
+    assert [str(failure) for failure in failures] == ["the peer stopped reading"]
     assert len({id(exc) for exc in [*caught, outbox.failure]}) == 4  # an exception belongs to one task
     assert all(type(exc) is ConnectionBroken for exc in caught)
-    assert not outbox.deaf
+    assert not outbox.is_stalled
     assert not outbox.has_room()
     assert [outbox.withdraw(entry) for entry in queued] == [False, False, False]
 
@@ -349,7 +349,7 @@ async def test_after_a_failure_nothing_is_queued_and_the_first_failure_stands(re
     assert reader.failures == [first]
     assert outbox.failure is first
     assert not outbox.withdraw(late)
-    assert (outbox.size, outbox.deaf) == (0, False)
+    assert (outbox.size, outbox.is_stalled) == (0, False)
     await outbox.flush()
     with pytest.raises(ConnectionClosed, match="first"):
         await outbox.room()

@@ -101,7 +101,7 @@ async def test_a_parked_run_has_no_slot(nursery: trio.Nursery) -> None:
     bench = Bench(make_pool(nursery), HandlerSlots(1, 0))
     first = bench.begin(one_question)
     await wait_all_tasks_blocked()
-    assert (bench.slots.running, bench.pool.turns.taken) == (0, 0)
+    assert (bench.slots.running, bench.pool.limiter.taken) == (0, 0)
 
     other = bench.begin(one_question)
     await wait_all_tasks_blocked()

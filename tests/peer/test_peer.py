@@ -125,7 +125,7 @@ def endless(bench: Bench, last_words: Any = None) -> Any:
     def answer(asked: IncomingRequest) -> None:
         bench.pool.begin(asked, forever, lambda exc: McpError(-1, repr(exc)), asked.peer.listens)
         if asked.run is not None:
-            asked.run.last_words = last_words or (lambda: {"end": asked.id})
+            asked.run.closing_result = last_words or (lambda: {"end": asked.id})
 
     bench.link._answer = answer
 
@@ -175,7 +175,7 @@ async def test_an_exchange_without_a_transport_of_its_own_way_is_concluded_by_it
     pool.begin(asked, forever, lambda exc: McpError(-1, repr(exc)))
     assert not asked.endless
     assert asked.run is not None
-    asked.run.last_words = lambda: {"end": True}
+    asked.run.closing_result = lambda: {"end": True}
     assert asked.endless
     asked.abandon()
     await wait_all_tasks_blocked()

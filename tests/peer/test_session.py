@@ -160,7 +160,7 @@ def test_initialize_is_asked_once() -> None:
     messages.append(refusal(session, "initialize", initialize_params()))
 
     assert {(error.code, error.message) for error in messages} == {
-        (INVALID_REQUEST, "'initialize' was asked before on this connection")
+        (INVALID_REQUEST, "'initialize' was sent before on this connection")
     }
 
 
@@ -197,7 +197,9 @@ def test_before_the_handshake_only_ping_is_answered() -> None:
     assert session.admit("ping", None) == terms(LEGACY_REVISIONS[-1], peer_info=None)
     error = refusal(session, "tools/list", {})
     assert error.code == INVALID_PARAMS
-    assert error.message.startswith("send 'initialize' first, or say in params._meta which protocol revision")
+    assert error.message.startswith(
+        "send 'initialize' first, or name the protocol revision of 'tools/list' in params._meta"
+    )
     assert REVISION_KEY in error.message
 
 
@@ -267,7 +269,7 @@ def test_a_modern_only_server_refuses_the_handshake_with_what_it_speaks() -> Non
         UNSUPPORTED_REVISION,
         {"supported": list(MODERN_REVISIONS), "requested": "2025-11-25"},
     )
-    assert refusal(session, "ping", None).message.startswith("say in params._meta which protocol revision 'ping'")
+    assert refusal(session, "ping", None).message.startswith("name the protocol revision of 'ping' in params._meta")
 
 
 def test_a_legacy_only_server_refuses_envelopes_with_what_it_speaks() -> None:
@@ -316,7 +318,7 @@ def test_before_the_handshake_a_client_answers_ping_alone() -> None:
     assert session.admit("ping", None) == terms(LEGACY_REVISIONS[-1], peer_info=None)
     error = refusal(session, "roots/list", None)
     assert error.code == METHOD_NOT_FOUND
-    assert "before the handshake is done" in error.message
+    assert "the handshake is not complete" in error.message
 
 
 def test_a_client_remembers_nothing_of_what_it_is_told() -> None:

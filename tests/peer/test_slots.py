@@ -179,14 +179,14 @@ async def test_beyond_what_may_run_over_all_connections_these_are_taken_in_turn(
         shared.begin(name)
     await wait_all_tasks_blocked()
     assert shared.figures() == {"a": (2, 3), "b": (0, 2), "c": (0, 1)}
-    assert shared.pool.turns.groups == 3
+    assert shared.pool.limiter.groups == 3
 
     await shared.end("a1", "a2", "a3", "b1", "c1", "a4", "b2", "a5")
 
     assert sorted(shared.started[:2]) == ["a1", "a2"]  # Trio shuffles who is first of those that start together
     assert shared.started[2:] == ["a3", "b1", "c1", "a4", "b2", "a5"]
     assert shared.figures() == {"a": (0, 0), "b": (0, 0), "c": (0, 0)}
-    assert (shared.pool.turns.taken, shared.pool.turns.waiting, shared.pool.turns.groups) == (0, 0, 0)
+    assert (shared.pool.limiter.taken, shared.pool.limiter.waiting, shared.pool.limiter.groups) == (0, 0, 0)
 
 
 async def test_the_bound_of_a_connection_holds_as_well(nursery: trio.Nursery) -> None:
@@ -205,7 +205,7 @@ async def test_the_bound_of_a_connection_holds_as_well(nursery: trio.Nursery) ->
     await shared.end("a2")
     assert shared.started[5:] == ["a3"]
     await shared.end("a3")
-    assert (shared.pool.turns.taken, shared.pool.turns.waiting) == (0, 0)
+    assert (shared.pool.limiter.taken, shared.pool.limiter.waiting) == (0, 0)
 
 
 async def test_requests_that_are_cancelled_while_they_wait_for_others_leave_no_trace(nursery: trio.Nursery) -> None:
@@ -218,12 +218,12 @@ async def test_requests_that_are_cancelled_while_they_wait_for_others_leave_no_t
     for one in gone:
         one.cancel("not wanted")
         one.cancel("not wanted")
-    assert shared.pool.turns.groups == 1
+    assert shared.pool.limiter.groups == 1
     await shared.end("a1", "a3")
 
     assert shared.started == ["a1", "a3"]
     assert shared.figures() == {"a": (0, 0), "b": (0, 0)}
-    assert (shared.pool.turns.taken, shared.pool.turns.waiting, shared.pool.turns.groups) == (0, 0, 0)
+    assert (shared.pool.limiter.taken, shared.pool.limiter.waiting, shared.pool.limiter.groups) == (0, 0, 0)
 
 
 async def test_who_is_refused_because_of_other_connections_is_told_so(nursery: trio.Nursery) -> None:

@@ -239,7 +239,7 @@ async def test_one_that_comes_before_any_terms_are_known_is_dropped(caplog: pyte
         await client.request("server/discover")
 
     assert got == [MODERN]
-    assert "say in params._meta which protocol revision" in caplog.text
+    assert "name the protocol revision of" in caplog.text
 
 
 async def test_what_a_handler_of_a_notification_logs_goes_to_its_client_where_that_may_be() -> None:

@@ -1,6 +1,6 @@
-"""ENGINE: exchanges, runs, the hall and links made of messages. Trio, but no transport.
+"""The engine: exchanges, handler runs and their pool, and connections made of messages. Uses Trio, but no transport.
 
-Names only, each imported from its home when it is first used.
+Contains only names, each imported from its module when it is first used.
 """
 
 from __future__ import annotations

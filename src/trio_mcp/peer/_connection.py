@@ -1,7 +1,12 @@
-"""Exchanges made of messages, whoever carries these: one side of a JSON-RPC conversation, used in both roles.
+"""A connection made of messages: makes exchanges out of JSON-RPC messages and back, on either side, on any transport.
 
-A correspondent is fed the messages that come in, and puts those that go out into lanes. It owns no task: everything
-it does with a message is synchronous.
+A connection is fed the messages that arrive and puts its own into outlets. It owns no task, and everything it does with
+a message is synchronous.
+
+Rules of this file:
+
+1. The ids of our requests count up and are never used again, as every revision requires.
+2. The ids of the peer's requests mean something on this connection only, and only while the request is in flight.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic
 """
@@ -49,102 +54,105 @@ __all__ = ["Ledger", "MessageConnection", "Outlet", "QueuedMessage"]
 
 @define(eq=False)
 class QueuedMessage:
-    """A message in the queue; `line` is empty once it was taken or withdrawn."""
+    """A message in a queue. `line` is empty once the message was taken for sending, or withdrawn."""
 
     line: bytes
     urgent: bool
 
 
 class Outlet(Protocol):
-    """Takes whole messages, each a line with its newline, and keeps their order. Only `room` ever waits."""
+    """A queue of outgoing messages: that of a link, or that of one response stream of a session over HTTP.
+
+    Takes whole messages, each a line with its newline, and keeps their order. Only `room` ever waits.
+    """
 
     def has_room(self) -> bool:
-        """Whether `room` would return at once."""
+        """Return True if `room` would return at once."""
         ...
 
     async def room(self) -> None:
         """Wait until a message may be queued. If cancelled, nothing was queued.
 
         Raises:
-            ConnectionLost: no message will ever leave again.
+            ConnectionLost: no message can be sent any more.
         """
         ...
 
     def put(self, line: bytes) -> QueuedMessage:
-        """Queue a message; after `room`, without a checkpoint in between."""
+        """Queue a message. Call it after `room`, without a checkpoint in between."""
         ...
 
     def put_urgent(self, line: bytes) -> None:
-        """Queue a message that may have had nobody to wait for room: an answer, or a cancellation."""
+        """Queue a message for which its sender could not wait for room: a response or a cancellation."""
         ...
 
     def withdraw(self, entry: QueuedMessage) -> bool:
-        """Take back a message; False if it has left already."""
+        """Remove a message from the queue; return False if it was sent already."""
         ...
 
 
-Asked = TypeVar("Asked")
-Answering = TypeVar("Answering")
+Outgoing = TypeVar("Outgoing")
+Incoming = TypeVar("Incoming")
 
 
 @define(eq=False)
-class Ledger(Generic[Asked, Answering]):
-    """Who waits for which id."""
+class Ledger(Generic[Outgoing, Incoming]):
+    """The record of the requests in flight on one connection, by their ids."""
 
-    asked: dict[RequestId, Asked] = field(factory=dict[RequestId, Asked], init=False)
-    """Our requests that wait for a response."""
-    answering: dict[RequestId, Answering] = field(factory=dict[RequestId, Answering], init=False)
-    """The peer's requests that wait for ours."""
+    asked: dict[RequestId, Outgoing] = field(factory=dict[RequestId, Outgoing], init=False)
+    """The requests of this side that wait for a response."""
+    answering: dict[RequestId, Incoming] = field(factory=dict[RequestId, Incoming], init=False)
+    """The requests of the peer that this side has not answered."""
     unmatched: int = field(default=0, init=False)
-    """Responses that nobody waited for: late ones, and ones never asked for."""
+    """The number of responses that matched no request: late ones, and ones to unknown ids."""
     _issued: int = field(default=0, init=False)
 
-    def issue(self, asked: Asked) -> int:
-        """Record a request of ours; return its new id."""
+    def issue(self, request: Outgoing) -> int:
+        """Record a request of this side; return its new id."""
         self._issued += 1
-        self.asked[self._issued] = asked
+        self.asked[self._issued] = request
         return self._issued
 
-    def resolve(self, id: RequestId) -> Asked | None:
-        """Strike out a request of ours that was answered; None (and a count) where nobody waits for *id*."""
-        asked = self.asked.pop(id, None)
-        if asked is None:
+    def resolve(self, id: RequestId) -> Outgoing | None:
+        """Remove and return the request of this side that was answered; count the response if there is none."""
+        request = self.asked.pop(id, None)
+        if request is None:
             self.unmatched += 1
-        return asked
+        return request
 
     def forget(self, id: RequestId) -> None:
-        """Strike out a request of ours that its caller left."""
+        """Remove a request of this side that its caller left."""
         self.asked.pop(id, None)
 
-    def begin(self, id: RequestId, answering: Answering) -> bool:
-        """Record a request of the peer; False, and nothing recorded, where *id* is running already."""
-        return self.answering.setdefault(id, answering) is answering
+    def begin(self, id: RequestId, request: Incoming) -> bool:
+        """Record a request of the peer; return False, and record nothing, if *id* is in flight already."""
+        return self.answering.setdefault(id, request) is request
 
     def end(self, id: RequestId) -> None:
-        """Strike out a request of the peer that was answered or cancelled."""
+        """Remove a request of the peer that was answered or cancelled."""
         self.answering.pop(id, None)
 
 
 _log = logging.getLogger("trio_mcp.peer")
 
 _SHOWN = 80
-"""Bytes of a line which is no message that the log shows."""
-_MAX_COMPLAINTS = 10
-"""Breaches of the protocol that are logged, of each connection."""
+"""How many bytes the log shows of a line that is not a message."""
+_MAX_LOGGED_VIOLATIONS = 10
+"""How many protocol violations are logged for each connection."""
 _MAX_REASON = 300
-"""Characters of the other side's reason for a cancellation that are kept."""
+"""How many characters of the peer's reason for a cancellation are kept."""
 
 
 @define(eq=False)
 class MessageConnection(abc.ABC):
-    """One side of a conversation made of messages, from its first to its last.
+    """One side of a connection made of messages.
 
     Args:
-        gate: on which terms the other side's messages are admitted.
-        answer: called synchronously with every admitted request of the other side. Must not raise.
+        admission: admits or refuses the requests of the peer.
+        answer: called synchronously with every admitted request of the peer. Must not raise.
         notified: called synchronously with the method and params of every notification that belongs to no exchange.
             Must not raise.
-        limits: what the connection may cost.
+        limits: the bounds of the connection.
     """
 
     admission: Admission
@@ -157,14 +165,14 @@ class MessageConnection(abc.ABC):
     budget: UpdateBudget = field(init=False)
     slots: HandlerSlots = field(init=False)
     listens: HandlerSlots = field(init=False)
-    """The room for requests that listen for changes."""
+    """The handler slots of requests that listen for changes."""
     lost: ConnectionLost | None = field(default=None, init=False)
-    """Why nothing can be asked any more; None while the connection is up."""
-    _losing: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    """The reason why no request can be sent any more; None while the connection is up."""
+    _disconnected: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _on_disconnect: list[Callable[[ConnectionLost], None]] = field(
         factory=list["Callable[[ConnectionLost], None]"], init=False
     )
-    _resolved: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    _all_answered: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _malformed: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -175,48 +183,48 @@ class MessageConnection(abc.ABC):
 
     @property
     def has_fields(self) -> bool:
-        """Whether requests carry header fields: messages by themselves have none."""
+        """True if requests carry header fields. Messages by themselves have none."""
         return False
 
     @property
     @abc.abstractmethod
     def outlet(self) -> Outlet:
-        """Where what belongs to no exchange of the other side's goes out."""
+        """The outlet of the messages that belong to no exchange of the peer."""
 
     def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> OutgoingMessageRequest:
-        """Return an exchange to enter; entering sends the request, leaving ends it."""
+        """Return a request: enter it to send it, leave it to end it."""
         return OutgoingMessageRequest(method, params, wants_updates, self.budget, self, self.outlet)
 
     def ask_in(self, outlet: Outlet, method: str, params: JsonObject | None) -> OutgoingMessageRequest:
-        """Return a request to enter that goes out in *lane*, to whoever asked what it belongs to."""
+        """Return a request that is sent through *outlet*: enter it to send it, leave it to end it."""
         return OutgoingMessageRequest(method, params, False, self.budget, self, outlet)
 
     async def notify(self, method: str, params: JsonObject | None) -> None:
         """Send a notification that belongs to no exchange. If cancelled, nothing was sent.
 
         Raises:
-            ConnectionLost: the connection is gone.
-            NotJsonError: *params* hold something that JSON cannot say.
+            ConnectionLost: the connection was lost.
+            NotJsonError: *params* cannot be written as JSON.
         """
         line = encode_notification(method, params)
-        await trio.lowlevel.checkpoint()  # there may always be room, and whoever tells on and on shall let others run
+        await trio.lowlevel.checkpoint()  # if there is always room, a loop of notifications would let no other task run
         await self.room()
         self.outlet.put(line)
 
     async def hear_news(self) -> None:
-        """Hear what belongs to no exchange: what comes is fed in anyway."""
+        """Do nothing: the notifications of this connection are always fed in."""
         await trio.lowlevel.checkpoint()
 
     def has_room(self) -> bool:
-        """Whether `room` would return at once."""
+        """Return True if `room` would return at once."""
         return self.outlet.has_room()
 
     def notify_nowait(self, method: str, params: JsonObject) -> None:
-        """Queue a notification that belongs to no exchange; there must be room."""
+        """Queue a notification that belongs to no exchange. There must be room."""
         self.outlet.put(encode_notification(method, params))
 
     def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
-        """Call *callback* with the reason when nothing can be asked any more; now, if that is so already."""
+        """Call *callback* with the reason when the connection is lost, or at once if it was lost already."""
         if self.lost is None:
             self._on_disconnect.append(callback)
         else:
@@ -227,52 +235,52 @@ class MessageConnection(abc.ABC):
         await self.room_in(self.outlet)
 
     async def room_in(self, outlet: Outlet) -> None:
-        """Wait until a message may be queued in a lane. If cancelled, nothing was queued.
+        """Wait until a message may be queued in *outlet*. If cancelled, nothing was queued.
 
         Raises:
-            ConnectionLost: no message will ever leave again, and why: a write that failed is the first sign, and the
-                reason (the exit of a child process, say) is known a little later.
+            ConnectionLost: no message can be sent any more. A failed write is the first sign of that; this waits until
+                the reason (for example the exit of a child process) is known.
         """
         try:
             await outlet.room()
         except ConnectionLost:
             while self.lost is None:
-                await self._losing.park()
+                await self._disconnected.park()
             raise copy(self.lost) from None
 
     async def drain(self) -> None:
-        """Wait until every accepted request is answered, for a bounded time; those without an end are ended."""
+        """End the endless requests of the peer, then wait for a bounded time until all others are answered."""
         self.abandon(lambda exchange: exchange.endless)
         with trio.move_on_after(self.limits.drain_seconds):
             while self.ledger.answering:
-                await self._resolved.park()
+                await self._all_answered.park()
 
-    def abandon(self, is_meant: Callable[[IncomingMessageRequest], bool]) -> None:
-        """End those of the other side's requests that are meant: this side stops."""
+    def abandon(self, is_affected: Callable[[IncomingMessageRequest], bool]) -> None:
+        """End the requests of the peer for which *is_affected* returns True, because this side stops."""
         for exchange in list(self.ledger.answering.values()):
-            if is_meant(exchange):  # asked of each in its turn: abandoning one may break the link, which loses the rest
+            if is_affected(exchange):  # tested one by one: this may break the link, which ends the rest
                 exchange.abandon()
 
     def disconnect(self, reason: ConnectionLost) -> None:
-        """Tell all who wait for a response, or will ask for one, that there is none. The first reason stands."""
+        """Fail every request in flight, and every later one, with *reason*. The first reason stands."""
         if self.lost is not None:
             return
         self.lost = reason
-        self._losing.unpark_all()
-        for asked in list(self.ledger.asked.values()):
+        self._disconnected.unpark_all()
+        for request in list(self.ledger.asked.values()):
             if isinstance(reason, ConnectionClosed):
-                asked.withdraw()
-            asked.finish(copy(reason))
+                request.withdraw()
+            request.finish(copy(reason))
         self.ledger.asked.clear()
         for callback in self._on_disconnect:
             callback(copy(reason))
 
     def take(self, line: bytes | Oversized, outlet: Outlet) -> None:
-        """Take one message of the other side, or one array of them; synchronous, and never raises.
+        """Process one message of the peer, or one batch of them. Synchronous, and never raises.
 
         Args:
             line: the message, with or without its newline.
-            lane: where the answers go, and all that belongs to their exchanges.
+            outlet: the outlet for the responses and all other messages of their exchanges.
         """
         if isinstance(line, Oversized):
             fault = f"a message may have at most {line.limit} bytes"
@@ -287,21 +295,21 @@ class MessageConnection(abc.ABC):
             self._on_message(message, len(line), outlet)
 
     def take_value(self, value: Any, size: int, outlet: Outlet) -> None:
-        """Take what somebody else has decoded, as `take` does; *size* is its length on the wire in bytes."""
+        """Process a message that the caller has decoded, as `take` does; *size* is its length on the wire in bytes."""
         if is_array(value):
             self._on_batch(value, size, outlet)
         else:
             self._on_message(parse_message(value), size, outlet)
 
-    def desert(self, outlet: Outlet, reason: ConnectionLost) -> None:
-        """Nothing leaves by a lane any more, though the connection is up: what waits in it to be asked fails."""
-        for asked in list(self.ledger.asked.values()):
-            if asked.waits_in(outlet):
-                self.ledger.forget(asked.id)
-                asked.finish(copy(reason))
+    def fail_unsent(self, outlet: Outlet, reason: ConnectionLost) -> None:
+        """Fail the requests that are queued in *outlet*, because it was closed while the connection is up."""
+        for request in list(self.ledger.asked.values()):
+            if request.is_queued_in(outlet):
+                self.ledger.forget(request.id)
+                request.finish(copy(reason))
 
     def detach(self, outlet: Outlet, retry_ms: int | None) -> None:
-        """Let the reader of an outlet leave and come back later, if possible; see `IncomingRequest.detach`."""
+        """Let the reader of an outlet disconnect and reconnect later, if possible; see `IncomingRequest.detach`."""
         del outlet, retry_ms
 
     def _on_batch(self, values: list[Any], size: int, outlet: Outlet) -> None:
@@ -309,11 +317,11 @@ class MessageConnection(abc.ABC):
             fault = "an empty batch" if self.admission.batches else "batches exist in revision 2025-03-26 only"
             self._on_malformed(Malformed(None, INVALID_REQUEST, fault), outlet)
             return
-        if len(values) > self.limits.max_queued:  # each may need an answer many times its own size
+        if len(values) > self.limits.max_queued:  # because a response may be many times as long as its request
             fault = f"a batch may have at most {self.limits.max_queued} messages"
             self._on_malformed(Malformed(None, INVALID_REQUEST, fault), outlet)
             return
-        batch, size = ResponseBatch(outlet), size // len(values)  # what each of them takes, on average
+        batch, size = ResponseBatch(outlet), size // len(values)  # the average size of a message
         for value in values:
             message = parse_message(value)
             if isinstance(message, JsonRpcRequest) and message.method == "initialize":
@@ -332,7 +340,7 @@ class MessageConnection(abc.ABC):
             case ErrorReply(id=id):
                 self._on_error(id, ErrorResponse(message.code, message.message, message.data))
             case BrokenResponse(id=id, fault=fault):
-                self._complain("a broken response", fault)
+                self._log_violation("a broken response", fault)
                 if id is not None:
                     self._on_outcome(id, RemoteProtocolError(f"the response breaks the protocol: {fault}"))
             case _:  # Malformed
@@ -341,22 +349,22 @@ class MessageConnection(abc.ABC):
     def _on_malformed(
         self, fault: Malformed, outlet: Outlet, batch: ResponseBatch | None = None, line: bytes = b""
     ) -> None:
-        shown = f": {line[:_SHOWN]!r}" if line else ""  # somebody's stray output, most likely
-        self._complain("not a message", fault.fault + shown)
+        shown = f": {line[:_SHOWN]!r}" if line else ""  # most likely stray output of a program
+        self._log_violation("not a message", fault.fault + shown)
         self._refuse(fault.id, McpError(fault.code, fault.fault), outlet, batch)
 
-    def _complain(self, what: str, text: str) -> None:
-        """Count what breaks the protocol, and log the first of it: a peer that goes on shall not fill our log."""
+    def _log_violation(self, what: str, detail: str) -> None:
+        """Count a protocol violation, and log it if it is one of the first, so that no peer can fill the log."""
         self._malformed += 1
-        if self._malformed <= _MAX_COMPLAINTS:
-            _log.warning("%s: %.300s", what, text)
-        if self._malformed == _MAX_COMPLAINTS:
-            _log.warning("whatever else on this connection breaks the protocol is only counted")
+        if self._malformed <= _MAX_LOGGED_VIOLATIONS:
+            _log.warning("%s: %.300s", what, detail)
+        if self._malformed == _MAX_LOGGED_VIOLATIONS:
+            _log.warning("further protocol violations on this connection are only counted")
 
     def _refuse(self, id: RequestId | None, error: McpError, outlet: Outlet, batch: ResponseBatch | None) -> None:
-        """Answer a request that never became an exchange; the reader cannot wait, so the answer is urgent."""
+        """Send an error for a request that became no exchange. Urgent, because the reader cannot wait for room."""
         if id is not None and id in self.ledger.answering:
-            id = None  # with it, the answer would be taken for the one to the request that runs
+            id = None  # else the peer would take the error for the response to the request in flight
         if self.admission.may_respond and (id is not None or self.admission.answers_unreadable):
             line = encode_error(id, error.code, error.message, error.data, omit_id=self.admission.omits_unknown_id)
             if batch is None:
@@ -366,7 +374,7 @@ class MessageConnection(abc.ABC):
 
     def _on_request(self, request: JsonRpcRequest, outlet: Outlet, batch: ResponseBatch | None) -> None:
         if not self.admission.may_respond:
-            self._complain("a request that the server's revision does not allow", request.method)
+            self._log_violation("a request that the server's revision does not allow", request.method)
             return
         try:
             context = self._admit(request, outlet)
@@ -378,7 +386,7 @@ class MessageConnection(abc.ABC):
         )
         if not self.ledger.begin(request.id, exchange):
             self.admission.responded(request.method, success=False)
-            running = f"a request with the id {request.id!r} is running already"
+            running = f"a request with the id {request.id!r} is in flight already"
             self._refuse(request.id, McpError(INVALID_REQUEST, running), outlet, batch)
             return
         if batch is not None:
@@ -387,20 +395,20 @@ class MessageConnection(abc.ABC):
         self._answer(exchange)
 
     def _admit(self, request: JsonRpcRequest, outlet: Outlet) -> ExchangeContext:
-        """Return the terms of a request that came by a lane; raises `McpError` where it is refused."""
+        """Return the context of a request that arrived for *outlet*; raise `McpError` to refuse it."""
         del outlet
         return self.admission.admit(request.method, request.params)
 
     def _on_error(self, id: RequestId | None, error: ErrorResponse) -> None:
         if id is None:
-            self._complain("the other side could not read a message", str(error))
+            self._log_violation("the peer could not read a message", str(error))
         else:
             self._on_outcome(id, error)
 
     def _on_outcome(self, id: RequestId, outcome: JsonObject | Exception) -> None:
-        asked = self.ledger.resolve(id)
-        if asked is not None:
-            asked.finish(outcome)
+        request = self.ledger.resolve(id)
+        if request is not None:
+            request.finish(outcome)
 
     def _on_notification(self, method: str, params: JsonObject, size: int) -> None:
         if method == "notifications/cancelled":
@@ -409,36 +417,36 @@ class MessageConnection(abc.ABC):
                 self._on_cancelled(id, params)
         elif method == "notifications/progress":
             token = params.get("progressToken")
-            if is_id(token) and (asked := self.ledger.asked.get(token)) is not None:
-                asked.put((method, params), size)
+            if is_id(token) and (request := self.ledger.asked.get(token)) is not None:
+                request.put((method, params), size)
         else:
             subscription = subscription_id(params)
-            asked = None if subscription is None else self.ledger.asked.get(subscription)
-            if asked is None or not asked.hear(method, params):
+            request = None if subscription is None else self.ledger.asked.get(subscription)
+            if request is None or not request.hear(method, params):
                 self.admission.notified(method)
                 self._notified(method, params)
 
     def _on_cancelled(self, id: RequestId, params: JsonObject) -> None:
-        exchange, asked = self.ledger.answering.get(id), self.ledger.asked.get(id)
+        exchange, request = self.ledger.answering.get(id), self.ledger.asked.get(id)
         if exchange is not None:
-            reason = f"the other side cancelled the request: {params.get('reason', 'no reason given')}"[:_MAX_REASON]
+            reason = f"the peer cancelled the request: {params.get('reason', 'no reason given')}"[:_MAX_REASON]
             _log.debug("%s %r: %s", exchange.method, id, reason)
             exchange.cancel(reason)
-        elif asked is not None and asked.method == LISTEN:  # the one request of ours that the other side may end so
+        elif request is not None and request.method == LISTEN:  # the only request that its receiver may end this way
             self._on_outcome(id, {})
 
     def begun(self, exchange: IncomingMessageRequest) -> None:
-        """Called when a request of the other side has become an exchange, right before it is begun to be answered."""
+        """Do what a subclass needs when a request of the peer became an exchange, right before it is answered."""
         del exchange
 
     def ended(self, exchange: IncomingMessageRequest) -> None:
-        """Called by an exchange of the other side at its end, answered or not, right before its answer is queued."""
+        """Forget a request of the peer that ended, answered or not. Called right before its response is queued."""
         self.ledger.end(exchange.id)
-        if self._resolved and not self.ledger.answering:
-            self._resolved.unpark_all()
+        if self._all_answered and not self.ledger.answering:
+            self._all_answered.unpark_all()
 
     def statistics(self) -> ConnectionStatistics:
-        """Return what the connection holds now."""
+        """Return the present counts of the connection."""
         return ConnectionStatistics(
             asked=len(self.ledger.asked),
             answering=len(self.ledger.answering),
@@ -452,4 +460,4 @@ class MessageConnection(abc.ABC):
 
     @abc.abstractmethod
     def _outbox_bytes(self) -> int:
-        """Return how many bytes wait in its lanes."""
+        """Return the number of bytes that wait in the outlets of the connection."""

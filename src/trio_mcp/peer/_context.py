@@ -1,4 +1,4 @@
-"""On which terms a request is answered: the immutable facts that travel with an exchange."""
+"""The context of an exchange: the immutable facts about one request, the peer that sent it, and its admission."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 @frozen
 class Access:
-    """Who was authenticated, and what they may do: what a token says, but never the token."""
+    """The authenticated principal and its permissions: the content of a token, but never the token itself."""
 
     principal: str
-    """Who it is, the same text each time; different for any two who may see different things. Whoever made the token
-    says so of a user; before the id of an application that asks for itself there stands ``client``."""
+    """The name of the principal: the same string each time, and different for any two principals with different
+    permissions. For a user it comes from the issuer of the token. For an application that acts for itself it is
+    ``client`` and the id of the application."""
     scopes: frozenset[str] = field(default=frozenset(), kw_only=True)
-    """What was granted, in the words of the authorization server."""
+    """The granted scopes, as the authorization server names them."""
     client_id: str | None = field(default=None, kw_only=True)
-    """The application that asks on their behalf, where it is known."""
+    """The id of the application that acts for the principal, if known."""
     expires_at: float | None = field(default=None, kw_only=True)
-    """When it ends, as `time.time` counts; None where nothing says so."""
+    """The expiry of the token, as `time.time` counts; None if unknown."""
     claims: Mapping[str, Any] = field(factory=dict[str, Any], kw_only=True, repr=False)
-    """Whatever else the token, or its introspection, says."""
+    """All other claims of the token or of its introspection."""
 
 
 @frozen
 class MessageOrigin:
-    """What is known of a message beside what it says itself: whatever carried it has found that out."""
+    """The facts about a message that its transport knows, in addition to the message itself."""
 
     headers: Mapping[str, str] = NO_HEADERS
-    """Header fields, by lower-case name, without those that are secrets; empty where there are none."""
+    """The header fields by lower-case name, without secret ones; empty if there are none."""
     access: Access | None = None
-    """Who was authenticated, and what they may do; None where nobody was."""
+    """The authenticated principal and its permissions; None without authentication."""
 
 
 NO_ORIGIN = MessageOrigin()
@@ -51,133 +52,129 @@ NO_ORIGIN = MessageOrigin()
 
 @frozen(kw_only=True)
 class ExchangeContext:
-    """What is known about one request beside its method and params. Never changes, never outlives the request."""
+    """The facts about one request, in addition to its method and params. Never changes, never outlives the request."""
 
     revision: str
     """The protocol revision of this exchange."""
     capabilities: JsonObject
-    """What the other side declared, as it came."""
+    """The capabilities that the peer declared, as received."""
     peer_info: JsonObject | None
-    """How the other side names itself; for display and debugging only."""
+    """The name and version of the peer, for display and debugging only."""
     meta: Mapping[str, Any]
-    """The request's `_meta`, as it came; empty where there was none."""
+    """The `_meta` of the request, as received; empty if there was none."""
     progress_token: RequestId | None
-    """Where progress goes; None where none was asked for."""
+    """The progress token; None if the peer asked for no progress."""
     log_level: str | None
-    """The least severe log level that the other side wants for this request; None for none at all."""
+    """The least severe log level that the peer wants for this request; None for no logging."""
     access: Access | None = None
-    """Who was authenticated, and what they may do; None where nobody was."""
+    """The authenticated principal and its permissions; None without authentication."""
     headers: Mapping[str, str] = NO_HEADERS
-    """Header fields of the envelope, where the transport has any."""
+    """The header fields of the message, if the transport has any."""
 
     @property
     def principal(self) -> str | None:
-        """Who was authenticated; None where nobody was."""
+        """The name of the authenticated principal; None without authentication."""
         return None if self.access is None else self.access.principal
 
     @property
     def modern(self) -> bool:
-        """Whether this exchange carries its own envelope."""
+        """True if the revision is modern: each request carries its own envelope."""
         return is_modern(self.revision)
 
 
-# On which terms the other side's messages are admitted: the one place that knows what a connection remembers.
-#
-# An engine asks its gate before it answers anything. What a gate remembers (a handshake's outcome) is the only state
-# that outlives an exchange; a modern request brings everything along and leaves nothing behind.
-
-
 class Admission(Protocol):
-    """Decides for one connection what comes in, and as what."""
+    """Admits or refuses the requests of one connection, and gives each its context.
+
+    A connection consults it before it answers a request. Its state, the outcome of a handshake, is the only state of a
+    connection that outlives an exchange: a modern request carries everything itself and leaves nothing behind.
+    """
 
     @property
     def revision(self) -> str | None:
-        """What a handshake has agreed on; None before, and where there is none."""
+        """The revision that the handshake agreed on; None before it, or without a handshake."""
         ...
 
     @property
     def may_respond(self) -> bool:
-        """Whether this side may send responses at all: a modern client must not."""
+        """True if this side may send responses. A modern client must not."""
         ...
 
     @property
     def answers_unreadable(self) -> bool:
-        """Whether this side answers what names no request: a client must not write what may be no message."""
+        """True if this side sends an error for a message whose id it could not read. A client must not."""
         ...
 
     @property
     def batches(self) -> bool:
-        """Whether the other side may send arrays of messages."""
+        """True if the peer may send batches."""
         ...
 
     @property
     def omits_unknown_id(self) -> bool:
-        """Whether an error for a request whose id could not be read goes without id, instead of with null."""
+        """True if an error for a request with an unreadable id is sent without an id, instead of with null."""
         ...
 
     @property
     def operating(self) -> bool:
-        """Whether the other side takes what belongs to no exchange: unasked news, questions of ours."""
+        """True if the peer accepts messages that belong to no exchange: notifications, and requests of this side."""
         ...
 
     def admit(self, method: str, params: JsonObject | None) -> ExchangeContext:
-        """Return the terms on which a request is answered.
+        """Return the context of a request.
 
         Raises:
-            McpError: what to answer instead.
+            McpError: the request is refused with this error.
         """
         ...
 
     def responded(self, method: str, *, success: bool) -> None:
-        """Take note that a request which was admitted has been answered."""
+        """Take note that an admitted request was answered."""
         ...
 
     def notified(self, method: str) -> None:
-        """Take note of a notification of the other side."""
+        """Take note of a notification of the peer."""
         ...
 
 
-# The other end of a connection, as whoever answers its requests sees it: one object that every exchange of it carries.
-#
-# What is told through it belongs to no exchange; what belongs to one goes through `Exchange.notify`.
-
-
 class Peer(Protocol):
-    """Made by the transport, one for each connection."""
+    """The other end of a connection, as the answering side sees it. Every exchange of the connection refers to it.
+
+    Notifications that are sent through it belong to no exchange; see `IncomingRequest.notify` for those that do.
+    """
 
     @property
     def admission(self) -> Admission:
-        """On which terms its requests are admitted."""
+        """The admission of its requests."""
         ...
 
     @property
     def slots(self) -> HandlerSlots:
-        """The room for running handlers that it has."""
+        """The handler slots of its requests."""
         ...
 
     @property
     def listens(self) -> HandlerSlots:
-        """The room for requests that listen for changes: they last, and take no room from those that do not."""
+        """The handler slots of its requests that listen for changes, which last and take no slots from others."""
         ...
 
     def has_room(self) -> bool:
-        """Whether a message may be queued now without waiting."""
+        """Return True if a message may be queued now without waiting."""
         ...
 
     async def room(self) -> None:
         """Wait until a message may be queued.
 
         Raises:
-            ConnectionLost: none ever will.
+            ConnectionLost: the connection was lost.
         """
         ...
 
     def notify_nowait(self, method: str, params: JsonObject) -> None:
-        """Queue a notification that belongs to no exchange; there must be room."""
+        """Queue a notification that belongs to no exchange. There must be room."""
         ...
 
     def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
-        """Call *callback* with the reason when nothing will come from the other end any more, or now if that is so.
+        """Call *callback* with the reason when the connection is lost, or at once if it was lost already.
 
         It is called once, synchronously, and must not raise.
         """

@@ -1,4 +1,25 @@
-"""The two ends of one request: as the asking side sees it, and as the answering side does."""
+"""The two ends of one request: the request that this side sends, and the request that this side answers.
+
+`OutgoingRequest` and `IncomingRequest` do not depend on a transport. `OutgoingMessageRequest` and
+`IncomingMessageRequest` are the ends of an exchange that is made of messages; other transports write their own.
+Everything here is synchronous, and therefore atomic, except sending a request and waiting for room, updates or results.
+
+Rules of this file:
+
+1. An exchange has one response. The answering side sends it once, and nothing after it.
+2. An exchange that the requester cancelled is over on both sides: nothing more is sent for it, and what still arrives
+   for it is dropped.
+3. A transition that is not in the state table is a bug of this package and raises `LocalProtocolError`. A mistake of
+   the peer (a response that no caller waits for, a late cancellation) never reaches the table, because the ledger does
+   not find the request.
+4. Updates are received in the order in which they arrived, all of them before the outcome.
+5. When too many updates wait, the oldest is dropped and counted. The newest update and the outcome are never dropped.
+   No updates are kept for a request that did not ask for any.
+6. One task receives from an outgoing request. A second task that receives at the same time gets an error.
+7. An incoming request owns no task. It is tied to at most one handler run.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
+"""
 
 from __future__ import annotations
 
@@ -56,31 +77,31 @@ _log = logging.getLogger("trio_mcp.peer")
 
 
 class ExchangeState(Enum):
-    """Where an exchange stands."""
+    """The state of an exchange, at either end."""
 
-    __hash__ = object.__hash__  # the one of Enum is a Python function, and every message looks some up
+    __hash__ = object.__hash__  # for speed: Enum's is a Python function (benchmark cell `memory-1`)
 
     OPEN = auto()
-    """Asked, not answered."""
+    """The request was made and not answered."""
     ANSWERED = auto()
-    """Its response was sent, or has arrived."""
+    """The response was sent or has arrived."""
     CANCELLED = auto()
-    """Whoever asked does not want the answer any more."""
+    """The requester cancelled the request."""
     LOST = auto()
-    """The connection went away before the answer."""
+    """The connection was lost before the response."""
 
 
 class ExchangeEvent(Enum):
-    """What can happen to an exchange."""
+    """The events that change the state of an exchange."""
 
     __hash__ = object.__hash__
 
     RESPONSE = auto()
-    """The response is sent (answering end) or has arrived (asking end)."""
+    """The response is sent (answering side) or has arrived (requesting side)."""
     CANCEL = auto()
-    """The asking end leaves, or its notice of that has arrived."""
+    """The requester leaves, or its cancellation has arrived."""
     LOSS = auto()
-    """The connection ends."""
+    """The connection is lost."""
 
 
 _E, _S = ExchangeEvent, ExchangeState
@@ -91,7 +112,7 @@ ASKING: Mapping[ExchangeState, Mapping[ExchangeEvent, ExchangeState]] = {
     _S.CANCELLED: {_E.LOSS: _S.CANCELLED},
     _S.LOST: {_E.CANCEL: _S.LOST, _E.LOSS: _S.LOST},
 }
-"""The end that sent the request. Leaving an answered or lost exchange changes nothing: there is nobody to tell."""
+"""The transitions of the side that sent the request. Leaving an answered or lost exchange changes nothing."""
 
 ANSWERING: Mapping[ExchangeState, Mapping[ExchangeEvent, ExchangeState]] = {
     _S.OPEN: {_E.RESPONSE: _S.ANSWERED, _E.CANCEL: _S.CANCELLED, _E.LOSS: _S.LOST},
@@ -99,14 +120,18 @@ ANSWERING: Mapping[ExchangeState, Mapping[ExchangeEvent, ExchangeState]] = {
     _S.CANCELLED: {_E.CANCEL: _S.CANCELLED, _E.LOSS: _S.CANCELLED},
     _S.LOST: {_E.CANCEL: _S.LOST, _E.LOSS: _S.LOST},
 }
-"""The end that received the request. Only an open exchange may respond or notify."""
+"""The transitions of the side that received the request. Only an open exchange may respond or notify."""
 
 _State = TypeVar("_State", bound=Enum)
 _Event = TypeVar("_Event", bound=Enum)
 
 
 def advance(table: Mapping[_State, Mapping[_Event, _State]], state: _State, event: _Event) -> _State:
-    """Return the state that *event* leads to; raises `LocalProtocolError` where the table has no such move."""
+    """Return the state that follows *state* on *event*.
+
+    Raises:
+        LocalProtocolError: the table has no such transition.
+    """
     try:
         return table[state][event]
     except KeyError:
@@ -114,38 +139,41 @@ def advance(table: Mapping[_State, Mapping[_Event, _State]], state: _State, even
 
 
 _OPEN = ExchangeState.OPEN
-"""By a name of its own: to look up a member of an enumeration takes six times as long."""
+"""A module constant, because a lookup of an enumeration member takes six times as long."""
 
 Update: TypeAlias = tuple[str, JsonObject]
-"""The method and the params of a notification that belongs to an exchange."""
+"""The method and params of a notification that belongs to an exchange."""
 
 
 class UpdateListener(Protocol):
-    """Takes what arrives for a request that asks for news, in the task of whoever brings it."""
+    """A receiver of the notifications of a subscription. It is called in the task that reads them."""
 
     def heard(self, method: str, params: JsonObject) -> None:
-        """Take a notification of the subscription; synchronous, must not raise, and bounds what it keeps itself."""
+        """Take a notification of the subscription. Must not raise, and must bound what it keeps."""
         ...
 
     def ended(self, outcome: JsonObject | Exception) -> None:
-        """Take the outcome; likewise."""
+        """Take the outcome of the request. Must not raise."""
         ...
 
 
 @define(eq=False)
 class UpdateBudget:
-    """How much may wait unread: in one exchange, and in all of a connection together."""
+    """The limits of the updates that wait unread, for one exchange and for all exchanges of a connection together."""
 
     max_updates: int
     max_bytes: int
     max_total_bytes: int
     total: int = field(default=0, init=False)
-    """Bytes waiting now."""
+    """The number of bytes that wait now."""
     holders: set[OutgoingRequest] = field(factory=set["OutgoingRequest"], init=False)
-    """The exchanges in which updates wait."""
+    """The requests for which updates wait."""
 
-    def relieve(self) -> None:
-        """Drop the oldest update where most bytes wait, until the total fits or only newest ones are left."""
+    def drop_excess(self) -> None:
+        """Drop the oldest update of the request that holds the most bytes, until the total fits.
+
+        The newest update of each request stays.
+        """
         while self.total > self.max_total_bytes:
             fullest = max(
                 (holder for holder in self.holders if holder.waiting > 1), key=lambda h: h.waiting_bytes, default=None
@@ -157,9 +185,9 @@ class UpdateBudget:
 
 @define(eq=False)
 class OutgoingRequest(abc.ABC):
-    """An exchange this side opened. Enter it to send the request; leave it to end it, early or not.
+    """A request that this side sends. Enter it to send the request; leave it to end the exchange.
 
-    Leaving it before the outcome has arrived cancels it: the other side is told to stop.
+    Leaving it before the outcome has arrived cancels it, and the peer is told to stop.
     """
 
     method: str
@@ -167,30 +195,31 @@ class OutgoingRequest(abc.ABC):
     wants_updates: bool
     _budget: UpdateBudget
     skipped: int = field(init=False)
-    """Updates that were dropped because too many waited."""
+    """The number of updates that were dropped because too many waited."""
     waiting_bytes: int = field(init=False)
-    """Bytes of the updates that wait."""
+    """The number of bytes of the updates that wait."""
     state: ExchangeState = field(init=False)
     last_heard: float = field(init=False)
-    """When the latest update arrived, on Trio's clock."""
+    """The time at which the latest update arrived, on Trio's clock."""
     id: int = field(init=False)
-    """Issued when the request is sent; 0 before."""
+    """The id of the request; 0 until it is sent."""
     span: RequestSpan | None = field(init=False)
-    """What stands for it in a trace, if somebody traces."""
+    """The span of the request; None unless the application traces."""
     fields: Mapping[str, str] = field(init=False)
-    """Header fields that go with it, where the transport has any (`abc.Transport.has_fields`); set before it leaves."""
+    """Header fields of the request, if the transport has any (`abc.Transport.has_fields`). Set before sending."""
     repeatable: bool = field(init=False)
-    """Whether it may be sent once more when its answer was lost, because doing it twice does no harm; set likewise."""
+    """True if the request may be sent again after its response was lost, because repeating it is harmless. Set before
+    sending."""
     listener: UpdateListener | None = field(init=False)
-    """Whoever set it is told of what arrives, at once and as long as the exchange is open."""
+    """The receiver of the notifications of a subscription. It is called at once, while the exchange is open."""
     _updates: deque[tuple[Update, int]] | None = field(init=False)
-    """Those that wait, each with its size. None until the first has come: most requests have none."""
+    """The updates that wait, each with its size. None until the first arrives, because most requests have none."""
     _outcome: JsonObject | Exception | None = field(init=False)
     _receiver: trio.lowlevel.Task | None = field(init=False)
     _interruption: Exception | None = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        # Here, because attrs takes three times as long to set what is no argument, and each call makes one of these.
+        # Set here for speed: attrs takes three times as long, for each call (benchmark cell `memory-1`).
         self.skipped = 0
         self.waiting_bytes = 0
         self.state = _OPEN
@@ -210,7 +239,7 @@ class OutgoingRequest(abc.ABC):
         return self
 
     def begin(self) -> Awaitable[None]:
-        """Send the request; `leave` must follow. If it cannot be sent, or this is cancelled, it is over."""
+        """Send the request; `leave` must follow. If this fails or is cancelled, the exchange is over."""
         return self._begin() if self.span is None else self._begin_traced(self.span)
 
     async def _begin_traced(self, span: RequestSpan) -> None:
@@ -224,7 +253,7 @@ class OutgoingRequest(abc.ABC):
         self.leave()
 
     def leave(self) -> None:
-        """End the exchange: synchronous, and harmless when it has ended already."""
+        """End the exchange. Harmless if it has ended already."""
         if self._updates:
             self._forget_updates()
         if self.state is _OPEN:
@@ -236,15 +265,15 @@ class OutgoingRequest(abc.ABC):
 
     @abc.abstractmethod
     def begins_at_once(self) -> bool:
-        """Whether entering it now would send the request without waiting."""
+        """Return True if entering the request now would send it without waiting."""
 
     @property
     def waiting(self) -> int:
-        """How many updates wait."""
+        """The number of updates that wait."""
         return 0 if self._updates is None else len(self._updates)
 
     def put(self, update: Update, size: int) -> None:
-        """Take an update that arrived; *size* is its length on the wire in bytes."""
+        """Queue an update that arrived; *size* is its length on the wire in bytes."""
         if not self.wants_updates or self.state is not _OPEN:
             return
         budget = self._budget
@@ -260,16 +289,16 @@ class OutgoingRequest(abc.ABC):
         while len(updates) > budget.max_updates or (self.waiting_bytes > budget.max_bytes and len(updates) > 1):
             self.drop_oldest()
         if budget.total > budget.max_total_bytes:
-            budget.relieve()
+            budget.drop_excess()
         self._wake()
 
     def drop_oldest(self) -> None:
-        """Make room: the oldest waiting update goes, and is counted."""
+        """Drop the oldest waiting update, and count it."""
         self._pop()
         self.skipped += 1
 
     def finish(self, outcome: JsonObject | Exception) -> None:
-        """Take the outcome: a result, or the exception that waiting for it raises."""
+        """Take the outcome: the result, or the exception that the waiting task gets."""
         event = ExchangeEvent.LOSS if isinstance(outcome, ConnectionLost) else ExchangeEvent.RESPONSE
         self.state = advance(ASKING, self.state, event)
         self._outcome = outcome
@@ -280,7 +309,7 @@ class OutgoingRequest(abc.ABC):
         self._wake()
 
     def hear(self, method: str, params: JsonObject) -> bool:
-        """Take a notification that names this request as its subscription; False where that is none, or is over."""
+        """Take a notification of the subscription that this request opened; False if it opened none, or is over."""
         if self.listener is None or self.state is not _OPEN:
             return False
         self.listener.heard(method, params)
@@ -288,22 +317,22 @@ class OutgoingRequest(abc.ABC):
 
     @property
     def receiving(self) -> bool:
-        """Whether a task waits for something to arrive."""
+        """True if a task waits for an update or the outcome."""
         return self._receiver is not None
 
     def interrupt(self, reason: Exception) -> None:
-        """Raise *reason* in the task that waits, while one does. The exchange goes on until that task leaves it."""
+        """Raise *reason* in the task that waits now. The exchange stays open until that task leaves it."""
         self._interruption = reason
         if self.span is not None:
             self.span.failed("timeout", str(reason))
         self._wake()
 
     async def next_update(self) -> Update | None:
-        """Wait for the next update; None when there are no more, because the outcome has arrived.
+        """Wait for the next update; return None if the outcome has arrived and no update is left.
 
         Raises:
-            trio.BusyResourceError: another task receives from this exchange.
-            trio.ClosedResourceError: the exchange was left before its outcome had arrived.
+            trio.BusyResourceError: another task receives from this request.
+            trio.ClosedResourceError: the request was left before its outcome arrived.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         while not self._updates:
@@ -313,23 +342,23 @@ class OutgoingRequest(abc.ABC):
         return self._pop()
 
     async def result(self) -> JsonObject:
-        """Wait for the result; updates stay where they are.
+        """Wait for the result. Waiting updates stay queued.
 
         Raises:
-            ErrorResponse: the other side answered with an error.
-            RemoteProtocolError: the other side's response breaks the protocol.
-            ConnectionLost: there will be no response.
-            trio.BusyResourceError: another task receives from this exchange.
-            trio.ClosedResourceError: the exchange was left before its outcome had arrived.
+            ErrorResponse: the peer answered with an error.
+            RemoteProtocolError: the peer's response breaks the protocol.
+            ConnectionLost: the connection was lost before the response.
+            trio.BusyResourceError: another task receives from this request.
+            trio.ClosedResourceError: the request was left before its outcome arrived.
         """
         has_waited = self._outcome is None
         while self._outcome is None:
             await self._wait()
         outcome = self._outcome
         if isinstance(outcome, Exception):
-            # One cancellation may take down the connection and its caller: the caller is cancelled, not surprised.
+            # One cancellation may end both the connection and its caller: then the caller shall see the cancellation.
             await trio.lowlevel.checkpoint_if_cancelled()
-            # An answer is raised as a copy: itself, it would hold this exchange, which holds it.
+            # A copy, because the traceback of the original would refer to this request, which refers to the original.
             raise copy(outcome) if isinstance(outcome, ErrorResponse) else outcome
         if not has_waited:
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -351,11 +380,12 @@ class OutgoingRequest(abc.ABC):
         self._updates = None
 
     async def _wait(self) -> None:
-        # By hand instead of by trio.Event: this is the one wait of every call, and costs half as much.
+        # Hand-made instead of trio.Event, because every call waits here and this takes half the time
+        # (benchmark cells `memory-1` and `stdio-1`).
         if self.state is ExchangeState.CANCELLED:
-            raise trio.ClosedResourceError("this exchange was left before its outcome had arrived")
+            raise trio.ClosedResourceError("the request was left before its outcome arrived")
         if self._receiver is not None:
-            raise trio.BusyResourceError("another task is receiving from this exchange")
+            raise trio.BusyResourceError("another task already receives from this request; only one task may")
         self._receiver = trio.lowlevel.current_task()
         await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
         if self._interruption is not None:
@@ -377,7 +407,7 @@ class OutgoingRequest(abc.ABC):
 
     @abc.abstractmethod
     def _cancel(self) -> None:
-        """Tell the other side, if it can know of the exchange, that nobody waits any more."""
+        """Tell the peer to stop, if it can know of the request."""
 
 
 def _end_span(span: RequestSpan, outcome: JsonObject | Exception) -> None:
@@ -389,29 +419,28 @@ def _end_span(span: RequestSpan, outcome: JsonObject | Exception) -> None:
 
 @define(eq=False)
 class OutgoingMessageRequest(OutgoingRequest):
-    """A request of ours."""
+    """A request that this side sends as a message."""
 
     _connection: MessageConnection
     _outlet: Outlet
-    """Where it goes out."""
+    """The outlet that the request is sent through."""
     _entry: QueuedMessage | None = field(default=None, init=False)
 
     def begins_at_once(self) -> bool:
-        """Whether its lane has room."""
+        """Return True if its outlet has room."""
         return self._outlet.has_room()
 
-    def goes_by(self, outlet: Outlet) -> bool:
-        """Whether it is sent in a lane, or was."""
+    def uses(self, outlet: Outlet) -> bool:
+        """Return True if the request is, or was, sent through *outlet*."""
         return self._outlet is outlet
 
-    def waits_in(self, outlet: Outlet) -> bool:
-        """Whether it is in the queue of a lane, and has not left."""
+    def is_queued_in(self, outlet: Outlet) -> bool:
+        """Return True if the request is in the queue of *outlet* and was not sent yet."""
         return self._outlet is outlet and self._entry is not None and bool(self._entry.line)
 
     async def _begin(self) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
-        if not self._outlet.has_room():
-            await self._connection.room_in(self._outlet)  # cancelled here, nothing was sent
+        await self._connection.room_in(self._outlet)  # if this is cancelled, nothing was sent
         if self._connection.lost is not None:
             await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(self._connection.lost)
@@ -420,7 +449,7 @@ class OutgoingMessageRequest(OutgoingRequest):
             self.span.sent(self.id)
 
     def _issue(self) -> bytes:
-        """Take a new id, under which an answer is awaited from now on; return the line of the request."""
+        """Take a new id and expect a response to it from now on; return the line of the request."""
         ledger, params = self._connection.ledger, self.params
         self.id = ledger.issue(self)
         if self.wants_updates:
@@ -436,31 +465,31 @@ class OutgoingMessageRequest(OutgoingRequest):
         self.withdraw()
 
     def withdraw(self) -> None:
-        """Take the request back if it has not left, and tell the other side to stop if it has."""
+        """Remove the request from the queue if it was not sent yet; otherwise tell the peer to stop."""
         sent = self._entry is not None and not self._outlet.withdraw(self._entry)
-        if sent and self.method != "initialize":  # which is never cancelled
+        if sent and self.method != "initialize":  # the protocol forbids to cancel it
             self._outlet.put_urgent(encode_notification("notifications/cancelled", {"requestId": self.id}))
 
 
 @define(eq=False)
 class IncomingRequest(abc.ABC):
-    """A request to be answered. Owns no task; responding and notifying put into somebody's queue and never wait."""
+    """A request that this side answers. Responding and notifying only queue a message, and never wait."""
 
     method: str
     params: JsonObject | None
     context: ExchangeContext
     id: RequestId
-    """What the other side calls it."""
+    """The id that the peer gave it."""
     peer: Peer
-    """The other end of the connection that it came by."""
+    """The other end of the connection on which it arrived."""
     run: HandlerRun | None = field(default=None, init=False)
-    """The handler that works for this exchange now."""
+    """The handler run that works on this request now."""
     state: ExchangeState = field(default=_OPEN, init=False)
     _span: RequestSpan | None = field(default=None, init=False)
-    """What stands for it in a trace, if somebody traces."""
+    """The span of the request; None unless the application traces."""
 
     def begin_span(self) -> RequestSpan | None:
-        """Begin the span of this request, which ends with it; None where nobody traces."""
+        """Begin the span of this request, which ends with it; return None unless the application traces."""
         context = self.context
         if TRACING_MODULE not in sys.modules:
             return None
@@ -469,17 +498,17 @@ class IncomingRequest(abc.ABC):
 
     @property
     def open(self) -> bool:
-        """Whether a response is still owed."""
+        """True if the request was neither answered nor cancelled, and the connection was not lost."""
         return self.state is _OPEN
 
     def respond(self, outcome: JsonObject | McpError) -> None:
-        """Send the response. The caller has waited for `room`, or the response is small and made by the reader.
+        """Send the response. The caller has waited for `room`, or it is the reader, which sends only small responses.
 
         Raises:
-            LocalProtocolError: the exchange has been answered or cancelled before.
+            LocalProtocolError: the request was answered or cancelled before.
         """
-        if self.run is not None and self.run.last_updates is not None:
-            self.run.last_updates()
+        if self.run is not None and self.run.flush_updates is not None:
+            self.run.flush_updates()
         self.state = advance(ANSWERING, self.state, ExchangeEvent.RESPONSE)
         self._untie()
         self._send(outcome)
@@ -487,42 +516,42 @@ class IncomingRequest(abc.ABC):
             self._span.answered(outcome)
 
     def notify(self, method: str, params: JsonObject) -> None:
-        """Send an update that belongs to this exchange; dropped when the exchange is over.
+        """Send an update that belongs to this exchange. It is dropped if the exchange is over.
 
         Raises:
-            NotJsonError: *params* hold something that JSON cannot say.
+            NotJsonError: *params* cannot be written as JSON.
         """
         if self.open:
             self._notify(method, params)
 
     def cancel(self, reason: str) -> None:
-        """Stop the run tied to this exchange: its asking side does not want the answer any more."""
+        """Stop the handler run of this request, because the requester cancelled it."""
         self._stop(ExchangeEvent.CANCEL, reason)
 
     def disconnect(self) -> None:
-        """Stop the run tied to this exchange: there is nobody left to answer."""
-        self._stop(ExchangeEvent.LOSS, "the connection is gone")
+        """Stop the handler run of this request, because the connection was lost."""
+        self._stop(ExchangeEvent.LOSS, "the connection was lost")
 
     def detach(self, retry_ms: int | None) -> None:
-        """End what carries the answer, but not the exchange: the other side comes back for the rest.
+        """End the HTTP response that carries the answer, but not the exchange: the client reconnects for the rest.
 
-        Does nothing where one connection carries everything, or where what is said meanwhile would be lost.
+        Does nothing if one connection carries everything, or if messages sent in between would be lost.
 
         Args:
-            retry_ms: after how many milliseconds it shall come back; None leaves that to the transport.
+            retry_ms: the delay in milliseconds after which the client shall reconnect. None: the transport chooses.
         """
         del retry_ms
 
     @property
     def endless(self) -> bool:
-        """Whether it is answered only when somebody ends it: nothing is gained by waiting for that."""
-        return self.run is not None and self.run.last_words is not None
+        """True if the request lasts until one side ends it, so that waiting for its answer is pointless."""
+        return self.run is not None and self.run.closing_result is not None
 
     def abandon(self) -> None:
-        """Answer that the server stops, or what its run wants to have answered then, and stop the run."""
+        """Answer with the closing result of the run, or with an error that says that the server stops; stop the run."""
         run = self.run
-        if run is not None and run.last_words is not None:
-            self._conclude(run.last_words())
+        if run is not None and run.closing_result is not None:
+            self._conclude(run.closing_result())
         else:
             self.respond(McpError(INTERNAL_ERROR, "the server stopped before the request was done"))
         if run is not None:
@@ -547,11 +576,11 @@ class IncomingRequest(abc.ABC):
             run.exchange = self.run = None
 
     def _encoded(self, outcome: JsonObject | McpError) -> tuple[bytes, JsonObject | McpError]:
-        """Return the line of the response, and what it says: an error where JSON cannot say *outcome*."""
+        """Return the line of the response, and its content: an error if *outcome* cannot be written as JSON."""
         try:
             return self._line_of(outcome), outcome
         except NotJsonError as exc:
-            _log.error("the answer to %r cannot be sent: %s", self.method, exc)  # the text says it all
+            _log.error("the answer to %r cannot be sent: %s", self.method, exc)  # the message is enough, no traceback
         refusal = McpError(INTERNAL_ERROR, f"the answer to {self.method!r} is not JSON; the log says where")
         return self._line_of(refusal), refusal
 
@@ -561,24 +590,24 @@ class IncomingRequest(abc.ABC):
         return encode_result(self.id, outcome)
 
     def _conclude(self, result: JsonObject) -> None:
-        """Respond to an endless exchange, because this side ends it."""
+        """Respond to an endless request, because this side ends it."""
         self.respond(result)
 
     @abc.abstractmethod
     def ask(self, method: str, params: JsonObject | None) -> OutgoingRequest:
-        """Return a request to the other side that belongs to this exchange; enter it to send it, leave it to end it."""
+        """Return a request to the peer that belongs to this exchange; enter it to send it, leave it to end it."""
 
-    def may_be_answered_here(self) -> bool:
-        """Whether a handler that cannot wait may run, and answer, before whoever brings the request goes on."""
+    def may_run_inline(self) -> bool:
+        """Return True if a handler that never waits may run, and answer, before the reader continues."""
         return self.has_room()
 
     @abc.abstractmethod
     def has_room(self) -> bool:
-        """Whether a message may be queued now without waiting."""
+        """Return True if a message may be queued now without waiting."""
 
     @abc.abstractmethod
     async def room(self) -> None:
-        """Wait until a message may be queued; raises `ConnectionLost` where none ever will."""
+        """Wait until a message may be queued; raise `ConnectionLost` if the connection was lost."""
 
     @abc.abstractmethod
     def _send(self, outcome: JsonObject | McpError) -> None:
@@ -590,41 +619,41 @@ class IncomingRequest(abc.ABC):
 
     @abc.abstractmethod
     def _end(self) -> None:
-        """Forget the exchange: it ended without a response."""
+        """Forget the exchange, which ended without a response."""
 
 
 @define(eq=False)
 class IncomingMessageRequest(IncomingRequest):
-    """A request of the other side."""
+    """A request of the peer that arrived as a message."""
 
     _connection: MessageConnection
     outlet: Outlet
-    """Where its answer goes, and all that belongs to it."""
+    """The outlet that the response and all other messages of the exchange are sent through."""
     _batch: ResponseBatch | None = None
 
     def ask(self, method: str, params: JsonObject | None) -> OutgoingRequest:
-        """Return a request that goes out where this one's answer will."""
+        """Return a request that is sent through the outlet of this one."""
         return self._connection.ask_in(self.outlet, method, params)
 
     def has_room(self) -> bool:
-        """Whether its lane has room."""
+        """Return True if its outlet has room."""
         return self.outlet.has_room()
 
-    def may_be_answered_here(self) -> bool:
-        """Not in an array, which may hold thousands of requests: others would have to wait for all of them."""
+    def may_run_inline(self) -> bool:
+        """Return False for a request of a batch, because others would wait for its thousands of requests."""
         return self._batch is None and self.outlet.has_room()
 
     async def room(self) -> None:
-        """Wait for room in its lane."""
+        """Wait for room in its outlet."""
         await self.outlet.room()
 
     def detach(self, retry_ms: int | None) -> None:
-        """Let whoever reads its lane go, if the connection can do without."""
+        """Let the reader of its outlet disconnect, if the connection supports that."""
         self._connection.detach(self.outlet, retry_ms)
 
     def _conclude(self, result: JsonObject) -> None:
-        # Both pages are obeyed: that on subscriptions wants the result, that on cancellation demands the notice. The
-        # result goes first, because there are clients that take a subscription for lost when the notice does.
+        # The specification of subscriptions wants a result, that of cancellation a notification: send both. The result
+        # goes first, because some clients treat the subscription as lost if the notification does.
         self.respond(result)
         params = {"requestId": self.id, "reason": "the server stops", "_meta": {SUBSCRIPTION_ID_KEY: self.id}}
         self.outlet.put_urgent(encode_notification("notifications/cancelled", params))
@@ -636,7 +665,7 @@ class IncomingMessageRequest(IncomingRequest):
         if self._batch is not None:
             self._batch.resolve(line)
         else:
-            self.outlet.put_urgent(line)  # the reader itself may have answered, and it cannot wait
+            self.outlet.put_urgent(line)  # the reader may have answered, which cannot wait
 
     def _notify(self, method: str, params: JsonObject) -> None:
         self.outlet.put(encode_notification(method, params))
@@ -649,7 +678,7 @@ class IncomingMessageRequest(IncomingRequest):
 
 @define(eq=False)
 class ResponseBatch:
-    """The answers to one array of requests: they leave together, as an array, when the last one is there.
+    """The responses to one batch of requests. They are sent together, as an array, when the last one is there.
 
     Specification: https://modelcontextprotocol.io/specification/2025-03-26/basic#batching
     """
@@ -657,24 +686,24 @@ class ResponseBatch:
     _outlet: Outlet
     _answers: list[bytes] = field(factory=list[bytes], init=False)
     _open: int = field(default=1, init=False)
-    """Requests not answered yet, and one more while the array is being read."""
+    """The number of requests not answered yet, and one more while the batch is being read."""
 
     def expect(self) -> None:
-        """Wait for the answer to one more request."""
+        """Expect the response to one more request."""
         self._open += 1
 
     def add(self, line: bytes) -> None:
-        """Take an answer that nobody was expected to give."""
+        """Add a response that was not expected."""
         self._answers.append(line.rstrip())
 
     def resolve(self, line: bytes | None) -> None:
-        """Take the answer to an expected request; None where it was cancelled."""
+        """Add the response to an expected request; None if the request was cancelled."""
         if line is not None:
             self.add(line)
         self._open -= 1
-        if self._open == 0 and self._answers:  # urgent: the last one may have been refused, or cancelled, by the reader
+        if self._open == 0 and self._answers:  # the reader may have refused or cancelled the last one
             self._outlet.put_urgent(b"[" + b",".join(self._answers) + b"]\n")
 
     def close(self) -> None:
-        """The array has been read."""
+        """Note that the whole batch was read."""
         self.resolve(None)

@@ -1,21 +1,39 @@
-"""One handler at work, from the first exchange that it works for to its last.
+"""The handler pool of a server or client: its handler runs, and the limits on how many of them run at once.
 
-A Trio task never changes its nursery, so a handler that may outlive the request that began it must be *started* in a
-nursery that outlives every request. That nursery is the hall's (`_hall.py`). A request that is cancelled stops its run
-through the run's own scope, not through a parent task.
+A Trio task never changes its nursery. A handler that may outlive the request that started it must therefore be started
+in a nursery that outlives every request: that of the pool. Cancelling a request stops its handler through the cancel
+scope of the run, not through a parent task.
 
-Rules of this file:
+Rules of handler runs:
 
-1. A run is tied to at most one exchange at a time. Either side may cut the tie; cutting is synchronous.
-2. The boundary that turns a handler's failure into an answer stands outside the run's cancel scope. Inside it, a
-   handler whose clean-up fails while it is cancelled raises a group that holds `Cancelled`, which no
-   `except Exception` sees: it would take the whole hall down.
-3. Whatever happens to a run, its slot is given back.
-4. A run that asks may go from one exchange to another; `_parking.py` says how.
-5. A handler that cannot wait needs no task: it runs from start to end where its request is read, which takes half the
-   time. Nothing could have cancelled it in a task of its own either. Only one that would have to wait for its slot, or
-   for room for its answer, gets a task all the same. An interrupt that strikes it is raised where the request is read:
-   on a link that ends the serving, as it does in a task of the hall; in memory it is the caller's.
+1. A run is tied to at most one exchange at a time. Either side may cut the tie, synchronously.
+2. The boundary that turns the failure of a handler into a response is outside the cancel scope of the run. A handler
+   whose clean-up fails while it is cancelled raises a group that contains `Cancelled`; inside the scope no
+   `except Exception` would catch it, and it would end the whole pool.
+3. A run always gives its slot back.
+4. A run that asks a question may move from one exchange to another; see `_parking.py`.
+5. A handler that never waits needs no task. It runs from start to end where its request is read, which takes half the
+   time (benchmark cells `stdio-1` and `memory-1`). Nothing could cancel it in a task of its own either. It gets a task
+   only if it has to wait for its slot or for room for its response. An interrupt that strikes it is raised where the
+   request is read: on a link that ends the server, as in a task of the pool; in memory the caller gets it.
+
+Rules of limits:
+
+6. A handler runs when its connection has a free slot and the limiter of the pool has a free place. Until then its
+   request waits in the queue of its connection.
+7. A connection waits for a place of the limiter at most once, however many of its requests wait. When it gets one, it
+   waits again, behind the other connections.
+8. A place that is released while others wait goes directly to the connection that has waited longest for one; within
+   one connection it is first come, first served.
+
+Rules of held resources:
+
+9. What a run holds (a place of a tool's limiter, a thread, its time limit) is given back while a question is open, and
+   taken again before the handler continues, whether the question was answered or refused. If several tasks of the
+   handler do this at once, one of them takes and the others wait.
+10. While a question is open nothing is taken: a task that continues while another one waits for an answer holds
+    nothing.
+11. A held resource is always released exactly once for each time it was taken.
 """
 
 from __future__ import annotations
@@ -59,26 +77,26 @@ __all__ = [
 _log = logging.getLogger("trio_mcp.peer")
 
 Handler: TypeAlias = "Callable[[HandlerRun], Awaitable[JsonObject]]"
-"""Does the work of one request; returns the result's JSON object or raises."""
+"""A function that does the work of one request. It returns the JSON object of the result, or raises."""
 Explain: TypeAlias = "Callable[[Exception], JsonObject | McpError]"
-"""Turns what a handler raised into the answer its peer gets."""
+"""A function that turns the exception of a handler into the response."""
 
 
 @define(eq=False)
 class HandlerPool:
-    """The nursery of every handler of one serving, their number, and those that wait for answers."""
+    """The nursery of all handlers of one server or client, their number, and the parked ones."""
 
     nursery: trio.Nursery
     limits: Limits = field(factory=Limits)
     running: int = field(default=0, init=False)
-    """Handlers that have started and not ended, cleaning up and waiting for answers included."""
+    """The number of handlers that have started and not ended, including those that clean up or wait for answers."""
     parking: ParkedRuns = field(init=False)
-    """Those of them that wait for answers while nobody waits for them."""
-    turns: FairLimiter = field(init=False)
-    """What the connections share: handlers that work at once."""
+    """The handlers that wait for answers while no request waits for them."""
+    limiter: FairLimiter = field(init=False)
+    """The limit on how many handlers run at once, shared by all connections."""
 
     def __attrs_post_init__(self) -> None:
-        self.turns = FairLimiter(self.limits.max_running)
+        self.limiter = FairLimiter(self.limits.max_running)
         self.parking = ParkedRuns(self.limits.max_parked, self.limits.ask_seconds)
 
     def begin(
@@ -90,14 +108,14 @@ class HandlerPool:
         *,
         waits: bool = True,
     ) -> None:
-        """Answer *exchange* with what *handler* returns, as soon as a slot is free: in a task of the hall, or here.
+        """Answer *exchange* with the result of *handler*, as soon as a slot is free.
 
         Args:
-            explain: turns an exception of the handler into the answer. `OutOfTimeError` is the one for a handler that
-                used up what `HandlerRun.allow` gave it.
-            slots: where the handler takes its slot; by default where all requests of the connection do.
-            waits: whether the handler may ever wait for something. One that never does may be done, and its exchange
-                answered, when this returns.
+            explain: turns an exception of the handler into the response. It gets `OutOfTimeError` if the handler used
+                up the time that `HandlerRun.allow` gave it.
+            slots: the slots that the handler takes one of; by default those of the connection.
+            waits: True if the handler may wait for something. If False, the handler may have run, and its exchange may
+                be answered, when this returns (rule 5).
         """
         peer = exchange.peer
         slots = slots or peer.slots
@@ -113,42 +131,43 @@ class OutOfTimeError(Exception):
 
 @define(eq=False)
 class HandlerRun:
-    """One handler, from its first exchange to its last. `Context` is a view of it."""
+    """One handler at work, from its first exchange to its last. `Context` is a view of it."""
 
     pool: HandlerPool
     exchange: IncomingRequest | None
-    """The exchange it works for now; None when that was answered, cancelled or lost."""
+    """The exchange it works for now; None after that was answered, cancelled or lost."""
     context: ExchangeContext
-    """The terms of its exchange, or of the latest one."""
+    """The context of its exchange, or of the latest one."""
     peer: Peer
-    """The other end of the connection that it came by."""
+    """The other end of the connection on which the request arrived."""
     method: str
-    """What its handler answers."""
+    """The method of the request."""
     _handler: Handler
     _explain: Explain
     slots: HandlerSlots
-    """Where it has its slot, or waits for one."""
+    """The slots that it has one of, or waits for one of."""
     _waits: bool = True
-    """Whether the handler may ever wait for something."""
+    """False if the handler never waits for anything (rule 5)."""
     _holds: Holds | None = field(init=False)
     waiting: PendingQuestions | None = field(init=False)
-    """What it asks by, where its questions do not go straight to the other side; set by who runs the handler."""
+    """The open questions, if they are sent in the response; None if they are sent to the peer as requests. Set by the
+    server when the handler asks for the first time."""
     open: tuple[QuestionBatch, ...] = field(init=False)
-    """What it waits for: questions without an answer."""
+    """The batches of questions whose answers it waits for."""
     _task: trio.lowlevel.Task | None = field(init=False)
     has_slot: bool = field(init=False)
     _has_ended: bool = field(init=False)
-    """Whether the handler has; a worker thread that it left may still want something."""
+    """True if the handler has ended. A worker thread that it left may still ask something."""
     _context: Context = field(init=False)
-    """The context variables of whoever made the request; the run may be started by somebody else, later."""
+    """The context variables of the task that made the request. Another task may start the run later."""
     _scope: trio.CancelScope | None = field(init=False)
-    last_updates: Callable[[], None] | None = field(init=False)
-    """Tells what is held back for its exchange; called right before that is answered, by whomever."""
-    last_words: Callable[[], JsonObject] | None = field(init=False)
-    """Makes the answer of a handler that does not end by itself, when the server stops; None for all others."""
+    flush_updates: Callable[[], None] | None = field(init=False)
+    """Sends the updates that are held back; called right before the exchange is answered. None if there are none."""
+    closing_result: Callable[[], JsonObject] | None = field(init=False)
+    """Returns the result of an endless handler when the server stops; None for all other handlers."""
 
     def __attrs_post_init__(self) -> None:
-        # Here, because attrs takes three times as long to set what is no argument, and each call makes one of these.
+        # Set here for speed: attrs takes three times as long, for each call (benchmark cell `memory-1`).
         self._holds = None
         self.waiting = None
         self.open = ()
@@ -157,81 +176,81 @@ class HandlerRun:
         self._has_ended = False
         self._context = copy_context()
         self._scope = None
-        self.last_updates = None
-        self.last_words = None
+        self.flush_updates = None
+        self.closing_result = None
 
     @property
     def holds(self) -> Holds:
-        """What it keeps from others while it works. Made when it is needed: most runs keep nothing, and ask nothing."""
+        """The resources that it holds. Made when needed, because most runs hold none and ask nothing."""
         if self._holds is None:
             self._holds = Holds()
         return self._holds
 
     @property
     def scope(self) -> trio.CancelScope:
-        """What the handler can be cancelled by. Made when it is needed: a handler that cannot wait needs none."""
+        """The cancel scope of the handler. Made when needed, because a handler that never waits needs none."""
         if self._scope is None:
             self._scope = trio.CancelScope()
         return self._scope
 
     def tie(self, exchange: IncomingRequest) -> None:
-        """Work for another exchange from now on."""
+        """Work for *exchange* from now on."""
         self.exchange, exchange.run = exchange, self
         self.context, self.peer, self.slots = exchange.context, exchange.peer, exchange.peer.slots
 
     def begin(self) -> None:
-        """It has its slot at once: run the handler here and now if it cannot wait, and start it otherwise."""
+        """Run the handler without a task if it never waits, and start it otherwise. The run has its slot."""
         assert self.exchange is not None
-        if self._waits or not self.exchange.may_be_answered_here():
+        if self._waits or not self.exchange.may_run_inline():
             self.start()
         else:
             self.has_slot = True
             self.pool.running += 1
-            self._context.run(self._run_here)
+            self._context.run(self._run_inline)
 
     def start(self) -> None:
-        """Start the run's only task, or let it go on: it has its slot."""
+        """Start the task of the run, or let it continue if it was parked. The run has its slot."""
         self.has_slot = True
         if self.waiting is not None:
-            self.waiting.go_on()
+            self.waiting.wake()
             return
         self.pool.running += 1
         start = partial(self.pool.nursery.start_soon, self._drive, name=f"{self.method} handler")
         self._context.run(start)
 
     def release_slot(self) -> None:
-        """Let another run have the slot, if it has one."""
+        """Give the slot back, if the run has one."""
         if self.has_slot:
             self.has_slot = False
             self.slots.release()
 
     @property
     def group(self) -> Hashable:
-        """On whose account it takes turns with others: its connection's."""
+        """The group in which it waits for a `FairLimiter`: its connection."""
         return self.slots
 
     @property
     def has_task(self) -> bool:
-        """Whether the handler has a task of its own (rule 5)."""
+        """True if the handler has a task of its own (rule 5)."""
         return self._task is not None
 
     @property
     def has_several_tasks(self) -> bool:
-        """Whether the handler has started tasks of its own that have not all ended."""
+        """True if the handler has started tasks that have not all ended."""
         return self._task is not None and bool(self._task.child_nurseries)
 
     def allow(self, seconds: float) -> None:
-        """Let the handler work for at most *seconds* from now; what it is doing then is cancelled."""
+        """Cancel the handler if it works for more than *seconds* from now."""
         self.scope.deadline = trio.current_time() + seconds
 
     def end_limit(self) -> None:
-        """Let go on what is around the work that `allow` was for; a parked run has the time that its questions have."""
+        """Lift the limit of `allow`. A parked run keeps the deadline of its questions."""
         if self.waiting is None or self.waiting.token is None:
             self.scope.deadline = math.inf
 
     @contextmanager
     def asking(self, questions: Sequence[Question]) -> Generator[QuestionBatch]:
-        """Wait for answers in the block; if the handler ends meanwhile, or has ended, the wait fails."""
+        """Open a batch of questions for the duration of the block. It fails if the handler ends or has ended."""
         if self._has_ended:
             raise AskExpired("the call is over")
         asking = QuestionBatch(questions)
@@ -242,37 +261,37 @@ class HandlerRun:
             self.open = tuple(each for each in self.open if each is not asking)
 
     def fail_all(self, failure: Exception) -> None:
-        """Raise *failure* wherever an answer is waited for."""
+        """Raise *failure* in every task that waits for an answer."""
         for asking in self.open:
             asking.fail(failure)
 
     def stop(self, reason: str) -> None:
-        """Cancel the handler. A clean-up that has shielded itself, and asks, is told that the call is over."""
+        """Cancel the handler. The questions of a shielded clean-up fail with `AskExpired`."""
         self.scope.cancel(reason=reason)
         self.fail_all(AskExpired("the call is over"))
 
-    def _run_here(self) -> None:
-        """Run the handler without a task (rule 5)."""
+    def _run_inline(self) -> None:
+        """Run the handler in this task (rule 5)."""
         try:
-            outcome = self._worked_here()
+            outcome = self._outcome_without_task()
             self._has_ended = True
             if self.exchange is not None:
                 self.exchange.respond(outcome)
-            del outcome  # it may be an exception, whose traceback holds this frame
+            del outcome  # it may be an exception, whose traceback refers to this frame
         finally:
             self._end()
 
-    def _worked_here(self) -> JsonObject | McpError:
+    def _outcome_without_task(self) -> JsonObject | McpError:
         steps = self._handler(self).__await__()
         try:
             next(steps)
         except StopIteration as returned:
             outcome: JsonObject = returned.value
             return outcome
-        except BaseException as exc:  # noqa: BLE001 # what is none of a handler's to raise is raised again
+        except BaseException as exc:  # noqa: BLE001 # `_failure_of` raises it again unless it is a failure
             return self._explained(self._failure_of(exc))
         steps.close()
-        return self._explained(RuntimeError(f"a handler of {self.method} that was said never to wait has waited"))
+        return self._explained(RuntimeError(f"a handler of {self.method} that was declared never to wait has waited"))
 
     async def _drive(self) -> None:
         self._task = trio.lowlevel.current_task()
@@ -281,7 +300,7 @@ class HandlerRun:
                 outcome = await self._work()
             finally:
                 self._has_ended = True
-                if self.open:  # a worker thread that was left still waits
+                if self.open:  # a worker thread that the handler left still waits
                     self.fail_all(AskExpired("the call is over"))
             if self.waiting is not None and self.waiting.token is not None:
                 await self._keep(self.waiting)
@@ -302,34 +321,34 @@ class HandlerRun:
             self.exchange.abandon()
 
     async def _keep(self, waiting: PendingQuestions) -> None:
-        """Keep the outcome of a run that is parked until somebody comes for it."""
-        waiting.kept = True
+        """Keep the outcome of a parked run until the client retries, or until the questions expire."""
+        waiting.has_ended = True
         with trio.CancelScope(deadline=waiting.expires) as self._scope:
-            await waiting.attended.wait()
+            await waiting.resumed.wait()
 
     async def _work(self) -> JsonObject | McpError:
-        """Run the handler; return what to answer (rule 2)."""
+        """Run the handler; return the response (rule 2)."""
         try:
             with self.scope:
                 return await self._handler(self)
-            failure: Exception = OutOfTimeError()  # or the exchange was cancelled: then nobody asks
-        except BaseException as exc:  # noqa: BLE001 # what is none of a handler's to raise is raised again
+            failure: Exception = OutOfTimeError()  # or the exchange was cancelled, and this is not sent
+        except BaseException as exc:  # noqa: BLE001 # `_failure_of` raises it again unless it is a failure
             failure = self._failure_of(exc)
         try:
             return self._explained(failure)
         finally:
-            del failure  # whose traceback holds this frame
+            del failure  # its traceback refers to this frame
 
     def _failure_of(self, raised: BaseException) -> Exception:
-        """Return what to answer for: this is the one boundary between a handler and the server.
+        """Return the failure to respond with. This is the only boundary between a handler and the server.
 
         Raises:
-            BaseException: what is nobody's failure: cancellation from outside, `KeyboardInterrupt` and its like.
+            BaseException: *raised* is not a failure of the handler: a cancellation from outside, `KeyboardInterrupt`.
         """
         match raised:
             case Exception():
                 return raised
-            case SystemExit():  # the handler's own, or of code it calls; it does not speak for the server
+            case SystemExit():  # raised by the handler or code it calls; it shall not end the server
                 return RuntimeError(f"the handler tried to exit the process: sys.exit({raised.code!r})")
             case BaseExceptionGroup():
                 cancelled, rest = raised.split(trio.Cancelled)
@@ -337,7 +356,7 @@ class HandlerRun:
                     raise raised
                 if cancelled is not None:
                     _log.error("a handler of %s failed while the server stopped", self.method, exc_info=rest)
-                    raise cancelled from None  # the hall stops, and a clean-up failed
+                    raise cancelled from None  # the pool stops, and a clean-up failed
                 failure = RuntimeError("a task of the handler tried to exit the process")
                 failure.__cause__ = rest
                 return failure
@@ -346,22 +365,22 @@ class HandlerRun:
 
     def _explained(self, failure: Exception) -> JsonObject | McpError:
         if self.exchange is None and (self.waiting is None or self.waiting.token is None):
-            self._mourn(failure)
+            self._log_unreported(failure)
             return {}
         try:
             return self._explain(failure)
-        except Exception:  # noqa: BLE001 # a text that cannot be made, say, must not cost the siblings anything
-            _log.exception("a failure of %s cannot be explained", self.method)
+        except Exception:  # noqa: BLE001 # a failing `__str__`, for example, must not end other handlers
+            _log.exception("the failure of a handler of %s could not be turned into a response", self.method)
             return McpError(INTERNAL_ERROR, "internal error; the log says more")
 
-    def _mourn(self, failure: Exception) -> None:
-        """Log what nobody is left to hear."""
+    def _log_unreported(self, failure: Exception) -> None:
+        """Log a failure that cannot be reported to the peer any more."""
         if not isinstance(failure, OutOfTimeError | ConnectionLost | AskExpired):
             _log.error("a handler of %s failed after it was cancelled", self.method, exc_info=failure)
 
     async def _wait_for_room(self, exchange: IncomingRequest) -> None:
-        """Wait until the answer may be queued."""
-        with trio.CancelScope() as self._scope:  # the handler's own is spent; a cancellation must find this one
+        """Wait until the response may be queued."""
+        with trio.CancelScope() as self._scope:  # the handler's scope has ended; `stop` must find this one
             try:
                 await exchange.room()
             except ConnectionLost:
@@ -370,7 +389,7 @@ class HandlerRun:
 
 @define(eq=False)
 class Hold:
-    """One thing that is held: taken when this is made, until `close`."""
+    """One resource that a run holds: taken when this object is made, and released by `close`."""
 
     _take: Callable[[], Awaitable[object]]
     _release: Callable[[], object]
@@ -378,80 +397,80 @@ class Hold:
     _closed: bool = field(default=False, init=False)
 
     def give_back(self) -> None:
-        """Let others have it."""
+        """Release the resource until `take_again`."""
         if self._is_held:
             self._is_held = False
             self._release()
 
     async def take_again(self) -> None:
-        """Have it again; waits for others. If cancelled, it is not held."""
+        """Take the resource again; wait until it is free. If cancelled, it is not held."""
         if not self._is_held and not self._closed:
             await self._take()
             self._taken()
 
     def _taken(self) -> None:
         self._is_held = True
-        if self._closed:  # its owner has ended meanwhile: a thread that was left, say
+        if self._closed:  # the owner ended in between, for example a thread that was left
             self.give_back()
 
     def close(self) -> None:
-        """Give it back for good."""
+        """Release the resource for good."""
         self._closed = True
         self.give_back()
 
 
 @define(eq=False)
 class Holds:
-    """Everything one run holds, and the time it may still work."""
+    """All resources that one run holds, and the time for which it may still work."""
 
     _all: list[Hold] = field(factory=list[Hold], init=False)
     _lock: trio.Lock | None = field(default=None, init=False)
-    """Made when it is needed: most runs ask nothing."""
+    """Made when needed, because most runs ask nothing."""
     _asking: int = field(default=0, init=False)
-    """How often everything was given back and the answers have not come."""
+    """The number of open waits for which everything was given back."""
     _work_left: float = field(default=math.inf, init=False)
-    """Seconds that the handler could still work when its clock was stopped."""
+    """The seconds that the handler had left when its clock was stopped."""
     _pauses: int = field(default=0, init=False)
-    """How many things are waited for that stop the clock."""
+    """The number of waits that stop the clock."""
 
     def add(self, hold: Hold) -> None:
-        """Hold one more thing."""
+        """Hold one more resource."""
         self._all.append(hold)
 
     def drop(self, hold: Hold) -> None:
-        """Give it back, for good."""
+        """Release *hold* for good."""
         self._all.remove(hold)
         hold.close()
 
     def give_back(self, scope: trio.CancelScope) -> None:
-        """Let others have everything, and stop the clock of *scope* until `start_clock` was called as often."""
+        """Release everything, and stop the clock of *scope* until `start_clock` was called as often as this."""
         self._asking += 1
-        self._pause(scope)
+        self._stop_clock(scope)
         for hold in self._all:
             hold.give_back()
 
     def start_clock(self, scope: trio.CancelScope) -> None:
-        """Let the time that was left when the clock was stopped run again, in *scope*."""
+        """Start the clock of *scope* again, with the time that was left."""
         self._asking -= 1
-        self._go_on(scope)
+        self._resume_clock(scope)
 
     async def take_again(self, scope: trio.CancelScope) -> None:
-        """Take what was given back, unless something else is asked: then whoever waits for that takes it.
+        """Take everything again, unless another question is open: then the task that waits for its answer does so.
 
-        The clock of *scope* stands still meanwhile, as it did before the handler had its first turn.
+        The clock of *scope* is stopped while this waits, as it is while a handler waits for its slot.
         """
         if not self._all or self._is_asking():
             return
-        self._pause(scope)
+        self._stop_clock(scope)
         self._lock = self._lock or trio.Lock()
         try:
             async with self._lock:
                 for hold in list(self._all):
                     await hold.take_again()
-                    if self._is_asking():  # another task of the handler has asked while this one waited
+                    if self._is_asking():  # another task of the handler asked while this one waited
                         hold.give_back()
         finally:
-            self._go_on(scope)
+            self._resume_clock(scope)
 
     def _is_asking(self) -> bool:
         return self._asking > 0
@@ -463,12 +482,12 @@ class Holds:
         else:
             scope.deadline = min(scope.deadline, trio.current_time() + seconds)
 
-    def _pause(self, scope: trio.CancelScope) -> None:
+    def _stop_clock(self, scope: trio.CancelScope) -> None:
         self._pauses += 1
         if self._pauses == 1:
             self._work_left, scope.deadline = scope.deadline - trio.current_time(), math.inf
 
-    def _go_on(self, scope: trio.CancelScope) -> None:
+    def _resume_clock(self, scope: trio.CancelScope) -> None:
         self._pauses -= 1
         if self._pauses == 0:
             scope.deadline = trio.current_time() + self._work_left
@@ -479,45 +498,45 @@ Begin: TypeAlias = Callable[[], object]
 
 @define(eq=False)
 class FairLimiter:
-    """A bound on how many do something at once, fair between groups. Every operation takes constant time.
+    """A capacity limiter that is fair between groups, for example connections (rule 8).
 
-    Not safe from other threads, as nothing in Trio is.
+    Every operation takes constant time. A group is known only while one of its members waits. Not thread-safe.
 
     Args:
-        capacity: turns that may be taken at once.
+        capacity: how many places may be taken at once.
     """
 
     capacity: int
     taken: int = field(default=0, init=False)
-    """Turns taken now."""
+    """The number of places taken now."""
     waiting: int = field(default=0, init=False)
-    """How many wait for one."""
+    """The number of callers that wait for a place."""
     _groups: OrderedDict[Hashable, OrderedDict[Begin, None]] = field(
         factory=OrderedDict[Hashable, "OrderedDict[Begin, None]"], init=False
     )
-    """Who waits, by group, in the order in which the groups get their next turn. Nobody waits while one is free."""
+    """The waiting callers by group, in the order in which the groups get a place. Empty while a place is free."""
 
     @property
     def groups(self) -> int:
-        """Groups of which somebody waits."""
+        """The number of groups that wait."""
         return len(self._groups)
 
     @property
     def free(self) -> bool:
-        """Whether a turn could be taken now."""
+        """True if a place is free."""
         return self.taken < self.capacity
 
     def take(self) -> bool:
-        """Take a turn if one is free; `release` must follow."""
+        """Take a place if one is free, and return True; `release` must follow."""
         if self.taken >= self.capacity:
             return False
         self.taken += 1
         return True
 
     def wait(self, group: Hashable, begin: Begin) -> None:
-        """Call *begin* when the turn of *group* has come; it holds the turn then.
+        """Call *begin*, with a place taken, when *group* gets one.
 
-        For whoever could not `take` one, or is about to `release` one. Waiting twice with an equal *begin* is waiting
+        Call this if `take` returned False, or right before `release`. Waiting twice with an equal *begin* is waiting
         once.
 
         Args:
@@ -528,7 +547,7 @@ class FairLimiter:
         members[begin] = None
 
     def forget(self, group: Hashable, begin: Begin) -> None:
-        """Wait no longer; harmless where nobody did."""
+        """Stop waiting. Harmless if *begin* does not wait."""
         members = self._groups.get(group)
         if members is not None and begin in members:
             del members[begin]
@@ -537,10 +556,10 @@ class FairLimiter:
                 del self._groups[group]
 
     async def acquire(self, group: Hashable) -> None:
-        """Take a turn, when that of *group* has come; `release` must follow. A cancel point; cancelled, none is taken.
+        """Wait for a place and take it; `release` must follow. A cancel point: if cancelled, no place is taken.
 
         Args:
-            group: on whose account: a connection, usually.
+            group: the group that waits, usually a connection.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         if self.take():
@@ -555,7 +574,7 @@ class FairLimiter:
         await trio.lowlevel.wait_task_rescheduled(abort)
 
     def release(self) -> None:
-        """Give a turn back; if somebody waits, it is the next one's at once."""
+        """Give a place back. If a caller waits, it gets the place at once."""
         if not self._groups:
             self.taken -= 1
             return
@@ -563,7 +582,7 @@ class FairLimiter:
         begin, _ = members.popitem(last=False)
         self.waiting -= 1
         if members:
-            self._groups[group] = members  # behind all others
+            self._groups[group] = members  # behind all other groups
         begin()
 
 
@@ -572,9 +591,10 @@ class HandlerSlots:
     """The running and the waiting handlers of one connection.
 
     Args:
-        max_running: handlers that run at once.
-        max_waiting: requests that may wait for one to end; more are refused with `BUSY`.
-        listens: whether they are those that listen for changes. These last, so they take no turns of others.
+        max_running: how many handlers may run at once.
+        max_waiting: how many requests may wait for a slot; more are refused with `BUSY`.
+        listens: True if these are the slots of requests that listen for changes. They take no place of the limiter of
+            the pool, because they last.
     """
 
     max_running: int
@@ -582,75 +602,75 @@ class HandlerSlots:
     listens: bool = False
     running: int = field(default=0, init=False)
     _waiting: OrderedDict[HandlerRun, None] = field(factory=OrderedDict["HandlerRun", None], init=False)
-    """A set in order: one that is cancelled while it waits is found at once."""
-    _turns: FairLimiter = field(init=False)
-    """What it shares with the other connections, since its first request."""
+    """An ordered set, so that a cancelled run is removed in constant time."""
+    _limiter: FairLimiter = field(init=False)
+    """The limiter of the pool, from the first request on."""
 
     def __attrs_post_init__(self) -> None:
-        self._turns = FairLimiter(self.max_running)
+        self._limiter = FairLimiter(self.max_running)
 
     @classmethod
     def for_listens(cls, most: int) -> Self:
-        """Return the room for *most* requests that listen for changes."""
+        """Return the slots of at most *most* requests that listen for changes."""
         return cls(most, 0, listens=True)
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for a handler to end."""
+        """The number of requests that wait for a slot."""
         return len(self._waiting)
 
     @property
     def full(self) -> bool:
-        """Whether another request would be refused as busy."""
-        startable = self.running < self.max_running and self._turns.free
+        """True if another request would be refused as busy."""
+        startable = self.running < self.max_running and self._limiter.free
         return not startable and len(self._waiting) >= self.max_waiting
 
     def take(self, run: HandlerRun) -> None:
-        """Start *run* now if a slot is free, later otherwise; answer its exchange as busy where too many wait."""
+        """Start *run* now if a slot is free, and later otherwise; refuse its exchange as busy if too many wait."""
         if not self.listens:
-            self._turns = run.pool.turns
-        if self.running < self.max_running and self._turns.take():
+            self._limiter = run.pool.limiter
+        if self.running < self.max_running and self._limiter.take():
             self.running += 1
             run.begin()
         elif len(self._waiting) < self.max_waiting:
             self._waiting[run] = None
-            self._stand_in_line()
+            self._wait_for_limiter()
         else:
             assert run.exchange is not None
-            run.exchange.respond(McpError(BUSY, f"too busy: {self._busy_with()}; try again later"))
+            run.exchange.respond(McpError(BUSY, f"too busy: {self._reached_limits()}; try again later"))
 
-    def _busy_with(self) -> str:
-        """Say which limits are reached."""
+    def _reached_limits(self) -> str:
+        """Return a sentence that names the reached limits."""
         if self.listens:
             return f"of this connection's requests, {self.running} listen (Limits.max_listens)"
         if self.running >= self.max_running:
             running = f"of this connection's requests, {self.running} run (Limits.max_in_flight)"
             return f"{running} and {self.waiting} wait (Limits.max_queued)"
-        running = f"of all requests, {self._turns.taken} run (Limits.max_running)"
+        running = f"of all requests, {self._limiter.taken} run (Limits.max_running)"
         return f"{running}, and of this connection's, {self.waiting} wait (Limits.max_queued)"
 
     def release(self) -> None:
-        """Give a slot back; the next waiting run starts, of this connection or of another."""
+        """Give a slot back. The next waiting run starts, of this connection or of another."""
         self.running -= 1
         if self._waiting:
-            self._stand_in_line()
-        self._turns.release()
+            self._wait_for_limiter()
+        self._limiter.release()
 
     def forget(self, run: HandlerRun) -> None:
-        """Let *run* wait no longer, if it does: its exchange is over."""
+        """Remove *run* from the waiting ones, if it waits, because its exchange is over."""
         if run in self._waiting:
             del self._waiting[run]
             if not self._waiting:
-                self._turns.forget(self, self._begin_next)
+                self._limiter.forget(self, self._start_next)
 
-    def _stand_in_line(self) -> None:
-        """Wait for a turn, if one could be used."""
+    def _wait_for_limiter(self) -> None:
+        """Wait for a place of the limiter, if a request waits and a slot is free."""
         if self._waiting and self.running < self.max_running:
-            self._turns.wait(self, self._begin_next)
+            self._limiter.wait(self, self._start_next)
 
-    def _begin_next(self) -> None:
-        """It is this connection's turn."""
+    def _start_next(self) -> None:
+        """Start the next waiting run, with a place of the limiter."""
         run, _ = self._waiting.popitem(last=False)
         self.running += 1
-        self._stand_in_line()
+        self._wait_for_limiter()
         run.start()

@@ -1,4 +1,4 @@
-"""Every bound of the engine in one object, finite by default."""
+"""The limits of a connection: every bound in one object, finite by default, its counts, and timeouts that can pause."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from attrs import Attribute, define, field, frozen
 __all__ = ["BUSY", "ConnectionStatistics", "Limits", "PausableTimeouts"]
 
 BUSY = -31_000
-"""The error code, in the application's range, of a request refused because too many wait already."""
+"""The error code, in the range of applications, of a request that is refused because too many wait already."""
 
 
 @cache
 def _processors() -> int:
-    """Return how many this machine has: to ask the system takes longer than all else that is done to make limits."""
+    """Return the number of processors, cached because asking the system is slow."""
     return os.cpu_count() or 1
 
 
@@ -32,131 +32,131 @@ def _positive(_: object, attribute: Attribute[Any], value: float) -> None:
 
 @frozen(kw_only=True)
 class Limits:
-    """What one connection may cost. Bytes are bytes on the wire, times are seconds; `math.inf` lifts a time limit."""
+    """The limits of one connection. Bytes are bytes on the wire, times are seconds; `math.inf` lifts a time limit."""
 
     max_message_bytes: int = field(default=64 * 2**20, validator=_positive)
-    """The longest message read. A longer one is skipped and answered with an error, which cannot name the request: its
-    id is in what was skipped."""
+    """The length of the longest message that is read. A longer one is skipped and answered with an error without id,
+    because its id was skipped too."""
     max_in_flight: int = field(default=1024, validator=_positive)
-    """Requests of one connection whose handlers run at once; more wait. Likewise the questions of one result that a
-    client's callbacks are asked at once."""
+    """The number of requests of one connection whose handlers run at once; more wait. Also the number of questions of
+    one result that the callbacks of a client answer at once."""
     max_queued: int = field(default=4096, validator=_positive)
-    """Requests of one connection that wait for a handler; more are refused as busy. Also the longest batch read."""
+    """The number of requests of one connection that may wait for a handler; more are refused as busy. Also the number
+    of messages in the longest batch that is read."""
     max_running: int = field(default=4096, validator=_positive)
-    """Handlers of one serving that run at once, over all its connections; more wait, within the limits above, and the
-    connections are taken in turn. Likewise the callbacks of a client that are asked at once."""
+    """The number of handlers of one server that run at once, over all its connections. More wait, within the limits
+    above; the connections take turns. Also the number of callbacks of a client that run at once."""
     max_listens: int = field(default=64, validator=_positive)
-    """Requests of one connection that listen for changes (`subscriptions/listen`) at once; more are refused as busy.
-    They count for none of the limits above, because they last."""
+    """The number of requests of one connection that listen for changes (`subscriptions/listen`) at once; more are
+    refused as busy. They do not count against the limits above, because they last."""
     max_subscriptions: int = field(default=1024, validator=_positive)
-    """Resources about whose changes one listening request, or one handshaken connection, may ask to be told; more are
-    refused."""
+    """The number of resources to whose changes one listening request, or one connection after a handshake, may
+    subscribe; more are refused."""
     max_updates: int = field(default=16_384, validator=_positive)
-    """Updates of one exchange that may wait unread; beyond it the oldest goes, and is counted."""
+    """The number of updates of one exchange that may wait unread. Beyond it the oldest is dropped and counted."""
     max_update_bytes: int = field(default=4 * 2**20, validator=_positive)
-    """Bytes of updates of one exchange that may wait unread."""
+    """The number of bytes of updates of one exchange that may wait unread."""
     max_link_update_bytes: int = field(default=64 * 2**20, validator=_positive)
-    """Bytes of updates of one connection that may wait unread; the exchange that holds most gives way."""
+    """The number of bytes of updates of one connection that may wait unread. Beyond it the exchange that holds the most
+    drops its oldest."""
     outbox_bytes: int = field(default=256 * 2**10, validator=_positive)
-    """Bytes that may wait to be sent before senders wait."""
+    """The number of bytes that may wait to be sent before senders wait."""
     outbox_urgent_bytes: int = field(default=4 * 2**20, validator=_positive)
-    """Bytes of replies that nobody can wait for (refusals, cancellations); a peer that makes us hold more loses the
-    link."""
+    """The number of bytes of urgent replies (refusals, cancellations) that may wait beyond `outbox_bytes`. A peer that
+    causes more loses the link."""
     stall_seconds: float = field(default=120.0, validator=_positive)
-    """A peer that reads nothing for this long while something waits for it loses the link."""
+    """A peer that reads nothing for this long, while messages wait for it, loses the link."""
     drain_seconds: float = field(default=5.0, validator=_positive)
-    """How long accepted requests may go on after the other side's input ended, or after a stop was asked for."""
+    """How long accepted requests may continue after the input of the peer ended, or after a stop was requested."""
     max_posts: int = field(default=256, validator=_positive)
-    """Requests that a client over HTTP has under way at once, each on a connection of its own; more wait. Those that
-    listen for changes count for none."""
+    """The number of requests that a client over HTTP has in flight at once, each on its own connection; more wait.
+    Requests that listen for changes do not count."""
     max_threads: int = field(default=40, validator=_positive)
-    """Worker threads that plain `def` handlers of one serving may occupy at once."""
+    """The number of worker threads that plain `def` handlers of one server may occupy at once."""
     max_processes: int = field(factory=lambda: max(4, _processors()), validator=_positive)
-    """Worker processes of one serving that may work at once for tools with `isolate="process"`; more calls wait. By
-    default as many as the machine has processors, and at least four."""
+    """The number of worker processes of one server that may work at once for tools with `isolate="process"`; more calls
+    wait. By default the number of processors of the machine, and at least four."""
     max_background: int = field(default=1024, validator=_positive)
-    """Tasks of `Server.background` that one serving may run at once; one more raises `TooManyTasks`."""
+    """The number of tasks of `Server.background` that one server may run at once; one more raises `TooManyTasks`."""
     max_parked: int = field(default=1000, validator=_positive)
-    """Handlers of one serving that may wait for answers while no request waits for them; the question of one more fails
-    as `TooManyParked`."""
+    """The number of handlers of one server that may wait for answers while no request waits for them. The question of
+    one more fails with `TooManyParked`."""
     ask_seconds: float = field(default=600.0, validator=_positive)
-    """How long a question to the client, its user or its model stays open; then it raises `AskExpired`."""
+    """How long a question to the client, its user or its model stays open. Then it raises `AskExpired`."""
     max_rounds: int = field(default=32, validator=_positive)
-    """How often a modern server may ask a client for input before it answers one request; then the request fails."""
+    """How often a modern server may ask a client for input before it answers one request. Then the request fails."""
     max_progress_per_second: float = field(default=100.0, validator=_positive)
-    """Progress that one handler may tell its client in a second, on average: of what is more, the newest value is told
-    as soon as it may be, or before the result. `math.inf` lifts the limit."""
+    """The number of progress updates that one handler may send its client in a second, on average. Of more, the newest
+    is sent as soon as the limit allows, or before the result. `math.inf` lifts the limit."""
     max_logs_per_second: float = field(default=100.0, validator=_positive)
-    """Log messages that one handler may send its client in a second, on average; `math.inf` lifts the limit."""
-
-
-# What a connection holds, as one frozen object.
+    """The number of log messages that one handler may send its client in a second, on average. `math.inf` lifts the
+    limit."""
 
 
 @frozen(kw_only=True)
 class ConnectionStatistics:
-    """What a connection holds at one moment, for debugging."""
+    """The counts of a connection at one moment, for debugging."""
 
     asked: int
-    """Our requests that wait for a response."""
+    """The number of requests of this side that wait for a response."""
     answering: int
-    """The other side's requests that wait for one."""
+    """The number of requests of the peer that wait for a response."""
     running: int
-    """Handlers that run for the other side, those cleaning up after a cancellation included."""
+    """The number of handlers that run for the peer, including those that clean up after a cancellation."""
     queued: int
-    """The other side's requests that wait for a handler to end."""
+    """The number of requests of the peer that wait for a handler to end."""
     outbox_bytes: int
-    """Bytes that wait to be sent."""
+    """The number of bytes that wait to be sent."""
     update_bytes: int
-    """Bytes of updates that wait to be read by callers of ours."""
+    """The number of bytes of updates that wait to be read by callers of this side."""
     unmatched_responses: int
-    """Responses since the beginning that nobody waited for: late, repeated or made up."""
+    """The number of responses so far that matched no request: late, repeated or made-up ones."""
     malformed: int
-    """Lines since the beginning that were no message, and responses that broke a rule."""
-
-
-# Time limits of blocks that stand still together while a person is being asked: nobody can say how long that takes.
+    """The number of lines so far that were not a message, and of responses that broke a rule."""
 
 
 @define(eq=False)
 class PausableTimeouts:
-    """The limits of one connection's blocks."""
+    """The timeouts of one connection, which can be paused together.
+
+    They are paused while the user answers a question, because that may take any time.
+    """
 
     pauses: int = field(default=0, init=False)
-    """How often the limits have stood still."""
+    """How often the timeouts were paused."""
     _limits: dict[trio.CancelScope, float] = field(factory=dict[trio.CancelScope, float], init=False)
-    """The blocks that are being waited for; and the seconds that each has left, as of when the limits stood still."""
-    _persons: int = field(default=0, init=False)
+    """The scopes of the blocks that run, each with the seconds that it had left when the timeouts were paused."""
+    _pausing_blocks: int = field(default=0, init=False)
 
     def within(self, seconds: float) -> AbstractContextManager[trio.CancelScope, bool]:
-        """Cancel the block after *seconds*, not counting the time in which a person is being asked.
+        """Cancel the block after *seconds*, without the time for which the timeouts were paused.
 
-        The scope says afterwards whether it was.
+        The scope tells afterwards whether the block was cancelled.
         """
         return _Timeout(self, seconds)
 
     def begin(self, scope: trio.CancelScope, seconds: float) -> None:
-        """A block begins, of which *scope* is the limit."""
+        """Start the timeout of a block, which *scope* cancels."""
         self._limits[scope] = seconds
-        if not self._persons:
+        if not self._pausing_blocks:
             scope.deadline = trio.current_time() + seconds
 
     def end(self, scope: trio.CancelScope) -> None:
-        """A block ends."""
+        """End the timeout of a block."""
         del self._limits[scope]
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Have the limits stand still for as long as the block lasts; any number of such blocks may overlap."""
-        if self._persons == 0:
+        """Pause every timeout for the duration of the block. Such blocks may overlap."""
+        if self._pausing_blocks == 0:
             self._pause()
-        self._persons += 1
+        self._pausing_blocks += 1
         try:
             yield
         finally:
-            self._persons -= 1
-            if self._persons == 0:
-                self._go_on()
+            self._pausing_blocks -= 1
+            if self._pausing_blocks == 0:
+                self._resume()
 
     def _pause(self) -> None:
         self.pauses += 1
@@ -165,7 +165,7 @@ class PausableTimeouts:
             self._limits[scope] = scope.deadline - now
             scope.deadline = float("inf")
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         now = trio.current_time()
         for scope, seconds in self._limits.items():
             scope.deadline = now + seconds
@@ -173,19 +173,19 @@ class PausableTimeouts:
 
 @define(eq=False)
 class _Timeout:
-    """One block. A class, because type checkers know of no generator that it may swallow what it was left with."""
+    """The context manager of one block. A class, because for type checkers a generator swallows no exception."""
 
-    _patience: PausableTimeouts
+    _timeouts: PausableTimeouts
     _seconds: float
     _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
 
     def __enter__(self) -> trio.CancelScope:
         self._scope.__enter__()
-        self._patience.begin(self._scope, self._seconds)
+        self._timeouts.begin(self._scope, self._seconds)
         return self._scope
 
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        self._patience.end(self._scope)
+        self._timeouts.end(self._scope)
         return self._scope.__exit__(kind, exc, traceback)

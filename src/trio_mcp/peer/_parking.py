@@ -1,19 +1,27 @@
-"""Runs that wait for answers while nobody waits for them: their request was answered with their questions.
+"""Parked handlers: the questions of a handler to the client, and runs that wait for answers while no request waits.
 
-The other side answers by asking again; what the hall keeps meanwhile is the run, in the middle of its work.
+A modern server answers a request with the questions of its handler. The client sends the answers by repeating the
+request. In between the pool keeps the handler run, parked in the middle of its work.
 
-Rules of this file:
+Rules of questions:
 
-1. What a run asks leaves in one interim answer: in the next pass of the scheduler if the handler is one task, a few
-   milliseconds after the first question otherwise, so that what several tasks ask travels together.
-2. An interim answer ends its exchange: deadline, cancellation, progress token and capabilities end with it, and
-   those of the next one take their place. In between there is nothing to cancel.
-3. Capabilities are checked when an interim answer is written, against the request that it answers.
-4. Each interim answer has a token of its own, which is good for one retry. A retry that is refused uses nothing up.
-5. Questions expire by raising where they were asked. The handler then has some seconds to clean up in, before it is
+1. Questions that are asked together are answered together, or fail together.
+2. The task that waits for answers is woken by the answers, by a failure, or by the deadline of its scope. An answer
+   that came before the deadline was noticed wins.
+3. A question is resolved once. Later answers to it are dropped.
+
+Rules of parking:
+
+4. The questions of a run leave in one interim response: in the next pass of the scheduler if the handler is one task,
+   otherwise a few milliseconds after the first question, so that the questions of several tasks are sent together.
+5. An interim response ends its exchange, with its deadline, cancellation, progress token and capabilities. Those of
+   the retry take their place. In between there is nothing to cancel.
+6. Capabilities are checked when an interim response is written, against the request that it answers.
+7. Each interim response has its own token, which is good for one retry. A refused retry does not use up the token.
+8. An expired question raises in the task that asked it. The handler then has some seconds to clean up before it is
    cancelled. The deadlines of scopes are the timers; there is no table to scan.
-6. A handler that ends while nobody waits for it keeps its outcome until somebody does, or until it expires.
-7. Parking, resuming and expiring are synchronous, hence atomic.
+9. A handler that ends while it is parked keeps its outcome until the retry or until the questions expire.
+10. Parking, resuming and expiring are synchronous, and therefore atomic.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 """
@@ -41,7 +49,7 @@ __all__ = ["GRACE_SECONDS", "Interim", "ParkedRuns", "PendingQuestions", "Questi
 
 
 class _Unanswered:
-    """The type of the mark that there is no answer yet; None may be one."""
+    """The type of the marker of a missing answer. None may be an answer."""
 
 
 _UNANSWERED: Final = _Unanswered()
@@ -49,26 +57,26 @@ _UNANSWERED: Final = _Unanswered()
 
 @define(eq=False)
 class Question:
-    """One thing to know from the other side."""
+    """One question to the peer."""
 
     key: str
-    """What the other side's answer is found by; unique among the open questions of a run."""
+    """The key of the answer; unique among the open questions of a run."""
     request: JsonObject
-    """The method and the params, as they go over the wire."""
+    """The method and params, as they are sent."""
     read: Callable[[Any], Any]
-    """Makes of the JSON value that was answered what the handler gets; raises `McpError` if it is no answer."""
+    """Converts the JSON value of the answer for the handler; raises `McpError` if the value is not a valid answer."""
     lacking: Callable[[ExchangeContext], MissingCapability | None]
-    """Says why the other side cannot be asked on these terms; None if it can."""
+    """Returns the capability that the question needs and the peer lacks in this context; None if it lacks none."""
     _answer: Any = field(default=_UNANSWERED, init=False)
 
     @property
     def answered(self) -> bool:
-        """Whether the answer is there."""
+        """True if the question was answered."""
         return self._answer is not _UNANSWERED
 
     @property
     def answer(self) -> Any:
-        """The answer, as `read` made it."""
+        """The answer, as `read` returned it."""
         assert self.answered
         return self._answer
 
@@ -83,27 +91,27 @@ class QuestionBatch:
 
     questions: Sequence[Question]
     scope: trio.CancelScope = field(factory=trio.CancelScope)
-    """Its deadline is when the questions expire."""
+    """The scope of the wait; its deadline is the expiry of the questions."""
     _resolved: trio.Event = field(factory=trio.Event, init=False)
     _failure: Exception | None = field(default=None, init=False)
 
     @property
     def unanswered(self) -> Iterator[Question]:
-        """The questions that are still open."""
+        """The questions that were not answered yet."""
         if not self._resolved.is_set():
             yield from (question for question in self.questions if not question.answered)
 
     def lacking(self, context: ExchangeContext) -> MissingCapability | None:
-        """Say why they cannot all be asked on these terms; None if they can."""
+        """Return the first capability that the open questions need and the peer lacks; None if it lacks none."""
         return next(filter(None, (question.lacking(context) for question in self.unanswered)), None)
 
     def answered(self) -> None:
-        """Wake whoever waits, if every answer is there."""
+        """Wake the waiting task if every question was answered."""
         if all(question.answered for question in self.questions):
             self._resolved.set()
 
     def fail(self, failure: Exception) -> None:
-        """Raise *failure* where the answers are waited for, unless they are there."""
+        """Raise *failure* in the waiting task, unless all questions were answered."""
         if not self._resolved.is_set():
             self._failure = failure
             self._resolved.set()
@@ -116,54 +124,54 @@ class QuestionBatch:
         return self.outcome()
 
     def outcome(self) -> list[Any]:
-        """Return the answers, in the order of the questions; nothing is waited for any more.
+        """Return the answers, in the order of the questions, after the wait.
 
         Raises:
             AskExpired: the deadline came before the answers.
-            Exception: whatever `fail` was given.
+            Exception: the failure that `fail` was given.
         """
         if self._failure is not None:
             raise self._failure
         if not self._resolved.is_set():
-            raise AskExpired("nobody answered in time")
+            raise AskExpired("the question was not answered in time")
         return [question.answer for question in self.questions]
 
 
 GRACE_SECONDS = 5.0
-"""What a handler has for cleaning up after its questions expired."""
-SETTLE_SECONDS = 0.005
-"""What several tasks of one handler ask within this time travels together."""
+"""How long a handler may clean up after its questions expired."""
+GATHER_SECONDS = 0.005
+"""Questions of several tasks of one handler are sent together if they are asked within this time."""
 
 Interim: TypeAlias = "Callable[[str, Mapping[str, JsonObject]], JsonObject]"
-"""Makes the interim answer out of the token that a retry must bring and the open questions."""
+"""A function that makes the interim response out of the token for the retry and the open questions."""
 
 
 @define(eq=False)
 class PendingQuestions:
-    """What a run needs once it has asked: its open questions, and how they leave.
+    """The open questions of one run, which are sent in the response to its request.
 
     Args:
-        run: whose questions they are.
-        conclude: ends the run's exchange with the open questions; called when there is an exchange and a question.
+        run: the run that asks.
+        conclude: ends the exchange of the run with the open questions. Called if there is an exchange and a question.
     """
 
     run: HandlerRun
     _conclude: Callable[[PendingQuestions, Mapping[str, JsonObject]], None]
     expires: float = field(default=math.inf, init=False)
-    """When the open questions do, on Trio's clock; infinite unless the run is parked."""
-    attended: trio.Event = field(factory=trio.Event, init=False)
-    """Set when somebody waits for the run again."""
+    """The expiry of the open questions on Trio's clock; infinite unless the run is parked."""
+    resumed: trio.Event = field(factory=trio.Event, init=False)
+    """Set when a request waits for the run again."""
     token: str | None = field(default=None, init=False)
-    """What the run is found by; None unless it is parked."""
-    kept: bool = field(default=False, init=False)
-    """Whether the handler has ended, and only its outcome waits."""
+    """The token of the parked run; None unless it is parked."""
+    has_ended: bool = field(default=False, init=False)
+    """True if the handler has ended and only its outcome is kept."""
     _flushing: bool = field(default=False, init=False)
-    _given: Mapping[Question, Any] | None = field(default=None, init=False)
-    """Answers that wait until the run has a slot again."""
+    _answers: Mapping[Question, Any] | None = field(default=None, init=False)
+    """The answers that wait until the run has a slot again."""
 
     async def ask(self, questions: Sequence[Question]) -> list[Any]:
-        """Ask, and wait for the answers: all of them, or none."""
-        if self.run.exchange is None and self.token is None:  # cancelled; whoever asks now has shielded itself
+        """Ask *questions*, and wait until all of them are answered."""
+        if self.run.exchange is None and self.token is None:  # cancelled, so the handler asks in a shielded clean-up
             raise AskExpired("the call is over")
         with self.run.asking(questions) as asking:
             asking.scope.deadline = self.expires
@@ -171,17 +179,17 @@ class PendingQuestions:
             return await asking.wait()
 
     def expire_at(self, when: float) -> None:
-        """Let the open questions expire at *when*, and what the handler does then a little later (rule 5)."""
+        """Let the open questions expire at *when*, and cancel the handler `GRACE_SECONDS` later (rule 8)."""
         self.expires = when
         for asking in self.run.open:
             asking.scope.deadline = when
-        self.run.scope.deadline = when if self.kept else when + GRACE_SECONDS
+        self.run.scope.deadline = when if self.has_ended else when + GRACE_SECONDS
 
     def read(self, answers: Mapping[str, Any]) -> Mapping[Question, Any]:
-        """Read those of the *answers* that are answers to open questions; the others are ignored.
+        """Convert the *answers* to open questions, and ignore all others.
 
         Raises:
-            McpError: one of them is none.
+            McpError: an answer is not valid.
         """
         return {
             question: question.read(answers[question.key])
@@ -190,23 +198,23 @@ class PendingQuestions:
             if question.key in answers
         }
 
-    def resume(self, exchange: IncomingRequest, given: Mapping[Question, Any]) -> None:
-        """Go on for another exchange, as soon as there is a slot for it."""
-        self._given = given
-        self.expire_at(math.inf)  # the clock of the handler's own time limit stands still until there is a slot
+    def resume(self, exchange: IncomingRequest, answers: Mapping[Question, Any]) -> None:
+        """Continue the run for *exchange*, as soon as it has a slot."""
+        self._answers = answers
+        self.expire_at(math.inf)  # the handler's own time limit is paused until it has a slot
         self.run.tie(exchange)
         self.run.slots.take(self.run)
 
-    def go_on(self) -> None:
-        """There is a slot: wake whoever waits for the answers that were given."""
-        given, self._given = self._given or {}, None
-        for question, answer in given.items():
+    def wake(self) -> None:
+        """Wake the tasks whose questions were answered. The run has its slot."""
+        answers, self._answers = self._answers or {}, None
+        for question, answer in answers.items():
             question.answer = answer
         for asking in self.run.open:
             asking.answered()
         self.run.holds.start_clock(self.run.scope)
-        self.attended.set()
-        self._flush_soon()  # what is still open goes out again
+        self.resumed.set()
+        self._flush_soon()  # open questions are sent again
 
     def _flush_soon(self) -> None:
         if not self._flushing:
@@ -214,8 +222,8 @@ class PendingQuestions:
             self.run.pool.nursery.start_soon(self._flush)
 
     async def _flush(self) -> None:
-        if self.run.has_several_tasks:  # the others may be about to ask
-            await trio.sleep(SETTLE_SECONDS)
+        if self.run.has_several_tasks:  # the other tasks may be about to ask
+            await trio.sleep(GATHER_SECONDS)
         exchange = self.run.exchange
         if exchange is not None and not exchange.has_room():
             try:
@@ -224,7 +232,7 @@ class PendingQuestions:
                 exchange.disconnect()
         self._flushing = False
         exchange = self.run.exchange
-        if exchange is None or self._given is not None:  # parked, over, or not yet awake
+        if exchange is None or self._answers is not None:  # parked, over, or waiting for a slot
             return
         for asking in self.run.open:
             lacking = asking.lacking(exchange.context)
@@ -234,40 +242,40 @@ class PendingQuestions:
         if requests:
             try:
                 self._conclude(self, requests)
-            except Exception as exc:  # noqa: BLE001 # what cannot be written, say: this handler's, and nobody else's
+            except Exception as exc:  # noqa: BLE001 # a question that is not JSON, for example, fails this handler alone
                 self.run.fail_all(exc)
 
 
 @define(eq=False)
 class ParkedRuns:
-    """The parked runs of one hall.
+    """The parked runs of one handler pool.
 
     Args:
-        max_parked: runs that may be parked; one more cannot ask.
-        expire_after: seconds that a question stays open.
+        max_parked: how many runs may be parked; the question of one more fails.
+        expire_after: the seconds for which a question stays open.
     """
 
     max_parked: int
     expire_after: float
     closing: bool = field(default=False, init=False)
-    """Whether nothing may be asked any more."""
+    """True if the server stops, so that no question may be asked any more."""
     _parked: dict[str, PendingQuestions] = field(factory=dict[str, PendingQuestions], init=False)
     direct: set[QuestionBatch] = field(factory=set[QuestionBatch], init=False)
-    """Waits for answers that do not need parking."""
+    """The batches of questions that were sent to the peer as requests, and need no parking."""
     _emptied: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     @property
     def parked(self) -> int:
-        """How many runs are parked."""
+        """The number of parked runs."""
         return len(self._parked)
 
     def check_open(self) -> None:
-        """Raise `AskExpired` where the server stops."""
+        """Raise `AskExpired` if the server stops."""
         if self.closing:
             raise AskExpired("the server stops")
 
     def waiting(self, run: HandlerRun, interim: Interim) -> PendingQuestions:
-        """Return what *run* asks by."""
+        """Return the questions of *run*, which parks itself with the response that *interim* makes."""
 
         def park(waiting: PendingQuestions, requests: Mapping[str, JsonObject]) -> None:
             self._park(waiting, requests, interim)
@@ -286,7 +294,7 @@ class ParkedRuns:
             return
         exchange, token = run.exchange, secrets.token_hex(16)
         answer = interim(token, requests)
-        waiting.token, waiting.attended = token, trio.Event()
+        waiting.token, waiting.resumed = token, trio.Event()
         self._parked[token] = waiting
         run.release_slot()
         run.holds.give_back(run.scope)
@@ -294,23 +302,23 @@ class ParkedRuns:
         exchange.respond(answer)
 
     def resume(self, token: str, exchange: IncomingRequest, answers: Mapping[str, Any]) -> bool:
-        """Give a parked run another exchange; False where there is none of this token that could go on.
+        """Continue a parked run for *exchange*; return False if no run of this token can continue.
 
         Raises:
-            McpError: an answer is none, or the connection has too much to do. The token stays good (rule 4).
+            McpError: an answer is not valid, or the connection is too busy. The token stays good (rule 7).
         """
         waiting = self._parked.get(token)
         if waiting is None or waiting.expires <= trio.current_time():
             return False
-        given = waiting.read(answers)
+        converted = waiting.read(answers)
         if exchange.peer.slots.full:
-            raise McpError(BUSY, "too busy to go on; try again later")
+            raise McpError(BUSY, "too busy to continue the call; try again later")
         self.forget(waiting)
-        waiting.resume(exchange, given)
+        waiting.resume(exchange, converted)
         return True
 
     def forget(self, waiting: PendingQuestions) -> None:
-        """Take a run out: it goes on, or has ended."""
+        """Remove a run that continues or has ended."""
         if waiting.token is not None:
             del self._parked[waiting.token]
             waiting.token = None
@@ -318,11 +326,11 @@ class ParkedRuns:
                 self._emptied.unpark_all()
 
     def close(self) -> None:
-        """Let all open questions expire now: parked handlers may clean up (rule 5)."""
+        """Let all open questions expire now; parked handlers may clean up (rule 8)."""
         self.closing = True
         for waiting in list(self._parked.values()):
-            waiting.expire_at(min(waiting.expires, trio.current_time()))  # once expired, its clean-up gets no more time
-            waiting.run.fail_all(AskExpired("the server stops"))  # one each: an exception that is raised is one task's
+            waiting.expire_at(min(waiting.expires, trio.current_time()))  # not later than before
+            waiting.run.fail_all(AskExpired("the server stops"))  # an exception object for each task
         for asking in self.direct:
             asking.fail(AskExpired("the server stops"))
 

@@ -1,7 +1,17 @@
-"""What a connection remembers, one gate for each role: the outcome of the legacy handshake, and nothing else.
+"""The admission of a connection, for each role, and its only state: the outcome of the legacy handshake.
 
-Modern requests pass a `ServerSession` without leaving a trace, also between the requests of a handshaken client: era
-is a property of each request.
+A `ServerSession` admits modern requests without changing its state, also between the requests of a client after a
+handshake: the era is a property of each request.
+
+Rules of the handshake of the legacy revisions (2024-11-05 to 2025-11-25):
+
+1. `initialize` is the first request. It is sent once, and never cancelled.
+2. Before it is answered, neither side sends a request other than `ping`.
+3. The server answers with the requested revision if it speaks it, otherwise with the newest one that it speaks. The
+   client continues only if it speaks the revision of the answer.
+4. The client ends the handshake with `notifications/initialized`. Before that the server sends no request other than
+   `ping`. It serves requests already, because some clients send them at once.
+5. A refused `initialize` may be repeated.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle and
 https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
@@ -42,18 +52,18 @@ _NO_META: JsonObject = {}
 
 
 class HandshakeState(Enum):
-    """How far the handshake has come; the same for both sides."""
+    """The state of the handshake, the same on both sides."""
 
     NOT_BEGUN = auto()
     ASKED = auto()
-    """`initialize` is on its way, or being answered."""
+    """`initialize` was sent and is not answered."""
     ANSWERED = auto()
-    """Both sides know revision and capabilities; `initialized` is missing."""
+    """Both sides know the revision and the capabilities; `notifications/initialized` is missing."""
     OPERATING = auto()
 
 
 class HandshakeEvent(Enum):
-    """What moves the handshake on."""
+    """The events that change the state of the handshake."""
 
     ASK = auto()
     ANSWER = auto()
@@ -73,72 +83,74 @@ HANDSHAKE: Mapping[HandshakeState, Mapping[HandshakeEvent, HandshakeState]] = {
 
 @define(eq=False)
 class ServerSession:
-    """The gate of a server's connection.
+    """The admission of a connection of a server.
 
     Args:
-        spoken: the revisions the server speaks, oldest first, at least one.
+        spoken: the revisions that the server speaks, oldest first, at least one.
     """
 
     spoken: Sequence[str]
     may_respond: bool = field(default=True, init=False)
+    """True: a server always may send responses."""
     answers_unreadable: bool = field(default=True, init=False)
+    """True: a server answers messages whose id it could not read."""
     state: HandshakeState = field(default=HandshakeState.NOT_BEGUN, init=False)
     log_level: str | None = field(default="debug", init=False)
-    """The least severe level a handshaken client wants; everything until it says otherwise."""
-    _asked: ExchangeContext | None = field(default=None, init=False)
-    """The terms `initialize` asked for; in force once it was answered."""
-    _terms: ExchangeContext | None = field(default=None, init=False)
+    """The least severe log level that the client wants after a handshake; all levels until it sets one."""
+    _proposed: ExchangeContext | None = field(default=None, init=False)
+    """The context of `initialize`, which applies to later requests once it was answered."""
+    _agreed: ExchangeContext | None = field(default=None, init=False)
 
     @property
     def revision(self) -> str | None:
-        """The one of the handshake, once `initialize` was answered."""
-        return None if self._terms is None else self._terms.revision
+        """The revision of the handshake; None until `initialize` was answered."""
+        return None if self._agreed is None else self._agreed.revision
 
     @property
     def batches(self) -> bool:
-        """Only after a handshake for 2025-03-26."""
-        return self._terms is not None and self._terms.revision == BATCH_REVISION
+        """True after a handshake for 2025-03-26."""
+        return self._agreed is not None and self._agreed.revision == BATCH_REVISION
 
     @property
     def omits_unknown_id(self) -> bool:
-        """Unless a handshake agreed on a revision that cannot omit it."""
-        return self._terms is None or self._terms.revision not in NULL_ID_REVISIONS
+        """True unless a handshake agreed on a revision that cannot omit the id."""
+        return self._agreed is None or self._agreed.revision not in NULL_ID_REVISIONS
 
     @property
     def operating(self) -> bool:
-        """Whether the handshake is complete, so that the server may ask the client for things."""
+        """True if the handshake is complete, so that the server may send requests."""
         return self.state is HandshakeState.OPERATING
 
     def admit(self, method: str, params: JsonObject | None) -> ExchangeContext:
-        """Return the terms of a request: its own envelope's, the handshake's, or those of a handshake that begins."""
+        """Return the context of a request: from its envelope, from the handshake, or of a handshake that begins."""
         meta = _meta_of(method, params)
         if REVISION_KEY in meta:
             return self._admit_modern(meta)
         if method == "initialize":
             return self._admit_initialize(params or {}, meta)
-        if self._terms is not None:
+        if self._agreed is not None:
             if method == "logging/setLevel" and params is not None:
                 self._note_level(params)
-            if not meta and self._terms.log_level == self.log_level:
-                return self._terms
-            return evolve(self._terms, meta=meta, progress_token=progress_token(meta), log_level=self.log_level)
+            if not meta and self._agreed.log_level == self.log_level:
+                return self._agreed
+            return evolve(self._agreed, meta=meta, progress_token=progress_token(meta), log_level=self.log_level)
         if method == "ping" and self._legacy:
-            return _terms(self._legacy[-1], {}, None, meta)
+            return _context(self._legacy[-1], {}, None, meta)
         hint = "send 'initialize' first, or " if self._legacy else ""
         raise McpError(
-            INVALID_PARAMS, f"{hint}say in params._meta which protocol revision {method!r} speaks ({REVISION_KEY})"
+            INVALID_PARAMS, f"{hint}name the protocol revision of {method!r} in params._meta ({REVISION_KEY})"
         )
 
     def responded(self, method: str, *, success: bool) -> None:
-        """The answer to `initialize` puts its terms in force; one that came in a modern envelope began no handshake."""
+        """Apply the context of `initialize` after its answer. In a modern envelope it starts no handshake."""
         if method == "initialize" and self.state is HandshakeState.ASKED:
             self.state = advance(HANDSHAKE, self.state, HandshakeEvent.ANSWER if success else HandshakeEvent.REFUSE)
             if success:
-                assert self._asked is not None
-                self._terms = evolve(self._asked, meta=_NO_META, progress_token=None)  # those were its own
+                assert self._proposed is not None
+                self._agreed = evolve(self._proposed, meta=_NO_META, progress_token=None)  # which are its own
 
     def notified(self, method: str) -> None:
-        """`notifications/initialized` completes the handshake; anywhere else it means nothing."""
+        """Complete the handshake on `notifications/initialized`; ignore it at any other time."""
         if method == "notifications/initialized" and self.state is HandshakeState.ANSWERED:
             self.state = advance(HANDSHAKE, self.state, HandshakeEvent.INITIALIZED)
 
@@ -157,7 +169,7 @@ class ServerSession:
 
     def _admit_modern(self, meta: JsonObject) -> ExchangeContext:
         envelope = read_envelope(meta, self.spoken)
-        if not is_modern(envelope.revision):  # spoken, but only after a handshake
+        if not is_modern(envelope.revision):  # a legacy revision needs a handshake
             raise unsupported_revision(envelope.revision, self._modern or self.spoken)
         return ExchangeContext(
             revision=envelope.revision,
@@ -171,7 +183,7 @@ class ServerSession:
     def _admit_initialize(self, params: JsonObject, meta: JsonObject) -> ExchangeContext:
         requested, capabilities, info = (params.get(key) for key in ("protocolVersion", "capabilities", "clientInfo"))
         if self.state is not HandshakeState.NOT_BEGUN:
-            raise McpError(INVALID_REQUEST, "'initialize' was asked before on this connection")
+            raise McpError(INVALID_REQUEST, "'initialize' was sent before on this connection")
         if type(requested) is not str:
             raise McpError(INVALID_PARAMS, "$.protocolVersion: required, and a string")
         if not self._legacy:
@@ -180,61 +192,61 @@ class ServerSession:
             raise McpError(INVALID_PARAMS, "$.capabilities: required, and an object")
         if not is_object(info):
             raise McpError(INVALID_PARAMS, "$.clientInfo: required, and an object")
-        self._asked = _terms(choose_answer(requested, self._legacy), capabilities, info, meta)
+        self._proposed = _context(choose_answer(requested, self._legacy), capabilities, info, meta)
         self.state = advance(HANDSHAKE, self.state, HandshakeEvent.ASK)
-        return self._asked
+        return self._proposed
 
 
 @define(eq=False)
 class ClientSession:
-    """The gate of a client's connection: who the server is, once that is known."""
+    """The admission of a connection of a client."""
 
     revision: str | None = field(default=None, init=False)
-    """What was agreed on; None before."""
+    """The agreed revision; None before."""
     _capabilities: JsonObject = field(factory=dict[str, Any], init=False)
     _server_info: JsonObject | None = field(default=None, init=False)
 
     def agree(self, revision: str, capabilities: JsonObject, server_info: JsonObject | None) -> None:
-        """Take note of what the server answered."""
+        """Take note of the answer of the server."""
         self.revision, self._capabilities, self._server_info = revision, capabilities, server_info
 
     @property
     def may_respond(self) -> bool:
-        """Not in a modern revision: its servers have nothing to ask, and its clients must not respond."""
+        """True unless the revision is modern: modern servers send no requests, and modern clients must not respond."""
         return self.revision is None or not is_modern(self.revision)
 
     @property
     def answers_unreadable(self) -> bool:
-        """A client does not: what it cannot read may be the stray output of a server of any revision."""
+        """False: an unreadable line may be stray output of a server of any revision."""
         return False
 
     @property
     def batches(self) -> bool:
-        """Only after a handshake for 2025-03-26."""
+        """True after a handshake for 2025-03-26."""
         return self.revision == BATCH_REVISION
 
     @property
     def omits_unknown_id(self) -> bool:
-        """Unless a handshake agreed on a revision that cannot omit it."""
+        """True unless a handshake agreed on a revision that cannot omit the id."""
         return self.revision not in NULL_ID_REVISIONS
 
     @property
     def operating(self) -> bool:
-        """Once it is known what the server speaks."""
+        """True once the revision is agreed."""
         return self.revision is not None
 
     def admit(self, method: str, params: JsonObject | None) -> ExchangeContext:
-        """Return the terms of a server's request; before the handshake is done only `ping` is answered."""
+        """Return the context of a request of the server. Before the handshake is complete only `ping` is admitted."""
         meta = _meta_of(method, params)
         if self.revision is None and method != "ping":
-            raise McpError(METHOD_NOT_FOUND, f"{method!r} cannot be asked before the handshake is done")
-        return _terms(self.revision or LEGACY_REVISIONS[-1], self._capabilities, self._server_info, meta)
+            raise McpError(METHOD_NOT_FOUND, f"{method!r} is refused: the handshake is not complete")
+        return _context(self.revision or LEGACY_REVISIONS[-1], self._capabilities, self._server_info, meta)
 
     def responded(self, method: str, *, success: bool) -> None:
-        """A client remembers nothing of what it answered."""
+        """Do nothing: a client keeps no state about its responses."""
 
     def notified(self, method: str) -> None:
-        """A client's terms do not depend on notifications."""
+        """Do nothing: the context of requests does not depend on notifications."""
 
 
 def _meta_of(method: str, params: JsonObject | None) -> JsonObject:
@@ -246,7 +258,7 @@ def _meta_of(method: str, params: JsonObject | None) -> JsonObject:
     return meta
 
 
-def _terms(
+def _context(
     revision: str,
     capabilities: JsonObject,
     info: JsonObject | None,

@@ -154,7 +154,7 @@ class Progress:
     def _hold(self, exchange: IncomingRequest, params: JsonObject) -> None:
         encode(params)  # what cannot be sent later is said now, to whoever reports it
         self._held = exchange, params
-        self._run.last_updates = self.flush
+        self._run.flush_updates = self.flush
         if self._timer is None:
             self._timer = trio.CancelScope()
             self._run.pool.nursery.start_soon(self._tell_when_due, exchange, self._timer, name="progress held back")

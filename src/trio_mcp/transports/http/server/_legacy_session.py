@@ -178,7 +178,7 @@ class HttpSession(MessageConnection):
 
     def abandon_outlet(self, outlet: HttpOutlet) -> None:
         """Nobody will read a lane any more: its exchanges go on, but nothing can be asked there."""
-        self.desert(outlet, _no_reader())
+        self.fail_unsent(outlet, _no_reader())
         outlet.abandon()
 
     def refusal(self, value: object, request: HttpRequest) -> Refusal | None:
@@ -222,7 +222,7 @@ class HttpSession(MessageConnection):
     def _withdraw_questions(self, outlet: HttpOutlet) -> None:
         """Take back what is still asked by a lane that ends in this step: later nobody reads there any more."""
         for asked in list(self.ledger.asked.values()):
-            if asked.goes_by(outlet):
+            if asked.uses(outlet):
                 self.ledger.forget(asked.id)
                 asked.withdraw()
                 asked.finish(AskExpired("the call is over"))

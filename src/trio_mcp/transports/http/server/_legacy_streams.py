@@ -105,7 +105,7 @@ class HttpOutlet:
         self._outbox = Outbox(limits.outbox_bytes, limits.outbox_urgent_bytes, self._on_outbox_failure)
 
     def _on_outbox_failure(self, failure: ConnectionLost) -> None:
-        if self._outbox.deaf:
+        if self._outbox.is_stalled:
             self._on_failure(failure)
 
     @property
