@@ -180,7 +180,7 @@ class MachineGrant(Grant):
         try:
             reply = yield from post_form(ask.token_issuer.server.token_endpoint, {**form, **scope}, {})
         except CallFailed as failure:
-            raise AuthorizationFailed(f"the token request could not be made: {failure}") from failure
+            raise AuthorizationFailed(f"the token request failed: {failure}") from failure
         said = json.loads(reply.body)
         if reply.status != 200:
             raise AuthorizationFailed(f"refused: {said['error']}", error=said["error"])

@@ -35,7 +35,7 @@ def protected_server() -> Server:
 async def serving_protected(issuer: str, *, server: Server | None = None, **options: Any) -> AsyncGenerator[str]:
     """Serve a server, by default a `protected_server`, that takes the tokens of *issuer*; yield its URL.
 
-    Further options are those of `ResourceServer`.
+    Further options is about `ResourceServer`.
     """
     with trio.fail_after(120):
         sockets = await bind_sockets(LISTENING)

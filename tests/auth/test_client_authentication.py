@@ -191,7 +191,7 @@ def test_a_client_that_lacks_what_it_was_registered_with_is_told(registration: R
     with pytest.raises(AuthorizationFailed) as caught:
         authenticate(registration, SILENT, NOW)
 
-    assert str(caught.value) == f"the client 'me' is to authenticate {reason}"
+    assert str(caught.value) == f"the client 'me' must authenticate {reason}"
     assert "s3cret" not in str(caught.value)
 
 
@@ -214,7 +214,7 @@ def test_a_client_that_lacks_what_it_was_registered_with_is_told(registration: R
 )
 def test_a_key_that_cannot_sign_is_told_without_a_word_of_it(key: PrivateKey) -> None:
     with pytest.raises(
-        AuthorizationFailed, match=f"key of the client 'me' cannot sign with {key.algorithm}: "
+        AuthorizationFailed, match=f"key of the client 'me' cannot sign with {key.algorithm}; "
     ) as caught:
         authenticate(Registration("me", private_key=key), SILENT, NOW)
 

@@ -108,7 +108,7 @@ def test_a_url_in_the_challenge_is_the_only_one_that_counts() -> None:
 def test_where_nothing_is_at_that_url_nothing_else_is_tried(status: int) -> None:
     web = Web({AT_PATH: status, AT_ROOT: about()})
 
-    with pytest.raises(AuthorizationFailed, match=f"are not at {AT_PATH}, where the server says: HTTP status {status}"):
+    with pytest.raises(AuthorizationFailed, match=f"is not at {AT_PATH}, which the server names: HTTP status {status}"):
         found_in(web, named_at(AT_PATH))
 
     assert web.asked == [AT_PATH]
@@ -117,7 +117,7 @@ def test_where_nothing_is_at_that_url_nothing_else_is_tried(status: int) -> None
 def test_what_is_no_document_at_that_url_ends_the_attempt() -> None:
     web = Web({AT_PATH: HttpReply(status=200, body=b"<html>"), AT_ROOT: about()})
 
-    with pytest.raises(AuthorizationFailed, match="cannot be used: it is no JSON"):
+    with pytest.raises(AuthorizationFailed, match="cannot be used: it is not JSON"):
         found_in(web, named_at(AT_PATH))
 
     assert web.asked == [AT_PATH]
@@ -149,7 +149,7 @@ def test_a_place_with_something_else_leads_to_the_next(answer: Answer) -> None:
 def test_trouble_that_may_pass_is_not_taken_for_no_document(status: int) -> None:
     web = Web({AT_PATH: status, AT_ROOT: about()})
 
-    with pytest.raises(AuthorizationFailed, match=f"at {AT_PATH} cannot be read now: HTTP status {status}"):
+    with pytest.raises(AuthorizationFailed, match=f"at {AT_PATH} is temporarily unavailable: HTTP status {status}"):
         found_in(web)
 
     assert web.asked == [AT_PATH]
@@ -161,7 +161,7 @@ def test_a_place_that_is_out_of_reach_ends_the_attempt_and_is_named() -> None:
     with pytest.raises(AuthorizationFailed) as caught:
         found_in(web)
 
-    assert str(caught.value) == f"the protected-resource metadata at {AT_PATH} cannot be read: no route?to host"
+    assert str(caught.value) == f"the protected-resource metadata at {AT_PATH} could not be read: no route?to host"
     assert web.asked == [AT_PATH]
 
 
@@ -170,7 +170,7 @@ def test_a_place_that_is_out_of_reach_ends_the_attempt_and_is_named() -> None:
 def test_metadata_about_another_server_end_the_attempt(challenged: Challenge | None) -> None:
     web = Web({AT_PATH: about("https://evil.example/mcp"), AT_ROOT: about(), AT_ISSUER: issued_by()})
 
-    with pytest.raises(AuthorizationFailed, match=r"mismatch: .* are about 'https://evil.example/mcp', and not about"):
+    with pytest.raises(AuthorizationFailed, match=r"mismatch: .* is about 'https://evil.example/mcp', not about"):
         found_in(web, challenged)
 
     assert web.asked == [AT_PATH]
@@ -202,7 +202,7 @@ def test_metadata_of_any_other_issuer_are_not_used_and_no_other_place_is_asked(i
     with pytest.raises(AuthorizationFailed) as caught:
         found_in(web)
 
-    assert f"are those of {issuer!r}, and not exactly of '{ISSUER}'" in str(caught.value)
+    assert f"is about {issuer!r}, not exactly about '{ISSUER}'" in str(caught.value)
     assert web.asked == [AT_PATH, AT_ISSUER]
 
 
@@ -245,7 +245,7 @@ def test_an_authorization_server_that_cannot_be_used_makes_way_for_the_next() ->
 def test_an_authorization_server_that_is_out_of_reach_makes_way_for_nobody() -> None:
     web = Web({AT_PATH: about(URL, ISSUER, "https://next.example"), AT_ISSUER: CallFailed("refused")})
 
-    with pytest.raises(AuthorizationFailed, match=f"metadata at {AT_ISSUER} cannot be read: refused"):
+    with pytest.raises(AuthorizationFailed, match=f"metadata at {AT_ISSUER} could not be read: refused"):
         found_in(web)
 
     assert web.asked == [AT_PATH, AT_ISSUER]
@@ -266,7 +266,7 @@ def test_of_a_flood_of_authorization_servers_a_few_are_tried_and_the_message_say
 def test_an_issuer_has_no_query() -> None:
     web = Web({AT_PATH: about(URL, f"{ISSUER}?tenant=secret"), AT_ISSUER: issued_by(f"{ISSUER}?tenant=secret")})
 
-    with pytest.raises(AuthorizationFailed, match=f"the issuer '{ISSUER}' has a query, which it may not have"):
+    with pytest.raises(AuthorizationFailed, match=f"the issuer '{ISSUER}' has a query, which is not allowed"):
         found_in(web)
 
 
@@ -378,12 +378,12 @@ def test_places_that_lead_elsewhere_make_way_for_the_next() -> None:
 def test_where_there_are_no_metadata_it_is_told_which_place_led_elsewhere(at_issuer: dict[str, Answer]) -> None:
     web = Web({AT_PATH: about(), **at_issuer})
 
-    with pytest.raises(AuthorizationFailed, match=r"/\.well-known/.* cannot be read: it redirects to another origin$"):
+    with pytest.raises(AuthorizationFailed, match=r"/\.well-known/.* could not be read: it redirects to another origin$"):
         found_in(web)
 
 
 def test_a_server_whose_places_lead_elsewhere_is_not_taken_for_an_old_one_unless_it_says_so() -> None:
-    with pytest.raises(AuthorizationFailed, match=f"{AT_ROOT} cannot be read: it redirects to another origin$"):
+    with pytest.raises(AuthorizationFailed, match=f"{AT_ROOT} could not be read: it redirects to another origin$"):
         found_in(Web({AT_ROOT: ELSEWHERE}))
 
     assert found_in(Web({AT_ROOT: ELSEWHERE, OWN_ISSUER: issued_by("https://x.example")})).resource is None
@@ -393,14 +393,14 @@ def test_a_server_whose_places_lead_elsewhere_is_not_taken_for_an_old_one_unless
 def test_a_server_without_metadata_cannot_speak_for_a_foreign_authorization_server() -> None:
     web = Web({OWN_ISSUER: {**issued_by("https://good.example"), "token_endpoint": "https://x.example/token"}})
 
-    with pytest.raises(AuthorizationFailed, match=r"are those of 'https://good.example', and not exactly of"):
+    with pytest.raises(AuthorizationFailed, match=r"is about 'https://good.example', not exactly about"):
         found_in(web)
 
 
 def test_a_server_whose_metadata_are_out_of_reach_is_not_taken_for_an_old_one() -> None:
     web = Web({OWN_ISSUER: 500})
 
-    with pytest.raises(AuthorizationFailed, match=f"at {OWN_ISSUER} cannot be read now: HTTP status 500"):
+    with pytest.raises(AuthorizationFailed, match=f"at {OWN_ISSUER} is temporarily unavailable: HTTP status 500"):
         found_in(web)
 
 

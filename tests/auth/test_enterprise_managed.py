@@ -110,7 +110,7 @@ def test_a_user_who_is_not_signed_in_gets_no_token() -> None:
     async def sign_in() -> str:
         raise LookupError("nobody is signed in")
 
-    with pytest.raises(AuthorizationFailed, match="the user's ID token could not be had: LookupError"):
+    with pytest.raises(AuthorizationFailed, match="the user's ID token could not be obtained: LookupError"):
         FlowScript().run(grant(id_token=sign_in).obtain(ask_for()))
 
 
@@ -118,12 +118,12 @@ def test_a_user_who_is_not_signed_in_gets_no_token() -> None:
     ("reply", "fault"),
     [
         (error_reply("invalid_grant", "the.id.token has expired"), r"invalid_grant \(\[secret\] has expired\)"),
-        (CallFailed("no route"), r"\(token-exchange\) to https://idp\.example\.com/token could not be made: no route"),
-        (HttpReply(status=200, body=b"hello"), "no JSON object"),
-        (json_reply({"access_token": "x", "issued_token_type": "other"}), "brought no grant of the type"),
-        (json_reply({"access_token": "x"}), "brought no grant of the type"),
-        (json_reply({"access_token": 7, "issued_token_type": ID_JAG}), "brought no grant of the type"),
-        (json_reply({"issued_token_type": ID_JAG}), "brought no grant of the type"),
+        (CallFailed("no route"), r"\(token-exchange\) to https://idp\.example\.com/token failed: no route"),
+        (HttpReply(status=200, body=b"hello"), "not a JSON object"),
+        (json_reply({"access_token": "x", "issued_token_type": "other"}), "returned no token of the type"),
+        (json_reply({"access_token": "x"}), "returned no token of the type"),
+        (json_reply({"access_token": 7, "issued_token_type": ID_JAG}), "returned no token of the type"),
+        (json_reply({"issued_token_type": ID_JAG}), "returned no token of the type"),
     ],
 )
 def test_a_provider_that_does_not_vouch_ends_it(reply: Reply, fault: str) -> None:

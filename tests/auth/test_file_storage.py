@@ -15,7 +15,7 @@ from trio_mcp.auth import FileTokenStorage
 from trio_mcp.auth.client import _token_storage as module
 
 if sys.platform == "win32":
-    pytest.skip("the file's permissions and locks are those of POSIX", allow_module_level=True)
+    pytest.skip("the file's permissions and locks is about POSIX", allow_module_level=True)
 
 import fcntl
 
@@ -104,7 +104,7 @@ async def test_a_file_that_others_may_open_is_not_used(storage: FileTokenStorage
     await storage.swap("key", None, "1")
     os.chmod(path, mode)  # noqa: PTH101 # takes no time
 
-    with pytest.raises(AuthorizationFailed, match=r"others may open the token storage .*chmod 600"):
+    with pytest.raises(AuthorizationFailed, match=r"is accessible for other users .*chmod 600"):
         await storage.load("key")
     with pytest.raises(AuthorizationFailed, match="others may open"):
         await storage.swap("key", "1", "2")
@@ -164,7 +164,7 @@ async def test_a_file_with_something_else_in_it_is_left_alone(
 ) -> None:
     put(path, content)
 
-    with pytest.raises(AuthorizationFailed, match=r"tokens\.json holds no tokens, but something else") as caught:
+    with pytest.raises(AuthorizationFailed, match=r"tokens\.json is not a token storage") as caught:
         await storage.swap("key", None, "1")
 
     assert content_of(path) == content
@@ -190,7 +190,7 @@ async def test_a_new_file_that_cannot_be_finished_leaves_the_old_one(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", fail)  # a full disk cannot be had
+        patched.setattr(os, "fsync", fail)  # a full disk could not be fetched
         with pytest.raises(AuthorizationFailed, match="No space left"):
             await storage.swap("key", "1", "2")
 

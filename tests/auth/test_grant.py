@@ -9,7 +9,7 @@ from tests.auth.keeping import URL, Clock, MachineGrant, Network, connect
 
 
 def test_a_grant_without_a_person_leads_nobody_anywhere() -> None:
-    with pytest.raises(RuntimeError, match="MachineGrant leads nobody anywhere"):
+    with pytest.raises(RuntimeError, match="MachineGrant uses no browser"):
         MachineGrant().agent()
 
 

@@ -73,7 +73,7 @@ async def test_who_shows_nothing_is_told_where_to_get_a_token(headers: dict[str,
     )
     assert dpop.scheme == "DPoP"
     assert dpop.parameters["algs"].startswith("ES256 ")
-    assert json.loads(refusal.body())["error"]["message"] == f"a token is needed: {METADATA} says where to get one"
+    assert json.loads(refusal.body())["error"]["message"] == f"a token is required; see {METADATA} says where to get one"
 
 
 async def test_no_scope_is_asked_for_where_none_is_needed() -> None:
@@ -144,7 +144,7 @@ async def test_what_is_no_token_is_refused_unread(token: str) -> None:
         ({"nbf": int(NOW) + 61}, "does not hold yet"),
         ({"sub": None, "client_id": None}, "speaks for nobody"),
         ({"cnf": {"jkt": "thumb"}}, "is bound to a key, but is shown as if it were not"),
-        ({"cnf": {"x5t#S256": "certificate"}}, "bound to something that is not checked here"),
+        ({"cnf": {"x5t#S256": "certificate"}}, "bound to something that is cannot be checked here"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -230,7 +230,7 @@ async def test_a_token_without_the_scopes_of_every_request_is_not_enough() -> No
     for challenge in challenges_of(refusal):
         assert challenge.parameters["scope"] == "read admin"
         assert challenge.parameters["resource_metadata"] == METADATA
-    assert json.loads(refusal.body())["error"]["message"] == "this needs a token with the scope 'read admin'"
+    assert json.loads(refusal.body())["error"]["message"] == "this requires a token with the scope 'read admin'"
 
 
 async def test_an_operation_may_need_more_and_all_that_it_needs_is_named_at_once() -> None:

@@ -115,7 +115,7 @@ async def test_what_is_not_good_without_doubt_is_not_good(answer: HttpReply) -> 
         (HttpReply(status=500), "status 500"),
         (HttpReply(status=404), "status 404"),
         (HttpReply(status=200, body=b"<html>"), "no JSON"),
-        (HttpReply(status=200, body=b"[true]"), "no JSON object"),
+        (HttpReply(status=200, body=b"[true]"), "not a JSON object"),
         (CallFailed("nobody is there"), "nobody is there"),
     ],
 )

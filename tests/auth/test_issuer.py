@@ -59,11 +59,11 @@ async def test_metadata_of_another_issuer_are_not_used(named: object) -> None:
 @pytest.mark.parametrize(
     ("answer", "cause"),
     [
-        (HttpReply(status=500), "answered with the status 500"),
-        (HttpReply(status=302, headers={"location": "https://evil.example"}), "answered with the status 302"),
-        (HttpReply(status=200, body=b"<html>"), "answered with no JSON"),
-        (HttpReply(status=200, body=b"[" * 100_000), "answered with no JSON"),
-        (HttpReply(status=200, body=b"[]"), "answered with no JSON object"),
+        (HttpReply(status=500), "responded with the status 500"),
+        (HttpReply(status=302, headers={"location": "https://evil.example"}), "responded with the status 302"),
+        (HttpReply(status=200, body=b"<html>"), "is not JSON"),
+        (HttpReply(status=200, body=b"[" * 100_000), "is not JSON"),
+        (HttpReply(status=200, body=b"[]"), "answered with not a JSON object"),
         (CallFailed("the host is gone\nforged line"), r"the host is gone\?forged line"),
     ],
 )
@@ -79,7 +79,7 @@ def test_an_endpoint_is_a_safe_url() -> None:
     metadata = {"issuer": ISSUER, "jwks_uri": "https://keys.example/jwks"}
 
     assert endpoint_of(metadata, "jwks_uri", ()) == "https://keys.example/jwks"
-    with pytest.raises(VerifierUnavailable, match="name no 'introspection_endpoint'"):
+    with pytest.raises(VerifierUnavailable, match="has no 'introspection_endpoint'"):
         endpoint_of(metadata, "introspection_endpoint", ())
 
 

@@ -323,7 +323,7 @@ async def test_a_request_of_a_connection_that_has_closed_fails_with_that(
     network.held_up = trio.Event()
 
     async def ask(source: GrantSource) -> None:
-        with pytest.raises(ConnectionClosed, match="while it asked for a token"):
+        with pytest.raises(ConnectionClosed, match="while a token was requested"):
             await request(source, network.judge)
 
     async with trio.open_nursery() as requests, trio.open_nursery() as connection:

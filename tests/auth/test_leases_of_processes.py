@@ -18,7 +18,7 @@ from trio_mcp.auth.client._token_endpoint import Tokens
 from trio_mcp.auth.client._token_storage import TokenRecord, write_record
 
 if sys.platform == "win32":
-    pytest.skip("the file's locks are those of POSIX", allow_module_level=True)
+    pytest.skip("the file's locks is about POSIX", allow_module_level=True)
 
 PROGRAM = Path(__file__).parent / "programs" / "refreshing.py"
 

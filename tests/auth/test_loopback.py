@@ -303,7 +303,7 @@ async def test_a_person_who_does_not_come_back_is_waited_for_only_so_long(
 ) -> None:
     async with agent_for(seconds=300) as agent:
         redirect = await agent.pick_redirect(None)
-        with pytest.raises(AuthorizationFailed, match=r"^nobody has come back .* auth\.example\.org within 300 s$"):
+        with pytest.raises(AuthorizationFailed, match=r"^was not completed .* auth\.example\.org within 300 s$"):
             await agent.sign_in(PAGE, redirect)
 
     assert trio.current_time() == pytest.approx(300, abs=0.1)
@@ -341,7 +341,7 @@ async def test_what_shows_the_page_may_say_itself_why_it_cannot() -> None:
 async def test_an_answer_that_has_come_counts_though_what_shows_the_page_fails() -> None:
     async def show(url: str) -> None:
         await browse(f"{redirect}?{ANSWER}")
-        raise RuntimeError("the window is gone")
+        raise RuntimeError("the window is missing")
 
     async with open_loopback_browser(show=show, seconds=60, redirect_uri=None) as agent:
         redirect = await agent.pick_redirect(None)
@@ -477,7 +477,7 @@ async def test_without_the_newer_addresses_localhost_has_one(monkeypatch: pytest
 )
 async def test_a_redirect_that_leads_elsewhere_cannot_be_served(uri: str) -> None:
     async with agent_for(uri) as agent:
-        with pytest.raises(AuthorizationFailed, match="is no http URL of this machine"):
+        with pytest.raises(AuthorizationFailed, match="is not an http URL of this machine"):
             await agent.pick_redirect(None)
     async with agent_for() as agent:  # what an authorization server knows may be of another program's
         found = urlsplit(await agent.pick_redirect(uri))

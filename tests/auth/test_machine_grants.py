@@ -84,7 +84,7 @@ def test_nothing_is_refreshed_but_asked_for_anew() -> None:
     ("grant", "what"),
     [
         (ClientCredentials("me", secret="s3cret", issuer=f"{ISSUER}/"), "the client 'me'"),
-        (WorkloadIdentity("s3cret", issuer=f"{ISSUER}/"), "the workload's statement"),
+        (WorkloadIdentity("s3cret", issuer=f"{ISSUER}/"), "the workload's assertion"),
     ],
 )
 def test_what_is_for_one_issuer_is_not_shown_to_another(grant: Grant, what: str) -> None:
@@ -173,10 +173,10 @@ async def wrong() -> Any:
 @pytest.mark.parametrize(
     ("source", "fault"),
     [
-        (raising, "^the workload's statement could not be had: OSError$"),
+        (raising, "^the workload's assertion could not be obtained: OSError$"),
         (refusing, "^the platform says nothing of this program$"),
-        (empty, "the function returned str, and no text"),
-        (wrong, "the function returned bytes, and no text"),
+        (empty, "the function returned str, not a string"),
+        (wrong, "the function returned bytes, not a string"),
     ],
 )
 def test_a_function_that_fails_fails_one_request(source: Callable[[], Any], fault: str) -> None:
@@ -222,7 +222,7 @@ def test_machines_are_told_apart_ask_nobody_and_show_no_secret() -> None:
     assert len({grant.identity for grant in grants}) == 4
     assert "s3cret" not in repr(grants) + "".join(grant.identity for grant in grants)
     assert not any(grant.interactive for grant in grants)
-    with pytest.raises(RuntimeError, match="ClientCredentials leads nobody anywhere"):
+    with pytest.raises(RuntimeError, match="ClientCredentials uses no browser"):
         grants[0].agent()
 
 

@@ -74,13 +74,13 @@ def test_a_null_is_as_good_as_no_member() -> None:
     ("changed", "fault"),
     [
         ({"resource": None}, "it has no member 'resource'"),
-        ({"resource": ["https://x.example"]}, "its member 'resource' is no text"),
-        ({"authorization_servers": None}, "its member 'authorization_servers' names nobody"),
-        ({"authorization_servers": []}, "its member 'authorization_servers' names nobody"),
-        ({"authorization_servers": "https://as.example"}, "its member 'authorization_servers' is no list of texts"),
-        ({"authorization_servers": ["https://as.example", 1]}, "its member 'authorization_servers' is no list of"),
-        ({"scopes_supported": "a b"}, "its member 'scopes_supported' is no list of texts"),
-        ({"scopes_supported": [None]}, "its member 'scopes_supported' is no list of texts"),
+        ({"resource": ["https://x.example"]}, "its member 'resource' is not a string"),
+        ({"authorization_servers": None}, "its member 'authorization_servers' is missing or empty"),
+        ({"authorization_servers": []}, "its member 'authorization_servers' is missing or empty"),
+        ({"authorization_servers": "https://as.example"}, "its member 'authorization_servers' is not a list of strings"),
+        ({"authorization_servers": ["https://as.example", 1]}, "its member 'authorization_servers' is not a list of"),
+        ({"scopes_supported": "a b"}, "its member 'scopes_supported' is not a list of strings"),
+        ({"scopes_supported": [None]}, "its member 'scopes_supported' is not a list of strings"),
         ({"dpop_bound_access_tokens_required": "yes"}, "'dpop_bound_access_tokens_required' is neither true nor false"),
     ],
 )
@@ -98,11 +98,11 @@ def test_a_fault_in_what_a_server_says_is_told_with_its_member_and_place(changed
     ("changed", "fault"),
     [
         ({"issuer": None}, "it has no member 'issuer'"),
-        ({"issuer": 1}, "its member 'issuer' is no text"),
+        ({"issuer": 1}, "its member 'issuer' is not a string"),
         ({"token_endpoint": None}, "it has no member 'token_endpoint'"),
-        ({"authorization_endpoint": {}}, "its member 'authorization_endpoint' is no text"),
-        ({"registration_endpoint": False}, "its member 'registration_endpoint' is no text"),
-        ({"code_challenge_methods_supported": "S256"}, "its member 'code_challenge_methods_supported' is no list"),
+        ({"authorization_endpoint": {}}, "its member 'authorization_endpoint' is not a string"),
+        ({"registration_endpoint": False}, "its member 'registration_endpoint' is not a string"),
+        ({"code_challenge_methods_supported": "S256"}, "its member 'code_challenge_methods_supported' is not a list"),
         ({"client_id_metadata_document_supported": 1}, "'client_id_metadata_document_supported' is neither true nor"),
         (
             {"authorization_response_iss_parameter_supported": "true"},
@@ -123,13 +123,13 @@ def test_a_fault_in_what_an_authorization_server_says_is_told_likewise(changed: 
 @pytest.mark.parametrize(
     ("body", "fault"),
     [
-        (b"", "it is no JSON: "),
-        (b"<!doctype html>", "it is no JSON: "),
-        (b'{"resource": "\xff"}', "it is no JSON: "),
-        (b"[" * 100_000, "it is no JSON: "),
-        (b"[]", "it is no JSON object"),
-        (b'"https://x.example"', "it is no JSON object"),
-        (b"null", "it is no JSON object"),
+        (b"", "it is not JSON: "),
+        (b"<!doctype html>", "it is not JSON: "),
+        (b'{"resource": "\xff"}', "it is not JSON: "),
+        (b"[" * 100_000, "it is not JSON: "),
+        (b"[]", "it is not a JSON object"),
+        (b'"https://x.example"', "it is not a JSON object"),
+        (b"null", "it is not a JSON object"),
     ],
 )
 def test_what_is_no_document_is_told_to_be_none(read: Callable[[bytes, str], Any], body: bytes, fault: str) -> None:

@@ -154,7 +154,7 @@ def test_the_document_of_a_client_names_it(options: dict[str, Any], redirect_uri
 
 
 def test_a_client_that_no_document_describes_has_none() -> None:
-    with pytest.raises(ValueError, match="there is no client_metadata_url"):
+    with pytest.raises(ValueError, match="pass client_metadata_url"):
         OAuth().client_metadata()
 
 
@@ -170,7 +170,7 @@ def test_a_client_that_no_document_describes_has_none() -> None:
         ({"redirect_uri": "https://app.example/cb"}, "redirect_uri=.* pass visit"),
         ({"client": Registration("mine", redirect_uri="https://localhost/cb")}, "redirect_uri=.* pass visit"),
         ({"client_metadata_url": "http://me.example/client.json"}, "client_metadata_url="),
-        ({"visit": go_there}, "visit: it needs redirect_uri"),
+        ({"visit": go_there}, "visit: it requires redirect_uri"),
         ({"visit": go_there, "show": look, "redirect_uri": REDIRECT_URI}, "show, visit"),
         ({"visit_seconds": 0}, "visit_seconds=0"),
         ({"visit_seconds": float("nan")}, "visit_seconds=nan"),
@@ -236,7 +236,7 @@ def test_a_visitor_of_the_systems_browser_is_opened_by_default(monkeypatch: pyte
 async def test_an_application_that_fails_fails_one_authorization() -> None:
     async def fail(url: str) -> str:
         await trio.lowlevel.checkpoint()
-        raise RuntimeError("the window is gone")
+        raise RuntimeError("the window is missing")
 
     agent = CustomBrowserAgent(fail, REDIRECT_URI, 10)
 
@@ -275,7 +275,7 @@ async def test_an_application_that_returns_no_url_is_told(returned: Any) -> None
         await trio.lowlevel.checkpoint()
         return returned
 
-    with pytest.raises(AuthorizationFailed, match=f"returned {type(returned).__name__}, and no URL"):
+    with pytest.raises(AuthorizationFailed, match=f"returned {type(returned).__name__}, not a URL"):
         await CustomBrowserAgent(err, REDIRECT_URI, 10).sign_in(f"{ISSUER}/authorize", REDIRECT_URI)
 
 

@@ -59,7 +59,7 @@ async def test_it_is_not_fetched_again_for_a_while_whether_that_failed_or_not(
     for _ in range(5):
         await publisher.renewal.again(FETCH)
     assert publisher.reads == 1
-    assert caplog.messages == ["the news cannot be had: nobody is there"]
+    assert caplog.messages == ["the news could not be fetched: nobody is there"]
 
     publisher.failure = None
     publisher.clock.now += PAUSE_SECONDS
@@ -142,7 +142,7 @@ async def test_a_fetch_ends_in_time_even_if_it_is_cancelled(
 
     assert trio.current_time() - began == 10
     assert publisher.renewal.age == float("inf")
-    assert caplog.messages == ["the news cannot be had: it did not come within 10 s"]
+    assert caplog.messages == ["the news could not be fetched: it did not come within 10 s"]
     assert caplog.records[0].levelno == logging.WARNING
 
 
