@@ -136,9 +136,9 @@ async def test_a_closed_standard_error_is_no_failure(monkeypatch: pytest.MonkeyP
     ],
 )
 async def test_what_is_no_address_of_a_page_is_shown_to_nobody(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(AuthorizationFailed, match="no http or https URL"):
+    with pytest.raises(AuthorizationFailed, match="http or https URL"):
         await auth.open_browser(url)
-    with pytest.raises(AuthorizationFailed, match="no http or https URL"):
+    with pytest.raises(AuthorizationFailed, match="http or https URL"):
         await auth.print_url(url)
 
     assert capsys.readouterr() == ("", "")

@@ -378,7 +378,9 @@ def test_places_that_lead_elsewhere_make_way_for_the_next() -> None:
 def test_where_there_are_no_metadata_it_is_told_which_place_led_elsewhere(at_issuer: dict[str, Answer]) -> None:
     web = Web({AT_PATH: about(), **at_issuer})
 
-    with pytest.raises(AuthorizationFailed, match=r"/\.well-known/.* could not be read: it redirects to another origin$"):
+    with pytest.raises(
+        AuthorizationFailed, match=r"/\.well-known/.* could not be read: it redirects to another origin$"
+    ):
         found_in(web)
 
 

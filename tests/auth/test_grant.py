@@ -14,7 +14,7 @@ def test_a_grant_without_a_person_leads_nobody_anywhere() -> None:
 
 
 async def test_a_grant_is_for_servers_that_have_a_url(nursery: trio.Nursery) -> None:
-    with pytest.raises(ValueError, match="no http or https URL"):
+    with pytest.raises(ValueError, match="http or https URL"):
         connect(MachineGrant(), Network(Clock()), nursery, url="mcp.example.com")
 
 

@@ -63,7 +63,7 @@ async def test_metadata_of_another_issuer_are_not_used(named: object) -> None:
         (HttpReply(status=302, headers={"location": "https://evil.example"}), "responded with the status 302"),
         (HttpReply(status=200, body=b"<html>"), "is not JSON"),
         (HttpReply(status=200, body=b"[" * 100_000), "is not JSON"),
-        (HttpReply(status=200, body=b"[]"), "answered with not a JSON object"),
+        (HttpReply(status=200, body=b"[]"), "is not a JSON object"),
         (CallFailed("the host is gone\nforged line"), r"the host is gone\?forged line"),
     ],
 )

@@ -57,7 +57,7 @@ async def test_a_token_may_say_that_it_is_one_or_nothing(typ: str | None) -> Non
 async def test_something_else_that_the_issuer_has_signed_is_no_token(typ: str) -> None:
     server = Issuer()
 
-    with pytest.raises(InvalidToken, match="not an access token"):
+    with pytest.raises(InvalidToken, match="(not|that of) an access token"):
         await verifier(server).verify(server.token(header={"typ": typ}), server)
 
 
@@ -67,7 +67,7 @@ async def test_types_can_be_narrowed(said: str | None) -> None:
     strict = verifier(server, types=["AT+jwt"])
 
     assert (await strict.verify(server.token(), server)).subject == "ann"
-    with pytest.raises(InvalidToken, match="not an access token"):
+    with pytest.raises(InvalidToken, match="(not|that of) an access token"):
         await strict.verify(server.token(header={"typ": said}), server)
 
 
@@ -88,7 +88,7 @@ async def test_an_id_token_is_no_token_for_access(claims: dict[str, Any]) -> Non
     server = Issuer()
     checking = verifier(server)
 
-    with pytest.raises(InvalidToken, match="not an access token"):
+    with pytest.raises(InvalidToken, match="(not|that of) an access token"):
         await checking.verify(server.token(header={"typ": "JWT"}, **claims), server)
     assert (await checking.verify(server.token(**claims), server)).subject == "ann"
 
@@ -104,7 +104,7 @@ async def test_claims_of_odd_types_are_no_kinds() -> None:
 async def test_nothing_is_fetched_for_an_issuer_that_is_not_trusted(issuer: object) -> None:
     server = Issuer()
 
-    with pytest.raises(InvalidToken, match="none of those that are trusted"):
+    with pytest.raises(InvalidToken, match="is not trusted"):
         await verifier(server).verify(server.token(iss=issuer), server)
 
     assert server.calls == []
@@ -113,7 +113,7 @@ async def test_nothing_is_fetched_for_an_issuer_that_is_not_trusted(issuer: obje
 async def test_without_issuers_no_token_is_good() -> None:
     server = Issuer()
 
-    with pytest.raises(InvalidToken, match="none of those that are trusted"):
+    with pytest.raises(InvalidToken, match="is not trusted"):
         await JwtVerifier().verify(server.token(), server)
 
 

@@ -77,7 +77,10 @@ def test_a_null_is_as_good_as_no_member() -> None:
         ({"resource": ["https://x.example"]}, "its member 'resource' is not a string"),
         ({"authorization_servers": None}, "its member 'authorization_servers' is missing or empty"),
         ({"authorization_servers": []}, "its member 'authorization_servers' is missing or empty"),
-        ({"authorization_servers": "https://as.example"}, "its member 'authorization_servers' is not a list of strings"),
+        (
+            {"authorization_servers": "https://as.example"},
+            "its member 'authorization_servers' is not a list of strings",
+        ),
         ({"authorization_servers": ["https://as.example", 1]}, "its member 'authorization_servers' is not a list of"),
         ({"scopes_supported": "a b"}, "its member 'scopes_supported' is not a list of strings"),
         ({"scopes_supported": [None]}, "its member 'scopes_supported' is not a list of strings"),

@@ -120,7 +120,10 @@ def test_the_metadata_are_found_where_the_specification_says(resource: str, url:
         ({"audiences": []}, "audiences: pass at least one"),
         ({"audiences": RESOURCE}, "pass a list of strings"),
         ({"dpop": "maybe"}, "dpop='maybe': must be one of allowed, required, off"),
-        ({"issuers": [ISSUER, "https://b.example"], "verifier": JwtVerifier(jwks_uri=f"{ISSUER}/jwks")}, "pass the URL of each one"),
+        (
+            {"issuers": [ISSUER, "https://b.example"], "verifier": JwtVerifier(jwks_uri=f"{ISSUER}/jwks")},
+            "pass the URL of each one",
+        ),
     ],
     ids=lambda value: str(value)[:50],
 )

@@ -161,7 +161,7 @@ async def test_credentials_of_one_authorization_server_are_not_shown_to_another(
 
     network.issuer = "https://other.example.com"
     network.revoke()
-    with pytest.raises(AuthorizationFailed, match=r"those so far came from https://auth\.example\.com, "):
+    with pytest.raises(AuthorizationFailed, match=r"the tokens so far came from https://auth\.example\.com, "):
         await request(source, network.judge)
 
     assert network.grants == ["client_credentials"]
