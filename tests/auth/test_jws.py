@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey, Key, OctKey, RSAKey
 
-from tests.auth.issuing import b64, ec_key, okp_key, pem_of, raw_jws, rsa_key, signed
+from tests.auth.signed_tokens import b64, ec_key, okp_key, pem_of, raw_jws, rsa_key, signed
 from trio_mcp.auth import InvalidToken
 from trio_mcp.auth._jose import ASYMMETRIC, SignedJson, decode_base64url, is_signed_by, public_key, read_jws
 

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 from attrs import define, field
 
-from tests.auth.protected import serving_protected
+from tests.auth.protected_server import serving_protected
 from tests.interaction.authorized import (
     ISSUER,
     LATEST,
