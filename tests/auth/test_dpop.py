@@ -66,7 +66,7 @@ def test_no_proof_is_made_twice(key: DpopKey) -> None:
 
 
 def test_there_is_no_proof_for_what_is_no_url(key: DpopKey) -> None:
-    with pytest.raises(ValueError, match="a proof is about an http or https URL"):
+    with pytest.raises(ValueError, match="a proof needs an http or https URL"):
         key.proof("POST", "as.example/token?secret", now=NOW)
 
 

@@ -130,7 +130,7 @@ def test_what_is_no_url_has_no_origin_and_no_places_and_no_secret_of_it_is_told(
     functions: list[Callable[[str], object]] = [origin_of, resource_of, server_metadata_urls]
     functions.append(partial(well_known_urls, name="thing"))
     for function in functions:
-        with pytest.raises(ValueError, match=r"'ftp://x\.example/' is no http or https URL") as caught:
+        with pytest.raises(ValueError, match=r"'ftp://x\.example/' is not an http or https URL") as caught:
             function("ftp://user:secret@x.example/?key=secret")
         assert "secret" not in str(caught.value)
 
@@ -194,10 +194,10 @@ def test_an_endpoint_with_tls_or_on_this_machine_or_a_trusted_host_is_safe(url: 
         ("http://localhost.evil.example/", "is without TLS"),
         ("https://user:secret@as.example/", "'https://as.example/' has a user name or a fragment"),
         ("https://as.example/#secret", "'https://as.example/' has a user name or a fragment"),
-        ("javascript:alert(1)", "'javascript:alert(1)' is no http or https URL"),
-        ("https://as.example/" + "a" * 2048, "is no http or https URL"),
-        ("/token", "'/token' is no http or https URL"),
-        ("", "'' is no http or https URL"),
+        ("javascript:alert(1)", "'javascript:alert(1)' is not an http or https URL"),
+        ("https://as.example/" + "a" * 2048, "is not an http or https URL"),
+        ("/token", "'/token' is not an http or https URL"),
+        ("", "'' is not an http or https URL"),
     ],
 )
 def test_other_endpoints_are_refused_by_name_and_without_what_may_be_secret(url: str, reason: str) -> None:

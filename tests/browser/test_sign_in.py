@@ -13,7 +13,7 @@ import pytest
 import trio
 from attrs import define, field
 
-from tests.auth.protected import serving_protected
+from tests.auth.protected_server import serving_protected
 from tests.browser.webdriver import Browser
 from trio_mcp import Client, open_http_client, types
 from trio_mcp._errors import AuthorizationFailed

@@ -14,7 +14,7 @@ import pytest
 import trio
 from attrs import frozen
 
-from tests.auth.protected import serving_protected
+from tests.auth.protected_server import serving_protected
 from tests.cli.command import environment
 from tests.cli.conftest import Command
 from trio_mcp.testing import open_authorization_server

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 import trio
 
-from tests.auth.protected import serving_protected
+from tests.auth.protected_server import serving_protected
 from tests.interaction.authorized import (
     BACK,
     ISSUER,

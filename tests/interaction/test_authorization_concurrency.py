@@ -13,7 +13,7 @@ import trio
 import trio.testing
 from attrs import define, field
 
-from tests.auth.protected import serving_protected
+from tests.auth.protected_server import serving_protected
 from tests.interaction.authorized import (
     ISSUER,
     LATEST,
@@ -301,7 +301,7 @@ class Both:
 
 
 @pytest.mark.requirement("C.2-14", "C.2-18")
-@pytest.mark.skipif(sys.platform == "win32", reason="the file's locks are those of POSIX")
+@pytest.mark.skipif(sys.platform == "win32", reason="the file's locks is about POSIX")
 async def test_processes_that_share_a_file_never_show_a_refresh_token_that_was_used(tmp_path: Path) -> None:
     storage, rounds = FileTokenStorage(tmp_path / "tokens.json"), 5
 

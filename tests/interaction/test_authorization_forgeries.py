@@ -11,7 +11,7 @@ import trio
 from attrs import define
 from joserfc.jwk import ECKey
 
-from tests.auth.issuing import b64, raw_jws
+from tests.auth.signed_tokens import b64, raw_jws
 from tests.interaction.authorized import (
     ISSUER,
     ORIGIN,

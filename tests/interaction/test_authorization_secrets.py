@@ -12,7 +12,7 @@ import pytest
 import trio
 from attrs import define, field
 
-from tests.auth.protected import serving_protected
+from tests.auth.protected_server import serving_protected
 from tests.interaction.authorized import LATEST, MODERN, Street, every_way, login, person, query_of, said
 from trio_mcp import AuthorizationFailed, OAuth, open_http_client
 from trio_mcp.testing import open_authorization_server

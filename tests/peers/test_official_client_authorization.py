@@ -15,7 +15,7 @@ import pytest
 import trio
 from attrs import define, field
 
-from tests.auth.protected import protected_server, serving_protected
+from tests.auth.protected_server import protected_server, serving_protected
 from tests.peers.conftest import Perform
 from tests.peers.test_official_client import Step, call, value
 from trio_mcp.testing import (

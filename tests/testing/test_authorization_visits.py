@@ -182,7 +182,7 @@ async def test_a_page_shows_what_a_client_says_as_text_only() -> None:
 async def test_a_client_that_asks_for_nothing_in_particular_is_shown_so() -> None:
     page = await at_the_desk().open(scope=None)
 
-    assert "nothing in particular" in page.body.decode()
+    assert "no specific scope" in page.body.decode()
 
 
 async def test_a_user_may_say_no() -> None:

@@ -1,6 +1,4 @@
-"""PERMISSION: how a client shows who asks, and how a server checks it. OAuth 2.1, as MCP profiles it.
-
-The flows are generators without I/O (`_steps`); names are imported from their homes when they are first used.
+"""Authorization: how a client obtains and sends tokens, and how a server checks them, by the OAuth 2.1 profile of MCP.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """

@@ -1,12 +1,13 @@
-"""Challenges of `WWW-Authenticate`: read whatever servers write, and written so that nothing gets out of its quotes.
+"""Parsing and writing the challenges of `WWW-Authenticate`.
 
 Rules of this file:
 
-1. Reading never fails and takes linear time. What is no challenge and no parameter is skipped; a quoted text without
-   its end swallows the rest, so that what stands in quotes is never taken for anything else.
-2. Commas between parameters may be missing, and a value without quotes may hold more than a token: both are common.
-   Of parameters of one name the first counts.
-3. What stands for a challenge without names (`token68`) is skipped: no scheme of ours has one.
+1. Parsing never fails, and takes linear time. Anything that is neither a challenge nor a parameter is skipped. A quoted
+   string without its end includes the rest, so that quoted content is never parsed as a challenge.
+2. Commas between parameters may be missing, and an unquoted value may contain more than a token: both are common. If a
+   parameter occurs twice, the first one counts.
+3. A challenge without named parameters (`token68`) is skipped: no supported scheme has one.
+4. Written values are quoted, so that no value can end its quotes.
 
 Specification: https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1
 """
@@ -20,7 +21,7 @@ from attrs import field, frozen
 
 __all__ = ["Challenge", "read_challenges", "write_challenge"]
 
-_LONGEST = 16_384  # characters of all challenges of a response; the rest is not looked at
+_LONGEST = 16_384  # characters of all challenges of a response; the rest is ignored
 _MOST_CHALLENGES = 16
 _MOST_PARAMETERS = 32
 
@@ -41,19 +42,19 @@ def _by_lower_name(parameters: Mapping[str, str]) -> Mapping[str, str]:
 
 @frozen
 class Challenge:
-    """One way to show who asks, as a server offers it. Schemes are equal whatever their case."""
+    """A challenge: one way to authenticate that a server offers. Schemes are compared without regard to case."""
 
     scheme: str = field(eq=str.lower)
-    """As it is written: ``"Bearer"``."""
+    """The scheme as it is written: ``"Bearer"``."""
     parameters: Mapping[str, str] = field(factory=dict[str, str], converter=_by_lower_name)
-    """By lower-case name."""
+    """The parameters, by lower-case name."""
 
 
 def read_challenges(text: str) -> list[Challenge]:
-    """Return the challenges in the value of `WWW-Authenticate`, or in several joined with commas, in their order.
+    """Parse the value of `WWW-Authenticate`, or several values joined with commas; return the challenges in order.
 
     Args:
-        text: of any length and content: at most 16 challenges in the first 16384 characters are read.
+        text: any string. At most 16 challenges in the first 16384 characters are parsed.
     """
     found: list[tuple[str, dict[str, str]]] = []
     place, text = 0, text[:_LONGEST]
@@ -85,17 +86,17 @@ def _value_of(match: re.Match[str]) -> str:
 
 
 def write_challenge(challenge: Challenge) -> str:
-    """Return a challenge as it stands in `WWW-Authenticate`; all values are quoted.
+    """Return a challenge as the value of `WWW-Authenticate`.
 
     Raises:
-        ValueError: the scheme, or a name, is no token; or a value holds more than visible ASCII and blanks.
+        ValueError: the scheme or a name is not a token, or a value contains anything but visible ASCII and spaces.
     """
     parts: list[str] = []
     for name, value in challenge.parameters.items():
         if not re.fullmatch(_TOKEN, name) or not _VISIBLE.fullmatch(value):
-            raise ValueError(f"the parameter {name!r} cannot stand in a challenge")
+            raise ValueError(f"a challenge cannot contain the parameter {name!r}")
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         parts.append(f'{name}="{escaped}"')
     if not re.fullmatch(_TOKEN, challenge.scheme):
-        raise ValueError(f"{challenge.scheme!r} is no scheme of a challenge")
+        raise ValueError(f"{challenge.scheme!r} is not a scheme of a challenge")
     return f"{challenge.scheme} {', '.join(parts)}".rstrip()

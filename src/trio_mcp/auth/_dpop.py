@@ -1,4 +1,4 @@
-"""Proofs that a client holds the key its tokens are bound to, one for each request (DPoP).
+"""DPoP: proofs that a client holds the key that its tokens are bound to, one proof for each request.
 
 Specification: https://www.rfc-editor.org/rfc/rfc9449
 """
@@ -39,29 +39,29 @@ NONCE_FIELD = "dpop-nonce"
 
 _ALGORITHM = "ES256"
 _CURVE = "P-256"
-_NONCE = re.compile(r"[!#-\[\]-~]{1,1024}")  # RFC 9449, 8.1; its length is our bound
-_MOST_ORIGINS = 8  # whose nonces are kept; a token has to do with two
+_NONCE = re.compile(r"[!#-\[\]-~]{1,1024}")  # RFC 9449, 8.1; the length limit is ours
+_MOST_ORIGINS = 8  # whose nonces are kept; one token needs two
 
 
 @frozen(slots=False, eq=False)
 class DpopKey:
-    """A private key of the curve P-256, and what it proves. Its thumbprint is all that may be shown of it."""
+    """A private key of the curve P-256, and the proofs that it makes. Only its thumbprint may be shown."""
 
     _key: ECKey = field(repr=False)
 
     @classmethod
     def generate(cls) -> Self:
-        """Make a new key."""
+        """Generate a new key."""
         from joserfc.jwk import ECKey  # noqa: PLC0415 # heavy
 
         return cls(ECKey.generate_key(_CURVE))
 
     @classmethod
     def from_jwk(cls, text: str) -> Self:
-        """Return the key that `to_jwk` has written.
+        """Return the key of a string that `to_jwk` has written.
 
         Raises:
-            ValueError: it is no private key of this curve; nothing of the text is in the message.
+            ValueError: it is not a private key of this curve; the message contains nothing of the string.
         """
         from joserfc.errors import JoseError  # noqa: PLC0415 # heavy
         from joserfc.jwk import ECKey  # noqa: PLC0415 # heavy
@@ -69,39 +69,39 @@ class DpopKey:
         try:
             members: Any = decode(text.encode())
             key = ECKey.import_key(members) if is_object(members) else None
-        except (Undecodable, JoseError, LookupError, ValueError, TypeError):  # LookupError: a strange curve
+        except (Undecodable, JoseError, LookupError, ValueError, TypeError):  # LookupError: an unknown curve
             key = None
         if key is None or not key.is_private or key.curve_name != _CURVE:
             raise ValueError(f"not a private key of the curve {_CURVE}, as a JWK")
         return cls(key)
 
     def to_jwk(self) -> str:
-        """Return the private key as a JSON Web Key, to be stored: a secret."""
+        """Return the private key as a JSON Web Key, for the storage. It is a secret."""
         return encode(self._key.as_dict(private=True)).decode()
 
     @cached_property
     def thumbprint(self) -> str:
-        """What tokens are bound to (RFC 7638, SHA-256): the same for the same key, and no secret."""
+        """The thumbprint that tokens are bound to (RFC 7638, SHA-256). It is not a secret."""
         return self._key.thumbprint()
 
     def proof(self, method: str, url: str, *, now: float, token: str | None = None, nonce: str | None = None) -> str:
-        """Return a proof for one request; it holds for no other, and is never shown twice.
+        """Return a proof for one request. It is valid for no other request, and must be sent only once.
 
         Args:
-            method: of HTTP, in capitals.
-            url: where the request goes, absolute.
+            method: the HTTP method, in capitals.
+            url: the absolute URL of the request.
             now: the time, as `time.time` counts.
-            token: the access token that goes with the request, if one does.
-            nonce: the newest that the server has asked for.
+            token: the access token of the request, if it has one.
+            nonce: the newest nonce that the server requires.
 
         Raises:
-            ValueError: *url* is no http or https URL.
+            ValueError: *url* is not an http or https URL.
         """
         from joserfc import jwt  # noqa: PLC0415 # heavy
 
         parts = read_url(url)
         if parts is None:
-            raise ValueError("a proof is about an http or https URL")
+            raise ValueError("a proof needs an http or https URL")
         claims: dict[str, Any] = {
             "jti": secrets.token_urlsafe(18),
             "htm": method,
@@ -118,18 +118,18 @@ class DpopKey:
 
 @define(eq=False)
 class DpopProver:
-    """A key, and what the servers that see its proofs want in them: the newest nonce of each origin."""
+    """A maker of proofs: a key, and the newest nonce that each origin requires."""
 
     key: DpopKey
     nonces: dict[str, str] = field(factory=dict[str, str], init=False, repr=False)
     """By origin, the oldest first."""
 
     def note(self, url: str, headers: Mapping[str, str]) -> bool:
-        """Take the nonce of a response, if it has one; return whether it is new, so that another proof may do better.
+        """Keep the nonce of a response, if it has one; return True if it is new, so that another proof may succeed.
 
         Args:
-            url: that was asked, of http or https.
-            headers: of the response, by lower-case name. A nonce that is malformed or too long is none.
+            url: the http or https URL of the request.
+            headers: the response's fields, by lower-case name. A malformed or long nonce is ignored.
         """
         nonce, origin = headers.get(NONCE_FIELD), origin_of(url)
         if nonce is None or not _NONCE.fullmatch(nonce):
@@ -145,52 +145,49 @@ class DpopProver:
         return self.key.proof(method, url, now=now, token=token, nonce=self.nonces.get(origin_of(url)))
 
 
-# Proofs that whoever shows a token has the key that it is bound to, each of which holds for one request.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc9449#section-4.3
+# --- Checking proofs: https://www.rfc-editor.org/rfc/rfc9449#section-4.3 ---
 
 _PROOF_SECONDS = 300.0
-"""How far the time of a proof may be off, in either direction."""
+"""The largest difference between the time of a proof and the server's clock, in either direction."""
 _MAX_PROOF_CHARS = 8192
 _LONGEST_ID = 256
 _MAX_KEPT = 300_000
-"""So many proofs of the last minutes are remembered: a thousand a second. Beyond that none is accepted, instead of any
-once more."""
+"""The limit of remembered proofs: a thousand each second. Beyond it, proofs are refused, instead of accepted twice."""
 
 
 @frozen(kw_only=True)
 class CheckedProof:
-    """A proof that has been checked, all but whether it has been seen before."""
+    """A proof that has been checked, except for replay."""
 
     thumbprint: str
-    """Of the key that it was made with."""
+    """The thumbprint of its key."""
     id: str
     until: float
-    """From then on it is too old, as `time.time` counts."""
+    """The time at which it becomes too old, as `time.time` counts."""
 
 
 def read_proof(text: str, *, method: str, urls: Collection[str], token: str, now: float) -> CheckedProof:
-    """Check a proof, all but whether it has been seen before.
+    """Check a proof, except for replay.
 
     Args:
-        text: the value of the header field ``DPoP``, as it came.
-        method: of the request, in capitals.
-        urls: the names that its URL may have; queries do not matter.
-        token: what the proof comes with.
+        text: the value of the header field ``DPoP``, unchanged.
+        method: the request's method, in capitals.
+        urls: the accepted URLs; queries are ignored.
+        token: the access token of the request.
         now: the time, as `time.time` counts.
 
     Raises:
-        InvalidToken: it is no proof, or one of something else.
+        InvalidToken: the proof is malformed, or belongs to another request.
     """
     proof = read_jws(text, algorithms=ASYMMETRIC, max_chars=_MAX_PROOF_CHARS)
     if proof.type != "dpop+jwt":
-        raise InvalidToken("it is no proof, but says that it is something else")
+        raise InvalidToken("it is not a proof, but has another type")
     jwk = proof.header.get("jwk")
     if not is_object(jwk):
-        raise InvalidToken("it holds no key")
+        raise InvalidToken("it contains no key")
     key = public_key(jwk)
     if not is_signed_by(proof, key):
-        raise InvalidToken("its signature is wrong")
+        raise InvalidToken("its signature is invalid")
     said = proof.payload
     id, made = said.get("jti"), read_time(said, "iat")
     if said.get("htm") != method:
@@ -198,7 +195,7 @@ def read_proof(text: str, *, method: str, urls: Collection[str], token: str, now
     if not _is_one_of(said.get("htu"), urls):
         raise InvalidToken("it is for another URL")
     if made is None or abs(made - now) > _PROOF_SECONDS:
-        raise InvalidToken("it is too old, or from the future")
+        raise InvalidToken("it is too old, or its time is in the future")
     if said.get("ath") != encode_base64url(hashlib.sha256(token.encode()).digest()):
         raise InvalidToken("it is for another token")
     if not isinstance(id, str) or not 0 < len(id) <= _LONGEST_ID:
@@ -212,24 +209,24 @@ def _is_one_of(url: object, urls: Collection[str]) -> bool:
 
 
 def _normal(url: str) -> tuple[str, str] | None:
-    """Return what of a URL matters, the same for all its spellings; None where it is none."""
+    """Return the relevant part of a URL, the same for all its spellings; None if it is invalid."""
     parts = read_url(url)
     return None if parts is None or parts.user is not None else (parts.origin, unquote(parts.path) or "/")
 
 
 @define(eq=False)
 class SeenProofs:
-    """Remembers which proofs have been seen, for as long as they could be shown once more."""
+    """A memory of the proofs that were used, for as long as they could be replayed."""
 
     max_kept: int = _MAX_KEPT
     _seen: set[bytes] = field(factory=set[bytes], init=False, repr=False)
     _ending: list[tuple[float, bytes]] = field(factory=list[tuple[float, bytes]], init=False, repr=False)
 
     def note(self, proof: CheckedProof, now: float) -> bool:
-        """Remember a proof; return False where it has been seen before.
+        """Remember a proof; return False if it was used before.
 
         Raises:
-            VerifierUnavailable: no more can be remembered now.
+            VerifierUnavailable: the memory is full.
         """
         while self._ending and self._ending[0][0] < now:
             self._seen.discard(heapq.heappop(self._ending)[1])
@@ -237,7 +234,7 @@ class SeenProofs:
         if digest in self._seen:
             return False
         if len(self._seen) >= self.max_kept:
-            raise VerifierUnavailable(f"{self.max_kept} proofs were shown within minutes; no more are remembered")
+            raise VerifierUnavailable(f"{self.max_kept} proofs were used within minutes, which is the limit")
         self._seen.add(digest)
         heapq.heappush(self._ending, (proof.until, digest))
         return True

@@ -1,9 +1,10 @@
-"""Signed JSON that anybody may have sent: read with bounds, and checked with asymmetric keys alone.
+"""JOSE: parsing signed JSON (JWS) with bounds, checking signatures with public keys, and reading the claims of tokens.
 
-The text is taken apart here, and once, so that what is checked and what is used cannot differ; joserfc does the
-cryptography. Nothing in a header chooses a key or an algorithm that the caller has not allowed.
+A string is parsed once, here, so that the checked content and the used content cannot differ; joserfc does the
+cryptography. A header can choose only a key and an algorithm that the caller allows.
 
-Specification: https://www.rfc-editor.org/rfc/rfc7515 and https://www.rfc-editor.org/rfc/rfc8725
+Specification: https://www.rfc-editor.org/rfc/rfc7515, https://www.rfc-editor.org/rfc/rfc8725,
+https://www.rfc-editor.org/rfc/rfc9068#section-2.2 and https://www.rfc-editor.org/rfc/rfc7662#section-2.2
 """
 
 from __future__ import annotations
@@ -39,74 +40,70 @@ __all__ = [
 ]
 
 
-# What a verifier finds out about a token that a client shows, and how it says that it is none.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#token-handling
-
 LEEWAY_SECONDS = 60.0
-"""For so long a token is good beyond its end, and before its beginning: clocks differ."""
+"""The time by which a token is accepted after its expiry, and before its start, because clocks differ."""
 
 
 class InvalidToken(Exception):
-    """A token is not good. The text says why, for the log alone: it never crosses the wire."""
+    """A token is invalid. The message says why; it is only for the log, and never sent to the client."""
 
 
 class VerifierUnavailable(Exception):
-    """Whether a token is good cannot be told now: the authorization server is out of reach. For the log alone."""
+    """A token cannot be checked, because the authorization server is out of reach. The message is only for the log."""
 
 
 ASYMMETRIC = (
     "ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "Ed25519", "EdDSA",
 )  # fmt: skip
-"""The algorithms whose keys can be published. With any other, who can check a token can make one."""
+"""The algorithms with public keys. With any other, the party that checks a token could make one."""
 
 _ALPHABET = re.compile(r"[A-Za-z0-9_-]*", re.ASCII)
 _SECRET_MEMBERS = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 _RSA_BITS = range(2048, 8192 + 1)
-_LONGEST_RSA_EXPONENT = 8  # bytes: the time that a check takes grows with it
+_LONGEST_RSA_EXPONENT = 8  # bytes: the time of a check grows with it
 
 
 @frozen
 class SignedJson:
-    """A signed JSON object, of which nothing has been checked yet."""
+    """A signed JSON object. Its signature has not been checked yet."""
 
     header: JsonObject
     payload: JsonObject = field(repr=False)
     algorithm: str
     signed: bytes = field(repr=False)
-    """What the signature is over."""
+    """The bytes that are signed."""
     signature: bytes = field(repr=False)
 
     @property
     def key_id(self) -> str | None:
-        """The name of the key that has signed it, as it says itself; None where it names none."""
+        """The id of the key that has signed it, according to its header; None if it names none."""
         name = self.header.get("kid")
         return name if isinstance(name, str) else None
 
     @property
     def type(self) -> str | None:
-        """What it is, in lower case and without ``application/``; None where it does not say."""
+        """The type, in lower case and without ``application/``; None if the header names none."""
         said = self.header.get("typ")
         return said.lower().removeprefix("application/") if isinstance(said, str) else None
 
 
 def read_jws(text: str, *, algorithms: Collection[str], max_chars: int) -> SignedJson:
-    """Take a signed JSON object apart, whose signature is to be checked with one of *algorithms*.
+    """Parse a signed JSON object, whose signature will be checked with one of *algorithms*.
 
     Raises:
-        InvalidToken: it is none, is too long, or names another algorithm.
+        InvalidToken: it is malformed, too long, or names another algorithm.
     """
     if len(text) > max_chars:
         raise InvalidToken(f"it has more than {max_chars} characters")
     parts = text.split(".", 3)
     if len(parts) != 3:
-        raise InvalidToken("it does not have the three parts of signed JSON")
+        raise InvalidToken("it does not have the three parts of a JWS")
     header, payload = _object(parts[0], "header"), _object(parts[1], "payload")
     algorithm = header.get("alg")
     if not isinstance(algorithm, str) or algorithm not in algorithms:
         raise InvalidToken(f"it is signed with {algorithm!r:.40}, which is not allowed")
     if "crit" in header or "b64" in header:
-        raise InvalidToken("its header asks for extensions")
+        raise InvalidToken("its header requires extensions")
     signature = decode_base64url(parts[2])
     if not signature:
         raise InvalidToken("it has no signature")
@@ -118,14 +115,14 @@ def _object(part: str, name: str) -> JsonObject:
     try:
         value = None if data is None else decode(data)
     except Undecodable as exc:
-        raise InvalidToken(f"its {name} is no JSON: {exc}") from None
+        raise InvalidToken(f"its {name} is not JSON: {exc}") from None
     if not is_object(value):
-        raise InvalidToken(f"its {name} is no JSON object")
+        raise InvalidToken(f"its {name} is not a JSON object")
     return value
 
 
 def decode_base64url(text: str) -> bytes | None:
-    """Return the bytes behind *text*; None where it is not their one spelling in base64url without padding."""
+    """Decode base64url without padding; return None unless *text* is the canonical encoding."""
     if not _ALPHABET.fullmatch(text) or len(text) % 4 == 1:
         return None
     data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
@@ -133,7 +130,7 @@ def decode_base64url(text: str) -> bytes | None:
 
 
 def encode_base64url(data: bytes) -> str:
-    """Return *data* in base64url, without padding."""
+    """Encode in base64url, without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
@@ -141,18 +138,18 @@ def public_key(jwk: JsonObject) -> Key:
     """Return the public key that a JWK describes.
 
     Raises:
-        InvalidToken: it describes none: a secret, a key that is too weak or too costly, or something else.
+        InvalidToken: it is a secret, a key that is too weak or too costly, or not a key.
     """
     from joserfc.jwk import import_key  # noqa: PLC0415 # heavy
 
     if jwk.get("kty") not in ("EC", "RSA", "OKP") or _SECRET_MEMBERS & jwk.keys():
-        raise InvalidToken("it is no public key")
+        raise InvalidToken("it is not a public key")
     if jwk["kty"] == "RSA" and not _is_reasonable_rsa(jwk):
-        raise InvalidToken("it is an RSA key of a size that is not used")
+        raise InvalidToken("it is an RSA key of an unsupported size")
     try:
         return import_key(jwk)
-    except Exception as exc:  # noqa: BLE001 # whatever two libraries make of what a stranger has written
-        raise InvalidToken(f"it is no key: {type(exc).__name__}") from None
+    except Exception as exc:  # noqa: BLE001 # the two libraries raise many types for untrusted input
+        raise InvalidToken(f"it is not a key: {type(exc).__name__}") from None
 
 
 def _is_reasonable_rsa(jwk: JsonObject) -> bool:
@@ -166,7 +163,7 @@ def _is_reasonable_rsa(jwk: JsonObject) -> bool:
 
 
 def is_signed_by(signed: SignedJson, key: Key) -> bool:
-    """Tell whether *key* has signed it; False too where the key is none for its algorithm, or for signatures."""
+    """Return True if *key* has signed it; False also if the key does not fit the algorithm."""
     from joserfc.jws import JWSRegistry  # noqa: PLC0415 # heavy
 
     algorithm = JWSRegistry.algorithms[signed.algorithm]
@@ -177,25 +174,22 @@ def is_signed_by(signed: SignedJson, key: Key) -> bool:
         return False
 
 
-# What a token says, whether it stands in the token itself or in what the authorization server says of it.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc9068#section-2.2 and https://www.rfc-
-# editor.org/rfc/rfc7662#section-2.2
+# --- Claims, in the token itself or in an introspection response ---
 
 _LATEST = 2**53
-"""The largest time that is taken for one, in seconds; later ones are never meant."""
+"""The largest accepted time, in seconds."""
 _LONGEST_NAME = 1024
-"""Characters of whoever a token speaks for, or was issued to: it is compared and logged."""
+"""The longest accepted subject or client id, in characters: it is compared and logged."""
 _KIND_CLAIMS = ("typ", "token_use", "token_type")
-"""Where authorization servers say what a token is: Keycloak, Cognito and Hydra, and others."""
+"""The claims that name the type of a token: at Keycloak, Cognito, Hydra and others."""
 _OTHER_KINDS = frozenset({"id", "logout", "offline", "refresh"})
 
 
 def read_claims(claims: JsonObject, *, issuer: str) -> VerifiedToken:
-    """Return what the claims of a token say, which was issued by *issuer*.
+    """Read the claims of a token that *issuer* has issued.
 
     Raises:
-        InvalidToken: a claim is not what it has to be, or binds the token to something that cannot be checked.
+        InvalidToken: a claim is invalid, or binds the token to something that cannot be checked.
     """
     return VerifiedToken(
         issuer=issuer,
@@ -211,7 +205,7 @@ def read_claims(claims: JsonObject, *, issuer: str) -> VerifiedToken:
 
 
 def is_of_another_kind(claims: JsonObject) -> bool:
-    """Tell whether claims say of a token that it is something else than one for access, such as a refresh token."""
+    """Return True if claims name another type than an access token, such as a refresh token."""
     kinds = [claims.get(name) for name in _KIND_CLAIMS]
     return any(isinstance(kind, str) and kind.lower().removesuffix("_token") in _OTHER_KINDS for kind in kinds)
 
@@ -221,7 +215,7 @@ def _name(claims: JsonObject, name: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME or not value.isprintable():
-        raise InvalidToken(f"its {name!r} is no name")
+        raise InvalidToken(f"its {name!r} is not a name")
     return value
 
 
@@ -229,26 +223,26 @@ def _texts(claims: JsonObject, name: str) -> tuple[str, ...]:
     value = claims.get(name)
     values = value if is_array(value) else [] if value is None else [value]
     if not all(isinstance(text, str) for text in values):
-        raise InvalidToken(f"its {name!r} is neither a text nor a list of texts")
+        raise InvalidToken(f"its {name!r} is neither a string nor a list of strings")
     return tuple(values)
 
 
 def _words(claims: JsonObject, name: str) -> list[str]:
-    """Return the words of a claim. Blanks alone part them: what else looks like one may stand in a name."""
+    """Return the words of a claim. Only spaces separate them: other white space may be part of a name."""
     return [word for text in _texts(claims, name) for word in text.split(" ") if word]
 
 
 def read_time(claims: JsonObject, name: str) -> float | None:
-    """Return the time that a claim names, as `time.time` counts; None where there is none.
+    """Return a time claim, as `time.time` counts; None if it is missing.
 
     Raises:
-        InvalidToken: it is no time.
+        InvalidToken: it is not a time.
     """
     value = claims.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LATEST:
-        raise InvalidToken(f"its {name!r} is no time")
+        raise InvalidToken(f"its {name!r} is not a time")
     return float(value)
 
 
@@ -258,5 +252,5 @@ def _thumbprint(claims: JsonObject) -> str | None:
         return None
     thumbprint = confirmation.get("jkt") if is_object(confirmation) else None
     if not isinstance(thumbprint, str) or len(confirmation) > 1:
-        raise InvalidToken("it is bound to something that is not checked here")
+        raise InvalidToken("it is bound to something that cannot be checked here")
     return thumbprint

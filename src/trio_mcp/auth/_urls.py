@@ -1,12 +1,12 @@
-"""The URLs of authorization: which of them are safe, which stand for the same server, and where metadata is published.
+"""URLs of authorization: parsing, safety, canonical forms, and well-known URLs of metadata.
 
 Rules of this file:
 
-1. A URL is ``http`` or ``https``, absolute, and made of the characters that RFC 3986 knows. Whatever two parsers could
-   read in two ways (a backslash, a blank, a control character, two ``@``, an escape in the host) is none.
-2. Scheme and host are compared without regard to case, and a port that is the scheme's own is as good as none. Paths
-   are compared as they stand, by whole segments.
-3. TLS is left out for this machine alone, and for hosts that the user trusts by name.
+1. A URL is ``http`` or ``https``, absolute, and made of the characters of RFC 3986. A string that two parsers could
+   read in two ways (with a backslash, a space, a control character, two ``@``, an escape in the host) is refused.
+2. Scheme and host are compared without regard to case, and the default port of the scheme may be left out. Paths are
+   compared unchanged, by whole segments.
+3. Only this machine, and hosts that the user trusts by name, may be reached without TLS.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#canonical-server-uri
 """
@@ -36,25 +36,25 @@ __all__ = [
 ]
 
 
-# How words of another side get into a message of ours: short, printable, and without the parts that may be secret.
+# --- Strings of a peer in messages ---
 
 _LONGEST = 200  # characters
 
 
 def shown_text(text: str) -> str:
-    """Return *text* as a message may have it: ``?`` for what cannot be printed, and ``...`` for what is too much."""
+    """Return *text* for a message: ``?`` replaces characters that are not printable, and ``...`` a long rest."""
     head = "".join(char if char.isprintable() else "?" for char in text[:_LONGEST])
     return head if len(text) <= _LONGEST else f"{head}..."
 
 
 def shown_url(url: str) -> str:
-    """Return a URL as it can stand in a message: without what names a user, without query and fragment."""
+    """Return a URL for a message, without user name, query and fragment."""
     scheme, separator, rest = url.partition("?")[0].partition("#")[0].rpartition("://")
     authority, slash, path = rest.partition("/")
     return shown_text(f"{scheme}{separator}{authority.rpartition('@')[2]}{slash}{path}")
 
 
-_LONGEST_URL = 2048  # characters, of one that another side has named
+_LONGEST_URL = 2048  # characters of a URL that a peer has named
 _LEGAL = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
 _PARTS = re.compile(
     r"(?P<scheme>https?)://(?:(?P<user>[^/?#@]*)@)?(?P<host>\[[0-9a-f:.]+\]|[a-z0-9._\-]+)(?::(?P<port>[0-9]{0,5}))?"
@@ -67,29 +67,29 @@ _LOCAL = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 
 @frozen(kw_only=True)
 class Url:
-    """The parts of a URL; None where it has no such part, which is not the same as an empty one."""
+    """The parts of a URL. A missing part is None, which differs from an empty one."""
 
     scheme: str
-    """Lower-case."""
+    """In lower case."""
     user: str | None
     host: str
-    """Lower-case; an IPv6 address has no brackets."""
+    """In lower case; an IPv6 address has no brackets."""
     port: int
     path: str
-    """As it stands; empty, or begins with ``/``."""
+    """Unchanged; empty, or starting with ``/``."""
     query: str | None
     fragment: str | None
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port, as RFC 6454 writes them: no port where it is the scheme's own."""
+        """Scheme, host and port, as in RFC 6454: without the default port of the scheme."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port == _DEFAULT_PORTS[self.scheme] else f":{self.port}"
         return f"{self.scheme}://{host}{port}"
 
 
 def read_url(text: str) -> Url | None:
-    """Return the parts of a URL (rule 1); None where it is none."""
+    """Parse a URL (rule 1); return None if it is invalid."""
     found = _PARTS.fullmatch(text) if _LEGAL.fullmatch(text) else None
     if found is None:
         return None
@@ -104,7 +104,7 @@ def read_url(text: str) -> Url | None:
 
 
 def _read_host(text: str) -> str | None:
-    """Return a name or an address, without brackets and in the one spelling of it; None where there is no such one."""
+    """Return a name or an address in its canonical form, without brackets; None if it is invalid."""
     if not text.startswith("["):
         return text
     address = _address(text[1:-1])
@@ -112,9 +112,9 @@ def _read_host(text: str) -> str | None:
 
 
 def is_local_host(host: str) -> bool:
-    """Tell whether a host, as a URL names it, is this machine: ``localhost``, 127.0.0.0/8 or ``::1``.
+    """Return True if the host of a URL is this machine: ``localhost``, 127.0.0.0/8 or ``::1``.
 
-    Nothing is resolved: a name that leads here without saying so is not local.
+    Names are not resolved: any other name counts as remote.
     """
     host = host.lower().removeprefix("[").removesuffix("]")
     address = _address(host)
@@ -129,21 +129,21 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def checked_endpoint(url: str, what: str, trusted_hosts: Sequence[str]) -> str:
-    """Return *url*, if requests with secrets may go there, or a browser may be led there (rule 3).
+    """Return *url* if requests with secrets, or a browser, may be sent there (rule 3).
 
     Args:
-        url: absolute, without user and fragment.
-        what: it is, for the message: ``"token endpoint"``.
+        url: an absolute URL, without user name and fragment.
+        what: the name of the URL, for the message: ``"token endpoint"``.
         trusted_hosts: names of hosts, without port, that may be reached without TLS.
 
     Raises:
-        AuthorizationFailed: they may not; the text names *what* and why.
+        AuthorizationFailed: the URL is not safe; the message names *what*, and the reason.
     """
     parts = read_url(url) if len(url) <= _LONGEST_URL else None
     if parts is None:
-        raise AuthorizationFailed(f"the {what} {shown_url(url)!r} is no http or https URL")
+        raise AuthorizationFailed(f"the {what} {shown_url(url)!r} is not an http or https URL")
     if parts.user is not None or parts.fragment is not None:
-        raise AuthorizationFailed(f"the {what} {shown_url(url)!r} has a user name or a fragment, which it may not have")
+        raise AuthorizationFailed(f"the {what} {shown_url(url)!r} has a user name or a fragment, which is not allowed")
     trusted = {host.lower().strip("[]") for host in trusted_hosts}
     if parts.scheme != "https" and not is_local_host(parts.host) and parts.host not in trusted:
         raise AuthorizationFailed(
@@ -153,10 +153,10 @@ def checked_endpoint(url: str, what: str, trusted_hosts: Sequence[str]) -> str:
 
 
 def origin_of(url: str) -> str:
-    """Return the origin of a URL, in the one spelling of it.
+    """Return the origin of a URL, in its canonical form.
 
     Raises:
-        ValueError: it is no http or https URL.
+        ValueError: it is not an http or https URL.
     """
     return _parts_of(url).origin
 
@@ -164,10 +164,10 @@ def origin_of(url: str) -> str:
 def resource_of(url: str) -> str:
     """Return the canonical URI of the server at *url*: the same for all spellings of one URL (rule 2).
 
-    It has no fragment, and no slash at the end of its path.
+    It has no fragment, and its path does not end with a slash.
 
     Raises:
-        ValueError: it is no http or https URL.
+        ValueError: it is not an http or https URL.
     """
     parts = _parts_of(url)
     query = "" if parts.query is None else f"?{parts.query}"
@@ -175,10 +175,10 @@ def resource_of(url: str) -> str:
 
 
 def covers(resource: str, url: str) -> bool:
-    """Tell whether *resource*, as metadata names it, stands for the server at *url* (rule 2).
+    """Return True if *resource*, which metadata names, includes the server at *url* (rule 2).
 
-    It does where it is the server's own URL, one above it on the same origin, or the origin. A slash at the end of its
-    path means nothing; a query has to be that of *url*.
+    It is the server's URL, one above it at the same origin, or the origin. A slash at the end of its path is ignored; a
+    query must equal that of *url*.
     """
     claimed, own = read_url(resource) if len(resource) <= _LONGEST_URL else None, read_url(url)
     if claimed is None or own is None or claimed.user is not None or claimed.fragment is not None:
@@ -189,16 +189,16 @@ def covers(resource: str, url: str) -> bool:
 
 
 def well_known_urls(url: str, name: str) -> list[str]:
-    """Return where the metadata of what is at *url* may be, the most likely place first and none twice.
+    """Return the well-known URLs of the metadata of *url*, the most likely one first, without duplicates.
 
-    The path of *url* stands behind the well-known one, as it is or without the slash at its end; or nothing does.
+    The path of *url* follows the well-known path, unchanged or without the slash at its end; or it is left out.
 
     Args:
-        url: of a server, or an issuer.
-        name: of the document, such as ``"oauth-protected-resource"``.
+        url: the URL of a server, or an issuer.
+        name: the name of the document, such as ``"oauth-protected-resource"``.
 
     Raises:
-        ValueError: it is no http or https URL.
+        ValueError: it is not an http or https URL.
     """
     parts = _parts_of(url)
     root = f"{parts.origin}/.well-known/{name}"
@@ -208,10 +208,10 @@ def well_known_urls(url: str, name: str) -> list[str]:
 
 
 def server_metadata_urls(issuer: str) -> list[str]:
-    """Return where an authorization server publishes its metadata, in the order in which they are looked for.
+    """Return the URLs at which an authorization server may publish its metadata, in the order of lookup.
 
     Raises:
-        ValueError: *issuer* is no http or https URL.
+        ValueError: *issuer* is not an http or https URL.
     """
     parts = _parts_of(issuer)
     path = parts.path.rstrip("/")
@@ -223,5 +223,5 @@ def server_metadata_urls(issuer: str) -> list[str]:
 def _parts_of(url: str) -> Url:
     parts = read_url(url)
     if parts is None:
-        raise ValueError(f"{shown_url(url)!r} is no http or https URL")
+        raise ValueError(f"{shown_url(url)!r} is not an http or https URL")
     return parts

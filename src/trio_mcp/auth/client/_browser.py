@@ -1,9 +1,17 @@
-"""Shows a person the page where they sign in: in the system's browser, or as a line that they can copy.
+"""The user's browser: it shows the sign-in page, and receives the redirect on a port of this machine.
 
-The address comes from an authorization server. It reaches programs of the system, and a terminal, so only the
-characters of a URL are let through.
+The flows of authorization call this module; it knows nothing about tokens. Rules of this file:
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations
+1. The URL of the sign-in page comes from an authorization server. Only the characters of a URL pass, because the URL
+   reaches programs of the system and a terminal.
+2. The web server listens only at loopback addresses, before the user sees the page.
+3. The response is a GET of the redirect URI with the expected `state`. Any program or web page on this machine can send
+   other requests: they are refused, and the server waits on.
+4. The browser receives its page before the response is used, because the application may exit soon after.
+5. That page is constant. It contains nothing of the request, no script, and no resource of another host.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations and
+https://www.rfc-editor.org/rfc/rfc8252#section-7.3
 """
 
 from __future__ import annotations
@@ -49,27 +57,27 @@ __all__ = [
 ]
 
 _PAGE = re.compile(r"https?://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]{1,16384}")
-"""The characters that RFC 3986 knows: no space, no quotation mark, no control character, no other alphabet."""
+"""The characters of RFC 3986: no spaces, quotation marks, control characters or other alphabets."""
 
 
 def _print(text: str) -> None:
-    with suppress(OSError, AttributeError):  # nobody reads it, or the stream is closed: a browser may be there still
+    with suppress(OSError, AttributeError):  # the stream is closed or not read: the browser may work all the same
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
 
 
 async def open_browser(url: str, *, say: Callable[[str], None] = _print) -> None:
-    """Show a page in the system's browser, and say its address as well: nobody can tell whether a browser has come up.
+    """Show a page in the system's browser, and print its URL, in case that no browser has opened.
 
-    A browser that lives in the terminal, which is the application's, is left out unless the environment variable
-    ``BROWSER`` names it. The thread that starts the browser is abandoned on cancellation.
+    A browser that runs in the terminal is used only if the environment variable ``BROWSER`` names it, because the
+    terminal belongs to the application. On cancellation, the worker thread that starts the browser is abandoned.
 
     Args:
         url: an ``http`` or ``https`` URL.
-        say: says it to the person; by default on standard error.
+        say: prints a line to the user; by default on standard error.
 
     Raises:
-        AuthorizationFailed: *url* is none that may be shown.
+        AuthorizationFailed: *url* is not safe to show.
     """
     host = host_of(url)
     say(f"To sign in at {host}, use the page that your browser opens, or visit:\n    {url}")
@@ -78,14 +86,14 @@ async def open_browser(url: str, *, say: Callable[[str], None] = _print) -> None
 
 
 async def print_url(url: str, *, say: Callable[[str], None] = _print) -> None:
-    """Say the address of a page, where there is no browser to show it in.
+    """Print the URL of a page, if there is no browser to show it in.
 
     Args:
         url: an ``http`` or ``https`` URL.
-        say: says it to the person; by default on standard error.
+        say: prints a line to the user; by default on standard error.
 
     Raises:
-        AuthorizationFailed: *url* is none that may be shown.
+        AuthorizationFailed: *url* is not safe to show.
     """
     host = host_of(url)
     await trio.lowlevel.checkpoint()
@@ -93,83 +101,72 @@ async def print_url(url: str, *, say: Callable[[str], None] = _print) -> None:
 
 
 def host_of(url: str) -> str:
-    """Return whose page it is.
+    """Return the host of a sign-in page.
 
     Raises:
-        AuthorizationFailed: *url* is none that may be shown.
+        AuthorizationFailed: *url* is not safe to show.
     """
     with suppress(ValueError):
         host = urlsplit(url).hostname
         if host and _PAGE.fullmatch(url):
             return host
-    raise AuthorizationFailed("the address of the sign-in page is no http or https URL that a browser may be given")
+    raise AuthorizationFailed("the address of the sign-in page is not a safe http or https URL")
 
 
 def _open(url: str) -> bool:
-    """Start a browser, without a shell; return whether there is one."""
+    """Start a browser, without a shell; return True if there is one."""
     try:
         browser = webbrowser.get()
         if type(browser) is webbrowser.GenericBrowser and "BROWSER" not in os.environ:
-            return False  # one for terminals, which the standard library takes where there is no screen
+            return False  # a terminal browser, which the standard library chooses if there is no screen
         return browser.open(url)
     except (webbrowser.Error, OSError):
         return False
 
 
-# What leads a person to an authorization server and back.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations
-
-
 class BrowserAgent(Protocol):
-    """Leads a person to an authorization server and back, once."""
+    """Shows the user an authorization page, and receives the redirect, once."""
 
     async def pick_redirect(self, preferred: str | None) -> str:
-        """Return where the browser is to be sent back to, ready for it.
+        """Return the redirect URI, and be ready to receive the browser there.
 
         Args:
-            preferred: what the authorization server knows already; another one has to be registered there first.
+            preferred: the redirect URI that the authorization server knows already; another one must be registered
+                first.
 
         Raises:
-            AuthorizationFailed: there is no such place.
+            AuthorizationFailed: no redirect URI is available.
         """
         ...
 
     async def sign_in(self, url: str, redirect_uri: str) -> str:
-        """Show *url* to the person, and return the whole URL that the browser was then sent to.
+        """Show *url* to the user, and return the whole URL that the browser was redirected to.
 
         Args:
-            url: an ``https`` URL, or an ``http`` one of this machine; checked already.
-            redirect_uri: what `pick_redirect` has returned.
+            url: an ``https`` URL, or an ``http`` URL of this machine; it has been checked.
+            redirect_uri: the result of `pick_redirect`.
 
         Raises:
-            AuthorizationFailed: the person could not be shown it, or did not come back in time.
+            AuthorizationFailed: the page could not be shown, or the browser was not redirected in time.
         """
         ...
 
 
-# Leads a person to an authorization server and back by a function of the application's: its own window, or a test.
-#
-# Called by the driver of flows. What goes wrong in the function fails one authorization, and nothing else.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
-
-
 @frozen(eq=False)
 class CustomBrowserAgent:
-    """A `BrowserAgent` by a function of the application's."""
+    """A `BrowserAgent` that calls a function of the application. A failure affects only this authorization."""
 
     _visit: Callable[[str], Awaitable[str]]
     _redirect_uri: str
     _seconds: float
 
-    async def pick_redirect(self, preferred: str | None) -> str:  # noqa: ARG002 # there is one, whatever is known
-        """Return the redirect URI that the application waits at."""
+    async def pick_redirect(self, preferred: str | None) -> str:  # noqa: ARG002 # there is only one
+        """Return the redirect URI of the application."""
         await trio.lowlevel.checkpoint()
         return self._redirect_uri
 
-    async def sign_in(self, url: str, redirect_uri: str) -> str:  # noqa: ARG002 # it stands in the URL
-        """Hand *url* to the application, and return the URL that it says the browser came back to."""
+    async def sign_in(self, url: str, redirect_uri: str) -> str:  # noqa: ARG002 # the URL contains it
+        """Pass *url* to the application, and return the URL that the browser was redirected to."""
         response_url: object = None
         with trio.move_on_after(self._seconds) as scope:
             try:
@@ -178,20 +175,16 @@ class CustomBrowserAgent:
                 raise
             except Exception as error:
                 raise AuthorizationFailed(
-                    f"the application could not lead anybody to {shown_url(url)}: {type(error).__name__}"
+                    f"the application's visit function failed for {shown_url(url)}: {type(error).__name__}"
                 ) from error
         if scope.cancelled_caught:
-            raise AuthorizationFailed(f"nobody has come back from {shown_url(url)} within {self._seconds:g} s")
+            raise AuthorizationFailed(f"the sign-in at {shown_url(url)} was not completed within {self._seconds:g} s")
         if not isinstance(response_url, str):
             raise AuthorizationFailed(
-                f"the application's visit function returned {type(response_url).__name__}, and no URL"
+                f"the application's visit function returned {type(response_url).__name__}, not a URL"
             )
         return response_url
 
-
-# Where a browser can be sent back to on this machine: redirect URIs, and the sockets behind them.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc8252#section-7.3
 
 _NO_SUCH_FAMILY = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
@@ -203,12 +196,12 @@ class Callback:
     uri: str
     host: str
     port: int
-    """0 for any."""
+    """The port; 0 means any."""
     path: str
 
     @classmethod
     def read(cls, uri: str) -> Callback | None:
-        """Return what a redirect URI says; None where browsers would be led away from this machine."""
+        """Parse a redirect URI; return None if it is not one of this machine."""
         try:
             parts = urlsplit(uri)
             host, port = parts.hostname or "", parts.port or 0
@@ -220,11 +213,11 @@ class Callback:
 
     @property
     def addresses(self) -> list[str]:
-        """Where to listen."""
+        """The addresses to listen at."""
         return _addresses(self.host)
 
     def at(self, port: int) -> Callback:
-        """Return the same with the port that was found; to the letter where that is its own."""
+        """Return the same redirect URI with a port; it is unchanged if it names that port."""
         if port == self.port:
             return self
         parts = urlsplit(self.uri)
@@ -233,9 +226,9 @@ class Callback:
 
 
 def _addresses(host: str) -> list[str]:
-    """Return the addresses of a host's name; none where it is not this machine for sure.
+    """Return the addresses of a host name; none unless it is certainly this machine.
 
-    A browser may try either address of ``localhost``, so nobody else may sit at the other.
+    A browser may try either address of ``localhost``, so another program must not listen at one of them.
     """
     if host == "localhost":
         return ["127.0.0.1", "::1"]
@@ -246,14 +239,14 @@ def _addresses(host: str) -> list[str]:
 
 
 DEFAULT_CALLBACK = Callback("http://127.0.0.1/callback", "127.0.0.1", 0, "/callback")
-"""Where nothing else is known."""
+"""The default redirect URI."""
 
 
 async def listen(addresses: list[str], port: int) -> list[trio.SocketListener]:
-    """Listen at all addresses, at the same port; 0 for any.
+    """Listen at all addresses, at the same port; 0 means any.
 
     Raises:
-        OSError: the port cannot be had at one of them.
+        OSError: the port is not available at one of them.
     """
     listeners = await trio.open_tcp_listeners(port, host=addresses[0])
     port = listeners[0].socket.getsockname()[1]
@@ -262,21 +255,17 @@ async def listen(addresses: list[str], port: int) -> list[trio.SocketListener]:
             listeners += await trio.open_tcp_listeners(port, host=address)
         except BaseException as error:
             if isinstance(error, OSError) and error.errno in _NO_SUCH_FAMILY:
-                continue  # a machine without IPv6 has one address
+                continue  # a machine without IPv6 has only one address
             close_all(listeners)
             raise
     return listeners
 
 
 def close_all(listeners: list[trio.SocketListener]) -> None:
-    """Listen no more; synchronous."""
+    """Stop listening; synchronous."""
     for listener in listeners:
         listener.socket.close()
 
-
-# What a browser is told when it comes back from an authorization server: a page on its own, the same for everybody.
-#
-# Nothing of the request is in it, no script, and nothing that would be loaded from elsewhere.
 
 _STYLE = "body{font:1.1rem/1.5 system-ui,sans-serif;max-width:32rem;margin:20vh auto;padding:0 1rem}"
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
@@ -284,7 +273,7 @@ _POLICY = f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none
 
 
 def _response(status: str, title: str, text: str, *fields: str) -> bytes:
-    """Return a whole HTTP response that ends its connection."""
+    """Return a whole HTTP response, which closes its connection."""
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="color-scheme" content="light dark">'
@@ -305,39 +294,29 @@ def _response(status: str, title: str, text: str, *fields: str) -> bytes:
     return "".join(f"{line}\r\n" for line in [*head, ""]).encode() + page
 
 
-DONE = _response("200 OK", "Back to the application", "It goes on by itself. You can close this page.")
+DONE = _response("200 OK", "Back to the application", "The sign-in continues there. You can close this page.")
 REFUSED = _response(
-    "200 OK", "Not signed in", "The sign-in has not been completed. You can close this page; the application says more."
+    "200 OK",
+    "Not signed in",
+    "The sign-in was not completed. You can close this page; the application has the details.",
 )
-WRONG_STATE = _response(
-    "400 Bad Request", "Not this sign-in", "This page belongs to no sign-in that the application waits for."
+WRONG_STATE = _response("400 Bad Request", "Not this sign-in", "The application is not waiting for this sign-in.")
+NOT_FOUND = _response("404 Not Found", "Not found", "There is no such page.")
+WRONG_METHOD = _response(
+    "405 Method Not Allowed", "Method not allowed", "Only GET requests are supported here.", "allow: GET"
 )
-NOT_FOUND = _response("404 Not Found", "Nothing here", "There is no such page.")
-WRONG_METHOD = _response("405 Method Not Allowed", "Nothing here", "This page can only be visited.", "allow: GET")
-NO_REQUEST = _response("400 Bad Request", "Nothing here", "This was no request that could be read.")
+NO_REQUEST = _response("400 Bad Request", "Bad request", "The request could not be read.")
 
-
-# Takes the browser back from an authorization server: a web server of this machine, for as long as one sign-in takes.
-#
-# Called by the driver of flows; knows nothing of tokens. Rules of this file:
-#
-# 1. It listens at loopback addresses alone, before the person is shown anything.
-# 2. The answer is a GET of the redirect URI with the `state` of the visit. Every program and every page on this
-# machine
-#    can ask for anything else: that is turned away, and waited on.
-# 3. The browser has its page before the answer is handed over, because the application may end soon after.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc8252#section-7.3
 
 MAX_HEAD = 65_536
-"""Bytes of a request. The cookies of all programs that listen on this machine are in it."""
+"""Bytes of a request. It contains the cookies of all programs that listen on this machine."""
 REQUEST_SECONDS = 10.0
-"""How long one connection may take. Browsers open some in advance, and say nothing on them."""
+"""The time limit of one connection. Browsers open some in advance, and send nothing on them."""
 MAX_CONNECTIONS = 64
-"""How many of them there may be at once."""
+"""The limit of concurrent connections."""
 
 _TRIES = 3
-"""How often another port is tried where one is free at one address of the name and taken at the other."""
+"""The number of further ports to try, if a port is free at one address of the name but not at the other."""
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) ([!-~]+) HTTP/1\.[01]\r?\n")
 
 
@@ -345,13 +324,13 @@ _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) ([!-~]+) HTTP/1\.[01]\r?\n")
 async def open_loopback_browser(
     *, show: Callable[[str], Awaitable[None]], seconds: float, redirect_uri: str | None
 ) -> AsyncGenerator[BrowserAgent]:
-    """Open what leads a person to an authorization server by a browser, and takes the browser back on this machine.
+    """Open a browser agent that receives the redirect on this machine.
 
     Args:
-        show: shows a URL to the person; it is cancelled when the browser has come back.
-        seconds: how long a visit may take.
-        redirect_uri: an ``http`` URL of this machine, to be kept to the letter; without a port, any free one is taken.
-            None: ``http://127.0.0.1:PORT/callback``, or as like the preferred one as can be had.
+        show: shows a URL to the user; it is cancelled when the browser has been redirected.
+        seconds: the time limit of a sign-in.
+        redirect_uri: an ``http`` URL of this machine, which is used unchanged; without a port in it, any free one is
+            used. None means ``http://127.0.0.1:PORT/callback``, or the preferred one, if possible.
     """
     agent = _LoopbackBrowserAgent(show, seconds, redirect_uri)
     try:
@@ -362,7 +341,7 @@ async def open_loopback_browser(
 
 @define(eq=False)
 class _LoopbackBrowserAgent:
-    """A `BrowserAgent` that listens."""
+    """A `BrowserAgent` with a web server."""
 
     _show: Callable[[str], Awaitable[None]]
     _seconds: float
@@ -371,12 +350,12 @@ class _LoopbackBrowserAgent:
     _listeners: list[trio.SocketListener] = field(factory=list[trio.SocketListener], init=False)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         close_all(self._listeners)
         self._listeners = []
 
     async def pick_redirect(self, preferred: str | None) -> str:
-        """Return where the browser is to come back to, and listen there from now on."""
+        """Return the redirect URI, and listen there from now on."""
         self.close()
         wanted = self._preferred_callback(preferred)
         is_fixed = self._redirect_uri is not None and wanted.port != 0
@@ -392,7 +371,7 @@ class _LoopbackBrowserAgent:
             self._callback = wanted.at(found)
             return self._callback.uri
         raise AuthorizationFailed(
-            f"the browser cannot come back to {wanted.uri}: nothing can listen there ({failure})"
+            f"the browser cannot be redirected to {wanted.uri}: its port is not available ({failure})"
         ) from failure
 
     def _preferred_callback(self, preferred: str | None) -> Callback:
@@ -400,18 +379,18 @@ class _LoopbackBrowserAgent:
             wanted = Callback.read(self._redirect_uri)
             if wanted is None:
                 raise AuthorizationFailed(
-                    f"the redirect URI {self._redirect_uri!r:.200} is no http URL of this machine, so that the browser "
-                    "cannot be taken back"
+                    f"the redirect URI {self._redirect_uri!r:.200} is not an http URL of this machine; this program "
+                    "cannot receive the browser there"
                 )
             return wanted
         registered = None if preferred is None else Callback.read(preferred)
         return registered or DEFAULT_CALLBACK
 
     async def sign_in(self, url: str, redirect_uri: str) -> str:
-        """Show the page to the person, and return where the browser came back to."""
+        """Show the page to the user, and return the URL that the browser was redirected to."""
         callback = self._callback
         if callback is None or callback.uri != redirect_uri:
-            raise RuntimeError("a visit needs the redirect URI that was picked")
+            raise RuntimeError("sign_in() requires the redirect URI of pick_redirect()")
         sign_in = _SignIn(host_of(url), self._show, callback, _state_of(url))
         with trio.move_on_after(self._seconds):
             async with owned_nursery() as nursery:
@@ -423,14 +402,12 @@ class _LoopbackBrowserAgent:
             return f"{parts.scheme}://{parts.netloc}{sign_in.target}"
         if sign_in.failure is not None:
             raise sign_in.failure
-        raise AuthorizationFailed(
-            f"nobody has come back from the sign-in page of {sign_in.host} within {self._seconds:g} s"
-        )
+        raise AuthorizationFailed(f"the sign-in at {sign_in.host} was not completed within {self._seconds:g} s")
 
 
 @define(eq=False)
 class _SignIn:
-    """One visit to an authorization server."""
+    """One sign-in at an authorization server."""
 
     host: str
     _show: Callable[[str], Awaitable[None]]
@@ -438,17 +415,17 @@ class _SignIn:
     _state: str | None
     done: trio.Event = field(factory=trio.Event, init=False)
     target: str | None = field(default=None, init=False, repr=False)
-    """Path and query that the browser came back with."""
+    """The path and query that the browser was redirected to."""
     failure: AuthorizationFailed | None = field(default=None, init=False)
     _connections: int = field(default=0, init=False)
 
     async def show(self, url: str) -> None:
-        """Show the page to the person."""
+        """Show the page to the user."""
         try:
             await self._show(url)
         except AuthorizationFailed as error:
             self.failure = error
-        except Exception as error:  # noqa: BLE001 # it is the application's, and one sign-in fails by it
+        except Exception as error:  # noqa: BLE001 # a function of the application may raise anything; only this sign-in fails
             text = f"the sign-in page of {self.host} could not be shown: {type(error).__name__}"
             self.failure = AuthorizationFailed(text)
             self.failure.__cause__ = error
@@ -456,7 +433,7 @@ class _SignIn:
             self.done.set()
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """Serve one connection: one request."""
+        """Serve one connection, which means one request."""
         async with stream:
             if self._connections >= MAX_CONNECTIONS:
                 return
@@ -482,7 +459,7 @@ class _SignIn:
                 self.done.set()
 
     def _page_for(self, method: str, target: str) -> tuple[bytes, bool]:
-        """Return the page for a request, and whether it is what is waited for."""
+        """Return the page for a request, and True if the request is the expected response."""
         path, _, query = target.partition("?")
         if path != self._callback.path:
             return NOT_FOUND, False
@@ -503,12 +480,12 @@ class _SignIn:
 
 
 def _state_of(url: str) -> str | None:
-    """Return the `state` with which an authorization server is asked; None without one."""
+    """Return the `state` of an authorization URL; None if it has none."""
     return parse_qs(urlsplit(url).query).get("state", [None])[0]
 
 
 async def _request_line(stream: trio.SocketStream) -> tuple[str, str] | None:
-    """Return method and target of the request on a connection; None where that is no request. The rest is read over."""
+    """Return method and target of a request; None if it is malformed. The rest of the head is ignored."""
     head, seen = bytearray(), 0
     while head.find(b"\r\n\r\n", seen) < 0:
         seen = max(0, len(head) - 3)

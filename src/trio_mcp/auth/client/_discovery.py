@@ -1,19 +1,23 @@
-"""Where a token for a server is to be had: what it says of its protection, and what its authorization server says.
+"""Discovery: the metadata of a server and of its authorization server, and the scopes to request.
 
 Rules of this file:
 
-1. A metadata URL in the challenge is the only one that counts. Else the well-known places are tried in their order, and
-   one that has nothing (any status but 200, no JSON object, a page too long, a redirect to another origin, where people
-   sign in perhaps) leads to the next. Trouble that may pass, such as a status of 500, ends the attempt: what is out of
-   reach for a while is not taken for what is not there.
-2. Metadata have to be about this server, and those of an authorization server about the very issuer they were looked up
-   by, byte for byte. Otherwise none of what they say is used.
-3. The authorization server is the one that was used before, if it is still named, or else the first that can be used.
-4. Where there are no metadata of the server at all, revision 2025-03-26 takes its origin for the authorization server;
-   and where that has none either, its endpoints have fixed paths; unless a place led elsewhere, which is then told.
+1. A metadata URL in the challenge is the only one that counts. Otherwise the well-known URLs are tried in their order.
+   A URL without metadata (any status but 200, not a JSON object, a response that is too large, a redirect to another
+   origin, for example to a sign-in page) leads to the next one. A temporary failure, such as a status of 500, ends the
+   attempt: it does not mean that there is no metadata.
+2. The metadata of a server must be about this server. The metadata of an authorization server must name exactly the
+   issuer that was looked up, character by character. Otherwise nothing of it is used.
+3. The authorization server is the one that was used before, if the server still names it, or else the first usable one.
+4. If a server has no metadata, revision 2025-03-26 takes its origin as the authorization server. If the origin has no
+   metadata, either, its endpoints have fixed paths; unless a redirect was found, which is reported.
+5. Unknown members of metadata are ignored, and null means that a member is missing. A member of a wrong type makes the
+   whole document unusable, so that its publisher notices.
+6. A client requests the scopes that it needs, and no others.
 
-Specification:
-https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery
+Specification: https://www.rfc-editor.org/rfc/rfc9728, https://www.rfc-editor.org/rfc/rfc8414 and
+https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/authorization-server-discovery and
+https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#scope-selection-strategy
 """
 
 from __future__ import annotations
@@ -45,35 +49,27 @@ __all__ = [
 ]
 
 
-# What a protected server and its authorization server say of themselves, as far as a client has a use for it.
-#
-# Members that are not named here mean nothing, a null is as good as none, and a member of a wrong type makes the whole
-# document unusable: who has published it is to hear of it.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc9728 and https://www.rfc-editor.org/rfc/rfc8414
-
-
 @frozen(kw_only=True)
 class ResourceMetadata:
-    """What an MCP server says of its protection (RFC 9728)."""
+    """The metadata of a protected MCP server (RFC 9728)."""
 
     resource: str
-    """Its identifier, byte for byte as it stands there: what tokens have to be for."""
+    """The server's identifier, unchanged: the audience of tokens."""
     authorization_servers: tuple[str, ...]
-    """The issuers whose tokens it takes; at least one."""
+    """The issuers of accepted tokens; at least one."""
     scopes_supported: tuple[str, ...] | None = None
     dpop_bound_access_tokens_required: bool = False
 
 
 @frozen(kw_only=True)
 class ServerMetadata:
-    """What an authorization server says of itself (RFC 8414, OpenID Connect Discovery).
+    """The metadata of an authorization server (RFC 8414, OpenID Connect Discovery).
 
-    Where it leaves a list out, that is None: what this means differs from member to member.
+    A list that it leaves out is None. The meaning of this differs from member to member.
     """
 
     issuer: str
-    """Byte for byte the one by which it was looked up."""
+    """The issuer, exactly as it was looked up."""
     authorization_endpoint: str | None = None
     token_endpoint: str
     registration_endpoint: str | None = None
@@ -86,35 +82,35 @@ class ServerMetadata:
     client_id_metadata_document_supported: bool = False
     authorization_response_iss_parameter_supported: bool = False
     is_assumed: bool = False
-    """Whether there are no such metadata, and the endpoints are those that 2025-03-26 prescribes in that case."""
+    """True if there is no metadata, so that the endpoints are the default ones of 2025-03-26."""
 
 
 @frozen(kw_only=True)
 class TokenIssuer:
-    """Where a token for a server is to be had."""
+    """The issuer of tokens for a server, and the metadata of both."""
 
     url: str
-    """The server, as its user has named it."""
+    """The URL of the server, as the user has named it."""
     resource: ResourceMetadata | None
-    """None where it has no such metadata, as servers of 2025-03-26 may."""
+    """The server's metadata; None if it has none, which 2025-03-26 allows."""
     server: ServerMetadata
 
     @property
     def identifier(self) -> str | None:
-        """The `resource` parameter of all requests for tokens; None where none is sent."""
+        """The `resource` parameter of all token requests; None if none is sent."""
         return None if self.resource is None else self.resource.resource
 
 
 def read_resource_metadata(body: bytes, url: str) -> ResourceMetadata:
-    """Return what the document at *url* says of a server.
+    """Parse the protected-resource metadata at *url*.
 
     Raises:
-        AuthorizationFailed: it is no such document; the text names what is wrong with it.
+        AuthorizationFailed: the document is invalid; the message names the reason.
     """
     document = _MetadataDocument.read(body, f"the protected-resource metadata at {shown_url(url)}")
     servers = document.strings("authorization_servers")
     if not servers:
-        raise document.fault("its member 'authorization_servers' names nobody")
+        raise document.fault("its member 'authorization_servers' is missing or empty")
     return ResourceMetadata(
         resource=document.text("resource"),
         authorization_servers=servers,
@@ -124,10 +120,10 @@ def read_resource_metadata(body: bytes, url: str) -> ResourceMetadata:
 
 
 def read_server_metadata(body: bytes, url: str) -> ServerMetadata:
-    """Return what the document at *url* says of an authorization server. Its endpoints are not checked here.
+    """Parse the authorization-server metadata at *url*. The endpoints are not checked here.
 
     Raises:
-        AuthorizationFailed: it is no such document; the text names what is wrong with it.
+        AuthorizationFailed: the document is invalid; the message names the reason.
     """
     document = _MetadataDocument.read(body, f"the authorization-server metadata at {shown_url(url)}")
     signing = "token_endpoint_auth_signing_alg_values_supported"
@@ -149,7 +145,7 @@ def read_server_metadata(body: bytes, url: str) -> ServerMetadata:
 
 @frozen
 class _MetadataDocument:
-    """The members of a document, and what it is called in messages."""
+    """The members of a metadata document, and its name in messages."""
 
     members: JsonObject
     name: str
@@ -159,10 +155,10 @@ class _MetadataDocument:
         try:
             members = decode(body)
         except Undecodable as exc:
-            raise AuthorizationFailed(f"{name} cannot be used: it is no JSON: {shown_text(str(exc))}") from None
+            raise AuthorizationFailed(f"{name} cannot be used: it is not JSON: {shown_text(str(exc))}") from None
         document = cls(members, name)
         if not is_object(members):
-            raise document.fault("it is no JSON object")
+            raise document.fault("it is not a JSON object")
         return document
 
     def fault(self, reason: str) -> AuthorizationFailed:
@@ -177,7 +173,7 @@ class _MetadataDocument:
     def optional_string(self, member: str) -> str | None:
         value = self.members.get(member)
         if value is not None and not isinstance(value, str):
-            raise self.fault(f"its member {member!r} is no text")
+            raise self.fault(f"its member {member!r} is not a string")
         return value
 
     def strings(self, member: str) -> tuple[str, ...] | None:
@@ -185,7 +181,7 @@ class _MetadataDocument:
         if value is None:
             return None
         if not is_array(value) or not all(isinstance(each, str) for each in value):
-            raise self.fault(f"its member {member!r} is no list of texts")
+            raise self.fault(f"its member {member!r} is not a list of strings")
         return tuple(value)
 
     def flag(self, member: str) -> bool:
@@ -195,9 +191,9 @@ class _MetadataDocument:
         return value is True
 
 
-_MAX_ISSUERS = 4  # that are tried, of those that a server names
-_TEMPORARY_STATUSES = {408, 425, 429}  # statuses of trouble that may pass, besides those of 500 and above
-_FIELDS = {VERSION_FIELD: MODERN_REVISIONS[-1]}  # a server of 2025-03-26 may want to know it
+_MAX_ISSUERS = 4  # issuers to try, of those that a server names
+_TEMPORARY_STATUSES = {408, 425, 429}  # statuses of temporary failures, besides those of 500 and above
+_FIELDS = {VERSION_FIELD: MODERN_REVISIONS[-1]}  # a server of 2025-03-26 may need it
 _RESOURCE = "protected-resource metadata"
 _SERVER = "authorization-server metadata"
 
@@ -205,16 +201,16 @@ _SERVER = "authorization-server metadata"
 def discover(
     url: str, challenged: Challenge | None, *, trusted_hosts: Sequence[str], prefer: str | None = None
 ) -> Flow[TokenIssuer]:
-    """Find out where a token for a server is to be had.
+    """Discover the issuer of tokens for a server.
 
     Args:
-        url: of the server, as the user has named it.
-        challenged: how it has answered a request without a good token; None where it was not asked yet.
+        url: the URL of the server, as the user has named it.
+        challenged: the challenge of a response of the server; None if no request was sent yet.
         trusted_hosts: names of hosts that may be reached without TLS.
-        prefer: the issuer to stay with, as long as the server names it.
+        prefer: the issuer to keep, as long as the server names it.
 
     Raises:
-        AuthorizationFailed: nowhere: metadata are out of reach, wrong, or unsafe; the text names which, and why.
+        AuthorizationFailed: metadata is unreachable, invalid or unsafe; the message names it, and the reason.
     """
     checked_endpoint(url, "server", trusted_hosts)
     search = _Search(url, trusted_hosts)
@@ -229,22 +225,22 @@ def discover(
 
 @frozen
 class _Search:
-    """Looks for the metadata of one server. What it raises as `CallFailed` may pass, the rest does not."""
+    """A search for the metadata of one server. `CallFailed` means a temporary failure; other exceptions are final."""
 
     url: str
     trusted_hosts: Sequence[str]
     unreadable: list[str] = field(factory=list[str], init=False)
-    """What there was in places in which metadata could have been."""
+    """The failures at URLs that may have metadata."""
 
     def resource(self, challenged: Challenge | None) -> Flow[ResourceMetadata | None]:
-        """Find what the server says of its protection; None where it says nothing."""
+        """Find the metadata of the server; return None if it has none."""
         named = None if challenged is None else challenged.parameters.get("resource_metadata")
         if named is not None:
             checked_endpoint(named, f"URL of the {_RESOURCE}", self.trusted_hosts)
             reply = yield from self._get(named, _RESOURCE)
             if reply.status != 200:
                 raise AuthorizationFailed(
-                    f"the {_RESOURCE} are not at {shown_url(named)}, where the server says: HTTP status {reply.status}"
+                    f"the {_RESOURCE} is not at {shown_url(named)}, which the server names: HTTP status {reply.status}"
                 )
             return self._read_for_this_server(reply.body, named)
         for location in well_known_urls(self.url, "oauth-protected-resource"):
@@ -254,17 +250,17 @@ class _Search:
         return None
 
     def _read_for_this_server(self, body: bytes, location: str) -> ResourceMetadata:
-        """Read what the server says of its protection, if it is about this server (rule 2)."""
+        """Parse the metadata of the server, and check that it is about this server (rule 2)."""
         found = read_resource_metadata(body, location)
         if not covers(found.resource, self.url):
             raise AuthorizationFailed(
-                f"mismatch: the {_RESOURCE} at {shown_url(location)} are about {shown_url(found.resource)!r}, "
-                f"and not about {shown_url(self.url)}"
+                f"mismatch: the {_RESOURCE} at {shown_url(location)} is about {shown_url(found.resource)!r}, "
+                f"not about {shown_url(self.url)}"
             )
         return found
 
     def named_server(self, resource: ResourceMetadata, prefer: str | None) -> Flow[ServerMetadata]:
-        """Find the metadata of the first authorization server that can be used, of those that are named (rule 3)."""
+        """Find the metadata of the first usable authorization server of those that are named (rule 3)."""
         issuers = dict.fromkeys(resource.authorization_servers)
         if prefer in issuers:
             issuers = dict.fromkeys([prefer, *issuers])
@@ -279,7 +275,7 @@ class _Search:
     def _server(self, issuer: str) -> Flow[ServerMetadata]:
         checked_endpoint(issuer, "issuer", self.trusted_hosts)
         if "?" in issuer:
-            raise AuthorizationFailed(f"the issuer {shown_url(issuer)!r} has a query, which it may not have")
+            raise AuthorizationFailed(f"the issuer {shown_url(issuer)!r} has a query, which is not allowed")
         earlier = len(self.unreadable)
         for location in server_metadata_urls(issuer):
             body = yield from self._document_at(location, _SERVER)
@@ -289,12 +285,14 @@ class _Search:
         raise AuthorizationFailed(reasons[0])
 
     def unnamed_server(self) -> Flow[ServerMetadata]:
-        """Find the authorization server of a server that names none (rule 4)."""
+        """Find the authorization server of a server without metadata (rule 4)."""
         origin = origin_of(self.url)
         location = f"{origin}/.well-known/oauth-authorization-server"
         body = yield from self._document_at(location, _SERVER)
         if body is not None:
-            return self._server_at(location, body, (origin, f"{origin}/"))  # nobody has said which of the two it is
+            return self._server_at(
+                location, body, (origin, f"{origin}/")
+            )  # either spelling of the origin may be the issuer
         if self.unreadable:
             raise AuthorizationFailed(self.unreadable[0])
         return ServerMetadata(
@@ -306,12 +304,12 @@ class _Search:
         )
 
     def _server_at(self, location: str, body: bytes, issuers: Sequence[str]) -> ServerMetadata:
-        """Read the metadata of an authorization server, if it is one of *issuers* (rule 2)."""
+        """Parse the metadata of an authorization server, and check that it is about one of *issuers* (rule 2)."""
         found = read_server_metadata(body, location)
         if found.issuer not in issuers:
             raise AuthorizationFailed(
-                f"mismatch: the {_SERVER} at {shown_url(location)} are those of {shown_text(found.issuer)!r}, "
-                f"and not exactly of {shown_text(issuers[0])!r}"
+                f"mismatch: the {_SERVER} at {shown_url(location)} is about {shown_text(found.issuer)!r}, "
+                f"not exactly about {shown_text(issuers[0])!r}"
             )
         for what, endpoint in {
             "authorization endpoint": found.authorization_endpoint,
@@ -323,14 +321,16 @@ class _Search:
         return found
 
     def _document_at(self, location: str, what: str) -> Flow[bytes | None]:
-        """Return the JSON object at a place; None where there is none (rule 1)."""
+        """Return the JSON object at a URL; None if there is none (rule 1)."""
         try:
             reply = yield from self._get(location, what)
         except Unreadable as exc:
             self.unreadable.append(str(exc))
             return None
         if reply.status >= 500 or reply.status in _TEMPORARY_STATUSES:
-            raise CallFailed(f"the {what} at {shown_url(location)} cannot be read now: HTTP status {reply.status}")
+            raise CallFailed(
+                f"the {what} at {shown_url(location)} is temporarily unavailable: HTTP status {reply.status}"
+            )
         return reply.body if reply.status == 200 and _is_object(reply.body) else None
 
     def _get(self, location: str, what: str) -> Flow[HttpReply]:
@@ -339,7 +339,7 @@ class _Search:
             return (yield from get_json_from(location, named_by=named_by, headers=_FIELDS))
         except CallFailed as exc:
             kind = Unreadable if isinstance(exc, Unreadable) else CallFailed
-            raise kind(f"the {what} at {shown_url(location)} cannot be read: {shown_text(str(exc))}") from None
+            raise kind(f"the {what} at {shown_url(location)} could not be read: {shown_text(str(exc))}") from None
 
 
 def _is_object(body: bytes) -> bool:
@@ -349,41 +349,37 @@ def _is_object(body: bytes) -> bool:
         return False
 
 
-# Which scopes a client asks for: no more than it needs, and all that it needs.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#scope-selection-strategy
-
 OFFLINE_ACCESS = "offline_access"
-"""Asks an authorization server for a refresh token, if it lists this scope."""
+"""The scope that requests a refresh token, at an authorization server that lists it."""
 
-_MAX_SCOPES = 200  # of those that a server lists; a request for more would be too long for a URL
-_SCOPE = re.compile(r"[!#-\[\]-~]{1,256}")  # RFC 6749, 3.3; its length is our bound
+_MAX_SCOPES = 200  # of those that a server lists; more of them would make a URL too long
+_SCOPE = re.compile(r"[!#-\[\]-~]{1,256}")  # RFC 6749, 3.3; the length limit is ours
 
 
 def is_scope(text: str) -> bool:
-    """Tell whether *text* is one scope."""
+    """Return True if a string is one scope."""
     return _SCOPE.fullmatch(text) is not None
 
 
 def read_scopes(text: str) -> tuple[str, ...]:
-    """Return the scopes in a text, which has blanks between them: in order, none twice, and none that is malformed."""
+    """Return the scopes in a space-separated string, in order, without duplicates and malformed ones."""
     return _distinct(filter(is_scope, text.split()))
 
 
 def first_scopes(
     configured: Sequence[str] | None, challenged: Challenge | None, token_issuer: TokenIssuer, *, offline: bool
 ) -> tuple[str, ...] | None:
-    """Return what to ask for first; None: ask for no scope, so that the authorization server gives what it likes.
+    """Return the scopes of the first token request; None leaves the choice to the authorization server.
 
-    What the challenge names is needed, with what the user has configured. Where neither says anything it is what the
-    server's metadata lists.
+    The scopes of the challenge and of the user's configuration are requested. If there are none, the scopes of the
+    server's metadata are.
 
     Args:
-        configured: by the user.
-        challenged: what the server answered with; None where it was not asked yet.
-        place: where the token is to be had.
-        offline: whether a refresh token is of use; the scope for it is then added where the authorization server
-            lists it, and where anything is asked for: alone it would stand in the way of what is given to all.
+        configured: the scopes of the user's configuration.
+        challenged: the challenge of the server's response; None if no request was sent yet.
+        token_issuer: the issuer of tokens.
+        offline: True if a refresh token is useful. Its scope is added if the authorization server lists it, and if
+            there are other scopes: alone, it would replace the default scopes.
     """
     chosen = _distinct([*(configured or ()), *_challenged_scopes(challenged)])
     if not chosen and token_issuer.resource is not None:
@@ -395,7 +391,7 @@ def first_scopes(
 
 
 def wider_scopes(earlier: Sequence[str] | None, challenged: Challenge) -> tuple[str, ...]:
-    """Return what to ask for after *challenged*, which says that *earlier* was too little: both together."""
+    """Return the scopes to request after *challenged*, which says that *earlier* was too little: both together."""
     return _distinct([*(earlier or ()), *_challenged_scopes(challenged)])
 
 

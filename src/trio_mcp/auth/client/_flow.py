@@ -1,20 +1,21 @@
-"""What a flow of authorization asks for, as data: it does no I/O of its own, so that any driver can run it.
+"""Authorization flows: steps as data, and the code that runs them on Trio.
 
-A flow is a generator. It yields a step and is sent its outcome, or has the error of the step thrown into it; what it
-returns is what comes of it. `drive` runs flows on Trio.
+A flow is a generator without I/O. It yields a step, and receives its result, or the exception that the step raised. The
+return value of the generator is the result of the flow. `drive` runs a flow. `SharedTask` runs work that any number of
+requests wait for.
 
-================ =============================================== ====================================
-step             outcome                                         error
-================ =============================================== ====================================
-`HttpCall`       `HttpReply`                                     `CallFailed`, `Unreadable`
-`PickRedirect`   the redirect URI, a text                        `AuthorizationFailed`
-`BrowserStep`          the URL that the browser was led to, a text     `AuthorizationFailed`
-`Load`           the value, or None                              what the storage raises
-`Swap`           whether it was swapped                          what the storage raises
-`ReadClock`            the time, a float as `time.time` counts         none
-`Pause`          None                                            none
-`Await`          what the function returns                       what it raises
-================ =============================================== ====================================
+================ ====================================== ==============================
+step             result                                 exception
+================ ====================================== ==============================
+`HttpCall`       `HttpReply`                            `CallFailed`, `Unreadable`
+`PickRedirect`   the redirect URI, a string             `AuthorizationFailed`
+`BrowserStep`    the URL of the redirect, a string      `AuthorizationFailed`
+`Load`           the value, or None                     any exception of the storage
+`Swap`           True if the value was replaced         any exception of the storage
+`ReadClock`      the time, a float as `time.time`       none
+`Pause`          None                                   none
+`Await`          the result of the function             any exception of the function
+================ ====================================== ==============================
 """
 
 from __future__ import annotations
@@ -74,24 +75,24 @@ T = TypeVar("T")
 
 
 class CallFailed(Exception):
-    """A request beside the protocol could not be made, or its response could not be read. The text says why."""
+    """A request to another URL than the MCP server's failed. The message says why."""
 
 
 class Unreadable(CallFailed):
-    """There is nothing that could be read, now or later: too much, or a redirect to where none is followed."""
+    """A response can never be read: it is too large, or a redirect that is not followed."""
 
 
 @frozen
 class PickRedirect:
-    """Have a place for the browser to come back to."""
+    """Choose the redirect URI, and be ready to receive the browser there."""
 
     preferred: str | None
-    """The redirect URI that an authorization server knows already; None where there is none yet."""
+    """The redirect URI that the authorization server knows already; None if it knows none yet."""
 
 
 @frozen
 class BrowserStep:
-    """Have a person visit an authorization server, and wait until the browser comes back."""
+    """Send the user to an authorization server, and wait until the browser is redirected back."""
 
     url: str = field(repr=False)
     redirect_uri: str
@@ -106,7 +107,7 @@ class Load:
 
 @frozen
 class Swap:
-    """Change a value of the storage, if it is still what it was."""
+    """Replace a value of the storage, if it has not changed."""
 
     key: str
     old: str | None = field(repr=False)
@@ -115,19 +116,19 @@ class Swap:
 
 @frozen
 class ReadClock:
-    """Look at the clock."""
+    """Read the clock."""
 
 
 @frozen
 class Pause:
-    """Wait a little, because somebody else is at work."""
+    """Wait, because another process is working on the same record."""
 
     seconds: float
 
 
 @frozen
 class Await:
-    """Call an asynchronous function of the application's."""
+    """Call an async function of the application."""
 
     function: Callable[[], Awaitable[Any]]
 
@@ -137,13 +138,13 @@ Flow: TypeAlias = Generator[Step, Any, T]
 
 
 def call(request: HttpCall) -> Flow[HttpReply]:
-    """Make a request; raises `CallFailed`."""
+    """Send a request; raises `CallFailed`."""
     reply: HttpReply = yield request
     return reply
 
 
 def get_json_from(url: str, *, named_by: Literal["user", "server"], headers: Mapping[str, str]) -> Flow[HttpReply]:
-    """Ask for a JSON document; raises `CallFailed`."""
+    """Request a JSON document; raises `CallFailed`."""
     fields = {"accept": "application/json", **headers}
     return (yield from call(HttpCall(method="GET", url=url, headers=fields, named_by=named_by)))
 
@@ -151,7 +152,7 @@ def get_json_from(url: str, *, named_by: Literal["user", "server"], headers: Map
 def post_form(
     url: str, form: Mapping[str, str], headers: Mapping[str, str], *, named_by: Literal["user", "server"] = "server"
 ) -> Flow[HttpReply]:
-    """Post a form, whose answer is JSON, to an address that metadata, or the user, has named; raises `CallFailed`."""
+    """Post a form, and expect a JSON response; raises `CallFailed`."""
     fields = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded", **headers}
     body = urlencode(form).encode()
     return (yield from call(HttpCall(method="POST", url=url, headers=fields, body=body, named_by=named_by)))
@@ -163,30 +164,25 @@ def now() -> Flow[float]:
     return time
 
 
-# Runs a flow of authorization on Trio: does what each of its steps asks for, and tells it what came of that.
-#
-# Called by the flights of the keepers; calls the transport's HTTP client, the storage and what leads a person.
-
-
 @frozen(kw_only=True)
 class FlowServices:
-    """What flows act upon."""
+    """The services that flows use."""
 
     fetch: Fetch
     storage: TokenStorage = field(repr=False)
     clock: Callable[[], float]
     agent: Callable[[], AbstractAsyncContextManager[BrowserAgent]]
-    """Opens what leads a person, for one flow."""
+    """Opens the browser agent, for one flow."""
     asking_person: Callable[[], AbstractContextManager[None]]
-    """Entered while a person is visiting."""
+    """Entered while the user signs in."""
 
 
 async def drive(flow: Flow[T], services: FlowServices) -> T:
-    """Run a flow to its end; return what it returns, and raise what it raises.
+    """Run a flow to its end; return its result, or raise its exception.
 
-    What leads a person is opened when the flow first needs it, and closed at its end.
+    The browser agent is opened when the flow first needs it, and closed at its end.
 
-    Cancellation: the flow is closed where it stands; it is told nothing.
+    Cancellation: the generator is closed at its current step.
     """
     async with AsyncExitStack() as opened:
         runner = _StepRunner(services, opened)
@@ -195,7 +191,7 @@ async def drive(flow: Flow[T], services: FlowServices) -> T:
             while True:
                 try:
                     outcome = await runner.do(step)
-                except Exception as error:  # noqa: BLE001 # it is the flow's, which raises what it does not handle
+                except Exception as error:  # noqa: BLE001 # the flow handles the exception, or raises it
                     step = flow.throw(error)
                 else:
                     step = flow.send(outcome)
@@ -208,7 +204,7 @@ async def drive(flow: Flow[T], services: FlowServices) -> T:
 
 @define(eq=False)
 class _StepRunner:
-    """Does the steps of one flow."""
+    """Runs the steps of one flow."""
 
     _services: FlowServices
     _opened: AsyncExitStack
@@ -242,15 +238,15 @@ class _StepRunner:
 
 
 async def outlast(work: Callable[[], Awaitable[None]], *, seconds: float, grace: float) -> None:
-    """Do work that had better not be torn: a cancellation ends it only after a while.
+    """Run work that should not be interrupted: a cancellation takes effect only after a grace period.
 
     Args:
         work: an async function.
-        seconds: how long it may take.
-        grace: how long it may take after a cancellation.
+        seconds: the time limit.
+        grace: the time limit after a cancellation.
 
     Raises:
-        trio.TooSlowError: it has taken too long.
+        trio.TooSlowError: the time limit was exceeded.
     """
     async with owned_nursery() as nursery:
         with trio.fail_after(seconds, shield=True) as scope:
@@ -265,13 +261,13 @@ async def _hurry(scope: trio.CancelScope, grace: float) -> None:
         scope.deadline = min(scope.deadline, trio.current_time() + grace)
 
 
-# Hosts that a user trusts by name count as named by the user, whoever leads there.
-
-
 def trusting(fetch: Fetch, trusted_hosts: Sequence[str]) -> Fetch:
-    """Return what makes the requests that *fetch* makes, and may make them to *trusted_hosts* in any network.
+    """Return a `Fetch` that may reach *trusted_hosts* in any network.
+
+    Requests to these hosts count as named by the user, even if a server has named the URL.
 
     Args:
+        fetch: makes the requests.
         trusted_hosts: names of hosts, without port.
     """
     trusted = {host.lower().strip("[]") for host in trusted_hosts}
@@ -286,7 +282,7 @@ def trusting(fetch: Fetch, trusted_hosts: Sequence[str]) -> Fetch:
 
 @frozen(eq=False)
 class ConnectionServices:
-    """What a connection lends to the work on tokens."""
+    """The services of a connection that renewals of tokens use."""
 
     fetch: Fetch
     nursery: trio.Nursery
@@ -295,7 +291,7 @@ class ConnectionServices:
 
 @frozen
 class TaskOutcome(Generic[T]):
-    """What has come of a flight."""
+    """The result of a shared task."""
 
     value: T
 
@@ -304,23 +300,30 @@ _Outcome: TypeAlias = "TaskOutcome[T] | AuthorizationFailed | None"
 
 
 class _Abandoned(Exception):
-    """Nobody waits any more."""
+    """No request waits for the result any more."""
 
 
 @contextmanager
 def failing_as_authorization() -> Generator[None]:
-    """Turn whatever is raised into `AuthorizationFailed`: storages and functions of the application raise anything."""
+    """Turn any exception into `AuthorizationFailed`: storages and functions of the application raise anything."""
     try:
         yield
     except (AuthorizationFailed, _Abandoned):
         raise
     except Exception as exc:
-        raise AuthorizationFailed(f"authorization failed, because something raised {type(exc).__name__}") from exc
+        raise AuthorizationFailed(f"authorization failed with {type(exc).__name__}") from exc
 
 
 @define(eq=False)
 class SharedTask(Generic[T]):
-    """One piece of work, from its first step to its outcome."""
+    """A task that any number of requests wait for, although none of them runs it.
+
+    1. It runs in the nursery of the connection whose request has started it. Waiting requests may be cancelled; the
+       task continues.
+    2. While the user is asked, each waiting connection reports it, in the task of its own request.
+    3. The user is asked only while a request waits. If no request waits any more, or if the connection of the task
+       closes, there is no outcome, and a later request starts another task.
+    """
 
     _outcome: _Outcome[T] = field(default=None, init=False)
     _is_done: bool = field(default=False, init=False)
@@ -328,14 +331,14 @@ class SharedTask(Generic[T]):
     _waiting: int = field(default=0, init=False)
     _changed: trio.Event = field(factory=trio.Event, init=False)
     _person: trio.CancelScope = field(factory=trio.CancelScope, init=False)
-    """Around what a person takes part in."""
+    """Surrounds the work that needs the user."""
 
     async def run(self, work: Callable[[], Awaitable[T]], on_end: Callable[[], None]) -> None:
-        """Do the work; to be a task of its own.
+        """Run the work; the caller starts this method as a task.
 
         Args:
             work: an async function.
-            landing: called when it has ended, in whatever way; synchronous.
+            on_end: a synchronous function, called when the work has ended in any way.
         """
         try:
             with failing_as_authorization():
@@ -350,10 +353,10 @@ class SharedTask(Generic[T]):
             self._notify()
 
     async def wait(self, connection: ConnectionServices) -> _Outcome[T]:
-        """Return the outcome when it is there; None where there is none (rule 3).
+        """Wait for the outcome, and return it; None if there is none (rule 3).
 
         Args:
-            connected: whose time limits stand still while a person is being asked.
+            connection: its timeouts are paused while the user is asked.
         """
         self._waiting += 1
         try:
@@ -368,7 +371,7 @@ class SharedTask(Generic[T]):
 
     @contextmanager
     def with_person(self) -> Generator[None]:
-        """Return a block in which a person takes part: it is left when nobody waits any more; to be entered once."""
+        """Return a context for work that needs the user; it is cancelled when no request waits. Enter it once."""
         with self._person:
             yield
             return
@@ -376,7 +379,7 @@ class SharedTask(Generic[T]):
 
     @contextmanager
     def asking_person(self) -> Generator[None]:
-        """Return a block in which a person is being asked."""
+        """Return a context in which the user is being asked."""
         self._is_asking = True
         self._notify()
         try:

@@ -1,8 +1,12 @@
-"""How a program gets tokens of its own, without any person: by its credentials, or by what its platform says of it.
+"""Grants: the ways in which a client obtains tokens, and the grants that work without a user.
 
-Called by whoever opens a client. Nothing is refreshed here: what got a token once gets the next.
+An application passes a grant as `auth` to the function that opens a client. `ClientCredentials`, `WorkloadIdentity` and
+`EnterpriseManaged` never refresh: they request each token in the same way. `OAuth`, which needs a user, is in
+`_authorization_code`.
 
-Specification: https://modelcontextprotocol.io/extensions/auth/oauth-client-credentials and
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization,
+https://modelcontextprotocol.io/extensions/auth/oauth-client-credentials,
+https://modelcontextprotocol.io/extensions/auth/enterprise-managed-authorization and
 https://www.rfc-editor.org/rfc/rfc7523
 """
 
@@ -57,67 +61,67 @@ _SCOPE = re.compile(r"[!#-\[\]-~]+")
 
 
 def check_scopes(_: object, __: object, scopes: Sequence[str] | None) -> None:
-    """Refuse what are no scopes (RFC 6749, 3.3); raises `ValueError`."""
+    """Raise `ValueError` if a value is not a sequence of scopes (RFC 6749, 3.3)."""
     each = () if scopes is None else cast("Sequence[object]", scopes)
     if isinstance(scopes, str) or any(not isinstance(scope, str) or not _SCOPE.fullmatch(scope) for scope in each):
-        raise ValueError(f"scopes={scopes!r}: scopes are a sequence of texts without blanks, such as ['read', 'write']")
+        raise ValueError(f"scopes={scopes!r}: pass a sequence of strings without spaces, such as ['read', 'write']")
 
 
 @define(kw_only=True, eq=False)
 class Grant(abc.ABC):
-    """One way to get tokens, and where they are kept: what `OAuth`, `ClientCredentials` and the others have in common.
+    """The base of `OAuth`, `ClientCredentials` and the other grants: a way to obtain tokens, and its common options.
 
-    It serves any number of clients, in one run of Trio at a time. It is not made to be derived from: a way of your own
-    is an `abc.ClientAuth`, or `Bearer` with a function.
+    A grant serves any number of clients, in one run of Trio at a time. Do not derive from it: implement
+    `abc.ClientAuth`, or pass a function to `Bearer`.
     """
 
     scopes: Sequence[str] | None = field(default=None, validator=check_scopes)
-    """What to ask for at least; by default what the server says that it needs. When that turns out to be too little
-    for a call, more is asked for."""
+    """The scopes to request at least; by default those that the server names. A call may need more."""
     storage: TokenStorage = field(factory=MemoryTokenStorage)
-    """Keeps tokens and registrations, as a `FileTokenStorage` does; by default in memory, while this object lives."""
+    """The storage of tokens and registrations, such as a `FileTokenStorage`; by default this object's memory."""
     account: str = ""
-    """Tells apart the accounts of one storage: tokens of different ones are never mixed."""
+    """The name of an account. Tokens of different accounts in one storage are never mixed."""
     dpop: bool = False
-    """Whether tokens are bound to a key of this client's (DPoP, RFC 9449), so that a stolen one is of no use."""
+    """True if tokens are bound to a key of this client (DPoP, RFC 9449), so that a stolen token is useless."""
     trusted_hosts: Sequence[str] = ()
-    """Names of hosts that may be reached without TLS and at private addresses, though a server has named them."""
+    """Names of hosts that may be reached without TLS and at private addresses, although a server has named them."""
     clock: Callable[[], float] = time.time
-    """Tells the time by which tokens end."""
+    """The clock that decides when tokens expire, as `time.time` counts."""
     _caches: TokenCaches | None = field(default=None, init=False, repr=False)
-    """What is known of the servers, by all connections together."""
+    """The token caches, shared by all connections."""
 
     interactive: ClassVar[bool] = False
-    """Whether a person takes part when tokens are obtained."""
+    """True if obtaining tokens needs the user."""
 
     @property
     @abc.abstractmethod
     def identity(self) -> str:
-        """Tells this kind of client apart from others in one storage. No secret is in it."""
+        """A name that distinguishes this client from others in one storage. It contains no secret."""
 
     @property
     def stays_with_issuer(self) -> bool:
-        """Whether it shows what one authorization server has given by hand, though nobody has said which that is.
+        """True if the client has credentials of one authorization server, and no option says of which one.
 
-        The first one that tokens came from is then the only one; the MCP server may not lead to another.
+        The first server that issued tokens is then the only one. The MCP server cannot switch the client to another
+        one.
         """
         return False
 
     @abc.abstractmethod
     def obtain(self, ask: TokenAsk) -> Flow[Tokens]:
-        """Get tokens anew; raises `AuthorizationFailed`."""
+        """Obtain new tokens; raises `AuthorizationFailed`."""
 
     @abc.abstractmethod
     def refresh(self, ask: TokenAsk, refresh_token: str) -> Flow[Tokens]:
-        """Get tokens in exchange for a refresh token, which the answer may replace or confirm by leaving one out.
+        """Obtain tokens in exchange for a refresh token. A response without a new refresh token confirms the old one.
 
         Raises:
-            AuthorizationFailed: it was refused (`error` says how), or could not be asked for.
+            AuthorizationFailed: the request failed, or was refused (`error` has the error code).
         """
 
     def agent(self) -> AbstractAsyncContextManager[BrowserAgent]:
-        """Open what leads a person to an authorization server and back, for one authorization."""
-        raise RuntimeError(f"{type(self).__name__} leads nobody anywhere")
+        """Open the browser agent for one authorization."""
+        raise RuntimeError(f"{type(self).__name__} uses no browser")
 
     def source(
         self,
@@ -127,7 +131,7 @@ class Grant(abc.ABC):
         nursery: trio.Nursery,
         asking_person: Callable[[], AbstractContextManager[None]],
     ) -> TokenSource:
-        """Return what shows the server at *url* who asks; see `abc.ClientAuth`."""
+        """Return the source of tokens for the server at *url*; see `abc.ClientAuth`."""
         if self._caches is None:
             self._caches = TokenCaches(self)
         return GrantSource(self._caches.of(url), ConnectionServices(fetch, nursery, asking_person))
@@ -136,14 +140,14 @@ class Grant(abc.ABC):
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 AssertionSource: TypeAlias = str | Callable[[], Awaitable[str]]
-"""A text that somebody else has signed, or an async function that gets one: it is called for each token."""
+"""A string that another party has signed, or an async function that returns one. It is called for each token."""
 
 
 def read_assertion(source: AssertionSource, what: str) -> Flow[str]:
-    """Return the text of a source.
+    """Return the assertion of a source.
 
     Raises:
-        AuthorizationFailed: the application's function failed, or has none; the text names *what*.
+        AuthorizationFailed: the application's function failed, or returned no string; the message names *what*.
     """
     if isinstance(source, str):
         return source
@@ -152,46 +156,48 @@ def read_assertion(source: AssertionSource, what: str) -> Flow[str]:
     except AuthorizationFailed:
         raise
     except Exception as error:
-        raise AuthorizationFailed(f"{what} could not be had: {type(error).__name__}") from error
+        raise AuthorizationFailed(f"{what} could not be obtained: {type(error).__name__}") from error
     if not isinstance(text, str) or not text:
-        raise AuthorizationFailed(f"{what} could not be had: the function returned {type(text).__name__}, and no text")
+        raise AuthorizationFailed(
+            f"{what} could not be obtained: the function returned {type(text).__name__}, not a string"
+        )
     return text
 
 
 @define(kw_only=True, eq=False)
 class MachineGrant(Grant):
-    """A way to get tokens that nobody has to be asked for."""
+    """A grant that does not need the user."""
 
     def obtain(self, ask: TokenAsk) -> Flow[Tokens]:
-        """Get a token; a refresh token that comes with it is of no use, so it is not kept."""
+        """Request a token. A refresh token that comes with it is dropped."""
         tokens = yield from self._request(ask)
         return evolve(tokens, refresh_token=None)
 
-    def refresh(self, ask: TokenAsk, refresh_token: str) -> Flow[Tokens]:  # noqa: ARG002 # there never is one
-        """Get a token anew; see `obtain`."""
+    def refresh(self, ask: TokenAsk, refresh_token: str) -> Flow[Tokens]:  # noqa: ARG002 # there is no refresh token
+        """Request a new token; see `obtain`."""
         return self.obtain(ask)
 
     @abc.abstractmethod
     def _request(self, ask: TokenAsk) -> Flow[Tokens]:
-        """Ask for a token."""
+        """Request a token."""
 
 
 @define(kw_only=True, eq=False)
 class ClientCredentials(MachineGrant):
-    """Shows who asks by a client's own credentials; a `ClientAuth`.
+    """A grant that authenticates with the client's own credentials; a `ClientAuth`.
 
-    Options that all ways to get tokens have, such as `scopes` and `dpop`, are described at `auth.Grant`.
+    The common options, such as `scopes` and `dpop`, are described at `auth.Grant`.
 
     Args:
-        client_id: the client's name at the authorization server.
-        secret: what proves that this is the client.
-        private_key: what proves it, in place of a secret: better, because it never leaves this machine.
-        method: how to authenticate; by default as the server likes best.
-        issuer: the authorization server that knows the client. A secret that is not bound to one goes to whichever the
-            MCP server names first, so bind it unless you trust that.
+        client_id: the client's id at the authorization server.
+        secret: the client's secret.
+        private_key: the client's key, instead of a secret. It is safer, because it never leaves this machine.
+        method: the authentication method; by default the one that the server prefers.
+        issuer: the authorization server that knows the client. Without it, the secret goes to the first authorization
+            server that the MCP server names, so set it unless you trust the MCP server.
 
     Raises:
-        ValueError: there is no secret and no key, or there are both.
+        ValueError: both a secret and a key were passed, or neither.
     """
 
     client_id: str = field(kw_only=False)
@@ -206,12 +212,12 @@ class ClientCredentials(MachineGrant):
 
     @property
     def identity(self) -> str:
-        """Tells this kind of client apart from others in one storage. No secret is in it."""
+        """A name that distinguishes this client from others in one storage. It contains no secret."""
         return f"credentials of client {self.client_id}"
 
     @property
     def stays_with_issuer(self) -> bool:
-        """Whether the first authorization server that it was shown to is the only one."""
+        """True if the first authorization server that issued tokens is the only one."""
         return self.issuer is None
 
     def _request(self, ask: TokenAsk) -> Flow[Tokens]:
@@ -225,16 +231,16 @@ class ClientCredentials(MachineGrant):
 
 @define(kw_only=True, eq=False)
 class WorkloadIdentity(MachineGrant):
-    """Shows who asks by a statement of the platform that this program runs on; a `ClientAuth`.
+    """A grant that authenticates with an assertion of the platform that this program runs on; a `ClientAuth`.
 
-    A statement that was refused is not shown again on its own, and no other way is tried in its place. Options that all
-    ways to get tokens have are described at `auth.Grant`.
+    If an assertion is refused, it is not sent again, and no other grant is tried. The common options are described at
+    `auth.Grant`.
 
     Args:
-        assertion: the platform's signed statement (a JWT, whose audience is the authorization server), or an async
-            function that gets one.
-        client_id: the client's name at the authorization server, where it wants one.
-        issuer: the authorization server that the statement is for; None: whichever the MCP server names first.
+        assertion: the platform's signed assertion (a JWT, whose audience is the authorization server), or an async
+            function that returns one.
+        client_id: the client's id at the authorization server, if it requires one.
+        issuer: the authorization server that the assertion is for; None means the first one that the MCP server names.
     """
 
     assertion: AssertionSource = field(kw_only=False, repr=False)
@@ -243,53 +249,49 @@ class WorkloadIdentity(MachineGrant):
 
     @property
     def identity(self) -> str:
-        """Tells this kind of client apart from others in one storage. No secret is in it."""
+        """A name that distinguishes this client from others in one storage. It contains no secret."""
         return f"workload {self.client_id or ''}".rstrip()
 
     @property
     def stays_with_issuer(self) -> bool:
-        """Whether the first authorization server that it was shown to is the only one."""
+        """True if the first authorization server that issued tokens is the only one."""
         return self.issuer is None
 
     def _request(self, ask: TokenAsk) -> Flow[Tokens]:
-        check_issuer(self.issuer, ask.token_issuer, "the workload's statement")
+        check_issuer(self.issuer, ask.token_issuer, "the workload's assertion")
         registration = None if self.client_id is None else Registration(self.client_id, method="none")
-        assertion = yield from read_assertion(self.assertion, "the workload's statement")
+        assertion = yield from read_assertion(self.assertion, "the workload's assertion")
         form = {"grant_type": JWT_BEARER, "assertion": assertion, **scope_member(ask.scopes)}
         return (yield from request_tokens(ask, registration, form))
 
 
-# How an enterprise lets its people's clients in: its identity provider vouches for them, so that nobody is asked.
-#
-# Specification: https://modelcontextprotocol.io/extensions/auth/enterprise-managed-authorization
-
-_TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 # the name of a grant
-_TOKEN_TYPE = "urn:ietf:params:oauth:token-type:"  # noqa: S105 # the names of token types begin so
+_TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 # the name of a grant type
+_TOKEN_TYPE = "urn:ietf:params:oauth:token-type:"  # noqa: S105 # the prefix of token types
 _ID_JAG = f"{_TOKEN_TYPE}id-jag"
 
 
 @define(kw_only=True, eq=False)
 class EnterpriseManaged(MachineGrant):
-    """Shows a server who asks by what the enterprise's identity provider says of its user; a `ClientAuth`.
+    """A grant that authenticates the user by the identity provider of an enterprise, without a sign-in; a `ClientAuth`.
 
-    The identity provider exchanges the user's sign-in there for a grant that is good at the MCP server's authorization
-    server alone (ID-JAG), and that server exchanges the grant for a token.
+    The identity provider exchanges the user's ID token for an assertion (ID-JAG) that is valid only at the MCP server's
+    authorization server. That server exchanges the assertion for an access token.
 
     Args:
-        client: how the client is registered at the authorization server.
-        idp_client_id: the client's name at the identity provider.
-        idp_secret: what proves there that this is the client, where it has a secret.
-        idp_private_key: what proves it in place of a secret.
-        idp_issuer: the identity provider, as its metadata spell it.
-        idp_token_endpoint: the URL at which it exchanges tokens.
-        id_token: what the identity provider gave when the user signed in, or an async function that gets it.
-        id_token_type: what it is: an ID token of OpenID Connect, or a SAML 2 assertion.
+        client: the registration of the client at the authorization server.
+        idp_client_id: the client's id at the identity provider.
+        idp_secret: the client's secret there, if it has one.
+        idp_private_key: the client's key there, instead of a secret.
+        idp_issuer: the identity provider, exactly as its metadata spells it.
+        idp_token_endpoint: the URL of its token endpoint.
+        id_token: the ID token of the user's sign-in at the identity provider, or an async function that returns it.
+        id_token_type: the type of the ID token: OpenID Connect or SAML 2.
 
     Raises:
-        ValueError: `idp_token_endpoint` is no URL that secrets may go to.
+        ValueError: `idp_token_endpoint` is not a safe URL for secrets.
 
-    One storage may hold the tokens of several users: tell them apart by `account`. Options that all ways to get tokens
-    have are described at `auth.Grant`.
+    One storage may hold the tokens of several users: tell them apart by `account`. The common options are described at
+    `auth.Grant`.
     """
 
     client: Registration = field(kw_only=False)
@@ -299,7 +301,7 @@ class EnterpriseManaged(MachineGrant):
     idp_issuer: str
     idp_token_endpoint: str
     id_token: AssertionSource = field(repr=False)
-    id_token_type: Literal["id_token", "saml2"] = "id_token"  # noqa: S105 # the name of a type
+    id_token_type: Literal["id_token", "saml2"] = "id_token"  # noqa: S105 # the name of a token type
 
     def __attrs_post_init__(self) -> None:
         try:
@@ -309,12 +311,12 @@ class EnterpriseManaged(MachineGrant):
 
     @property
     def identity(self) -> str:
-        """Tells this kind of client apart from others in one storage. No secret is in it."""
+        """A name that distinguishes this client from others in one storage. It contains no secret."""
         return f"enterprise {self.idp_issuer} {self.idp_client_id} client {self.client.client_id}"
 
     @property
     def stays_with_issuer(self) -> bool:
-        """Whether the first authorization server that the client was shown to is the only one."""
+        """True if the first authorization server that issued tokens is the only one."""
         return self.client.issuer is None
 
     def _request(self, ask: TokenAsk) -> Flow[Tokens]:
@@ -324,7 +326,7 @@ class EnterpriseManaged(MachineGrant):
         return (yield from request_tokens(ask, self.client, form))
 
     def _exchange(self, ask: TokenAsk) -> Flow[str]:
-        """Have the identity provider vouch for the user at the authorization server (RFC 8693)."""
+        """Exchange the user's ID token for an assertion at the identity provider (RFC 8693)."""
         provider = ServerMetadata(issuer=self.idp_issuer, token_endpoint=self.idp_token_endpoint)
         registration = Registration(self.idp_client_id, secret=self.idp_secret, private_key=self.idp_private_key)
         id_token = yield from read_assertion(self.id_token, "the user's ID token")
@@ -341,6 +343,6 @@ class EnterpriseManaged(MachineGrant):
         grant = string_member(members, "access_token")
         if grant is None or members.get("issued_token_type") != _ID_JAG:
             raise AuthorizationFailed(
-                f"the token exchange at {shown_url(self.idp_token_endpoint)} brought no grant of the type {_ID_JAG}"
+                f"the token exchange at {shown_url(self.idp_token_endpoint)} returned no token of the type {_ID_JAG}"
             )
         return grant

@@ -1,11 +1,14 @@
-"""Which client this is, to an authorization server: known to it already, or made known now.
+"""Client registration: the identity of a client at an authorization server that it signs users in at.
 
-The order: registered by hand, by a document that the server reads (CIMD), stored from an earlier time, registered now
-(RFC 7591). Called by the grant that leads people to authorization servers. Rules of this file:
+The sources, in this order: a manual registration, a client ID metadata document (CIMD), a stored registration, a new
+dynamic registration (RFC 7591). The protocol deprecates the last one, but some servers support nothing else. Rules of
+this file:
 
-1. A registration belongs to one issuer, and is never shown to another.
-2. One that was made here belongs to one server and account besides, as the tokens do that it brings: to make it anew
-   costs no others their refresh tokens. Nor does it cost its own: they remember as whom they were obtained.
+1. A registration belongs to one issuer, and is never sent to another one.
+2. A dynamic registration also belongs to one server and account, like the tokens that it obtains. A new registration
+   therefore does not make refresh tokens of other accounts useless; and tokens of the same account record the
+   registration that obtained them.
+3. A stored registration may be old, of another version of this package, or damaged.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration
 """
@@ -45,27 +48,21 @@ __all__ = [
 ]
 
 
-# Registers a client at an authorization server that has never heard of it, without anybody's help.
-#
-# Deprecated by the protocol in favour of documents that servers read; there are servers that know nothing else.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc7591
-
-_MAX_TIME = 1e12  # as `time.time` counts: what is beyond it means never, and may be too much for a float
+_MAX_TIME = 1e12  # as `time.time` counts: a later time means never, and may not fit into a float
 
 
 def register_now(token_issuer: TokenIssuer, introduction: dict[str, Any]) -> Flow[Registration]:
-    """Register a client at the authorization server of *place*, with an introduction of `ClientProfile`.
+    """Register a client at an authorization server, with the metadata of `ClientProfile.introduction`.
 
     Raises:
-        AuthorizationFailed: it cannot be registered, or was turned away.
+        AuthorizationFailed: the server does not support this, or refused.
     """
     server = token_issuer.server
     endpoint = server.registration_endpoint
     if endpoint is None:
         raise AuthorizationFailed(
-            f"{shown_text(server.issuer)} lets no program register itself; register this client by hand, and pass "
-            "client=Registration('its client id')"
+            f"{shown_text(server.issuer)} does not support dynamic registration; register this client manually, "
+            "and pass client=Registration('its client id')"
             + (" or client_metadata_url=" if server.client_id_metadata_document_supported else "")
         )
     step = f"the registration at {shown_url(endpoint)}"
@@ -74,28 +71,28 @@ def register_now(token_issuer: TokenIssuer, introduction: dict[str, Any]) -> Flo
     try:
         reply = yield from call(request)
     except CallFailed as failure:
-        raise AuthorizationFailed(f"{step} could not be made: {failure}") from failure
+        raise AuthorizationFailed(f"{step} failed: {failure}") from failure
     if reply.status not in {200, 201}:
         raise refusal_of(step, reply)
     members = json_object_of(reply)
     if members is None:
-        raise AuthorizationFailed(f"{step} was answered with something that is no JSON object")
+        raise AuthorizationFailed(f"{step} failed: the response is not a JSON object")
     try:
         return _read_answer(members, introduction, token_issuer)
     except ValueError as fault:
-        raise AuthorizationFailed(f"{step} brought no registration that can be used: {fault}") from None
+        raise AuthorizationFailed(f"{step} returned an invalid registration: {fault}") from None
 
 
 def _read_answer(members: JsonObject, introduction: dict[str, Any], token_issuer: TokenIssuer) -> Registration:
-    """Read a registration; raises `ValueError`."""
+    """Read a registration response; raises `ValueError`."""
     asked: AuthMethod = introduction["token_endpoint_auth_method"]
     secret = optional_string(members, "client_secret")
     method = method_named(members.get("token_endpoint_auth_method"))
-    if method is None:  # the server did not say, so it means what was asked for, if it can
+    if method is None:  # the server did not say, so it means the requested method, if possible
         listed = token_issuer.server.token_endpoint_auth_methods_supported or ()
         method = asked if secret is None or asked in listed else None
     if secret is None and method in {"client_secret_basic", "client_secret_post"}:
-        raise ValueError(f"the client is to authenticate by {method}, but there is no client_secret")
+        raise ValueError(f"the authentication method is {method}, but client_secret is missing")
     client_id = optional_string(members, "client_id")
     if client_id is None:
         raise ValueError("client_id is missing")
@@ -105,59 +102,55 @@ def _read_answer(members: JsonObject, introduction: dict[str, Any], token_issuer
         method=method,
         issuer=token_issuer.server.issuer,
         redirect_uri=introduction["redirect_uris"][0],
-        secret_expires_at=optional_time(members, "client_secret_expires_at") or None,  # 0: never
+        secret_expires_at=optional_time(members, "client_secret_expires_at") or None,  # 0 means never
     )
 
 
 def method_named(name: object) -> AuthMethod | None:
-    """Return a way to authenticate that needs no more than a secret, None for None; raises `ValueError` for others."""
+    """Return an authentication method without a private key, None for None; raises `ValueError` for other names."""
     if name is None:
         return None
     for method in ("none", "client_secret_basic", "client_secret_post"):
         if name == method:
             return method
-    raise ValueError(f"the client is to authenticate by {shown_text(str(name))!r}")
+    raise ValueError(f"the authentication method {shown_text(str(name))!r} is not supported")
 
 
 def optional_string(members: JsonObject, name: str) -> str | None:
-    """Return a text, None where there is nothing in it; raises `ValueError` where it is none."""
+    """Return a string, None if it is empty or missing; raises `ValueError` for any other type."""
     value = members.get(name)
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"{name} is no text")
+        raise ValueError(f"{name} is not a string")
     return value or None
 
 
 def optional_time(members: JsonObject, name: str) -> float | None:
-    """Return a time, as `time.time` counts, None where there is none; raises `ValueError` where it is no number."""
+    """Return a time, as `time.time` counts, None if it is missing; raises `ValueError` if it is not a number."""
     value = members.get(name)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise ValueError(f"{name} is no number")
+        raise ValueError(f"{name} is not a number")
     return None if value is None else float(min(max(value, 0), _MAX_TIME))
 
-
-# A registration as it stands in the storage, which may be old, of another version of this package, or damaged.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration
 
 _log = logging.getLogger("trio_mcp.auth")
 
 
 @frozen
 class StoredRegistration:
-    """What the storage holds of a client."""
+    """A registration in the storage."""
 
     registration: Registration
     scopes: tuple[str, ...] | None
-    """What it may ask for; None where that was left to the server."""
+    """The scopes that the client was registered with; None if the server chose them."""
 
     def fits(self, redirect_uri: str, scopes: tuple[str, ...] | None, time: float) -> bool:
-        """Tell whether it will do once more, to come back to *redirect_uri* with *scopes*."""
+        """Return True if the registration is still valid for *redirect_uri* and *scopes*."""
         ends = self.registration.secret_expires_at
         is_enough = self.scopes is None or set(scopes or ()) <= set(self.scopes)
         return self.registration.redirect_uri == redirect_uri and is_enough and (ends is None or time < ends)
 
     def to_json(self) -> str:
-        """Return what stands in the storage: a secret."""
+        """Return the string for the storage. It contains a secret."""
         registration = self.registration
         members = {
             "client_id": registration.client_id,
@@ -172,28 +165,28 @@ class StoredRegistration:
 
 
 def read_stored(text: str | None, issuer: str) -> StoredRegistration | None:
-    """Read what `StoredRegistration.to_text` has written; None where that is not what *text* is, or of another issuer.
+    """Read the string of `StoredRegistration.to_json`; return None if it is invalid, or of another issuer.
 
     Args:
-        text: of the storage, which may hold anything; None where it holds nothing.
-        issuer: of whom it has to be.
+        text: the string in the storage; None if there is none.
+        issuer: the expected issuer.
     """
     if text is None:
         return None
     try:
         return _read(text, issuer)
     except ValueError:
-        _log.warning("the stored registration at %s cannot be read: it counts as absent", shown_text(issuer))
+        _log.warning("the stored registration at %s is invalid; it is ignored", shown_text(issuer))
         return None
 
 
 def _read(text: str, issuer: str) -> StoredRegistration:
     members = decode(text.encode())
     if not is_object(members) or members.get("issuer") != issuer:
-        raise ValueError("no registration at this issuer")
+        raise ValueError("not a registration at this issuer")
     client_id, redirect_uri = optional_string(members, "client_id"), optional_string(members, "redirect_uri")
     if client_id is None or redirect_uri is None:
-        raise ValueError("no registration that can be used")
+        raise ValueError("client_id or redirect_uri is missing")
     scope = members.get("scope")
     registration = Registration(
         client_id,
@@ -206,31 +199,27 @@ def _read(text: str, issuer: str) -> StoredRegistration:
     return StoredRegistration(registration, None if scope is None else tuple(str(scope).split()))
 
 
-# How a client presents itself to authorization servers that do not know it yet.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration
-
 ApplicationType: TypeAlias = Literal["native", "web"]
 
 
 @frozen(kw_only=True)
 class ClientProfile:
-    """What there is to be said of a client; nothing of it is secret but what the registration holds."""
+    """The description of a client. Only the registration in it contains a secret."""
 
     identity: str
-    """Tells it apart from others in one storage."""
+    """A name that distinguishes it from others in one storage."""
     account: str
     registration: Registration | None
-    """Which somebody has made for it by hand."""
+    """The manual registration."""
     metadata_url: str | None
-    """Where a document describes it, and by which it is known to servers that read such documents."""
+    """The URL of the client ID metadata document, which is the client's id at servers that support such documents."""
     redirect_uri: str | None
-    """Where browsers have to come back to; None where any place of this machine will do."""
+    """The required redirect URI; None means any one of this machine."""
     names: dict[str, Any] = field(factory=dict[str, Any])
-    """What people are shown of it, as members of a registration: `client_name` and so on."""
+    """The members of a registration that users see, such as `client_name`."""
 
     def document(self, redirect_uri: str) -> dict[str, Any]:
-        """Return what the document at `metadata_url` has to say."""
+        """Return the content of the document at `metadata_url`."""
         return {
             "client_id": self.metadata_url,
             **self.names,
@@ -244,11 +233,11 @@ class ClientProfile:
     def introduction(
         self, server: ServerMetadata, redirect_uri: str, scopes: tuple[str, ...] | None, *, dpop: bool
     ) -> dict[str, Any]:
-        """Return what to register with (RFC 7591)."""
+        """Return the metadata for a dynamic registration (RFC 7591)."""
         kind = application_type_of(redirect_uri)
         grants = ["authorization_code", "refresh_token"]
         if server.grant_types_supported is not None and "refresh_token" not in server.grant_types_supported:
-            grants.remove("refresh_token")  # some servers turn a client away for asking
+            grants.remove("refresh_token")  # some servers refuse a client that requests it
         return {
             **self.names,
             "redirect_uris": [redirect_uri],
@@ -262,9 +251,9 @@ class ClientProfile:
 
 
 def _method(kind: ApplicationType, server: ServerMetadata) -> AuthMethod:
-    """Choose how to authenticate: what runs on people's machines can keep no secret, so it does well without one.
+    """Choose the authentication method: a native application cannot keep a secret, so it prefers none.
 
-    Where the server takes none of them, it will say so itself.
+    If the server supports none of the methods, the request reports it.
     """
     methods: list[AuthMethod] = ["none", "client_secret_basic", "client_secret_post"]
     if kind == "web":
@@ -275,80 +264,78 @@ def _method(kind: ApplicationType, server: ServerMetadata) -> AuthMethod:
 
 
 def application_type_of(redirect_uri: str) -> ApplicationType:
-    """Tell what kind of application browsers come back to at a redirect URI."""
+    """Return the type of the application behind a redirect URI."""
     url = read_url(redirect_uri)
     return "native" if url is not None and is_local_host(url.host) else "web"
 
 
 def is_loopback(redirect_uri: str) -> bool:
-    """Tell whether browsers come back to an http URL of this machine."""
+    """Return True if a redirect URI is an http URL of this machine."""
     url = read_url(redirect_uri)
     return url is not None and url.scheme == "http" and is_local_host(url.host)
 
 
 def check_redirect_uri(uri: str) -> None:
-    """Refuse what is no redirect URI.
+    """Check a redirect URI.
 
     Raises:
-        ValueError: it is neither https, nor http of this machine, which are the ones that MCP allows; or it has a
+        ValueError: it is neither an https URL nor an http URL of this machine, which MCP requires; or it has a
             fragment.
     """
     url = read_url(uri)
     is_plain = url is not None and url.user is None and url.fragment is None
     if url is None or not is_plain or not (url.scheme == "https" or is_local_host(url.host)):
-        raise ValueError(
-            f"redirect_uri={uri!r}: a redirect URI is an https URL, or an http URL of this machine, without a fragment"
-        )
+        raise ValueError(f"redirect_uri={uri!r}: pass an https URL, or an http URL of this machine, without a fragment")
 
 
 def check_metadata_url(text: str) -> None:
-    """Refuse what cannot be the URL of a client ID metadata document.
+    """Check the URL of a client ID metadata document.
 
     Raises:
-        ValueError: it is no https URL with a path, or has what such a URL may not have.
+        ValueError: it is not an https URL with a path, or has a user name or a fragment.
     """
     url = read_url(text)
     is_plain = url is not None and url.user is None and url.fragment is None
     if url is None or not is_plain or url.scheme != "https" or url.path in {"", "/"}:
-        raise ValueError(f"client_metadata_url={text!r}: it has to be an https URL with a path, and without a fragment")
+        raise ValueError(f"client_metadata_url={text!r}: pass an https URL with a path, and without a fragment")
 
 
-_TRIES = 4  # how often a registration is put in the place of one that somebody else has stored meanwhile
+_TRIES = 4  # attempts to replace a registration that another process keeps changing
 
 
 @frozen(kw_only=True)
 class UsableRegistration:
-    """A registration, and where it is stored."""
+    """A registration that can be used now, and its place in the storage."""
 
     registration: Registration
     key: str | None = None
-    """In the storage; None where nobody has to remember it."""
+    """The key in the storage; None if it is not stored."""
     text: str | None = field(default=None, repr=False)
-    """What stands there: a secret."""
+    """The string in the storage. It contains a secret."""
     is_new: bool = False
-    """Whether it was made just now."""
+    """True if it was made just now."""
 
     @property
     def redirect_uri(self) -> str:
-        """Where browsers come back to."""
+        """The redirect URI."""
         assert self.registration.redirect_uri is not None
         return self.registration.redirect_uri
 
 
 def check_issuer(issuer: str | None, token_issuer: TokenIssuer, what: str) -> None:
-    """Refuse to show what belongs to one authorization server to another.
+    """Refuse to send credentials of one authorization server to another one.
 
     Args:
-        issuer: of whom it is; None where any will do.
-        place: where a server leads to.
-        what: it is, as the beginning of a sentence.
+        issuer: the server that the credentials belong to; None means any.
+        token_issuer: the server that would receive them.
+        what: the name of the credentials, as the subject of a sentence.
 
     Raises:
-        AuthorizationFailed: the server leads to another one than the user has named.
+        AuthorizationFailed: the MCP server names another authorization server than the user.
     """
     if issuer is not None and issuer != token_issuer.server.issuer:
         raise AuthorizationFailed(
-            f"{what} is for {shown_text(issuer)}, but {shown_url(token_issuer.url)} wants tokens of "
+            f"{what} is for {shown_text(issuer)}, but {shown_url(token_issuer.url)} requires tokens of "
             f"{shown_text(token_issuer.server.issuer)}"
         )
 
@@ -356,15 +343,15 @@ def check_issuer(issuer: str | None, token_issuer: TokenIssuer, what: str) -> No
 def find_registration(
     token_issuer: TokenIssuer, profile: ClientProfile, earlier: Registration | None = None
 ) -> Flow[UsableRegistration | None]:
-    """Return how the client is known to the authorization server, None where it is not.
+    """Return the existing registration of a client; None if there is none.
 
     Args:
-        place: whose authorization server it is.
-        profile: what there is to be said of the client.
-        earlier: which it was registered as there for what it wants to go on with, though another may be stored now.
+        token_issuer: the authorization server.
+        profile: the description of the client.
+        earlier: the registration that obtained the tokens to refresh, although another one may be stored now.
 
     Raises:
-        AuthorizationFailed: it is registered at another one.
+        AuthorizationFailed: the client is registered at another authorization server.
     """
     given = _configured_registration(token_issuer, profile) if earlier is None else None
     if given is not None:
@@ -380,16 +367,16 @@ def find_registration(
 def ensure_registration(
     token_issuer: TokenIssuer, profile: ClientProfile, scopes: tuple[str, ...] | None, *, dpop: bool
 ) -> Flow[UsableRegistration]:
-    """Return how the client is known to the authorization server, with a redirect URI that is ready.
+    """Return the registration of a client, a new one if necessary, with a redirect URI that is ready.
 
     Args:
-        place: whose authorization server it is.
-        profile: what there is to be said of the client.
-        scopes: what it is going to ask for.
-        dpop: whether its tokens will be bound to a key.
+        token_issuer: the authorization server.
+        profile: the description of the client.
+        scopes: the scopes that will be requested.
+        dpop: True if the tokens will be bound to a key.
 
     Raises:
-        AuthorizationFailed: it is registered elsewhere, cannot be registered, or was turned away.
+        AuthorizationFailed: the client is registered at another server, or the registration failed.
     """
     given = _configured_registration(token_issuer, profile)
     if given is not None:
@@ -416,19 +403,19 @@ def ensure_registration(
         if stored is not None and stored.fits(redirect_uri, scopes, time):
             return UsableRegistration(registration=stored.registration, key=key, text=text)
     raise AuthorizationFailed(
-        f"the registration at {shown_text(token_issuer.server.issuer)} could not be stored: it keeps being changed"
+        f"the registration at {shown_text(token_issuer.server.issuer)} could not be stored: the value keeps changing"
     )
 
 
 def forget_registration(registered: UsableRegistration) -> Flow[None]:
-    """Drop a registration that the authorization server does not know any more, so that the next one is made anew."""
+    """Delete a registration that the authorization server does not know any more, so that a new one is made."""
     if registered.key is not None:
-        _log.info("the registration of client %s is forgotten", shown_text(registered.registration.client_id))
+        _log.info("the registration of client %s is deleted", shown_text(registered.registration.client_id))
         yield Swap(registered.key, registered.text, None)
 
 
 def _configured_registration(token_issuer: TokenIssuer, profile: ClientProfile) -> Registration | None:
-    """Return the registration that there is without the storage."""
+    """Return the registration that needs no storage."""
     if profile.registration is not None:
         check_issuer(profile.registration.issuer, token_issuer, f"the client {profile.registration.client_id!r}")
         return profile.registration
@@ -448,7 +435,7 @@ def _key(token_issuer: TokenIssuer, profile: ClientProfile) -> str:
 
 
 def _scopes_to_register(token_issuer: TokenIssuer, scopes: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Return what the client may have to ask for one day: some servers hold it to what it was registered with."""
+    """Return the scopes that the client may request later: some servers allow only the registered ones."""
     if scopes is None:
         return None
     later = (token_issuer.resource.scopes_supported or ()) if token_issuer.resource is not None else ()

@@ -1,13 +1,16 @@
-"""Shows the tokens of a grant with the requests of one connection, and judges how the server takes them.
+"""Token sources: they add tokens to the requests of one connection, and react when the server refuses a token.
 
-Called by the transport; calls the keeper of the tokens. Rules of this file, all for one attempt:
+The transport calls them. Rules for one attempt of a request:
 
-1. A token that is refused (401) is replaced once. One that was obtained a moment ago, and has never been taken, is not.
-2. More scopes are asked for once (403, ``insufficient_scope``): not those that this connection has asked for already,
-   and no more of any after two that were of no use. A server that does not name them means those of its metadata.
-3. A proof of possession is repeated once for each token, with the nonce that the server wants in it.
+1. A refused token (401) is replaced once. A token that was issued a moment ago, and was never accepted, is not
+   replaced.
+2. More scopes are requested once (403, ``insufficient_scope``). Scopes that this connection has requested already are
+   not requested again, and after two step-ups without success none are. If the server names no scopes, those of its
+   metadata are meant.
+3. A proof of possession is repeated once for each token, with the nonce that the server requires.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#scope-challenge-handling
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#scope-challenge-handling and
+https://www.rfc-editor.org/rfc/rfc6750#section-2.1
 """
 
 from __future__ import annotations
@@ -37,40 +40,40 @@ _MAX_FAILED_STEP_UPS = 2
 
 @define(eq=False)
 class GrantSource:
-    """Shows one server who asks, for one connection; an `abc.TokenSource`."""
+    """A source that authenticates one connection with the tokens of a grant; an `abc.TokenSource`."""
 
     cache: TokenCache
     connection: ConnectionServices
     asked: set[str] = field(factory=set[str], init=False)
-    """The scopes that were asked for, as long as this connection lives."""
+    """The scopes that this connection has requested."""
     failed_step_ups: set[frozenset[str]] = field(factory=set[frozenset[str]], init=False)
-    """What the server has wanted, and has not been content with."""
+    """The scopes that the server has required, and that it was not satisfied with."""
 
     def attempt(self, method: str, url: str) -> GrantAttempt:
-        """Return what accompanies one request."""
+        """Return the attempt of one request."""
         return GrantAttempt(self, method, url)
 
 
 @define(eq=False)
 class GrantAttempt:
-    """Accompanies one request; an `abc.AuthAttempt`."""
+    """The authentication of one request; an `abc.AuthAttempt`."""
 
     _source: GrantSource
     _method: str
     _url: str
     _sent: ActiveToken | None = field(default=None, init=False)
     _next: ActiveToken | None = field(default=None, init=False)
-    """What to show next, whatever else there is."""
+    """The tokens for the next sending, regardless of the cache."""
     _requirement: TokenRequirement | None = field(default=None, init=False)
-    """What to settle; None where sending the request again is all there is to do."""
+    """The tokens to obtain; None if the request only has to be sent again."""
     _has_renewed: bool = field(default=False, init=False)
     _has_repeated: bool = field(default=False, init=False)
-    """Whether the nonce was wrong already, with this token."""
+    """True if the nonce was wrong once already, with this token."""
     _step_up_scopes: frozenset[str] | None = field(default=None, init=False)
-    """The scopes that the server has wanted in addition; empty where it did not say which."""
+    """The additional scopes that the server has required; empty if it did not name them."""
 
     async def fields(self) -> Mapping[str, str]:
-        """Return the header fields that show who asks; none where there is nothing to show yet."""
+        """Return the header fields that authenticate the request; none if there is no token yet."""
         source, active = self._source, self._next
         self._next = None
         if active is None:
@@ -79,7 +82,7 @@ class GrantAttempt:
         return {} if active is None else active.fields(self._method, self._url, source.cache.grant.clock())
 
     def heard(self, status: int, headers: Mapping[str, str]) -> bool:
-        """Take the head of the response; return whether to `resolve`, and to send the request once more."""
+        """Handle the head of a response; return True if the caller must `resolve`, and send the request again."""
         self._requirement = None
         shown = self._sent
         if shown is not None:
@@ -99,14 +102,14 @@ class GrantAttempt:
         return self._requirement is not None
 
     async def resolve(self) -> None:
-        """Get what the response asks for."""
+        """Obtain the tokens that the response requires."""
         source, requirement = self._source, self._requirement
         if requirement is None:
             return
         try:
             self._next = await source.cache.renewed(source.connection, requirement)
         except AuthorizationFailed as failure:
-            if self._step_up_scopes is not None and failure.error is not None:  # somebody has said no
+            if self._step_up_scopes is not None and failure.error is not None:  # an authorization server has refused
                 source.asked |= self._step_up_scopes
                 source.failed_step_ups.add(self._step_up_scopes)
             raise
@@ -115,7 +118,7 @@ class GrantAttempt:
             source.asked.update(self._next.record.scopes_to_keep)
 
     def _challenges(self, headers: Mapping[str, str]) -> list[Challenge]:
-        """Return the challenges that can be met, those that fit the grant best first."""
+        """Return the supported challenges; those that fit the grant come first."""
         best = "dpop" if self._source.cache.grant.dpop else "bearer"
         found = read_challenges(headers.get("www-authenticate", ""))
         ours = [challenge for challenge in found if challenge.scheme.lower() in {"bearer", "dpop"}]
@@ -127,7 +130,7 @@ class GrantAttempt:
         return any(challenge.parameters.get("error") == "use_dpop_nonce" for challenge in challenges)
 
     def _renewal(self, challenges: list[Challenge]) -> TokenRequirement | None:
-        """Return what is needed in place of a token that was refused (rule 1)."""
+        """Return the requirement after a token was refused (rule 1)."""
         cache, shown = self._source.cache, self._sent
         if self._has_renewed:
             return None
@@ -143,7 +146,7 @@ class GrantAttempt:
         )
 
     def _step_up(self, challenges: list[Challenge]) -> TokenRequirement | None:
-        """Return which scopes are needed in addition to those that were asked for (rule 2)."""
+        """Return the requirement after scopes were missing (rule 2)."""
         source, shown = self._source, self._sent
         if self._step_up_scopes is not None:
             source.failed_step_ups.add(self._step_up_scopes)
@@ -169,24 +172,20 @@ class GrantAttempt:
         return requirement
 
 
-# Shows a token that the application has got by itself.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc6750#section-2.1
-
-
 @define(eq=False)
 class Bearer:
-    """Shows a token that you have: an `abc.ClientAuth` for any number of clients.
+    """An `abc.ClientAuth` with a token that the application has; it serves any number of clients.
 
     Args:
         token: the token, or an async function that returns one. The function is called when a token is first needed,
-            and once more when the server refuses that one; all clients share what it has returned.
+            and once more when the server refuses the token. All clients share its result.
 
     Raises:
-        ValueError: the token is empty, or holds more than visible ASCII, so that no header field can carry it.
+        ValueError: the token is empty, or contains anything but visible ASCII, so that a header field cannot carry it.
 
-    What the function raises, or a token of its that is none, is an `AuthorizationFailed` at the call that needed it. It
-    runs in that call's time, and is cancelled with it; others who wait for a token then call it anew.
+    If the function raises an exception, or returns an invalid token, the call that needed the token raises
+    `AuthorizationFailed`. The function runs within that call, and is cancelled with it; other calls that wait for a
+    token then call it again.
     """
 
     _token: str | Callable[[], Awaitable[str]] = field(repr=False)
@@ -196,30 +195,30 @@ class Bearer:
     def __attrs_post_init__(self) -> None:
         if isinstance(self._token, str):
             if not is_showable(self._token):
-                raise ValueError("the token is empty, or holds characters that no header field can carry")
+                raise ValueError("the token is empty, or contains characters that a header field cannot carry")
             self._current = self._token
 
     @property
     def can_change(self) -> bool:
-        """Whether another token can be had when the server refuses this one."""
+        """True if another token may be available after the server has refused this one."""
         return not isinstance(self._token, str)
 
     def source(
         self,
-        url: str,  # noqa: ARG002 # it is shown to whichever server the client is opened for
+        url: str,  # noqa: ARG002 # every server gets the same token
         *,
-        fetch: Fetch,  # noqa: ARG002 # nobody is asked
+        fetch: Fetch,  # noqa: ARG002 # no authorization server is involved
         nursery: trio.Nursery,  # noqa: ARG002
         asking_person: Callable[[], AbstractContextManager[None]],  # noqa: ARG002
     ) -> BearerSource:
-        """Return what shows it; see `abc.ClientAuth`."""
+        """Return the source of the token; see `abc.ClientAuth`."""
         return BearerSource(self)
 
     async def current(self, refused: str | None) -> str:
-        """Return the token to show, another one than *refused* if there is one.
+        """Return the token to send, a different one than *refused* if possible.
 
         Raises:
-            AuthorizationFailed: the function has raised something, or returned what is no token.
+            AuthorizationFailed: the function raised an exception, or returned an invalid token.
         """
         if isinstance(self._token, str):
             return self._token
@@ -235,42 +234,42 @@ async def _call_token_function(function: Callable[[], Awaitable[str]]) -> str:
     with failing_as_authorization():
         token = cast("object", await function())
     if not isinstance(token, str) or not is_showable(token):
-        raise AuthorizationFailed("the function that returns tokens has returned what no header field can carry")
+        raise AuthorizationFailed("the function that returns tokens returned a value that a header field cannot carry")
     return token
 
 
 @define(eq=False)
 class BearerSource:
-    """Shows the token, for one connection; an `abc.TokenSource`."""
+    """A source that authenticates one connection with the token of a `Bearer`; an `abc.TokenSource`."""
 
     _bearer: Bearer
 
-    def attempt(self, method: str, url: str) -> BearerAttempt:  # noqa: ARG002 # it is the same for all requests
-        """Return what accompanies one request."""
+    def attempt(self, method: str, url: str) -> BearerAttempt:  # noqa: ARG002 # all requests carry the same token
+        """Return the attempt of one request."""
         return BearerAttempt(self._bearer)
 
 
 @define(eq=False)
 class BearerAttempt:
-    """Accompanies one request; an `abc.AuthAttempt`."""
+    """The authentication of one request; an `abc.AuthAttempt`."""
 
     _bearer: Bearer
     _sent: str | None = field(default=None, init=False, repr=False)
     _has_resolved: bool = field(default=False, init=False)
 
     async def fields(self) -> Mapping[str, str]:
-        """Return the header field that shows the token."""
+        """Return the header field that carries the token."""
         if self._sent is None:
             self._sent = await self._bearer.current(None)
         return {"authorization": f"Bearer {self._sent}"}
 
-    def heard(self, status: int, headers: Mapping[str, str]) -> bool:  # noqa: ARG002 # what it says changes nothing
-        """Return whether another token may do better: once, when one is refused."""
+    def heard(self, status: int, headers: Mapping[str, str]) -> bool:  # noqa: ARG002 # only the status matters
+        """Return True if another token may help: once, after a 401."""
         if status != 401 or self._has_resolved or not self._bearer.can_change:
             return False
         self._has_resolved = True
         return True
 
     async def resolve(self) -> None:
-        """Have another token."""
+        """Obtain another token."""
         self._sent = await self._bearer.current(self._sent)

@@ -1,12 +1,19 @@
-"""Keeps the tokens for one server, for all connections of one grant.
+"""The token cache: it keeps the tokens of one grant for each server, and replaces them when they expire or are refused.
 
-Called by the sources of the connections; begins flights, which do what `TokenRenewal` says. Rules of this file:
+The token sources of the connections call `TokenCache`. It starts a `TokenRenewal` when better tokens are needed. Rules
+of this file:
 
-1. Whoever has a token that is good shows it, and waits for nobody.
-2. There is one flight at a time. Whoever needs what it brings waits for it, and looks again when it has landed.
-3. What has gone wrong, or has brought no other token, concerns those alone whose need it was.
+1. A request that has a usable token uses it without waiting.
+2. At most one renewal per server is in flight. Requests that need its result wait for it, and check the cache again
+   when it has ended.
+3. A renewal that fails, or that returns no other token, affects only the requests with the same `TokenRequirement`.
+4. Tokens that another process has put into the storage are used before an authorization server is asked.
+5. For each issuer, one refresh is in flight at a time, and one user sign-in is in progress at a time. A refresh does
+   not wait for a sign-in.
+6. Tokens that an authorization server has already replaced are stored, even if the connection closes meanwhile.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#token-handling
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#token-handling and
+https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#authorization-flow-steps
 """
 
 from __future__ import annotations
@@ -68,16 +75,11 @@ __all__ = [
 _log = logging.getLogger("trio_mcp.auth")
 
 _RETRY_SECONDS = 10.0
-"""Between attempts to replace a token that is still good."""
-
-
-# The tokens that a client shows a server now, and what is asked of better ones.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#access-token-usage
+"""The pause between attempts to replace a token that is still valid."""
 
 
 class TokenProvider(Protocol):
-    """A `Grant` as the token cache uses it; the members are described there."""
+    """The part of `Grant` that the token cache uses. The members are described there."""
 
     scopes: Sequence[str] | None
     storage: TokenStorage
@@ -107,50 +109,50 @@ _UNACCEPTED_SECONDS = 60.0
 
 @frozen(kw_only=True)
 class TokenRequirement:
-    """What is wrong with what was shown. Requests whose needs are equal are served by the same."""
+    """The reason why a request needs other tokens. Requests with equal requirements share one renewal."""
 
     shown: str | None = field(repr=False)
-    """The access token; None where none was shown."""
+    """The access token that the request carried; None if it carried none."""
     was_refused: bool = False
-    """Whether the server has said so, and it is not just about to end."""
+    """True if the server has refused the token; False if the token is only about to expire."""
     scopes: tuple[str, ...] | None = None
-    """What better ones are to be asked for; None where the scopes were not what was wrong, empty where nobody has said
-    which are lacking."""
+    """The scopes to request; None if the scopes were not the problem, empty if the server did not say which are
+    missing."""
     may_refresh: bool = True
-    """Whether better ones can be had by the refresh token."""
+    """True if the refresh token may be used."""
     challenge: Challenge | None = field(default=None, eq=False)
-    """What the server has said."""
+    """The challenge of the server's response."""
 
 
 @define(eq=False)
 class ActiveToken:
-    """Tokens that are being shown."""
+    """The tokens that requests carry now."""
 
     record: TokenRecord
     proofs: DpopProver | None
     origin: TokenOrigin
-    """How they came here."""
+    """The way in which the tokens were obtained."""
     since: float
-    """When, as `time.time` counts."""
+    """The time at which the tokens became active, as `time.time` counts."""
     is_accepted: bool = field(default=False, init=False)
-    """Whether the server has taken them for good, once at least."""
+    """True if the server has accepted the token at least once."""
 
     @property
     def token(self) -> str:
-        """What is shown."""
+        """The access token."""
         return self.record.tokens.access_token
 
     def satisfies(self, requirement: TokenRequirement, now: float) -> bool:
-        """Tell whether they are better than what was shown."""
+        """Return True if these tokens fulfil a requirement."""
         is_other = self.token != requirement.shown and not self.record.has_expired(now)
         return is_other and set(self.record.scopes_to_keep).issuperset(requirement.scopes or ())
 
     def is_new_and_unaccepted(self, now: float) -> bool:
-        """Tell whether the server refuses what was obtained for it a moment ago, so that another would not help."""
+        """Return True if the server refuses a token that was just issued, so that another one would not help."""
         return self.origin == "obtained" and not self.is_accepted and now - self.since < _UNACCEPTED_SECONDS
 
     def fields(self, method: str, url: str, now: float) -> dict[str, str]:
-        """Return the header fields that show them with one request."""
+        """Return the header fields that carry the token with one request."""
         shown = {"authorization": f"{self.record.tokens.token_type} {self.token}"}
         if self.proofs is not None:
             shown[PROOF_FIELD] = self.proofs.proof(method, url, now=now, token=self.token)
@@ -158,17 +160,17 @@ class ActiveToken:
 
 
 def storage_key(url: str, *, identity: str, account: str, dpop: bool) -> str:
-    """Return where the storage holds the record of the tokens for the server at *url*, its canonical URI."""
+    """Return the key of the record of the tokens for the server at *url*, its canonical URI, in the storage."""
     return encode(["tokens", url, identity, account, dpop]).decode()
 
 
 REFRESH_SECONDS = 25.0
-"""The longest that a refresh may take."""
+"""The longest time that a refresh may take."""
 
 
 _STORE_SECONDS = 10.0
 _GRACE_SECONDS = 5.0
-"""For what is under way when its connection closes."""
+"""The time that work in flight may still take after its connection has closed."""
 
 
 def _locks() -> defaultdict[str, trio.Lock]:
@@ -177,23 +179,23 @@ def _locks() -> defaultdict[str, trio.Lock]:
 
 @define(eq=False)
 class IssuerLocks:
-    """Who may ask which authorization server now (rule 2); locks by issuer."""
+    """Locks that limit concurrent requests to one authorization server (rule 5), by issuer."""
 
     non_interactive: defaultdict[str, trio.Lock] = field(factory=_locks, init=False)
-    """For what is over soon."""
+    """For requests without the user, which end soon."""
     interactive: defaultdict[str, trio.Lock] = field(factory=_locks, init=False)
-    """For what takes as long as a person likes."""
+    """For sign-ins, which take as long as the user takes."""
 
 
 @define(eq=False)
 class TokenRenewal:
-    """What one flight does.
+    """The work of one renewal.
 
     Args:
-        keeper: of the tokens.
-        fetch: makes requests.
-        flight: this.
-        need: what it is about.
+        cache: the tokens to replace.
+        fetch: makes HTTP requests.
+        task: the shared task that runs this renewal.
+        requirement: the tokens that are needed.
     """
 
     _cache: TokenCache
@@ -216,9 +218,9 @@ class TokenRenewal:
         return self._cache.grant
 
     async def run(self) -> ActiveToken | None:
-        """Return better tokens; None where they take a person, and the server has not asked for them yet.
+        """Return better tokens; None if they need the user, and the server has not refused a request yet.
 
-        It is None too where nobody knows what would be better: all scopes that the server lists were asked for.
+        The result is None, too, if no better tokens are known: all scopes that the server lists were requested.
         """
         requirement = self._requirement
         record = await drive(load_record(self._cache.key), self._services)
@@ -252,32 +254,33 @@ class TokenRenewal:
         return await self._obtain(record, token_issuer)
 
     async def _find(self, record: TokenRecord | None) -> TokenIssuer:
-        """Return where tokens are to be had, as the server says now that it has refused one."""
+        """Return the issuer of tokens, according to the server's current refusal."""
         cache = self._cache
         if cache.token_issuer is None or not self._requirement.scopes:
             cache.token_issuer = await self._discovered(record)
         return cache.token_issuer
 
     async def _find_again(self, record: TokenRecord | None) -> TokenIssuer | None:
-        """Return where the tokens came from; None where only a refusal of the server's can tell."""
+        """Return the issuer of the current tokens; None if only a refusal of the server can name it."""
         token_issuer = self._cache.token_issuer
         if record is not None and token_issuer is None:
             try:
                 token_issuer = await self._discovered(record)
             except AuthorizationFailed as failure:
-                _log.info("where to replace a token could not be found out: %s", failure)
+                _log.info("the issuer of replacement tokens could not be discovered: %s", failure)
         if record is None or token_issuer is None or not record.is_for(token_issuer):
             return None
         self._cache.token_issuer = token_issuer
         return token_issuer
 
     def _check_issuer(self, record: TokenRecord, token_issuer: TokenIssuer) -> None:
-        """Refuse to show another authorization server what the one that tokens came from has given by hand."""
+        """Refuse to send manually configured credentials to another issuer than before."""
         issuer = token_issuer.server.issuer
         if self._grant.stays_with_issuer and record.issuer != issuer:
             raise AuthorizationFailed(
-                f"{shown_url(self._cache.url)} wants tokens of {shown_text(issuer)} now, but those so far came from "
-                f"{shown_text(record.issuer)}, and so may the client's credentials; name the right one as their issuer"
+                f"{shown_url(self._cache.url)} requires tokens of {shown_text(issuer)} now, but the tokens so far "
+                f"came from {shown_text(record.issuer)}, and the client's credentials may belong to it; "
+                "name the right issuer of the credentials"
             )
 
     async def _discovered(self, record: TokenRecord | None) -> TokenIssuer:
@@ -285,10 +288,8 @@ class TokenRenewal:
         trusted, challenge = self._grant.trusted_hosts, self._requirement.challenge
         return await drive(discover(self._cache.url, challenge, trusted_hosts=trusted, prefer=prefer), self._services)
 
-    # The refresh token.
-
     async def _refresh(self, record: TokenRecord, token_issuer: TokenIssuer) -> ActiveToken | None:
-        """Replace the tokens by their refresh token; return None where that has brought nothing better."""
+        """Replace the tokens by means of their refresh token; return None if the result is not better."""
         cache, old_token = self._cache, record.tokens.access_token
         async with cache.locks.non_interactive[token_issuer.server.issuer]:
             found = await drive(take_lease(cache.key, old_token, token_issuer), self._services)
@@ -324,10 +325,8 @@ class TokenRenewal:
                 raise AuthorizationFailed(f"{shown_url(record.issuer)} took too long to refresh a token") from None
             raise
 
-    # New tokens.
-
     async def _obtain(self, record: TokenRecord | None, token_issuer: TokenIssuer) -> ActiveToken:
-        """Get tokens anew, and store them."""
+        """Obtain new tokens, and store them."""
         key = self._key(record, token_issuer)
         proofs = None if key is None else self._cache.proofs_with(key)
         ask = TokenAsk(token_issuer=token_issuer, scopes=self._scopes(record, token_issuer), proofs=proofs)
@@ -347,7 +346,7 @@ class TokenRenewal:
 
     @asynccontextmanager
     async def _issuer_lock(self, issuer: str) -> AsyncGenerator[None]:
-        """Wait until nobody else gets tokens from an issuer, and keep others waiting meanwhile."""
+        """Hold the lock of an issuer, so that no other renewal obtains tokens from it."""
         locks = self._cache.locks
         if not self._grant.interactive:
             async with locks.non_interactive[issuer]:
@@ -374,17 +373,17 @@ class TokenRenewal:
         self._cache.take(record, "obtained")
 
     def _key(self, record: TokenRecord | None, token_issuer: TokenIssuer) -> str | None:
-        """Return the key that new tokens are to be bound to; None where they are for their bearer."""
+        """Return the private key to bind new tokens to; None for bearer tokens."""
         if self._grant.dpop:
             return DpopKey.generate().to_jwk() if record is None else record.dpop_key
         if token_issuer.resource is not None and token_issuer.resource.dpop_bound_access_tokens_required:
             raise AuthorizationFailed(
-                f"the server {shown_url(self._cache.url)} takes no tokens but those bound to a key: pass dpop=True"
+                f"the server {shown_url(self._cache.url)} accepts only tokens that are bound to a key; pass dpop=True"
             )
         return None
 
     def _scopes(self, record: TokenRecord | None, token_issuer: TokenIssuer) -> tuple[str, ...] | None:
-        """Return what to ask for: what was asked for earlier is not lost by what is needed now."""
+        """Return the scopes to request: the earlier ones, and those that are needed now."""
         requirement, configured = self._requirement, self._grant.scopes
         earlier = () if record is None or self._cache.ignores_earlier_scopes else record.scopes_to_keep
         lacking = _listed_scopes(token_issuer) if requirement.scopes == () else requirement.scopes or ()
@@ -395,20 +394,20 @@ class TokenRenewal:
 
 
 def _listed_scopes(token_issuer: TokenIssuer) -> tuple[str, ...]:
-    """Return the scopes that a server's metadata list."""
+    """Return the scopes that a server's metadata lists."""
     return first_scopes(None, None, token_issuer, offline=False) or ()
 
 
 @define(eq=False)
 class TokenCaches:
-    """What one grant keeps, of all servers that it is used for."""
+    """The token caches of one grant, one for each server."""
 
     _grant: TokenProvider
     _by_url: dict[str, TokenCache] = field(factory=dict[str, "TokenCache"], init=False)
     _issuer_locks: IssuerLocks = field(factory=IssuerLocks, init=False)
 
     def of(self, url: str) -> TokenCache:
-        """Return the keeper of the tokens for the server at *url*; the same for all spellings of it."""
+        """Return the token cache of the server at *url*; all spellings of a URL share one cache."""
         canonical = resource_of(url)
         if canonical not in self._by_url:
             grant = self._grant
@@ -419,34 +418,34 @@ class TokenCaches:
 
 @define(eq=False)
 class TokenCache:
-    """Keeps the tokens for the server at one URL."""
+    """A cache of the tokens for the server at one URL."""
 
     grant: TokenProvider
     url: str
     key: str
-    """Of the record in the storage."""
+    """The key of the record in the storage."""
     locks: IssuerLocks
     active: ActiveToken | None = field(default=None, init=False)
-    """What is shown now."""
+    """The tokens that requests carry now."""
     token_issuer: TokenIssuer | None = field(default=None, init=False)
-    """Where tokens were last found to be had."""
+    """The issuer that was last discovered."""
     ignores_earlier_scopes: bool = field(default=False, init=False)
-    """Whether the authorization server refuses the scopes that were asked for earlier."""
+    """True if the authorization server refuses the scopes that were requested earlier."""
     _proofs: tuple[str, DpopProver] | None = field(default=None, init=False, repr=False)
-    """With the key that they are made with."""
+    """The proof maker, and the private key that it uses."""
     _is_loaded: bool = field(default=False, init=False)
     _loading: trio.Lock = field(factory=trio.Lock, init=False)
     _renewing: tuple[TokenRequirement, SharedTask[ActiveToken | None]] | None = field(default=None, init=False)
     _retry_at: float = field(default=0.0, init=False)
 
     async def current(self, connection: ConnectionServices) -> ActiveToken | None:
-        """Return what to show; None where there is nothing, until the server has said what it wants.
+        """Return the tokens to send; None if there are none until the server has refused a request.
 
-        What ends soon is replaced first, where this needs no person.
+        Tokens that expire soon are replaced first, if this does not need the user.
 
         Raises:
-            AuthorizationFailed: it has ended, and cannot be replaced.
-            ConnectionClosed: the connection has ended meanwhile.
+            AuthorizationFailed: the token has expired, and cannot be replaced.
+            ConnectionClosed: the connection was closed meanwhile.
         """
         if not self._is_loaded:
             await self._load()
@@ -467,17 +466,17 @@ class TokenCache:
             now = self.grant.clock()
             if active.record.has_expired(now):
                 raise
-            _log.info("a token that is still good could not be replaced: %s", failure)
+            _log.info("a token that is still valid could not be replaced: %s", failure)
             self._retry_at = now + _RETRY_SECONDS
 
     async def renewed(self, connection: ConnectionServices, requirement: TokenRequirement) -> ActiveToken | None:
-        """Return what is better than what was shown; None where that takes a person, and the server has not asked yet.
+        """Return tokens that fulfil a requirement; None if they need the user before the server has refused a request.
 
         Raises:
-            AuthorizationFailed: there is none.
-            ConnectionClosed: the connection has ended meanwhile.
+            AuthorizationFailed: no such tokens could be obtained.
+            ConnectionClosed: the connection was closed meanwhile.
 
-        Cancellation: what others need too goes on; a person is not asked any more, unless others wait for that.
+        Cancellation: a renewal that other requests wait for continues. A sign-in ends when no request waits for it.
         """
         while True:
             if self.active is not None and self.active.satisfies(requirement, self.grant.clock()):
@@ -488,7 +487,7 @@ class TokenCache:
             if not is_new and (outcome is None or task_requirement != requirement):
                 continue
             if outcome is None:
-                raise ConnectionClosed("this side closed the connection while it asked for a token")
+                raise ConnectionClosed("this side closed the connection while a token was requested")
             if isinstance(outcome, AuthorizationFailed):
                 raise AuthorizationFailed(str(outcome), error=outcome.error) from outcome
             return outcome.value
@@ -500,8 +499,8 @@ class TokenCache:
         work = TokenRenewal(self, connection.fetch, task, requirement).run
         try:
             connection.nursery.start_soon(task.run, work, self._finish, name="authorization")
-        except RuntimeError:  # the nursery is closed; nobody may be left to wait for what never lands
-            raise ConnectionClosed("this side has closed the connection, and asks for no token any more") from None
+        except RuntimeError:  # the nursery is closed, so the task would never run
+            raise ConnectionClosed("this side has closed the connection; no token is requested any more") from None
         self._renewing = requirement, task
         return self._renewing
 
@@ -517,19 +516,19 @@ class TokenCache:
                 if record is not None:
                     self.take(record, "loaded")
 
-    # For the flights.
+    # Called by `TokenRenewal`.
 
     def take(self, record: TokenRecord, origin: TokenOrigin) -> ActiveToken:
-        """Show these tokens from now on."""
+        """Make these tokens the active ones."""
         if origin != "obtained" and self.active is not None and self.active.token == record.tokens.access_token:
-            self.active.record = record  # what is known of the token holds
+            self.active.record = record  # the state of a token that stays the same is kept
             return self.active
         proofs = None if record.dpop_key is None else self.proofs_with(record.dpop_key)
         self.active = ActiveToken(record, proofs, origin, self.grant.clock())
         return self.active
 
     def proofs_with(self, key: str) -> DpopProver:
-        """Return what makes proofs with a key: the same for as long as the key is, so that nonces stay known."""
+        """Return the proof maker of a key. It stays the same as long as the key does, so that nonces are kept."""
         if self._proofs is None or self._proofs[0] != key:
             self._proofs = key, DpopProver(DpopKey.from_jwk(key))
         return self._proofs[1]

@@ -1,12 +1,15 @@
-"""Requests to token endpoints: what goes along with each of them, and what makes a response good.
+"""Token requests: client authentication, the request to the token endpoint, and the check of its response.
 
-Called by all grants. Rules of this file:
+All grants use this module. Its rules:
 
-1. A request is sent once. It is sent once more only where the server wants its nonce in the proof of possession.
-2. A response is taken as a whole or not at all, and a token is of the type that was asked for.
-3. A token's life is counted from before the request, so that nobody takes it for longer than it is.
+1. A request is sent once. It is sent once more only if the server requires its nonce in the proof of possession.
+2. A response is accepted as a whole or not at all, and the token must have the requested type.
+3. A token's lifetime is counted from before the request, so that it is never overestimated.
+4. Error messages contain the server's error code and a shortened description. Secrets of the request are removed from
+   it, because a server may repeat its input.
 
-Specification: https://www.rfc-editor.org/rfc/rfc6749#section-5
+Specification: https://www.rfc-editor.org/rfc/rfc6749#section-5, https://www.rfc-editor.org/rfc/rfc7523#section-2.2 and
+https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration
 """
 
 from __future__ import annotations
@@ -49,18 +52,18 @@ __all__ = [
 ]
 
 AuthMethod: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
-"""How a client authenticates at a token endpoint."""
+"""The authentication method of a client at a token endpoint."""
 TokenType: TypeAlias = Literal["Bearer", "DPoP"]
 
 
 @frozen
 class PrivateKey:
-    """The private key by which a client authenticates (`private_key_jwt`).
+    """A private key that authenticates the client (`private_key_jwt`).
 
     Args:
         pem: the key, as PEM (PKCS #8).
-        algorithm: of the signature: ``"ES256"``, ``"RS256"`` and so on; no symmetric one.
-        key_id: by which the authorization server knows the public half, if it has several.
+        algorithm: the algorithm of the signature, such as ``"ES256"`` or ``"RS256"``; not a symmetric one.
+        key_id: the id of the public key at the authorization server, if it knows several.
     """
 
     pem: str = field(repr=False)
@@ -70,16 +73,17 @@ class PrivateKey:
 
 @frozen
 class Registration:
-    """How a client is known to an authorization server.
+    """A client's registration at an authorization server.
 
     Args:
-        client_id: its name there.
-        secret: what proves that this is the client, where it has a secret.
-        private_key: what proves it, in place of a secret.
-        method: how it authenticates; None: as the server likes best, of what its secret or key allows.
-        issuer: the one authorization server that knows it; None: whichever the MCP server names first.
-        redirect_uri: where browsers are sent back to, as it was registered; None where it has said nothing of that.
-        secret_expires_at: when the secret ends, as `time.time` counts; None: never.
+        client_id: the client's id there.
+        secret: the client's secret, if it has one.
+        private_key: the client's key, instead of a secret.
+        method: the authentication method; None means the one that the server prefers, of those that the secret or key
+            allows.
+        issuer: the authorization server that knows the client; None means the first one that the MCP server names.
+        redirect_uri: the registered redirect URI; None if the registration names none.
+        secret_expires_at: the expiry of the secret, as `time.time` counts; None means never.
     """
 
     client_id: str
@@ -93,75 +97,70 @@ class Registration:
 
 @frozen(kw_only=True)
 class Tokens:
-    """A token to be shown, and what came with it."""
+    """An access token, and the values that were issued with it."""
 
     access_token: str = field(repr=False)
     token_type: TokenType
     expires_at: float | None
-    """When it ends, as `time.time` counts; None where nobody said."""
+    """The expiry, as `time.time` counts; None if unknown."""
     refresh_token: str | None = field(repr=False)
     scopes: tuple[str, ...] | None
-    """What was granted; None where nobody said, so that it is what was asked for."""
+    """The granted scopes; None if the server did not say, which means the requested ones."""
     client: Registration | None = field(default=None, repr=False)
-    """As whom they were obtained, where a program has registered it: the refresh token is good for no other."""
+    """The dynamic registration that obtained the tokens; the refresh token is valid only for this client."""
 
 
 @frozen(kw_only=True)
 class TokenAsk:
-    """What a token is wanted for."""
+    """The description of a token to obtain."""
 
     token_issuer: TokenIssuer
     scopes: tuple[str, ...] | None
-    """What to ask for; None: whatever the authorization server gives to those who name none."""
+    """The scopes to request; None leaves the choice to the authorization server."""
     proofs: DpopProver | None
-    """Makes the proofs of possession; None where tokens are for their bearer."""
+    """Makes the proofs of possession; None for bearer tokens."""
     client: Registration | None = None
-    """As whom the tokens were obtained that are to be refreshed; None where the grant knows that by itself."""
+    """The client that obtained the tokens to refresh; None if the grant knows it."""
 
 
 _SHOWABLE = re.compile(r"[!-~]+")
 
 
 def is_showable(token: str) -> bool:
-    """Tell whether a token can stand in a header field: visible ASCII alone, and not empty."""
+    """Return True if a header field can carry a token: visible ASCII only, and not empty."""
     return _SHOWABLE.fullmatch(token) is not None
 
 
-# How a client proves at a token endpoint that it is the one that was registered.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration,
-# https://www.rfc-editor.org/rfc/rfc6749#section-2.3 and https://www.rfc-editor.org/rfc/rfc7523#section-2.2
-
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-_ASSERTION_SECONDS = 60  # that an assertion holds: it is made for one request
+_ASSERTION_SECONDS = 60  # the lifetime of an assertion, which is made for one request
 _KEY_TYPES: Mapping[str, Literal["EC", "OKP", "RSA"]] = {
     **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
     **dict.fromkeys(("PS256", "PS384", "PS512", "RS256", "RS384", "RS512"), "RSA"),
     "Ed25519": "OKP",
 }
-"""What kind of key an algorithm signs with. None is symmetric: an authorization server has only the public half."""
+"""The key type of each algorithm. None is symmetric: an authorization server has only the public key."""
 
 
 @frozen(kw_only=True)
 class ClientAuthentication:
-    """What a token request carries besides what it asks for."""
+    """The header fields and form members that authenticate a client."""
 
     headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
-    """By lower-case name."""
+    """The header fields, by lower-case name."""
     form: Mapping[str, str] = field(factory=dict[str, str], repr=False)
 
 
 def authenticate(registration: Registration, server: ServerMetadata, now: float) -> ClientAuthentication:
-    """Return what proves a client at the token endpoint of *server*, made for one request.
+    """Return the authentication of a client for one request to the token endpoint of *server*.
 
     Args:
-        registration: how the client is known there.
-        server: which lists the ways that it takes.
+        registration: the client's registration there.
+        server: the metadata, which lists the supported methods.
         now: the time, as `time.time` counts.
 
     Raises:
-        AuthorizationFailed: the registration says how, but lacks the secret or the key for that, or its key is unfit.
+        AuthorizationFailed: the registration lacks the secret or key that its method needs, or the key is unusable.
     """
     client_id, secret, key = registration.client_id, registration.secret, registration.private_key
     method = registration.method or _choose(registration, server.token_endpoint_auth_methods_supported)
@@ -171,8 +170,8 @@ def authenticate(registration: Registration, server: ServerMetadata, now: float)
         assertion = _assertion(client_id, key, server.issuer, now)
         return ClientAuthentication(form={"client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion})
     if method == "client_secret_basic" and secret is not None:
-        # A blank as %20, and the name once more in the form: there are servers that do not read "+", or that look for
-        # the name there first. Both are allowed, and no other server minds.
+        # A space as %20, and the client id in the form, too: some servers do not read "+", or look for the id there
+        # first. Both are allowed, and no other server minds.
         pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}".encode()
         shown = {"authorization": f"Basic {base64.b64encode(pair).decode()}"}
         return ClientAuthentication(headers=shown, form={"client_id": client_id})
@@ -180,12 +179,12 @@ def authenticate(registration: Registration, server: ServerMetadata, now: float)
         return ClientAuthentication(form={"client_id": client_id, "client_secret": secret})
     lacking = "private key" if method == "private_key_jwt" else "secret"
     raise AuthorizationFailed(
-        f"the client {shown_text(client_id)!r} is to authenticate with {shown_text(method)}, but has no {lacking}"
+        f"the client {shown_text(client_id)!r} must authenticate with {shown_text(method)}, but has no {lacking}"
     )
 
 
 def _choose(registration: Registration, listed: Sequence[str] | None) -> AuthMethod:
-    """Return the first way of those that are listed for which the client has what it takes, or else its most usual."""
+    """Return the first listed method that the client can use, or else the client's most usual method."""
     able: list[AuthMethod] = []
     if registration.private_key is not None:
         able.append("private_key_jwt")
@@ -200,7 +199,7 @@ def _choose(registration: Registration, listed: Sequence[str] | None) -> AuthMet
 
 
 def _assertion(client_id: str, key: PrivateKey, audience: str, now: float) -> str:
-    """Return the signed statement of a client that it is itself, for one authorization server."""
+    """Return a signed assertion of the client's identity, for one authorization server."""
     issued_at = int(now)
     claims: dict[str, Any] = {
         "iss": client_id,
@@ -213,14 +212,14 @@ def _assertion(client_id: str, key: PrivateKey, audience: str, now: float) -> st
     signed = _sign(claims, key)
     if signed is None:
         raise AuthorizationFailed(
-            f"the private key of the client {shown_text(client_id)!r} cannot sign with {shown_text(key.algorithm)}: "
-            f"a key in PEM, without password, is needed, and one of the algorithms {', '.join(_KEY_TYPES)} that fits it"
+            f"the private key of the client {shown_text(client_id)!r} cannot sign with {shown_text(key.algorithm)}; "
+            f"pass a key in PEM, without password, and one of the algorithms {', '.join(_KEY_TYPES)} that fits it"
         )
     return signed
 
 
 def _sign(claims: dict[str, Any], key: PrivateKey) -> str | None:
-    """Return claims with a signature; None where the key cannot make one."""
+    """Return signed claims; None if the key cannot sign them."""
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 # heavy
     from joserfc import jwt  # noqa: PLC0415 # heavy
     from joserfc.errors import JoseError  # noqa: PLC0415 # heavy
@@ -230,22 +229,16 @@ def _sign(claims: dict[str, Any], key: PrivateKey) -> str | None:
     try:
         signing = import_key(key.pem, _KEY_TYPES[key.algorithm])
         return jwt.encode(header, claims, signing, algorithms=[key.algorithm])
-    except (JoseError, UnsupportedAlgorithm, LookupError, ValueError, TypeError):  # LookupError: a strange name
+    except (JoseError, UnsupportedAlgorithm, LookupError, ValueError, TypeError):  # LookupError: an unknown name
         return None
 
 
-# How authorization servers say no, as `AuthorizationFailed`: with their code, and their words cut short.
-#
-# Rule of this file: a server may repeat what it was sent, so whatever was secret there is taken out of its words.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc6749#section-5.2
-
 _SHORTEST_SECRET = 4
-"""Characters. What is shorter stands in any text by chance, and is no secret either."""
+"""Characters. A shorter secret occurs in any string by chance."""
 
 
 def json_object_of(reply: HttpReply) -> JsonObject | None:
-    """Return the JSON object that a response carries; None where it carries none."""
+    """Return the JSON object in the body of a response; None if there is none."""
     try:
         value = decode(reply.body)
     except Undecodable:
@@ -254,9 +247,9 @@ def json_object_of(reply: HttpReply) -> JsonObject | None:
 
 
 def error_code_of(reply: HttpReply) -> str | None:
-    """Return the code by which a response says that the request was wrong; None where it says something else.
+    """Return the error code of a response that judges the request as wrong; None for any other response.
 
-    A server that is out of order, or has too much to do, has not judged the request.
+    A server that fails or is overloaded has not judged the request.
     """
     if not 400 <= reply.status < 500 or reply.status == 429:
         return None
@@ -265,12 +258,12 @@ def error_code_of(reply: HttpReply) -> str | None:
 
 
 def refusal_of(step: str, reply: HttpReply, secrets: Iterable[str] = ()) -> AuthorizationFailed:
-    """Return what a response that is no success means.
+    """Return the exception for a response that reports no success.
 
     Args:
-        step: what was attempted, as the beginning of a sentence.
-        reply: with any status and content.
-        secrets: what was sent, and may not be shown.
+        step: the failed action, as the subject of a sentence.
+        reply: any response.
+        secrets: secrets of the request, which the message must not contain.
     """
     code = error_code_of(reply)
     if code is None:
@@ -280,9 +273,9 @@ def refusal_of(step: str, reply: HttpReply, secrets: Iterable[str] = ()) -> Auth
 
 
 def refusal(step: str, code: str, description: str | None, secrets: Iterable[str] = ()) -> AuthorizationFailed:
-    """Return what an error code of an authorization server means; see `refusal_of`."""
+    """Return the exception for an error code of an authorization server; see `refusal_of`."""
     raw = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
-    kept = [*raw, *map(quote_plus, raw)]  # as it stood in the form
+    kept = [*raw, *map(quote_plus, raw)]  # as encoded in the form
     code = _without(kept, code)
     said = f" ({_without(kept, description)})" if description else ""
     return AuthorizationFailed(f"{step} was refused: {code}{said}", error=code)
@@ -295,20 +288,20 @@ def _without(secrets: Iterable[str], text: str) -> str:
 
 
 _SECRET_MEMBERS = ("code", "code_verifier", "refresh_token", "assertion", "subject_token", "client_secret")
-_CAN_BE_SHOWN = re.compile(r"[!-~]+")  # characters that a header field takes, and that end no token in it
-_MAX_LIFETIME = 10 * 365 * 86_400.0  # seconds; nobody means more, and clocks cannot tell more
+_CAN_BE_SHOWN = re.compile(r"[!-~]+")  # characters that a header field can carry
+_MAX_LIFETIME = 10 * 365 * 86_400.0  # seconds; a longer lifetime is never meant
 
 
 def request_tokens(ask: TokenAsk, registration: Registration | None, form: Mapping[str, str]) -> Flow[Tokens]:
-    """Ask the authorization server of *ask* for tokens.
+    """Request tokens from the authorization server of *ask*.
 
     Args:
-        ask: what they are for.
-        registration: as whom; None where the form alone says it.
-        form: of the grant; the resource, and what proves the client, are added here.
+        ask: the token to obtain.
+        registration: the client; None if the form alone identifies it.
+        form: the members of the grant. The resource and the client's authentication are added here.
 
     Raises:
-        AuthorizationFailed: they were refused (`error` has the code of it), could not be asked for, or are no good.
+        AuthorizationFailed: the request failed, was refused (`error` has the error code), or returned an invalid token.
     """
     identifier = ask.token_issuer.identifier
     whole = {**form} if identifier is None else {**form, "resource": identifier}
@@ -318,7 +311,9 @@ def request_tokens(ask: TokenAsk, registration: Registration | None, form: Mappi
     try:
         return _read_tokens(members, wanted, sent_at)
     except _BadMemberError as fault:
-        raise AuthorizationFailed(f"{_step(ask.token_issuer.server, form)} brought no good token: {fault}") from None
+        raise AuthorizationFailed(
+            f"{_step(ask.token_issuer.server, form)} returned an invalid token: {fault}"
+        ) from None
 
 
 def post_token_request(
@@ -332,7 +327,7 @@ def post_token_request(
     """Send a form to a token endpoint, and return the members of the successful response.
 
     Raises:
-        AuthorizationFailed: it was refused (`error` has the code of it), or could not be sent.
+        AuthorizationFailed: the request failed, or was refused (`error` has the error code).
     """
     reply = yield from _send(server, registration, form, proofs, named_by)
     if proofs is not None and error_code_of(reply) == "use_dpop_nonce" and NONCE_FIELD in reply.headers:
@@ -345,7 +340,7 @@ def post_token_request(
         raise refusal_of(step, reply, secrets)
     members = json_object_of(reply)
     if members is None:
-        raise AuthorizationFailed(f"{step} was answered with something that is no JSON object")
+        raise AuthorizationFailed(f"{step} failed: the response is not a JSON object")
     return members
 
 
@@ -356,7 +351,7 @@ def _send(
     proofs: DpopProver | None,
     named_by: Literal["user", "server"],
 ) -> Flow[HttpReply]:
-    """Send the form with fresh proofs, none of which may be seen twice."""
+    """Send the form with new proofs, which may be used only once."""
     time = yield from now()
     headers: dict[str, str] = {}
     whole = {**form}
@@ -369,7 +364,7 @@ def _send(
     try:
         reply = yield from post_form(server.token_endpoint, whole, headers, named_by=named_by)
     except CallFailed as failure:
-        raise AuthorizationFailed(f"{_step(server, form)} could not be made: {failure}") from failure
+        raise AuthorizationFailed(f"{_step(server, form)} failed: {failure}") from failure
     if proofs is not None:
         proofs.note(server.token_endpoint, reply.headers)
     return reply
@@ -381,16 +376,16 @@ def _step(server: ServerMetadata, form: Mapping[str, str]) -> str:
 
 
 def scope_member(scopes: tuple[str, ...] | None) -> dict[str, str]:
-    """Return the `scope` parameter of a request; nothing where nothing is to be asked for."""
+    """Return the `scope` parameter of a request; no parameter if there are no scopes."""
     return {"scope": " ".join(scopes)} if scopes else {}
 
 
 class _BadMemberError(ValueError):
-    """A member of a response is not what it has to be."""
+    """A member of a response is missing or invalid."""
 
 
 def string_member(members: Mapping[str, Any], name: str) -> str | None:
-    """Return a member of a response that is a text with something in it; None where it is anything else."""
+    """Return a member of a response that is a non-empty string; None if it is anything else."""
     value = members.get(name)
     return value if isinstance(value, str) and value else None
 
@@ -398,10 +393,10 @@ def string_member(members: Mapping[str, Any], name: str) -> str | None:
 def _read_tokens(members: JsonObject, wanted: TokenType, sent_at: float) -> Tokens:
     token = string_member(members, "access_token")
     if token is None or not _CAN_BE_SHOWN.fullmatch(token):
-        raise _BadMemberError("access_token is missing, or is none that a header can carry")
+        raise _BadMemberError("access_token is missing, or a header field cannot carry it")
     token_type = string_member(members, "token_type") or ""
     if token_type.lower() != wanted.lower():
-        raise _BadMemberError(f"its token_type is {shown_text(token_type)!r}, and {wanted!r} was asked for")
+        raise _BadMemberError(f"its token_type is {shown_text(token_type)!r}, but {wanted!r} was requested")
     return Tokens(
         access_token=token,
         token_type=wanted,
@@ -415,19 +410,19 @@ def _expiry(seconds: Any, sent_at: float) -> float | None:
     if seconds is None:
         return None
     if isinstance(seconds, str) and re.fullmatch(r"[0-9]{1,15}", seconds):
-        seconds = int(seconds)  # some servers write it so, and nothing else can be meant
+        seconds = int(seconds)  # some servers write a number as a string
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
-        raise _BadMemberError("expires_in is no number of seconds")
+        raise _BadMemberError("expires_in is not a number of seconds")
     return sent_at + min(seconds, _MAX_LIFETIME)
 
 
 def _optional_string(members: JsonObject, name: str) -> str | None:
     value = members.get(name)
     if value is not None and not isinstance(value, str):
-        raise _BadMemberError(f"{name} is no text")
+        raise _BadMemberError(f"{name} is not a string")
     return value or None
 
 
 def _scopes(scope: str | None) -> tuple[str, ...] | None:
-    """Read a list of scopes; one with nothing in it is how some servers say that they do not say."""
+    """Read a list of scopes. Some servers send an empty one instead of leaving it out."""
     return None if scope is None else tuple(dict.fromkeys(scope.split())) or None

@@ -1,6 +1,22 @@
-"""What an authorization server has granted, and how a client is known there.
+"""Token storage: in a file or in memory, with the records that it holds and the leases that protect refresh tokens.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration
+Rules of the records: a refresh token is presented once, whichever process does it.
+
+1. A process that wants to refresh first writes a lease into the record, by compare-and-swap. Other processes pause, and
+   read the record again.
+2. A lease expires after more time than a refresh may take, because its holder may have died.
+3. New tokens are stored before they are used. If the storage refuses them, they are used all the same, because the old
+   ones are useless by then.
+
+Rules of the file:
+
+1. Changes are made under a lock file that all processes use; it is held while the file is read, compared and written.
+   The file is replaced as a whole, so that readers need no lock and see a consistent state.
+2. A file that others may read, that another user owns, or that is a link, is not used: secrets are not safe there.
+3. All of it happens in a worker thread; an operation that has begun is finished.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#refresh-tokens and
+https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations#token-theft
 """
 
 from __future__ import annotations
@@ -44,11 +60,6 @@ __all__ = [
 ]
 
 
-# What the storage holds about the tokens for one server: one text of JSON, for other processes and later ones.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-
-# considerations#token-theft
-
 _log = logging.getLogger("trio_mcp.auth")
 _EARLY_SECONDS = 30.0
 _EARLY_FRACTION = 0.1
@@ -56,48 +67,48 @@ _EARLY_FRACTION = 0.1
 
 @frozen
 class Lease:
-    """Who is replacing the tokens, and until when nobody else may try."""
+    """A claim of one process to replace the tokens, which other processes respect until it expires."""
 
     holder: str
-    """A text that nobody else has drawn."""
+    """A random string."""
     until: float
-    """As `time.time` counts."""
+    """The expiry, as `time.time` counts."""
 
 
 @frozen(kw_only=True)
 class TokenRecord:
-    """The tokens for one server, and what has to be known to replace them."""
+    """The tokens for one server, and the facts that are needed to replace them."""
 
     version: Literal[1] = 1
-    """Of this shape; what has another one is none of ours."""
+    """The version of the format. A record of another version is ignored."""
     issuer: str
-    """Who has issued the tokens; nobody else ever sees them, but for the server."""
+    """The authorization server that issued the tokens. They are sent only to it and to the MCP server."""
     resource: str | None
-    """The server, as the requests for the tokens have named it."""
+    """The server, as the token requests have named it."""
     tokens: Tokens
     obtained_at: float
-    """As `time.time` counts."""
+    """The time at which the tokens were obtained, as `time.time` counts."""
     requested: tuple[str, ...] | None
-    """The scopes that were asked for; None where none was named."""
+    """The requested scopes; None if none were named."""
     dpop_key: str | None = field(repr=False)
     """The private key that the tokens are bound to, as a JSON Web Key."""
     lease: Lease | None = None
 
     def is_for(self, token_issuer: TokenIssuer) -> bool:
-        """Tell whether the tokens are from the issuer at *place*, and for the server there."""
+        """Return True if the tokens are from this issuer, and for its server."""
         return self.issuer == token_issuer.server.issuer and self.resource == token_issuer.identifier
 
     @property
     def scopes_to_keep(self) -> tuple[str, ...]:
-        """The scopes that a request for other tokens must not lose."""
+        """The scopes that a later token request must include."""
         return self.tokens.scopes or () if self.requested is None else self.requested
 
     def has_expired(self, now: float) -> bool:
-        """Tell whether the access token is of no use any more."""
+        """Return True if the access token has expired."""
         return self.tokens.expires_at is not None and self.tokens.expires_at <= now
 
     def expires_soon(self, now: float) -> bool:
-        """Tell whether to replace the access token: 30 s before its end, or in the last tenth of a short life."""
+        """Return True if the access token expires within 30 s, or within the last tenth of a short lifetime."""
         if self.tokens.expires_at is None:
             return False
         lifetime = self.tokens.expires_at - self.obtained_at
@@ -105,7 +116,7 @@ class TokenRecord:
 
 
 def read_record(text: str | None) -> TokenRecord | None:
-    """Return what `write_record` has written; None for anything else, which is logged without its content."""
+    """Return a record of `write_record`; None for any other string, which is logged without its content."""
     if text is None:
         return None
     try:
@@ -113,60 +124,60 @@ def read_record(text: str | None) -> TokenRecord | None:
     except (ValueError, RecursionError):
         record = None
     if record is None or not is_showable(record.tokens.access_token) or not _has_matching_key(record):
-        _log.warning("the token storage holds a value that is none of this version's; it is not used")
+        _log.warning("the token storage holds a value of another version or format; it is ignored")
         return None
     return record
 
 
 def _has_matching_key(record: TokenRecord) -> bool:
     if record.dpop_key is None:
-        return record.tokens.token_type == "Bearer"  # noqa: S105 # a type
+        return record.tokens.token_type == "Bearer"  # noqa: S105 # a type of tokens
     try:
         DpopKey.from_jwk(record.dpop_key)
     except ValueError:
         return False
-    return record.tokens.token_type == "DPoP"  # noqa: S105 # a type
+    return record.tokens.token_type == "DPoP"  # noqa: S105 # a type of tokens
 
 
 def write_record(record: TokenRecord) -> str:
-    """Return a record as the storage holds it; it is full of secrets."""
+    """Return a record as a string for the storage. It contains secrets."""
     return msgspec.json.encode(record).decode()
 
 
 _LEASE_SECONDS = 40.0
 _FIRST_PAUSE = 0.05  # seconds
 _MAX_PAUSE = 1.0
-_MAX_SWAPS = 20  # that others may come between
+_MAX_SWAPS = 20  # attempts while other processes change the record
 _TEMPORARY = {"temporarily_unavailable", "server_error", "slow_down", "use_dpop_nonce", "invalid_dpop_proof"}
 
 
 @frozen
 class LeasedRecord:
-    """A record that is ours to replace."""
+    """A record that this process has leased."""
 
     key: str
     record: TokenRecord
     text: str = field(repr=False)
-    """What stands in the storage."""
+    """The string in the storage."""
 
 
 def load_record(key: str) -> Flow[TokenRecord | None]:
-    """Return the record that the storage holds."""
+    """Return the record in the storage."""
     text: str | None = yield Load(key)
     return read_record(text)
 
 
 def take_lease(key: str, old_token: str, token_issuer: TokenIssuer) -> Flow[LeasedRecord | TokenRecord | None]:
-    """Wait until nobody else replaces the tokens from *place*, and lease them.
+    """Wait until no other process replaces the tokens of an issuer, and lease their record.
 
     Args:
-        key: of the record.
-        useless: the access token that is to be replaced.
-        place: where it is replaced.
+        key: the key of the record.
+        old_token: the access token that is to be replaced.
+        token_issuer: the issuer that replaces it.
 
     Returns:
-        What to replace; or the record as it is, where somebody else has replaced it or nobody can; or None, where
-        there is none.
+        The leased record; or the record itself if another process has replaced the token or if there is no refresh
+        token; or None if there is no such record.
     """
     pause = _FIRST_PAUSE
     while True:
@@ -188,22 +199,22 @@ def take_lease(key: str, old_token: str, token_issuer: TokenIssuer) -> Flow[Leas
 
 
 def release_lease(leased: LeasedRecord) -> Flow[None]:
-    """Let others try, with the same refresh token; nothing happens where the record is ours no more."""
+    """Release a lease, with the refresh token unused. Do nothing if the record has changed."""
     yield Swap(leased.key, leased.text, write_record(evolve(leased.record, lease=None)))
 
 
 def refresh_leased(leased: LeasedRecord, refresh: Flow[Tokens]) -> Flow[TokenRecord]:
-    """Replace the tokens; the lease ends with it. Where this fails, it is to be released.
+    """Replace the tokens of a leased record, and release the lease. If this fails, the caller must release it.
 
     Args:
         leased: the record.
-        refresh: presents its refresh token.
+        refresh: the flow that presents the refresh token.
 
     Returns:
-        The new record, or the one there was without its refresh token: that is of no use any more.
+        The new record; or the old one without its refresh token, if that was refused.
 
     Raises:
-        AuthorizationFailed: it cannot be told now.
+        AuthorizationFailed: the authorization server gave no definite answer.
     """
     old = leased.record
     try:
@@ -211,7 +222,7 @@ def refresh_leased(leased: LeasedRecord, refresh: Flow[Tokens]) -> Flow[TokenRec
     except AuthorizationFailed as failure:
         if failure.error is None or failure.error in _TEMPORARY:
             raise
-        _log.info("the authorization server %s refreshes no more: %s", old.issuer, failure)
+        _log.info("the authorization server %s has refused the refresh token: %s", old.issuer, failure)
         spent = evolve(old, lease=None, tokens=evolve(old.tokens, refresh_token=None))
         yield Swap(leased.key, leased.text, write_record(spent))
         return spent
@@ -224,13 +235,13 @@ def refresh_leased(leased: LeasedRecord, refresh: Flow[Tokens]) -> Flow[TokenRec
     new = evolve(old, tokens=tokens, obtained_at=(yield from now()), lease=None)
     try:
         yield from _store_refreshed(leased, new)
-    except Exception as error:  # noqa: BLE001 # storages raise anything; the old tokens are gone, whatever it was
+    except Exception as error:  # noqa: BLE001 # storages raise anything; the old tokens are useless in any case
         _log.warning("a token was refreshed and is used, but could not be stored: %s", type(error).__name__)
     return new
 
 
 def _store_refreshed(leased: LeasedRecord, new: TokenRecord) -> Flow[None]:
-    """Store what has become of a leased record, unless the lease has run out and somebody else has replaced it."""
+    """Store the result of a refresh, unless the lease has expired and another process has replaced the record."""
     replaced, new_text = leased.record.tokens.access_token, write_record(new)
     text: str | None = leased.text
     for _ in range(_MAX_SWAPS):
@@ -243,33 +254,20 @@ def _store_refreshed(leased: LeasedRecord, new: TokenRecord) -> Flow[None]:
 
 
 def store_record(key: str, record: TokenRecord) -> Flow[None]:
-    """Store a record in place of whatever is there."""
+    """Store a record in place of any other."""
     new_text = write_record(record)
     for _ in range(_MAX_SWAPS):
         text: str | None = yield Load(key)
         if (yield Swap(key, text, new_text)):
             return
-    raise AuthorizationFailed("the token storage does not take the new token: it changes all the time")
+    raise AuthorizationFailed("the token storage does not accept the new token: the record keeps changing")
 
-
-# A token storage that outlives the process: one file, for its owner's eyes alone, that processes may share.
-#
-# Rules of this file:
-#
-# 1. Changes are made under a lock that all processes take (a file beside it), held for as long as reading, comparing
-# and
-#    writing takes. The file is replaced as a whole, so that whoever reads needs no lock, and sees one state of it.
-# 2. What others may read, or own, or have put a link to, is not used: it is no place for secrets.
-# 3. All of it happens in a thread, and what has begun is finished.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-
-# considerations#token-theft
 
 T = TypeVar("T")
 
 _LOCK_SECONDS = 10.0
 _LOOK_SECONDS = 0.01
-"""Between looks at a lock that is held."""
+"""The pause between attempts to take the lock."""
 
 
 def _default_path() -> Path:
@@ -281,7 +279,7 @@ def _default_path() -> Path:
 if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
 
     def _check_platform() -> None:
-        raise NotImplementedError("FileTokenStorage needs POSIX; on Windows pass a storage of your own")
+        raise NotImplementedError("FileTokenStorage needs POSIX; on Windows, pass a custom storage")
 
     def _try_lock(descriptor: int) -> bool:
         raise NotImplementedError
@@ -290,10 +288,10 @@ else:
     import fcntl
 
     def _check_platform() -> None:
-        """All is there."""
+        """Do nothing: everything that is needed is available."""
 
     def _try_lock(descriptor: int) -> bool:
-        """Lock a file that is open, if nobody else holds the lock."""
+        """Lock an open file if it is not locked; return True if this succeeded."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -303,20 +301,20 @@ else:
 
 @define(eq=False)
 class FileTokenStorage:
-    """Keeps tokens in a file; an `abc.TokenStorage` for any number of clients and processes of one user.
+    """A storage of tokens in a file; an `abc.TokenStorage` for any number of clients and processes of one user.
 
-    The file and the folders that are missing are made when something is first kept, the file for its owner's eyes only
-    (0600), and the folder likewise (0700). What is in it is not encrypted.
+    The file and missing folders are created at the first write, with access only for the owner (0600 and 0700). The
+    content is not encrypted.
 
     Args:
-        path: where the file is, or will be; by default ``trio-mcp/tokens.json`` in the folder for the user's data
+        path: the path of the file; by default ``trio-mcp/tokens.json`` in the folder for the user's data
             (`XDG_DATA_HOME`, or ``~/.local/share``).
 
     Raises:
-        NotImplementedError: this is Windows, where the locks and permissions that it needs are missing.
+        NotImplementedError: on Windows, which lacks the locks and permissions that it needs.
 
-    A file that others may read, that belongs to somebody else or is none of this class's, a link in its place, and
-    whatever the system says against it, is an `AuthorizationFailed` at the call that needed a token: it names the file.
+    The call that needs a token raises `AuthorizationFailed`, which names the file, if the file is readable for others,
+    belongs to another user, has another format, is a link, or causes an error of the system.
     """
 
     path: Path = field(factory=_default_path, converter=Path)
@@ -325,13 +323,13 @@ class FileTokenStorage:
         _check_platform()
 
     async def load(self, key: str) -> str | None:
-        """Return the value of a key, None where there is none."""
+        """Return the value of a key; None if there is none."""
         return (await self._in_thread(self._read)).get(key)
 
     async def swap(self, key: str, old: str | None, new: str | None) -> bool:
-        """Set the value of a key to *new*, if it is *old* now; return whether it was.
+        """Set the value of a key to *new* if it is *old* now; return True if it was.
 
-        Cancellation: what has begun is finished first; it takes a moment.
+        Cancellation: an operation that has begun is finished first, which takes a moment.
         """
         return await self._in_thread(partial(self._swap, key, old, new))
 
@@ -360,7 +358,7 @@ class FileTokenStorage:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        """Keep all others from changing the file; the lock goes with the descriptor, also when the process dies."""
+        """Lock the file against changes by others. The lock ends with the descriptor, also when the process dies."""
         name = self.path.with_name(f"{self.path.name}.lock")
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
@@ -384,21 +382,21 @@ class FileTokenStorage:
         try:
             return msgspec.json.decode(data, type=dict[str, str])
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise AuthorizationFailed(f"{self.path} holds no tokens, but something else: move it away") from None
+            raise AuthorizationFailed(f"{self.path} is not a token storage; move it away") from None
 
     def _check(self, status: os.stat_result) -> None:
         if not stat.S_ISREG(status.st_mode):
-            raise AuthorizationFailed(f"the token storage {self.path} is no regular file")
+            raise AuthorizationFailed(f"the token storage {self.path} is not a regular file")
         if status.st_uid != os.geteuid():
             raise AuthorizationFailed(f"the token storage {self.path} belongs to another user")
         if status.st_mode & 0o077:
-            raise AuthorizationFailed(f"others may open the token storage {self.path}: chmod 600 it")
+            raise AuthorizationFailed(f"the token storage {self.path} is accessible for other users; chmod 600 it")
 
     def _write(self, values: dict[str, str]) -> None:
-        """Put a new file in the place of the old one, in one step that a crash leaves whole."""
+        """Replace the file in one step that a crash cannot leave half done."""
         new = self.path.with_name(f"{self.path.name}.new")
         with suppress(FileNotFoundError):
-            new.unlink()  # left by a process that has died
+            new.unlink()  # a process that has died left it
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(values))
@@ -412,25 +410,19 @@ class FileTokenStorage:
             os.close(folder)
 
 
-# A token storage that ends with the process.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-
-# considerations#token-theft
-
-
 @define(eq=False)
 class MemoryTokenStorage:
-    """Keeps tokens for as long as it lives; an `abc.TokenStorage`."""
+    """A storage of tokens in memory, for as long as this object lives; an `abc.TokenStorage`."""
 
     _values: dict[str, str] = field(factory=dict[str, str], init=False, repr=False)
 
     async def load(self, key: str) -> str | None:
-        """Return the value of a key, None where there is none."""
+        """Return the value of a key; None if there is none."""
         await trio.lowlevel.checkpoint()
         return self._values.get(key)
 
     async def swap(self, key: str, old: str | None, new: str | None) -> bool:
-        """Set the value of a key to *new*, if it is *old* now; return whether it was."""
+        """Set the value of a key to *new* if it is *old* now; return True if it was."""
         await trio.lowlevel.checkpoint()
         if self._values.get(key) != old:
             return False

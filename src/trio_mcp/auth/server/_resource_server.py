@@ -1,6 +1,14 @@
-"""`ResourceServer`: whose tokens a protected server takes, what for, and how it tells clients so.
+"""The resource server: the accepted tokens of a protected MCP server, its metadata, and the check of each request.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization and
+Rules of the token guard:
+
+1. A request is refused unless it is certainly allowed. If a verifier is out of reach, or fails, the status is 503: the
+   token may be valid, and the client would discard it otherwise.
+2. A refusal contains what RFC 6750 and RFC 9449 allow, and the missing scopes. The reason why a token is invalid is
+   logged, without the token.
+3. A token is accepted only in the header field `Authorization`, and only if there is exactly one.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#error-handling and
 https://www.rfc-editor.org/rfc/rfc9728
 """
 
@@ -30,19 +38,6 @@ from ._token_verifiers import IntrospectionVerifier, JwtVerifier, check_option
 __all__ = ["ResourceServer", "TokenGuard"]
 
 
-# What stands before a protected server: it looks at the head of each request, and says who makes it, or refuses it.
-#
-# Rules of this file:
-#
-# 1. Whatever cannot be told for certain is a refusal. A verifier that is out of reach, or fails, refuses with 503: the
-#    token may be good, and a client that is told otherwise throws it away.
-# 2. A refusal says what RFC 6750 and RFC 9449 let it say, and which scopes are missing. Why a token is not good goes
-# to
-#    the log, without the token.
-# 3. Tokens are taken from one place, the header field `Authorization`, and only where there is one of them.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#error-handling
-
 _log = logging.getLogger("trio_mcp.auth")
 
 _MAX_TOKEN_CHARS = 16_384
@@ -58,15 +53,15 @@ class _Credentials:
 
 
 class _InvalidProofError(InvalidToken):
-    """A token may be good, but the proof beside it is not."""
+    """The token may be valid, but its proof of possession is not."""
 
 
 @define(eq=False)
 class TokenGuard:
-    """Checks the requests of one application. Any number of tasks may use it at once.
+    """The check of the requests of one application. Any number of tasks may use it at once.
 
     Args:
-        server: whose tokens are taken, and what for.
+        server: the options.
         fetch: makes the requests to authorization servers.
     """
 
@@ -75,13 +70,13 @@ class TokenGuard:
     _replays: SeenProofs = field(factory=SeenProofs, init=False, repr=False)
 
     async def admit(self, method: str, path: str, query: str, headers: Headers) -> Access | Refusal:
-        """Return who makes a request, or why it is not served. Whoever is admitted has the scopes of every request.
+        """Return the access of a request, or its refusal. Admitted requests have the scopes that every request needs.
 
         Args:
-            method: in capitals.
-            path: without percent-encoding, as ASGI has it, with what the application is mounted under.
-            query: without ``?``, still percent-encoded.
-            headers: by lower-case name; the values of repeated fields are joined with ``", "``.
+            method: the method, in capitals.
+            path: the path without percent-encoding, as in ASGI, including the path that the application is mounted at.
+            query: the query without ``?``, percent-encoded.
+            headers: the fields, by lower-case name; the values of repeated fields are joined with ``", "``.
         """
         await trio.lowlevel.checkpoint()
         credentials = self._credentials(query, headers)
@@ -98,75 +93,75 @@ class TokenGuard:
         except VerifierUnavailable as exc:
             _log.warning("tokens cannot be checked: %s", exc)
             return _UNAVAILABLE
-        except Exception:  # noqa: BLE001 # rule 1: it may be the application's own code, and do anything
-            _log.exception("the verifier of tokens failed")
+        except Exception:  # noqa: BLE001 # rule 1: an application's own verifier may raise anything
+            _log.exception("the token verifier failed")
             return _UNAVAILABLE
         return self.permit(access, ()) or access
 
     def permit(self, access: Access, needed: Collection[str]) -> Refusal | None:
-        """Return why somebody may not do something; None where they may. Synchronous.
+        """Return the refusal if scopes are missing, None if they are granted; synchronous.
 
         Args:
-            needed: the scopes that it needs, beside those of every request.
+            needed: the required scopes, besides those that every request needs.
         """
         wanted = [*self._server.scopes, *sorted(set(needed).difference(self._server.scopes))]
         if self._server.granted_by(access.scopes).issuperset(wanted):
             return None
-        _log.info("%r was refused something: it needs the scopes %s", access.principal, wanted)
-        sentence = f"this needs a token with the scope {' '.join(wanted)!r}"
+        _log.info("%r was refused: the scopes %s are required", access.principal, wanted)
+        sentence = f"this requires a token with the scope {' '.join(wanted)!r}"
         return self._refuse(403, sentence, error="insufficient_scope", scopes=wanted)
 
     def _credentials(self, query: str, headers: Headers) -> _Credentials | Refusal:
         if not _is_without_token(query):
-            return self._refuse(400, "a token belongs into the header, not into the URL", error="invalid_request")
+            return self._refuse(400, "the token must be in the header, not in the URL", error="invalid_request")
         scheme, _, token = headers.get("authorization", "").partition(" ")
         scheme, token = scheme.lower(), token.strip(" ")
         known = scheme == "bearer" or (scheme == "dpop" and self._server.dpop != "off")
         if not known:
-            return self._refuse(401, f"a token is needed: {self._server.metadata_url} says where to get one")
+            return self._refuse(401, f"a token is required; see {self._server.metadata_url}")
         if "," in token:
             return self._refuse(400, "there is more than one token", error="invalid_request")
         if len(token) > _MAX_TOKEN_CHARS or not _TOKEN.fullmatch(token):
-            _log.info("a token was refused: it is too long, or holds what no token does")
+            _log.info("a token was refused: it is too long, or contains invalid characters")
             return self._refuse_token(is_proof=False)
         return _Credentials("dpop" if scheme == "dpop" else "bearer", token)
 
     def _check(self, token: VerifiedToken) -> None:
-        """Check what every token has to say, whoever has verified it (rule 1: in a way that NaN does not pass)."""
+        """Check the claims of every token, independently of its verifier (rule 1: comparisons fail for NaN)."""
         server, now = self._server, self._server.clock()
         if token.issuer not in server.issuers:
-            raise InvalidToken(f"its issuer {token.issuer!r:.200} is none of those that are trusted")
+            raise InvalidToken(f"its issuer {token.issuer!r:.200} is not trusted")
         if server.accepted_audiences.isdisjoint(token.audiences):
-            raise InvalidToken(f"it is for {token.audiences!r:.200}, and not for this server")
+            raise InvalidToken(f"it is for {token.audiences!r:.200}, not for this server")
         if token.expires_at is not None and not now < token.expires_at + LEEWAY_SECONDS:
             raise InvalidToken("it has expired")
         if token.not_before is not None and not now >= token.not_before - LEEWAY_SECONDS:
-            raise InvalidToken("it does not hold yet")
+            raise InvalidToken("it is not valid yet")
 
     def _check_binding(
         self, credentials: _Credentials, token: VerifiedToken, method: str, path: str, headers: Headers
     ) -> None:
-        """Check that whoever shows a token has its key, and that it is shown as what it is."""
+        """Check that the client holds the key of a bound token, and that the scheme fits the token."""
         if credentials.scheme == "bearer":
             if token.key_thumbprint is not None:
-                raise InvalidToken("it is bound to a key, but is shown as if it were not")
+                raise InvalidToken("it is bound to a key, but was sent as a bearer token")
             if self._server.dpop == "required":
-                raise InvalidToken("it is bound to no key")
+                raise InvalidToken("it is not bound to a key")
             return
         if token.key_thumbprint is None:
-            raise InvalidToken("it is bound to no key, but is shown as if it were")
+            raise InvalidToken("it is not bound to a key, but was sent as a bound token")
         now = self._server.clock()
-        # A proxy may have cut the path: clients name the URL that they know.
+        # A proxy may have changed the path: clients name the URL that they know.
         urls = {origin_of(self._server.resource) + quote(path), self._server.resource}
         try:
             text = headers.get("dpop", "")
             proof = read_proof(text, method=method, urls=urls, token=credentials.token, now=now)
             if proof.thumbprint != token.key_thumbprint:
-                raise InvalidToken("it is made with another key than the token is bound to")  # noqa: TRY301
+                raise InvalidToken("it was made with another key than the token's")  # noqa: TRY301
             if not self._replays.note(proof, now):
-                raise InvalidToken("it was shown before")  # noqa: TRY301
+                raise InvalidToken("it was used before")  # noqa: TRY301
         except InvalidToken as exc:
-            raise _InvalidProofError(f"the proof beside it is not good: {exc}") from None
+            raise _InvalidProofError(f"its proof is invalid: {exc}") from None
 
     def _access(self, token: VerifiedToken) -> Access:
         return Access(
@@ -178,10 +173,10 @@ class TokenGuard:
         )
 
     def _principal(self, token: VerifiedToken) -> str:
-        """Return a text that no two of those can share who may see different things.
+        """Return a string that identifies the principal uniquely.
 
-        A user cannot take the name of an application: where a subject looks like one, it is marked as a subject. Nor
-        can an application take a user's: where it speaks for itself, its subject is its own name, or it has none.
+        A user cannot take the name of an application: a subject that looks like one is marked as a subject. An
+        application cannot take the name of a user: if it acts for itself, its subject is its own id or missing.
         """
         if token.subject and token.subject != token.client_id:
             looks_marked = token.subject.startswith(("client ", "subject "))
@@ -189,7 +184,7 @@ class TokenGuard:
         elif token.client_id:
             name = f"client {token.client_id}"
         else:
-            raise InvalidToken("it speaks for nobody")
+            raise InvalidToken("it names neither a subject nor a client")
         return name if len(self._server.issuers) == 1 else f"{token.issuer} {name}"
 
     def _refuse_token(self, *, is_proof: bool) -> Refusal:
@@ -199,7 +194,7 @@ class TokenGuard:
     def _refuse(
         self, status: int, sentence: str, *, error: str | None = None, scopes: Sequence[str] | None = None
     ) -> Refusal:
-        """Return a refusal with a challenge for each way to show a token."""
+        """Return a refusal with a challenge for each supported scheme."""
         parameters: dict[str, str] = {} if error is None else {"error": error}
         wanted = self._server.scopes if scopes is None else scopes
         if wanted:
@@ -225,14 +220,14 @@ def _is_without_token(query: str) -> bool:
 _DOCUMENT = "oauth-protected-resource"
 _SCOPE = re.compile(r"[!#-\[\]-~]+")
 _FOR_CLIENTS_ALONE = "offline_access"
-"""A scope that is between a client and the authorization server: no server of resources asks for it."""
+"""A scope for the authorization server only; resource servers never require it."""
 _DPOP_MODES = ("allowed", "required", "off")
 
 
 def _texts(values: Sequence[str]) -> tuple[str, ...]:
-    """Return a list of texts, for which a text by itself is easily mistaken."""
+    """Return a list of strings; refuse a single string, which is a common mistake."""
     if isinstance(values, str):
-        raise ValueError(f"{values!r:.80}: must be a list of texts, not one text")
+        raise ValueError(f"{values!r:.80}: pass a list of strings, not one string")
     return tuple(values)
 
 
@@ -241,9 +236,9 @@ def _texts_or_none(values: Sequence[str] | None) -> tuple[str, ...] | None:
 
 
 def _spellings(url: str) -> frozenset[str]:
-    """Return a URL as it stands, and as clients write it when they have read it: that is what they ask tokens for.
+    """Return a URL unchanged, and in the forms that clients write it in when they request tokens for it.
 
-    Many of them put a slash where there is no path, and write host and port in the usual way. It stays the same URL.
+    Many clients append a slash if there is no path, and write host and port in the canonical form.
     """
     parts = read_url(url)
     assert parts is not None  # it has been checked
@@ -253,35 +248,36 @@ def _spellings(url: str) -> frozenset[str]:
 
 @define(eq=False)
 class ResourceServer:
-    """What protects a server: pass it as `auth` to `http_app` or `serve_http`.
+    """The protection of an MCP server: pass it as `auth` to `http_app` or `serve_http`.
 
     ::
 
         ResourceServer("https://example.com/mcp", issuers=["https://login.example.com"], scopes=["read"])
 
-    Each request then has to show a token of one of *issuers*, made for *resource*; handlers see whose it is in
-    `Context.access`, whose `principal` is the token's subject (with several issuers, the issuer and a blank before it).
-    Tokens are used here and passed on to nobody. One `ResourceServer` may protect several applications.
+    Each request then needs a token of one of *issuers* for *resource*. Handlers find the principal in `Context.access`:
+    its `principal` is the token's subject (with several issuers, the issuer and a space before it). Tokens are never
+    passed on. One `ResourceServer` may protect several applications.
 
     Args:
-        resource: the URL by which clients reach the server, as ``"https://example.com/mcp"``: what tokens are made for.
-        issuers: the authorization servers whose tokens are taken, each as its own metadata spell it.
-        verifier: says what a token is: `JwtVerifier`, `IntrospectionVerifier`, or yours. Who issued a token, whom it is
-            for and how long it holds is checked in any case.
-        scopes: what every request needs.
-        scopes_supported: what clients are told that they may ask for; by default *scopes*.
-        implied_scopes: what a scope includes besides itself: ``{"admin": ["read", "write"]}``.
-        audiences: what tokens may be made for, in place of *resource* alone; compared as they stand.
-        dpop: whether tokens that are bound to a key of the client's (RFC 9449) are taken, or are the only ones taken.
-            Each application, in each process, remembers by itself which proofs it has seen.
-        name: of the server, for people.
-        documentation: a URL where developers read about it.
+        resource: the URL by which clients reach the server, such as ``"https://example.com/mcp"``: the audience of
+            tokens.
+        issuers: the authorization servers whose tokens are accepted, each exactly as its own metadata spells it.
+        verifier: checks the tokens: `JwtVerifier`, `IntrospectionVerifier`, or a custom one. Issuer, audience and
+            expiry are checked in any case.
+        scopes: the scopes that every request needs.
+        scopes_supported: the scopes that clients are told to request; by default *scopes*.
+        implied_scopes: the scopes that a scope includes: ``{"admin": ["read", "write"]}``.
+        audiences: the accepted audiences, instead of *resource*; they are compared unchanged.
+        dpop: accept tokens that are bound to a key of the client (RFC 9449), require them, or refuse them. Each
+            application in each process remembers the used proofs by itself.
+        name: the name of the server, for users.
+        documentation: a URL of the server's documentation for developers.
         trusted_hosts: names of hosts, without port, that may be reached without TLS, besides this machine.
-        fetch: makes the requests to authorization servers, in place of the application's own HTTP client.
-        clock: tells the time, as `time.time` does.
+        fetch: makes the requests to authorization servers, instead of the application's own HTTP client.
+        clock: returns the time, as `time.time` does.
 
     Raises:
-        ValueError: an option makes no sense; the text names it.
+        ValueError: an option is invalid; the message names it.
 
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#protocol-requirements
     """
@@ -300,13 +296,13 @@ class ResourceServer:
     fetch: Fetch | None = field(default=None, kw_only=True, repr=False)
     clock: Callable[[], float] = field(default=time.time, kw_only=True, repr=False)
     accepted_audiences: frozenset[str] = field(init=False, repr=False)
-    """What tokens may be made for: *audiences*, or else *resource*, in each of the ways to write that URL."""
+    """The accepted audiences: *audiences*, or else *resource* in each of its spellings."""
 
     def __attrs_post_init__(self) -> None:
         self._check_urls()
         self._check_scopes()
         if self.audiences is not None and not self.audiences:
-            raise ValueError("audiences: there must be one at least, or no token is taken")
+            raise ValueError("audiences: pass at least one, or no token is accepted")
         self.accepted_audiences = _spellings(self.resource) if self.audiences is None else frozenset(self.audiences)
         if self.dpop not in _DPOP_MODES:
             raise ValueError(f"dpop={self.dpop!r}: must be one of {', '.join(_DPOP_MODES)}")
@@ -316,34 +312,34 @@ class ResourceServer:
 
     def _check_urls(self) -> None:
         if not self.issuers or len(set(self.issuers)) != len(self.issuers):
-            raise ValueError("issuers: there must be one at least, and none twice")
+            raise ValueError("issuers: pass at least one, without duplicates")
         for url, name in [(self.resource, "resource"), *((issuer, "issuer") for issuer in self.issuers)]:
             check_option(url, name, self.trusted_hosts)
             parts = read_url(url)
             if parts is None or parts.query is not None:
-                raise ValueError(f"the {name} {url!r} has a query, which names no server")
+                raise ValueError(f"the {name} {url!r} has a query, which is not allowed")
 
     def _check_scopes(self) -> None:
         implied = [name for names in self.implied_scopes.values() for name in _texts(names)]
         for name in (*self.scopes, *(self.scopes_supported or ()), *self.implied_scopes, *implied):
             if not _SCOPE.fullmatch(name):
-                raise ValueError(f"{name!r} is no scope: one has no blanks, quotes or backslashes")
+                raise ValueError(f"{name!r} is not a scope; scopes contain no spaces, quotation marks or backslashes")
         if _FOR_CLIENTS_ALONE in self.scopes:
             raise ValueError(f"scopes: {_FOR_CLIENTS_ALONE!r} is for authorization servers; no request needs it")
 
     @property
     def metadata_url(self) -> str:
-        """Where clients find the metadata: what challenges name."""
+        """The URL of the metadata, which challenges name."""
         return well_known_urls(self.resource, _DOCUMENT)[0]
 
     @property
     def metadata_paths(self) -> tuple[str, ...]:
-        """The paths, as ASGI has them, at which the metadata are to be served to everybody."""
+        """The paths, as in ASGI, at which the metadata must be served without authentication."""
         parts = [read_url(url) for url in well_known_urls(self.resource, _DOCUMENT)]
         return tuple(unquote(part.path) for part in parts if part is not None)
 
     def document(self) -> bytes:
-        """Return the metadata, which are JSON."""
+        """Return the metadata, as JSON."""
         supported = self.scopes if self.scopes_supported is None else self.scopes_supported
         members: dict[str, Any] = {
             "resource": self.resource,
@@ -358,7 +354,7 @@ class ResourceServer:
         return encode({name: value for name, value in members.items() if value})
 
     def granted_by(self, scopes: Collection[str]) -> frozenset[str]:
-        """Return scopes with all that they imply."""
+        """Return scopes, and all scopes that they imply."""
         granted: set[str] = set()
         waiting = list(scopes)
         while waiting:
@@ -369,9 +365,9 @@ class ResourceServer:
         return frozenset(granted)
 
     def guard(self, fetch: Fetch) -> TokenGuard:
-        """Return what checks the requests of one application.
+        """Return the token guard of one application.
 
         Args:
-            fetch: makes the requests to authorization servers, unless there is one of the user's.
+            fetch: makes the requests to authorization servers, unless the options contain a custom one.
         """
         return TokenGuard(self, self.fetch or fetch)

@@ -1,6 +1,18 @@
-"""Tokens that say themselves what they are, signed by the authorization server.
+"""Token verifiers: JWTs are checked with the issuer's published keys, other tokens by introspection.
 
-Specification: https://www.rfc-editor.org/rfc/rfc9068#section-4
+Rules of the refresh schedule, by which keys and metadata are fetched:
+
+1. A document is never fetched within `PAUSE_SECONDS` after the last attempt, whatever its result was.
+2. One fetch is in flight at a time. It is shielded, for a bounded time, from the cancellation of the request that needs
+   it: otherwise, clients that disconnect would make every fetch start again.
+3. A request that can use an older document does not wait for the fetch of another request.
+
+If the keys cannot be fetched, the old ones are used for a day, so that the authorization server may be out of reach for
+a while; no longer, so that a withdrawn key does not stay valid.
+
+Specification: https://www.rfc-editor.org/rfc/rfc9068#section-4, https://www.rfc-editor.org/rfc/rfc7517#section-5,
+https://www.rfc-editor.org/rfc/rfc7662, https://www.rfc-editor.org/rfc/rfc8414 and
+https://openid.net/specs/openid-connect-discovery-1_0.html
 """
 
 from __future__ import annotations
@@ -53,17 +65,15 @@ __all__ = [
 ]
 
 
-# What an authorization server has said of tokens: kept for a while, and asked for once by all who want it at a time.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc7662#section-4
+# --- Cached introspection results ---
 
 _MAX_KEPT = 10_000
-"""Beyond that the oldest is dropped."""
+"""The limit of cached results; beyond it, the oldest one is dropped."""
 
 
 @define(eq=False)
 class _PendingLookup:
-    """A question that is being asked, for all who want its answer."""
+    """A request to the authorization server that is in flight, and shared by all tasks that need its result."""
 
     resolved: trio.Event = field(factory=trio.Event)
     failure: VerifierUnavailable | None = None
@@ -71,11 +81,11 @@ class _PendingLookup:
 
 @define(eq=False)
 class VerdictCache:
-    """What tokens are, None for those that are not good. Tokens themselves are not kept, only digests of them.
+    """A cache of introspection results; None stands for an invalid token. Only digests of tokens are kept.
 
     Args:
-        seconds: how long an answer is used; 0: not at all.
-        clock: tells the time, as `time.time` does.
+        seconds: the lifetime of a result; 0 disables the cache.
+        clock: returns the time, as `time.time` does.
     """
 
     _seconds: float
@@ -83,16 +93,16 @@ class VerdictCache:
     _kept: dict[bytes, tuple[float, VerifiedToken | None]] = field(
         factory=dict[bytes, "tuple[float, VerifiedToken | None]"], init=False, repr=False
     )
-    """The oldest first, each with the time of its arrival."""
+    """The results with the time of their arrival, the oldest first."""
     _asked: dict[bytes, _PendingLookup] = field(factory=dict[bytes, _PendingLookup], init=False, repr=False)
 
     async def find(self, token: str, ask: Callable[[], Awaitable[VerifiedToken | None]]) -> VerifiedToken | None:
-        """Return what is known of a token, or else what *ask* returns.
+        """Return the cached result for a token, or else the result of *ask*.
 
-        Whoever asks may be cancelled: somebody else who waits asks then.
+        If the task that calls *ask* is cancelled, another waiting task calls it.
 
         Raises:
-            VerifierUnavailable: what *ask* raises, for all who wait.
+            VerifierUnavailable: *ask* has raised it, for all waiting tasks.
         """
         if not self._seconds:
             return await ask()
@@ -123,22 +133,20 @@ class VerdictCache:
         return answer
 
 
-# What a server that checks tokens has to know of the authorization server that issues them.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc8414 and https://openid.net/specs/openid-connect-discovery-1_0.html
+# --- Metadata of authorization servers ---
 
 ACCEPT_JSON = {"accept": "application/json"}
 
 
 class _NothingThereError(VerifierUnavailable):
-    """A URL leads to nothing."""
+    """A URL has no document."""
 
 
 def check_option(url: str, name: str, trusted_hosts: Sequence[str]) -> None:
-    """Check a URL that was given as an option.
+    """Check a URL that is an option.
 
     Raises:
-        ValueError: it is none that requests with secrets may go to; the text names the option.
+        ValueError: it is not safe for requests with secrets; the message names the option.
     """
     try:
         checked_endpoint(url, name, trusted_hosts)
@@ -147,10 +155,10 @@ def check_option(url: str, name: str, trusted_hosts: Sequence[str]) -> None:
 
 
 async def read_issuer(issuer: str, fetch: Fetch) -> JsonObject:
-    """Return the metadata of an authorization server, which this server's own options have named.
+    """Return the metadata of an authorization server that the options name.
 
     Raises:
-        VerifierUnavailable: there are none, they cannot be had now, or they are those of another server.
+        VerifierUnavailable: the metadata is missing, out of reach, or that of another issuer.
     """
     for url in server_metadata_urls(issuer):
         call = HttpCall(method="GET", url=url, headers=ACCEPT_JSON, named_by="user")
@@ -159,20 +167,20 @@ async def read_issuer(issuer: str, fetch: Fetch) -> JsonObject:
         except _NothingThereError:
             continue
         if metadata.get("issuer") != issuer:
-            raise VerifierUnavailable(f"the metadata at {url} say that they are those of another issuer")
+            raise VerifierUnavailable(f"the metadata at {url} is that of another issuer")
         return metadata
     raise VerifierUnavailable(f"{issuer} publishes no metadata")
 
 
 def endpoint_of(metadata: JsonObject, name: str, trusted_hosts: Sequence[str]) -> str:
-    """Return the URL that is a member of an issuer's metadata.
+    """Return a URL in the metadata of an issuer.
 
     Raises:
-        VerifierUnavailable: there is none, or it is not safe.
+        VerifierUnavailable: it is missing, or not safe.
     """
     url = metadata.get(name)
     if not isinstance(url, str):
-        raise VerifierUnavailable(f"the metadata of {metadata['issuer']} name no {name!r}")
+        raise VerifierUnavailable(f"the metadata of {metadata['issuer']} has no {name!r}")
     try:
         return checked_endpoint(url, name, trusted_hosts)
     except AuthorizationFailed as exc:
@@ -180,15 +188,15 @@ def endpoint_of(metadata: JsonObject, name: str, trusted_hosts: Sequence[str]) -
 
 
 def host_chosen_by(issuer: str, url: str) -> Literal["user", "server"]:
-    """Tell who has chosen the host of a URL in an issuer's metadata: where it is the issuer's own, the options have."""
+    """Return who has chosen the host of a URL in an issuer's metadata: the user, if it is the issuer's own host."""
     return "user" if origin_of(url) == origin_of(issuer) else "server"
 
 
 async def fetch_json(call: HttpCall, fetch: Fetch) -> JsonObject:
-    """Return the JSON object that a request gets.
+    """Send a request, and return the JSON object of its response.
 
     Raises:
-        VerifierUnavailable: it gets something else, or nothing can be had now.
+        VerifierUnavailable: the request failed, or its response is anything else.
     """
     shown = shown_url(call.url)
     try:
@@ -197,42 +205,34 @@ async def fetch_json(call: HttpCall, fetch: Fetch) -> JsonObject:
         raise VerifierUnavailable(f"{shown}: {shown_text(str(exc))}") from exc
     if reply.status != 200:
         failure = _NothingThereError if reply.status // 100 == 4 else VerifierUnavailable
-        raise failure(f"{shown} answered with the status {reply.status}")
+        raise failure(f"{shown} responded with the status {reply.status}")
     try:
         value = decode(reply.body)
     except Undecodable as exc:
-        raise VerifierUnavailable(f"{shown} answered with no JSON: {shown_text(str(exc))}") from None
+        raise VerifierUnavailable(f"the response of {shown} is not JSON: {shown_text(str(exc))}") from None
     if not is_object(value):
-        raise VerifierUnavailable(f"{shown} answered with no JSON object")
+        raise VerifierUnavailable(f"the response of {shown} is not a JSON object")
     return value
 
 
-# Something that another side publishes: fetched once for all who wait, and again when there is reason.
-#
-# Rules of this file:
-#
-# 1. It is never fetched sooner than `PAUSE_SECONDS` after the last time, whatever was the matter then.
-# 2. One fetch is under way at a time. It is shielded, for a bounded time, from the cancellation of the request that
-# needs
-#    it: clients that leave at once would otherwise make each other begin anew.
-# 3. Whoever has something to go on with does not wait for a fetch of somebody else's.
+# --- Fetching published documents ---
 
 _log = logging.getLogger("trio_mcp.auth")
 
 PAUSE_SECONDS = 10.0
 _FRESH_SECONDS = 600.0
 _FETCH_SECONDS = 10.0
-"""How long one fetch may take in all."""
+"""The time limit of one fetch."""
 
 
 @define(eq=False)
 class RefreshSchedule:
-    """When something was fetched, and may be fetched again. Any number of tasks may use it at once.
+    """A schedule by which a document is fetched. Any number of tasks may use it at once.
 
     Args:
-        what: it is, for the log.
+        what: the name of the document, for the log.
         read: fetches and keeps it; raises `VerifierUnavailable`.
-        clock: tells the time, as `time.time` does.
+        clock: returns the time, as `time.time` does.
     """
 
     _what: str
@@ -244,18 +244,18 @@ class RefreshSchedule:
 
     @property
     def age(self) -> float:
-        """How many seconds ago it was fetched; infinite where it never was."""
+        """The seconds since it was fetched; infinite if it never was."""
         return self._since(self._done_at)
 
     async def keep_fresh(self, fetch: Fetch) -> None:
-        """Fetch it if it is old."""
+        """Fetch the document if it is old."""
         if self.age > _FRESH_SECONDS and not (self._done_at is not None and self._lock.locked()):
             await self.again(fetch)
 
     async def again(self, fetch: Fetch) -> None:
-        """Fetch it, if nobody has done so for a while. What fails goes to the log: see `age`.
+        """Fetch the document, unless this was tried a moment ago. A failure is logged; see `age`.
 
-        A cancellation takes effect when a fetch that this call has begun is over.
+        A cancellation takes effect when the fetch of this call has ended.
         """
         async with self._lock:
             if self._since(self._tried_at) < PAUSE_SECONDS:
@@ -265,32 +265,24 @@ class RefreshSchedule:
                     await self._read(fetch)
                     self._done_at = self._clock()
                 if in_time.cancelled_caught:
-                    _log.warning("%s cannot be had: it did not come within %g s", self._what, _FETCH_SECONDS)
+                    _log.warning("%s: the request took more than %g s", self._what, _FETCH_SECONDS)
             except VerifierUnavailable as exc:
-                _log.warning("%s cannot be had: %s", self._what, exc)
+                _log.warning("%s could not be fetched: %s", self._what, exc)
             finally:
                 self._tried_at = self._clock()
 
     def _since(self, moment: float | None) -> float:
-        """Return the seconds since then; infinite where it was never, or the clock was set back."""
+        """Return the seconds since a time; infinite if it is None, or if the clock was set back."""
         passed = -1.0 if moment is None else self._clock() - moment
         return math.inf if passed < 0 else passed
 
 
-# The keys with which one authorization server signs.
-#
-# An unknown key makes them be fetched again, at a bounded rate (`_renewal`), however many tokens name unknown keys.
-# When
-# a fetch fails the old keys stay in use for a day, so that an authorization server may be away for a while; no
-# longer, so
-# that a key that was withdrawn does not hold for ever.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc7517#section-5
+# --- Signed tokens ---
 
 _KEPT_SECONDS = 86_400.0
 _MOST_KEYS = 100
 _MOST_TRIED = 8
-"""How many keys are tried for a token that names none."""
+"""The number of keys to try for a token that names no key."""
 
 
 @define(eq=False)
@@ -298,10 +290,10 @@ class KeyRing:
     """The public keys of one issuer. Any number of tasks may use it at once.
 
     Args:
-        issuer: whose they are.
-        uri: where they are published; None: where the issuer's metadata say.
+        issuer: the issuer.
+        uri: the URL of the keys; None means the one in the issuer's metadata.
         trusted_hosts: names of hosts that may be reached without TLS.
-        clock: tells the time, as `time.time` does.
+        clock: returns the time, as `time.time` does.
     """
 
     _issuer: str
@@ -315,10 +307,10 @@ class KeyRing:
         self._renewal = RefreshSchedule(f"the keys of {self._issuer}", self._read, self._clock)
 
     async def has_signed(self, signed: SignedJson, fetch: Fetch) -> bool:
-        """Tell whether one of the keys has signed.
+        """Return True if one of the keys has signed a token. An unknown key id makes the keys be fetched again.
 
         Raises:
-            VerifierUnavailable: there are no keys, and none can be had now.
+            VerifierUnavailable: there are no keys, and they cannot be fetched now.
         """
         await self._renewal.keep_fresh(fetch)
         if self._renewal.age > _KEPT_SECONDS:
@@ -344,16 +336,16 @@ class KeyRing:
         self._keys = self._usable(await fetch_json(call, fetch))
 
     def _usable(self, document: JsonObject) -> Sequence[Key]:
-        """Return the keys of a key set that can be used here; others are passed over."""
+        """Return the usable keys of a key set; others are skipped."""
         listed = document.get("keys")
         if not is_array(listed):
-            raise VerifierUnavailable("what is published is no set of keys")
+            raise VerifierUnavailable("the document is not a set of keys")
         keys: list[Key] = []
         for jwk in listed[:_MOST_KEYS]:
             try:
                 keys.append(public_key(jwk if is_object(jwk) else {}))
             except InvalidToken as exc:
-                _log.debug("a key of %s is not used: %s", self._issuer, exc)
+                _log.debug("a key of %s is ignored: %s", self._issuer, exc)
         return keys
 
 
@@ -366,29 +358,29 @@ def _in_lower_case(types: Collection[str | None]) -> frozenset[str | None]:
 
 @define(kw_only=True, eq=False)
 class JwtVerifier:
-    """Takes tokens that are signed JSON (JWT), and checks them with the keys that their issuers publish.
+    """A verifier of signed JSON tokens (JWT), which uses the keys that their issuers publish.
 
-    The keys are fetched when the first token comes, and kept; an unknown one makes them be fetched again, at most every
-    10 seconds. Any number of tasks may use it at once.
+    The keys are fetched for the first token, and cached; an unknown key makes them be fetched again, at most every 10
+    seconds. Any number of tasks may use it at once.
 
     Raises:
-        ValueError: an option makes no sense; the text names it.
+        ValueError: an option is invalid; the message names it.
     """
 
     algorithms: Collection[str] = ASYMMETRIC
-    """How tokens may be signed. Only algorithms with public keys can be named: with another, whoever checks tokens
-    could make them."""
+    """The accepted algorithms. Only algorithms with public keys are allowed: with others, this server could make
+    tokens."""
     jwks_uri: str | Mapping[str, str] | None = None
-    """Where the keys are published: of the only issuer, or by issuer. By default where the issuer's metadata say."""
+    """The URL of the keys: of the only issuer, or by issuer. By default, the one in the issuer's metadata."""
     types: Collection[str | None] = field(default=("at+jwt", "jwt", None), converter=_in_lower_case)
-    """What tokens may say that they are (``typ``); None stands for those that say nothing. Many
-    authorization servers do not say `at+jwt`; with ``["at+jwt"]``, those that do keep every other kind of token out."""
+    """The accepted types of tokens (``typ``); None stands for tokens without one. Many authorization servers do not set
+    `at+jwt`; for those that do, ``["at+jwt"]`` excludes every other kind of token."""
     issuers: Sequence[str] = ()
-    """Whose tokens are taken; by default those of the `ResourceServer` that it belongs to."""
+    """The issuers of accepted tokens; by default those of the `ResourceServer`."""
     trusted_hosts: Sequence[str] = ()
     """Names of hosts that may be reached without TLS; by default those of the `ResourceServer`."""
     clock: Callable[[], float] = time.time
-    """Tells how old the keys are."""
+    """The clock that decides when the keys are old."""
     _rings: dict[str, KeyRing] = field(factory=dict[str, KeyRing], init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -399,35 +391,35 @@ class JwtVerifier:
     def serving(
         self, issuers: Sequence[str], *, trusted_hosts: Sequence[str], clock: Callable[[], float]
     ) -> JwtVerifier:
-        """Return this verifier for one resource server, with keys of its own; what was said of issuers stays.
+        """Return a copy for one resource server, with its own keys; configured issuers are kept.
 
         Raises:
-            ValueError: the keys of one issuer would count for another, or their URL is not safe.
+            ValueError: the keys of one issuer would be used for another, or their URL is not safe.
         """
         issuers, trusted_hosts = self.issuers or issuers, self.trusted_hosts or trusted_hosts
         uris = self.jwks_uri
         if isinstance(uris, str) and len(issuers) > 1:
-            raise ValueError("jwks_uri: with several issuers, say which of them has which keys: {issuer: url}")
+            raise ValueError("jwks_uri: with several issuers, pass the URL of each one: {issuer: url}")
         for uri in [uris] if isinstance(uris, str) else (uris or {}).values():
             check_option(uri, "jwks_uri", trusted_hosts)
         return evolve(self, issuers=issuers, trusted_hosts=trusted_hosts, clock=clock)
 
     async def verify(self, token: str, fetch: Fetch) -> VerifiedToken:
-        """Return what a token says; see `abc.TokenVerifier`. If it is cancelled nothing is lost."""
+        """Return the content of a token; see `abc.TokenVerifier`. It may be cancelled at any time."""
         await trio.lowlevel.checkpoint()
         signed = read_jws(token, algorithms=self.algorithms, max_chars=_MAX_TOKEN_CHARS)
         if signed.type not in self.types:
-            raise InvalidToken(f"it says that it is {signed.type!r:.40}, and no token for access")
+            raise InvalidToken(f"its type is {signed.type!r:.40}, not that of an access token")
         issuer = signed.payload.get("iss")
         if not isinstance(issuer, str) or issuer not in self.issuers:
-            raise InvalidToken(f"its issuer {issuer!r:.200} is none of those that are trusted")
+            raise InvalidToken(f"its issuer {issuer!r:.200} is not trusted")
         if not await self._ring(issuer).has_signed(signed, fetch):
             raise InvalidToken("no key of its issuer has signed it")
         verified = read_claims(signed.payload, issuer=issuer)
         if verified.expires_at is None:
             raise InvalidToken("it never expires")
         if signed.type != "at+jwt" and _is_for_something_else(signed.payload):
-            raise InvalidToken("it is no token for access")
+            raise InvalidToken("it is not an access token")
         return verified
 
     def _ring(self, issuer: str) -> KeyRing:
@@ -438,42 +430,41 @@ class JwtVerifier:
 
 
 def _is_for_something_else(claims: JsonObject) -> bool:
-    """Tell whether a token, which does not say what it is, is known by its claims to be an ID token or its like."""
+    """Return True if a token without a type is an ID token or the like, according to its claims."""
     return not claims.keys().isdisjoint({"at_hash", "c_hash"}) or is_of_another_kind(claims)
 
 
-# Tokens that only the authorization server can read: it is asked what each of them is.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc7662
+# --- Introspection ---
 
 
 @frozen(kw_only=True)
 class _IntrospectionEndpoint:
-    """Where to ask."""
+    """An introspection endpoint."""
 
     url: str
     named_by: Literal["user", "server"]
     server: ServerMetadata
-    """What the authorization server says of itself, as far as it concerns how its clients authenticate there."""
+    """The metadata that concerns the authentication of clients."""
 
 
 @define(eq=False)
 class IntrospectionVerifier:
-    """Asks the authorization server what a token is, with this server's own client id and secret there.
+    """A verifier that asks the authorization server about each token, with this server's own credentials there.
 
-    What it answers is kept for a while, and asked for once by all who show the same token at the same time. Any number
-    of tasks may use it at once.
+    Results are cached for a while; concurrent requests with the same token share one request. Any number of tasks may
+    use it at once.
 
     Args:
-        endpoint: the URL at which it is asked; None: what its metadata say.
-        client: how this server is known to it: ``Registration("id", secret="...")``.
-        cache_seconds: how long an answer is used: so long a token that was withdrawn is taken. 0 asks each time.
+        endpoint: the URL of the introspection endpoint; None means the one in the issuer's metadata.
+        client: the registration of this server there: ``Registration("id", secret="...")``.
+        cache_seconds: the lifetime of a cached result, for which a withdrawn token stays accepted. 0 disables the
+            cache.
         issuer: the authorization server; by default the only one of the `ResourceServer`.
         trusted_hosts: names of hosts that may be reached without TLS; by default those of the `ResourceServer`.
-        clock: tells how old an answer is.
+        clock: the clock that decides when a result is old.
 
     Raises:
-        ValueError: an option makes no sense; the text names it.
+        ValueError: an option is invalid; the message names it.
     """
 
     endpoint: str | None = None
@@ -490,30 +481,30 @@ class IntrospectionVerifier:
         if not 0 <= self.cache_seconds < math.inf:
             raise ValueError(f"cache_seconds={self.cache_seconds!r}: must be a number of seconds, 0 or more")
         self.issuer = self.issuer or self.client.issuer
-        self._renewal = RefreshSchedule("the place where tokens are introspected", self._look_up, self.clock)
+        self._renewal = RefreshSchedule("the introspection endpoint", self._look_up, self.clock)
         self._answers = VerdictCache(self.cache_seconds, self.clock)
 
     def serving(
         self, issuers: Sequence[str], *, trusted_hosts: Sequence[str], clock: Callable[[], float]
     ) -> IntrospectionVerifier:
-        """Return this verifier for one resource server; what was said of the issuer stays.
+        """Return a copy for one resource server; a configured issuer is kept.
 
         Raises:
-            ValueError: there are several issuers, and nothing says which of them is asked; or its URL is not safe.
+            ValueError: there are several issuers, and the option *issuer* is missing; or the URL is not safe.
         """
         if self.issuer is None and len(issuers) > 1:
-            raise ValueError("IntrospectionVerifier: with several issuers, say by issuer= which of them is asked")
+            raise ValueError("IntrospectionVerifier: with several issuers, pass issuer=")
         trusted_hosts = self.trusted_hosts or trusted_hosts
         if self.endpoint is not None:
             check_option(self.endpoint, "introspection endpoint", trusted_hosts)
         return evolve(self, issuer=self.issuer or issuers[0], trusted_hosts=trusted_hosts, clock=clock)
 
     async def verify(self, token: str, fetch: Fetch) -> VerifiedToken:
-        """Return what a token says; see `abc.TokenVerifier`. If it is cancelled, others who wait for it ask anew."""
+        """Return the content of a token; see `abc.TokenVerifier`. A waiting task may send the request anew."""
         await trio.lowlevel.checkpoint()
         verified = await self._answers.find(token, lambda: self._ask(token, fetch))
         if verified is None:
-            raise InvalidToken("the authorization server says that it is not good")
+            raise InvalidToken("the authorization server says that it is not active")
         return verified
 
     async def _ask(self, token: str, fetch: Fetch) -> VerifiedToken | None:
@@ -529,13 +520,13 @@ class IntrospectionVerifier:
 
     async def _where(self, fetch: Fetch) -> _IntrospectionEndpoint:
         if self.issuer is None:
-            raise RuntimeError("IntrospectionVerifier: outside of a ResourceServer it needs issuer=")
+            raise RuntimeError("IntrospectionVerifier: pass issuer=, or use it in a ResourceServer")
         if self.endpoint is not None:
             server = ServerMetadata(issuer=self.issuer, token_endpoint=self.endpoint)
             return _IntrospectionEndpoint(url=self.endpoint, named_by="user", server=server)
         await self._renewal.keep_fresh(fetch)
         if self._place is None:
-            raise VerifierUnavailable(f"it is not known where {self.issuer} introspects tokens")
+            raise VerifierUnavailable(f"the introspection endpoint of {self.issuer} is unknown")
         return self._place
 
     async def _look_up(self, fetch: Fetch) -> None:
@@ -555,13 +546,13 @@ def _read_answer(answer: JsonObject, issuer: str) -> VerifiedToken | None:
     if answer.get("active") is not True:
         return None
     if answer.get("iss", issuer) != issuer:
-        _log.info("a token is none of %s, but it has introspected it all the same", issuer)
+        _log.info("%s has introspected a token of another issuer", issuer)
         return None
-    if is_of_another_kind(answer):  # a server is free to look for it among refresh tokens, too
-        _log.info("what %s knows of a token is that it is none for access", issuer)
+    if is_of_another_kind(answer):  # a server may also look for it among its refresh tokens
+        _log.info("%s says that a token is not an access token", issuer)
         return None
     try:
         return read_claims(answer, issuer=issuer)
     except InvalidToken as exc:
-        _log.info("what %s says of a token is of no use: %s", issuer, exc)
+        _log.info("the introspection response of %s is invalid: %s", issuer, exc)
         return None

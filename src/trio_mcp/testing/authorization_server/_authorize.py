@@ -1,10 +1,10 @@
-"""The authorization endpoint of the development authorization server: a browser comes, a user decides, and it goes.
+"""The authorization endpoint of the development authorization server: sign-in, consent and the redirect of the browser.
 
 Rules of this file:
 
-1. Until client and redirect URI are known to belong together, nobody is sent anywhere: the browser gets a page.
-2. What a form decides about is held here, under a ticket that is of use only to the browser that was given the page.
-3. Each answer that goes back to a client says whose it is (`iss`), errors too.
+1. Until the client and its redirect URI are validated, the browser is not redirected: it gets an error page.
+2. The subject of a consent form is kept here. The form contains a ticket that is valid only in the same browser.
+3. Each response to a client names the issuer (`iss`), also errors.
 
 Specification: https://www.rfc-editor.org/rfc/rfc6749#section-4.1 and https://www.rfc-editor.org/rfc/rfc9207
 """
@@ -31,14 +31,14 @@ _COOKIE = "trio-mcp-development"
 _TICKET_SECONDS = 600.0
 _MAX_TICKETS = 1000
 _MAX_TRIES = 10
-"""How often a password may be wrong on one page."""
+"""The limit of wrong passwords on one page."""
 _RANDOM = re.compile(r"[A-Za-z0-9_-]{43}")
-"""Of 32 bytes: a challenge of PKCE, or a cookie of ours."""
+"""The encoding of 32 bytes: a PKCE challenge, or a cookie of this server."""
 
 
 @frozen
 class _Return:
-    """Where the browser goes in the end, and what it takes along."""
+    """The redirect of the browser, and the state that it returns."""
 
     uri: str
     state: str | None
@@ -46,7 +46,7 @@ class _Return:
 
 @define(eq=False)
 class _Ticket:
-    """What a page asks the user to decide."""
+    """A decision that a page asks the user for."""
 
     client: KnownClient
     back: _Return
@@ -54,14 +54,14 @@ class _Ticket:
     challenge: str
     key_thumbprint: str | None
     browser: str
-    """The cookie of the browser that was given the page."""
+    """The cookie of the browser that shows the page."""
     ends: float
     tries: int = 0
 
 
 @define(eq=False)
 class BrowserSessions:
-    """All browsers that are here."""
+    """The sign-ins of all browsers."""
 
     _settings: Settings
     _registry: ClientRegistry
@@ -69,7 +69,7 @@ class BrowserSessions:
     _tickets: dict[str, Any] = field(factory=dict[str, Any], init=False)
 
     async def authorize(self, asked: EndpointRequest) -> EndpointResponse:
-        """Take a browser that a client has sent."""
+        """Handle an authorization request."""
         try:
             client, back = await self._known(asked.query)
         except OAuthError as error:
@@ -85,7 +85,7 @@ class BrowserSessions:
         return self._show(name, ticket, None)
 
     async def decide(self, asked: EndpointRequest) -> EndpointResponse:
-        """Take what a user has decided."""
+        """Handle the decision of a user."""
         name = asked.form.get("ticket", "")
         ticket: _Ticket | None = self._tickets.get(name)
         if ticket is None or ticket.ends <= self._settings.clock() or not _is_of(asked, ticket):
@@ -106,10 +106,10 @@ class BrowserSessions:
             return self._back(ticket.back, error.members, status=303)
 
     async def _known(self, query: Mapping[str, str]) -> tuple[KnownClient, _Return]:
-        """Return who asks and where the browser goes (rule 1).
+        """Return the client and the redirect of a request (rule 1).
 
         Raises:
-            OAuthError: that is not certain.
+            OAuthError: one of them is invalid.
         """
         client = await self._registry.find(query.get("client_id", ""))
         uri = query.get("redirect_uri", client.redirect_uris[0] if len(client.redirect_uris) == 1 else "")
@@ -143,7 +143,7 @@ class BrowserSessions:
         )
 
     def _allow(self, ticket: _Ticket, user: str, *, status: int = 302) -> EndpointResponse:
-        """Send a browser back with a code.
+        """Redirect a browser with a code.
 
         Raises:
             OAuthError: the policy denies access.
@@ -182,7 +182,7 @@ class BrowserSessions:
 
 
 def _cookie_of(asked: EndpointRequest) -> str | None:
-    """Return what tells a browser from others; None where it is here for the first time."""
+    """Return the cookie of a browser; None at its first request."""
     for pair in re.split(r"[;,] *", asked.headers.get("cookie", "")):
         name, _, value = pair.partition("=")
         if name == _COOKIE and _RANDOM.fullmatch(value):

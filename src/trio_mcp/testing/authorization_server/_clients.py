@@ -1,6 +1,8 @@
-"""Who is known to the development authorization server: registered beforehand, by themselves, or by a document.
+"""The clients of the development authorization server: registration, metadata documents, and client authentication.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/client-registration,
+https://www.rfc-editor.org/rfc/rfc8252, https://www.rfc-editor.org/rfc/rfc9700#section-4.1 and
+https://www.rfc-editor.org/rfc/rfc6749#section-2.3
 """
 
 from __future__ import annotations
@@ -31,25 +33,23 @@ __all__ = [
 ]
 
 
-# Where the development authorization server sends browsers back to, and where it does not.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc8252 and https://www.rfc-editor.org/rfc/rfc9700#section-4.1
+# --- Redirect URIs ---
 
 THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 _NEVER = frozenset({"javascript", "data", "vbscript", "file", "blob", "about"})
-"""Schemes that run something, or show what is on this machine."""
+"""Schemes that run code, or show content of this machine."""
 
 
 def check_redirect_uris(uris: Sequence[str], application_type: object) -> None:
-    """Check what a client wants to register.
+    """Check the redirect URIs of a registration.
 
     Args:
-        application_type: what it says to be: ``"native"``, ``"web"``, or nothing.
+        application_type: the type that the client states: ``"native"``, ``"web"``, or None.
 
     Raises:
-        OAuthError: browsers cannot be sent there, or not those of such an application.
+        OAuthError: a URI is not allowed, or not for this type.
     """
-    if application_type not in (None, "native", "web"):  # a tuple: it may be anything that JSON can say
+    if application_type not in (None, "native", "web"):  # a tuple, because the value may be of any JSON type
         raise OAuthError("invalid_client_metadata", "application_type has to be native or web")
     if not uris:
         raise OAuthError("invalid_redirect_uri", "redirect_uris are missing")
@@ -78,7 +78,7 @@ def _may_be_used(parts: SplitResult) -> bool:
 
 
 def is_registered(uri: str, registered: Sequence[str]) -> bool:
-    """Tell whether *uri* is one of those, exactly; of ``http`` on this machine the port does not matter."""
+    """Return True if *uri* is registered exactly; the port of an ``http`` URL of this machine is ignored."""
     return uri in registered or any(_is_same_but_for_port(uri, each) for each in registered)
 
 
@@ -100,7 +100,7 @@ _GRANTS = ("authorization_code", "refresh_token", "client_credentials")
 
 
 def keep(kept: dict[str, Any], key: str, value: object, most: int) -> None:
-    """Put something into a dict that forgets the oldest where there are too many."""
+    """Put a value into a dict, and drop the oldest entry if there are too many."""
     kept[key] = value
     if len(kept) > most:
         del kept[next(iter(kept))]
@@ -114,18 +114,18 @@ class _ClientDocument:
 
 @define(eq=False)
 class ClientRegistry:
-    """All clients that an authorization server knows."""
+    """The clients of an authorization server."""
 
     _settings: Settings
     _registered: dict[str, KnownClient] = field(factory=dict[str, KnownClient], init=False)
-    """By themselves."""
+    """Dynamic registrations."""
     _documents: dict[str, _ClientDocument] = field(factory=dict[str, _ClientDocument], init=False)
 
     async def find(self, client_id: str) -> KnownClient:
-        """Return a client, by its document where its name is the address of one.
+        """Return a client; if its id is a URL, read its metadata document.
 
         Raises:
-            OAuthError: there is none of that name.
+            OAuthError: the client is unknown.
         """
         for client in self._settings.clients:
             if client.client_id == client_id:
@@ -137,14 +137,14 @@ class ClientRegistry:
         raise OAuthError("invalid_client", "no such client", status=401)
 
     def forget_registered(self) -> None:
-        """Forget all clients that have registered by themselves, as a server may."""
+        """Delete all dynamic registrations, as a server may do."""
         self._registered.clear()
 
     def register(self, members: Mapping[str, Any]) -> dict[str, Any]:
-        """Register a client by itself (RFC 7591); return what it is told.
+        """Register a client dynamically (RFC 7591); return the response.
 
         Raises:
-            OAuthError: it cannot be registered like that.
+            OAuthError: the registration is refused.
         """
         client = self._read(secrets.token_urlsafe(16), members, "client_secret_basic")
         keep(self._registered, client.client_id, client, _MAX_CLIENTS)
@@ -197,10 +197,10 @@ class ClientRegistry:
         return members
 
     def _read(self, client_id: str, members: Mapping[str, Any], usual: AuthMethod) -> KnownClient:
-        """Make a client of the metadata that it has sent, or has put down somewhere.
+        """Create a client from its metadata.
 
         Raises:
-            OAuthError: they cannot be accepted.
+            OAuthError: the metadata is not acceptable.
         """
         uris, grants = _texts(members, "redirect_uris"), _texts(members, "grant_types") or ["authorization_code"]
         method = members.get("token_endpoint_auth_method", usual)
@@ -247,7 +247,7 @@ def _texts(members: Mapping[str, Any], name: str) -> Sequence[str]:
 
 
 def _is_document(client_id: str) -> bool:
-    """Tell whether a client's name is the address of a document about it."""
+    """Return True if a client id is the URL of a metadata document."""
     try:
         parts = urlsplit(client_id)
     except ValueError:
@@ -257,10 +257,7 @@ def _is_document(client_id: str) -> bool:
     return parts.path not in {"", "/"} and "@" not in parts.netloc and "#" not in client_id
 
 
-# How the development authorization server makes sure which client it is that asks.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc6749#section-2.3 and https://www.rfc-
-# editor.org/rfc/rfc7523#section-2.2
+# --- Client authentication ---
 
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _MAX_ASSERTIONS = 10_000
@@ -273,18 +270,19 @@ def _refused(why: str, *, basic: bool = False) -> OAuthError:
 
 @define(eq=False)
 class ClientCheck:
-    """Makes sure who asks at an endpoint for clients."""
+    """Authenticates clients."""
 
     _settings: Settings
     _registry: ClientRegistry
     _seen: dict[str, Any] = field(factory=dict[str, Any], init=False)
-    """Assertions, each of which holds once."""
+    """Used assertions, because each one is valid once."""
 
     async def check(self, asked: EndpointRequest) -> KnownClient:
-        """Return the client that has authenticated, or that is public.
+        """Return the authenticated or public client of a request.
 
         Raises:
-            OAuthError: it has not, or in several ways, or not as it was registered.
+            OAuthError: the authentication is missing, wrong, or ambiguous, or uses another method than the registered
+                one.
         """
         if len(_ways(asked)) > 1:
             raise OAuthError("invalid_request", "a client authenticates in one way")
@@ -349,7 +347,7 @@ class ClientCheck:
 
 
 def presents_credentials(asked: EndpointRequest) -> bool:
-    """Tell whether a client tries to authenticate."""
+    """Return True if a client tries to authenticate."""
     return bool(_ways(asked))
 
 
@@ -358,7 +356,7 @@ def _ways(asked: EndpointRequest) -> set[str]:
 
 
 def _basic(value: str | None) -> tuple[str, str] | None:
-    """Return name and secret out of a header field; None where it has none of that kind."""
+    """Return the client id and secret of a header field; None if it has another scheme."""
     scheme, _, credentials = (value or "").partition(" ")
     if scheme.lower() != "basic":
         return None

@@ -1,6 +1,7 @@
-"""What the endpoints of the development authorization server are asked, what they answer, and how they say no.
+"""The HTTP messages of the development authorization server: requests, responses, errors and HTML pages.
 
-Specification: https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1
+Specification: https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1 and
+https://www.rfc-editor.org/rfc/rfc9700#section-4.16
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ _FORM_TYPE = "application/x-www-form-urlencoded"
 
 
 class OAuthError(Exception):
-    """What the development authorization server says in place of an answer.
+    """An error response of the development authorization server.
 
-    Its hooks may raise it as well, to have a request fail as they like.
+    Its hooks may raise it, too, so that a request fails as a test needs it.
 
     Args:
-        error: the code, such as ``"invalid_grant"``.
-        description: a sentence for people.
-        status: of HTTP.
+        error: the error code, such as ``"invalid_grant"``.
+        description: a sentence for users.
+        status: the HTTP status.
         headers: further header fields.
     """
 
@@ -58,29 +59,29 @@ class OAuthError(Exception):
 
     @property
     def members(self) -> dict[str, str]:
-        """What stands in a JSON body, or in the query of a redirect."""
+        """The members of a JSON body, or of the query of a redirect."""
         described = {"error_description": self.description} if self.description else {}
         return {"error": self.error, **described}
 
 
 @frozen(kw_only=True)
 class EndpointRequest:
-    """One request to an endpoint. All of it may be secret."""
+    """One request to an endpoint. Any part of it may be secret."""
 
     method: str
     headers: Mapping[str, str] = field(repr=False)
     query: Mapping[str, str] = field(repr=False)
-    """Parameters without a value are left out, as if they had not been sent."""
+    """The query parameters. Those without a value are left out, as if they had not been sent."""
     form: Mapping[str, str] = field(repr=False)
-    """Likewise; empty where the body is no form."""
+    """Likewise; empty if the body is not a form."""
     body: bytes = field(repr=False)
 
     @classmethod
     def of(cls, request: HttpRequest) -> EndpointRequest:
-        """Read the parameters of a request.
+        """Parse the parameters of a request.
 
         Raises:
-            OAuthError: they cannot be read, or one is there twice.
+            OAuthError: they are malformed, or one occurs twice.
         """
         form = request.body if _media_type(request.headers) == _FORM_TYPE else b""
         return cls(
@@ -92,10 +93,10 @@ class EndpointRequest:
         )
 
     def json(self) -> dict[str, Any]:
-        """Return the body, a JSON object.
+        """Return the JSON object in the body.
 
         Raises:
-            OAuthError: it is none.
+            OAuthError: the body contains anything else.
         """
         if _media_type(self.headers) != "application/json":
             raise OAuthError("invalid_request", "the body has to be application/json")
@@ -134,38 +135,36 @@ class EndpointResponse:
     headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
     body: bytes = field(default=b"", repr=False)
     error: str | None = None
-    """The code, where it says no."""
+    """The error code; None for a success."""
 
 
 def json_answer(
     members: Mapping[str, Any], *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> EndpointResponse:
-    """Answer with a JSON object, which nobody may keep."""
+    """Return a response with a JSON object, which must not be cached."""
     fields = {"content-type": "application/json", "cache-control": "no-store", **(headers or {})}
     return EndpointResponse(status=status, headers=fields, body=encode(members))
 
 
 def refusal(error: OAuthError) -> EndpointResponse:
-    """Answer with an error, as JSON."""
+    """Return an error response, as JSON."""
     answer = json_answer(error.members, status=error.status, headers=error.headers)
     return evolve(answer, error=error.error)
 
 
 def with_query(url: str, parameters: Mapping[str, str]) -> str:
-    """Add parameters to a URL, and keep those that it has."""
+    """Add parameters to a URL, and keep its own ones."""
     separator = "&" if urlsplit(url).query else "?"
     return f"{url}{separator}{urlencode(parameters)}" if parameters else url
 
 
 def redirect(url: str, *, status: int = 302, error: str | None = None) -> EndpointResponse:
-    """Lead the browser somewhere else."""
+    """Return a redirect of the browser."""
     headers = {"location": url, "cache-control": "no-store", "referrer-policy": "no-referrer"}
     return EndpointResponse(status=status, headers=headers, error=error)
 
 
-# The pages that the development authorization server shows to people: sign in and consent, or what is wrong.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc9700#section-4.16
+# --- Pages for users ---
 
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:32rem;margin:3rem auto;padding:0 1rem}"
@@ -187,14 +186,14 @@ def consent_page(
     resource: str | None,
     trouble: str | None,
 ) -> EndpointResponse:
-    """Return the page on which a user signs in, and allows what a client asks for, or does not.
+    """Return the page on which a user signs in, and allows or denies a request.
 
     Args:
-        action: where the form goes.
-        ticket: stands for what is asked for, in the form.
-        trouble: what was wrong with the form before; None at first.
+        action: the URL that the form is sent to.
+        ticket: identifies the request, in the form.
+        trouble: the error of the previous attempt; None at first.
     """
-    wanted = "".join(f"<li><code>{escape(scope)}</code></li>" for scope in scopes) or "<li>nothing in particular</li>"
+    wanted = "".join(f"<li><code>{escape(scope)}</code></li>" for scope in scopes) or "<li>no specific scope</li>"
     warned = f'<p class="error" role="alert">{escape(trouble)}</p>' if trouble else ""
     body = (
         f"<h1>Allow {escape(client)}?</h1>{warned}"
@@ -208,13 +207,13 @@ def consent_page(
         '<button name="decision" value="allow">Allow</button>'
         '<button name="decision" value="deny">Deny</button></form>'
     )
-    # browsers hold a redirect that follows a form against this rule, too
+    # browsers apply this rule to a redirect after a form, too
     targets = f"form-action 'self' {urlsplit(redirect_uri).scheme}:"
     return _page("Sign in and consent", body, targets, status=403 if trouble else 200)
 
 
 def error_page(message: str, *, error: str, status: int = 400) -> EndpointResponse:
-    """Return a page for a user who cannot be sent back, because it is not certain whose address that would be."""
+    """Return an error page for a user whose redirect URI was not validated."""
     body = f'<h1>This does not work</h1><p class="error">{escape(message)}</p>'
     return _page("Error", body, "form-action 'none'", status=status, error=error)
 

@@ -1,6 +1,9 @@
-"""What the development authorization server can be told: whom it knows, what it grants, and how it should misbehave.
+"""The options of the development authorization server: clients, grants, keys and misbehaviour for tests.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization,
+https://www.rfc-editor.org/rfc/rfc7519, https://www.rfc-editor.org/rfc/rfc9068, https://www.rfc-editor.org/rfc/rfc8414
+and
+https://openid.net/specs/openid-connect-discovery-1_0.html
 """
 
 from __future__ import annotations
@@ -44,13 +47,11 @@ __all__ = [
 ]
 
 
-# JWTs of the development authorization server: its own key, and those of clients and issuers that it believes.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc7519 and https://www.rfc-editor.org/rfc/rfc9068
+# --- JWTs ---
 
 Jwt = jwt.Token
 ALGORITHMS = ("ES256", "RS256")
-"""Of signatures that are taken from others."""
+"""The accepted algorithms of signatures."""
 _MAX_JWT_CHARACTERS = 16 * 1024
 _MAX_KEYS = 20
 _LEEWAY_SECONDS = 60.0
@@ -58,38 +59,38 @@ _LEEWAY_SECONDS = 60.0
 
 @define(eq=False)
 class SigningKeys:
-    """The keys with which tokens are signed. The newest signs."""
+    """The keys that sign tokens. The newest one is used."""
 
     _keys: list[ECKey] = field(factory=lambda: [ECKey.generate_key("P-256", private=True)], init=False, repr=False)
 
     def rotate(self, *, keep: bool) -> None:
-        """Sign with another key from now on.
+        """Use another key from now on.
 
         Args:
-            keep: whether the public halves of the earlier ones are shown still.
+            keep: True to still publish the earlier keys.
         """
         self._keys = [ECKey.generate_key("P-256", private=True), *(self._keys if keep else ())]
 
     def sign(self, claims: Mapping[str, Any], *, typ: str, **header: Any) -> str:
-        """Return a JWT."""
+        """Return a signed JWT."""
         newest = self._keys[0]
         return jwt.encode({"alg": "ES256", "typ": typ, "kid": newest.thumbprint(), **header}, dict(claims), newest)
 
     def public(self) -> dict[str, Any]:
-        """Return the public halves, a JWK set."""
+        """Return the public keys, as a JWK set."""
         own = {"alg": "ES256", "use": "sig"}
         return {"keys": [{**each.as_dict(private=False), "kid": each.thumbprint(), **own} for each in self._keys]}
 
     def read(self, token: str) -> Jwt | None:
-        """Return what is in a token of our own; None where it is none."""
+        """Parse a token of this server; return None if it is not one."""
         return read_jwt(token, self._keys, ("ES256",))
 
 
 def read_keys(keys: Mapping[str, Any] | str) -> list[Key]:
-    """Return public keys out of a JWK set, a JWK or PEM.
+    """Return the public keys of a JWK set, a JWK or PEM.
 
     Raises:
-        ValueError: something else is in it.
+        ValueError: it contains anything else.
     """
     try:
         if isinstance(keys, str):
@@ -106,12 +107,12 @@ def read_keys(keys: Mapping[str, Any] | str) -> list[Key]:
 def _pem(text: str) -> Key:
     try:
         return ECKey.import_key(text)
-    except JoseError:  # it is of another kind
+    except JoseError:  # it has another type
         return RSAKey.import_key(text)
 
 
 def read_jwt(token: str, keys: Iterable[Key], algorithms: Collection[str] = ALGORITHMS) -> Jwt | None:
-    """Return what is in a JWT that one of the keys has signed; None where it is none. No claim has been checked."""
+    """Parse a JWT, and check its signature with the keys; return None if this fails. Claims are not checked."""
     if len(token) > _MAX_JWT_CHARACTERS:
         return None
     for key in keys:
@@ -121,7 +122,7 @@ def read_jwt(token: str, keys: Iterable[Key], algorithms: Collection[str] = ALGO
 
 
 def unverified_claims(token: str) -> Mapping[str, Any]:
-    """Return what stands in a JWT that nobody has checked; nothing where it is none."""
+    """Return the claims of a JWT without any check; empty if it is malformed."""
     try:
         claims = decode(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
     except (IndexError, ValueError, Undecodable):
@@ -130,14 +131,14 @@ def unverified_claims(token: str) -> Mapping[str, Any]:
 
 
 def is_for(claims: Mapping[str, Any], audiences: Collection[str], now: float) -> bool:
-    """Tell whether a JWT is meant for one of those, and has not ended."""
+    """Return True if the claims name one of the audiences, and have not expired."""
     audience, ends = claims.get("aud"), claims.get("exp")
     named: list[Any] = audience if is_array(audience) else [audience]
     return any(each in audiences for each in named) and isinstance(ends, int | float) and ends + _LEEWAY_SECONDS > now
 
 
 Endpoint: TypeAlias = Literal["metadata", "jwks", "authorize", "decide", "token", "register", "introspect", "revoke"]
-"""What is asked for: ``"decide"`` is what the consent page sends."""
+"""The endpoint of a request; ``"decide"`` is the form of the consent page."""
 
 
 def _keys(_: object, __: Attribute[Any], value: Mapping[str, Any] | str) -> None:
@@ -146,22 +147,22 @@ def _keys(_: object, __: Attribute[Any], value: Mapping[str, Any] | str) -> None
 
 @frozen
 class KnownClient:
-    """A client that an authorization server knows.
+    """A client of an authorization server.
 
     Args:
-        client_id: its name.
-        name: for people.
-        secret: what proves it, where it has one.
-        keys: its public keys, a JWK set (`{"keys": [...]}`) or one JWK or PEM: what proves it by ``private_key_jwt``.
-        method: the one way in which it authenticates; None: any that its secret or keys allow, and none without them.
-        redirect_uris: where browsers may be sent back to. For ``http`` on this machine, any port will do.
-        grant_types: what it may use; by default anything.
-        known_as: its names at other authorization servers, by their issuers, for ID-JAGs that are made here; where
-            there is none it is *client_id*.
-        secret_expires_at: when the secret ends, as `time.time` counts; None: never.
+        client_id: the client's id.
+        name: the client's name, for users.
+        secret: the client's secret, if it has one.
+        keys: the client's public keys for ``private_key_jwt``: a JWK set (`{"keys": [...]}`), a JWK or PEM.
+        method: the only authentication method; None means any that the secret or keys allow, and none without them.
+        redirect_uris: the registered redirect URIs. For ``http`` URLs of this machine, any port is accepted.
+        grant_types: the allowed grant types; by default all.
+        known_as: the client's ids at other authorization servers, by issuer, for ID-JAGs of this server; by default
+            *client_id*.
+        secret_expires_at: the expiry of the secret, as `time.time` counts; None means never.
 
     Raises:
-        ValueError: *keys* are none.
+        ValueError: *keys* contains anything but keys.
     """
 
     client_id: str
@@ -175,89 +176,88 @@ class KnownClient:
     secret_expires_at: float | None = field(default=None, kw_only=True)
 
     def may_use(self, grant_type: str) -> bool:
-        """Tell whether it has registered for a grant."""
+        """Return True if it may use a grant type."""
         return self.grant_types is None or grant_type in self.grant_types
 
     @property
     def is_public(self) -> bool:
-        """Whether nothing proves that it is this client."""
+        """True if the client has no credentials."""
         return self.method == "none" if self.method else self.secret is None and self.keys is None
 
 
 @frozen(kw_only=True)
 class AccessAsk:
-    """Somebody wants access: what a policy decides about."""
+    """A request for access, which a policy decides about."""
 
     grant_type: str
-    """In OAuth's words, ``"authorization_code"`` say."""
+    """The grant type in OAuth's terms, such as ``"authorization_code"``."""
     client_id: str
     subject: str
-    """For whom it is: a user, or the client itself."""
+    """The user, or the client itself."""
     scopes: tuple[str, ...]
-    """What is asked for."""
+    """The requested scopes."""
     resource: str | None
-    """The server that it is for; None where the client does not say."""
+    """The server that the access is for; None if the client does not name it."""
 
 
 @frozen(kw_only=True)
 class AuthorizationRequest:
-    """What an authorization server was asked, and how that ended."""
+    """A request to an authorization server, and its result."""
 
     endpoint: Endpoint
     parameters: Mapping[str, Any]
     """By name, from the query, the form or the JSON body; secrets are replaced by ``"(secret)"``."""
     status: int
-    """Of the HTTP response."""
+    """The HTTP status of the response."""
     error: str | None
-    """The code, where it said no."""
+    """The error code; None for a success."""
 
 
 class AuthorizationServerOptions(TypedDict, total=False):
-    """What an `AuthorizationServer` can be told, all by keyword and all optional."""
+    """The options of an `AuthorizationServer`. All are keyword arguments, and optional."""
 
     users: Mapping[str, str]
-    """Names and passwords of those who may sign in; by default one ``"user"`` with the ``"password"``."""
+    """The names and passwords of users; by default one ``"user"`` with the ``"password"``."""
     auto_consent: bool
-    """Send browsers back at once, as if the first of the users had signed in and allowed what is asked for; by default
-    there is a page for that."""
+    """Redirect browsers at once, as if the first user had signed in and allowed the request; by default, a page is
+    shown."""
     clients: Iterable[KnownClient]
-    """Those that are registered beforehand."""
+    """The manually registered clients."""
     scopes: Sequence[str] | None
-    """All that can be granted; by default whatever is asked for."""
+    """The scopes that can be granted; by default any."""
     default_scopes: Sequence[str]
-    """What those are granted who ask for nothing in particular; by default nothing."""
+    """The scopes of requests that name none; by default no scopes."""
     resources: Sequence[str] | None
-    """The servers that there are tokens for; by default whatever is named."""
+    """The servers that tokens are issued for; by default any."""
     policy: Callable[[AccessAsk], Iterable[str] | None]
-    """Says which scopes are granted, or by None that access is denied; by default all that is asked for."""
+    """Returns the granted scopes, or None to deny access; by default, all requested scopes are granted."""
     refresh_tokens: Literal["always", "offline_access", "never"]
-    """Who gets refresh tokens, of the clients that have registered for them; ``"always"`` by default."""
+    """The clients that get refresh tokens, of those that have registered for them; ``"always"`` by default."""
     token_seconds: float
-    """How long access tokens hold; 3600 by default."""
+    """The lifetime of access tokens; 3600 by default."""
     code_seconds: float
-    """How long authorization codes do; 60 by default."""
+    """The lifetime of authorization codes; 60 by default."""
     secret_seconds: float | None
-    """How long the secrets of clients do that register by themselves; by default they never end."""
+    """The lifetime of secrets of dynamic registrations; by default they never expire."""
     registration: bool
-    """Whether clients may register by themselves (RFC 7591); by default they may."""
+    """Allow dynamic registration (RFC 7591); by default it is allowed."""
     auth_methods: Sequence[AuthMethod]
-    """How clients may authenticate, in the order of liking; by default in any way."""
+    """The authentication methods of clients, the preferred one first; by default all."""
     fetch: Fetch | None
-    """Reads client ID metadata documents; without it there are none."""
+    """Reads client ID metadata documents; without it, they are not supported."""
     trusted_issuers: Mapping[str, Mapping[str, Any]]
-    """Public keys, as JWK sets by issuer, of those whose assertions are taken (RFC 7523): ID-JAGs and identities of
-    workloads."""
+    """The public keys, as JWK sets by issuer, of trusted assertions (RFC 7523): ID-JAGs and workload identities."""
     dpop: Literal["off", "allowed", "required"]
-    """Whether tokens may, or have to, be bound to a key (RFC 9449); ``"allowed"`` by default."""
+    """Allow or require tokens that are bound to a key (RFC 9449); ``"allowed"`` by default."""
     dpop_nonces: bool
-    """Whether proofs of possession need a nonce of this server; by default they do not."""
+    """Require a nonce of this server in proofs of possession; by default it is not required."""
     clock: Callable[[], float]
-    """Tells the time; `time.time` by default."""
+    """Returns the time; `time.time` by default."""
     before: Callable[[Endpoint], Awaitable[object]] | None
-    """Awaited before anything is answered: it may wait, or raise an `OAuthError`."""
+    """Awaited before each response: it may wait, or raise an `OAuthError`."""
     change: Callable[[Endpoint, dict[str, Any]], Mapping[str, Any]] | None
-    """Is shown the JSON that an endpoint answers, or for ``"authorize"`` the parameters of a redirect, and returns what
-    is sent in its place. This is how to test what a client does about a server that is wrong, or hostile."""
+    """Receives the JSON of a response, or for ``"authorize"`` the parameters of a redirect, and returns a replacement.
+    Use it to test how a client handles a faulty or hostile server."""
 
 
 def _issuer(_: object, __: Attribute[str], value: str) -> None:
@@ -268,7 +268,7 @@ def _issuer(_: object, __: Attribute[str], value: str) -> None:
 
 @define(kw_only=True, eq=False)
 class Settings:
-    """The options of an authorization server, with their defaults; they may be changed while it serves."""
+    """The options of an authorization server, with defaults; they may be changed while it serves."""
 
     issuer: str = field(validator=_issuer)
     users: Mapping[str, str] = field(factory=lambda: {"user": "password"}, repr=False)
@@ -295,17 +295,15 @@ class Settings:
     change: Callable[[Endpoint, dict[str, Any]], Mapping[str, Any]] | None = None
 
     def place(self, path: str) -> str:
-        """Return the address of an endpoint."""
+        """Return the URL of an endpoint."""
         return self.issuer.rstrip("/") + path
 
     def changed(self, endpoint: Endpoint, members: dict[str, Any]) -> Mapping[str, Any]:
-        """Return what is sent in place of *members*."""
+        """Return the replacement of *members*."""
         return members if self.change is None else self.change(endpoint, members)
 
 
-# What the development authorization server says of itself, and where.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc8414 and https://openid.net/specs/openid-connect-discovery-1_0.html
+# --- Metadata ---
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 # a name
@@ -313,14 +311,14 @@ ID_JAG_TYPE = "urn:ietf:params:oauth:token-type:id-jag"
 
 
 def metadata_paths(issuer: str) -> tuple[str, ...]:
-    """Return where the metadata of an issuer stand, as paths on its origin that are not percent-encoded."""
+    """Return the paths of an issuer's metadata at its origin, without percent-encoding."""
     path = unquote(urlsplit(issuer).path).rstrip("/")
     both = (f"/.well-known/oauth-authorization-server{path}", f"/.well-known/openid-configuration{path}")
     return (*both, f"{path}/.well-known/openid-configuration") if path else both
 
 
 def server_metadata(settings: Settings) -> dict[str, Any]:
-    """Return the metadata: the same document in both kinds, with what either of them asks for."""
+    """Return the metadata: one document for both specifications."""
     grants = ["authorization_code", "refresh_token", "client_credentials", TOKEN_EXCHANGE]
     members: dict[str, Any] = {
         "issuer": settings.issuer,

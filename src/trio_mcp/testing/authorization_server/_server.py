@@ -1,7 +1,6 @@
-"""An authorization server for development: all that MCP asks of one, in one ASGI application without a database.
+"""An authorization server for development: everything that MCP requires, in one ASGI application without a database.
 
-Behind it: `_authorization_visits` (browsers), `_authorization_token_endpoint` (clients), `_authorization_grants` (what
-was granted), `_authorization_clients` (who is known).
+`_authorize` serves browsers, `_token` serves clients and keeps grants, and `_clients` keeps registrations.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
@@ -48,7 +47,7 @@ __all__ = ["AuthorizationServer", "open_authorization_server"]
 
 _Handler: TypeAlias = Callable[[EndpointRequest], Awaitable[EndpointResponse]]
 _MAX_REQUESTS = 10_000
-"""How many requests are remembered."""
+"""The number of requests to remember."""
 _SECRETS = frozenset(
     (
         "access_token",
@@ -107,9 +106,9 @@ class AuthorizationServer:
 
     def __init__(self, issuer: str, **options: Unpack[AuthorizationServerOptions]) -> None:
         self.settings = Settings(issuer=issuer, **options)
-        """The options, by their names; they may be changed while it serves."""
+        """The options, by name; they may be changed while it serves."""
         self.requests: list[AuthorizationRequest] = []
-        """What it was asked so far, the newest last; the oldest are forgotten after 10,000."""
+        """The requests so far, the newest last; the oldest are dropped after 10,000."""
         self._keys = SigningKeys()
         self._registry = ClientRegistry(self.settings)
         self._book = GrantBook(self.settings, self._keys)
@@ -136,26 +135,26 @@ class AuthorizationServer:
 
     @property
     def issuer(self) -> str:
-        """Its URL, by which it is known."""
+        """The issuer: the URL of the server."""
         return self.settings.issuer
 
     @property
     def jwks(self) -> dict[str, Any]:
-        """The public halves of the keys that its tokens are signed with, a JWK set."""
+        """The public keys that verify its tokens, as a JWK set."""
         return self._keys.public()
 
     @property
     def refreshes(self) -> int:
-        """How often tokens were given for a refresh token."""
+        """The number of tokens that were issued for a refresh token."""
         return self._book.refreshes
 
     @property
     def reuses(self) -> int:
-        """How often a refresh token was shown that had been used before."""
+        """The number of refresh tokens that were presented again after their use."""
         return self._book.reuses
 
     def asked(self, endpoint: Endpoint) -> list[AuthorizationRequest]:
-        """Return what an endpoint was asked so far."""
+        """Return the requests to one endpoint so far."""
         return [request for request in self.requests if request.endpoint == endpoint]
 
     async def visit(self, url: str) -> str:
@@ -185,52 +184,52 @@ class AuthorizationServer:
         seconds: float | None = None,
         **claims: Any,
     ) -> str:
-        """Return an access token, without any of the flows.
+        """Return an access token, without a flow.
 
         Args:
             resource: the server that it is for.
-            seconds: how long it holds; by default as long as others.
-            claims: what it says in place of the usual, or beside that.
+            seconds: its lifetime; by default that of other tokens.
+            claims: claims to add or replace.
         """
         family = TokenFamily(client_id=client_id, subject=subject, scopes=tuple(scopes), resource=resource)
         held = self.settings.token_seconds if seconds is None else seconds
         return self._book.access_token(family, family.scopes, held, claims)
 
     def issue_id_token(self, *, subject: str, client_id: str, seconds: float = 300.0) -> str:
-        """Return an ID token, as a client has one that a user has signed in with: to be exchanged for an ID-JAG."""
+        """Return an ID token of a signed-in user, which a client can exchange for an ID-JAG."""
         now = int(self.settings.clock())
         claims = {"iss": self.issuer, "sub": subject, "aud": client_id, "iat": now, "exp": now + int(seconds)}
         return self.sign(claims)
 
     def sign(self, claims: Mapping[str, Any], *, typ: str = "JWT") -> str:
-        """Return a JWT with these claims and no others, signed with the newest key."""
+        """Return a JWT with exactly these claims, signed with the newest key."""
         return self._keys.sign(claims, typ=typ)
 
     def rotate_key(self, *, keep: bool = True) -> None:
-        """Sign with another key from now on; *keep* shows the public half of the earlier ones still."""
+        """Use another signing key from now on; *keep* still publishes the earlier ones."""
         self._keys.rotate(keep=keep)
 
     def renew_nonce(self) -> None:
-        """Want proofs of possession to carry another nonce from now on; see the option *dpop_nonces*."""
+        """Require another nonce in proofs of possession from now on; see the option *dpop_nonces*."""
         self._proofs.renew_nonce()
 
     def forget_clients(self) -> None:
-        """Forget all clients that have registered by themselves."""
+        """Delete all dynamic registrations."""
         self._registry.forget_registered()
 
     def expire_tokens(self) -> None:
-        """Let all access tokens end, as far as introspection tells; a JWT says by itself how long it holds."""
+        """Expire all access tokens for introspection; the expiry within a JWT stays the same."""
         self._book.expire()
 
     def revoke_all(self) -> None:
-        """Let nothing hold any more that was granted so far, refresh tokens and codes included."""
+        """Revoke everything that was granted so far, including refresh tokens and codes."""
         self._book.revoke_all()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take what an ASGI server, or a host application, passes on.
+        """Serve one ASGI scope.
 
         Raises:
-            ValueError: neither HTTP nor a lifespan was passed on.
+            ValueError: the scope is neither HTTP nor a lifespan.
         """
         match scope["type"]:
             case "http":
@@ -309,7 +308,7 @@ class AuthorizationServer:
 
 
 def _shown(asked: EndpointRequest) -> Mapping[str, Any]:
-    """Return the parameters of a request, without what is secret."""
+    """Return the parameters of a request, without secrets."""
     try:
         body: Any = decode(asked.body)
     except Undecodable:
@@ -318,34 +317,38 @@ def _shown(asked: EndpointRequest) -> Mapping[str, Any]:
     return {name: "(secret)" if name in _SECRETS else value for name, value in everything.items()}
 
 
-# The development authorization server on a socket of this machine: for browsers, and for other processes.
+# --- Serving at a socket of this machine, for browsers and other processes ---
 
 
 @asynccontextmanager
 async def open_authorization_server(
     *, host: str = "127.0.0.1", port: int = 0, path: str = "", **options: Unpack[AuthorizationServerOptions]
 ) -> AsyncGenerator[AuthorizationServer]:
-    """Serve an `AuthorizationServer` over HTTP for as long as the block lasts.
+    """Serve an `AuthorizationServer` over HTTP within a block.
 
-    Not for production. With it, and a server of your own::
+    Not for production. An example with a resource server:
+
+    ::
 
         async with open_authorization_server(auto_consent=True) as auth:
             protection = ResourceServer("http://127.0.0.1:8000/mcp", issuers=[auth.issuer])
 
-    It reads client ID metadata documents, those that are on this machine too, unless *fetch* is given as None.
+    It reads client ID metadata documents, also those on this machine, unless *fetch* is None.
 
     Args:
         host: ``"127.0.0.1"``, ``"localhost"`` (at each of its addresses) or ``"::1"``.
-        port: 0 takes any that is free.
-        path: of the issuer, as with several authorization servers on one host: ``"/tenant1"``.
+        port: the port; 0 means any free one.
+        path: the path of the issuer, for several authorization servers on one host: ``"/tenant1"``.
         options: see `AuthorizationServerOptions`.
 
     Raises:
-        OSError: the address cannot be taken.
-        ValueError: others than this machine could reach *host*.
+        OSError: the address is not available.
+        ValueError: *host* is reachable for other machines.
     """
     if host not in THIS_MACHINE:
-        raise ValueError(f"open_authorization_server(host={host!r}): it is for development, on this machine alone")
+        raise ValueError(
+            f"open_authorization_server(host={host!r}): only this machine is allowed, because it is for development"
+        )
     listening = HttpListening(host=host, port=port)
     async with AsyncExitStack() as stack:
         sockets = stack.enter_context(await bind_sockets(listening))

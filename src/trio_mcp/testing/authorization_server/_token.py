@@ -1,12 +1,10 @@
-"""The token endpoint of the development authorization server: what clients get in exchange for what.
+"""The token endpoint of the development authorization server: codes, refresh tokens, assertions, DPoP and scopes.
 
-Specification: https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1#section-3.2
+Specification: https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1#section-3.2,
+https://www.rfc-editor.org/rfc/rfc9449#section-4.3, https://www.rfc-editor.org/rfc/rfc8707,
+https://www.rfc-editor.org/rfc/rfc7523, https://www.rfc-editor.org/rfc/rfc8693 and
+https://modelcontextprotocol.io/extensions/auth/enterprise-managed-authorization
 """
-
-# What the development authorization server has granted: codes, families of tokens, and which of them still hold.
-#
-# Specification: https://datatracker.ietf.org/doc/html/draft-ietf-oauth-v2-1#section-4.3
-#
 
 from __future__ import annotations
 
@@ -58,30 +56,30 @@ __all__ = [
 ]
 
 _MOST = 100_000
-"""How many codes, and how many tokens, are known at once."""
+"""The limit of codes, and that of tokens."""
 
 
 @define(eq=False, kw_only=True)
 class TokenFamily:
-    """What was granted once, and all tokens that come of it."""
+    """One grant, and all tokens that are derived from it."""
 
     client_id: str
     subject: str
     scopes: tuple[str, ...]
     resource: str | None
     key_thumbprint: str | None = None
-    """Of the key that its tokens are bound to."""
+    """The thumbprint of the key that its tokens are bound to."""
     is_revoked: bool = False
 
 
 @frozen(kw_only=True)
 class AuthorizationCode:
-    """An authorization code, and what was granted by it."""
+    """An authorization code, and its grant."""
 
     family: TokenFamily
     redirect_uri: str
     challenge: str
-    """Of PKCE."""
+    """The PKCE challenge."""
     ends: float
 
 
@@ -102,27 +100,27 @@ class AccessToken:
 
 
 def _digest(secret: str) -> str:
-    """Return what stands for a secret in the books."""
+    """Return the digest under which a secret is kept."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 @define(eq=False)
 class GrantBook:
-    """Everything that was granted and may still hold."""
+    """All grants that may still be valid."""
 
     _settings: Settings
     _keys: SigningKeys
     refreshes: int = field(default=0, init=False)
-    """How often tokens were refreshed."""
+    """The number of refreshes."""
     reuses: int = field(default=0, init=False)
-    """How often a refresh token was shown that had been used already."""
+    """The number of refresh tokens that were presented again after their use."""
     _codes: dict[str, AuthorizationCode] = field(factory=dict[str, AuthorizationCode], init=False)
     _used_codes: dict[str, TokenFamily] = field(factory=dict[str, TokenFamily], init=False)
     _refresh: dict[str, RefreshToken] = field(factory=dict[str, RefreshToken], init=False)
     _access: dict[str, AccessToken] = field(factory=dict[str, AccessToken], init=False)
 
     def give_code(self, family: TokenFamily, *, redirect_uri: str, challenge: str) -> str:
-        """Return a code for what was granted."""
+        """Return a code for a grant."""
         code = secrets.token_urlsafe(32)
         ends = self._settings.clock() + self._settings.code_seconds
         known = AuthorizationCode(family=family, redirect_uri=redirect_uri, challenge=challenge, ends=ends)
@@ -130,15 +128,15 @@ class GrantBook:
         return code
 
     def take_code(self, code: str) -> AuthorizationCode:
-        """Return what was granted by a code, which is then used up.
+        """Use up a code, and return its grant.
 
         Raises:
-            OAuthError: there is no such code, or it does not hold any more.
+            OAuthError: the code is unknown, expired or used.
         """
         digest = _digest(code)
         used = self._used_codes.get(digest)
         if used is not None:
-            used.is_revoked = True  # somebody has got hold of it: nobody keeps what came of it
+            used.is_revoked = True  # the code may be stolen, so everything that was issued for it is revoked
         known = self._codes.pop(digest, None)
         if known is None or known.ends <= self._settings.clock():
             raise OAuthError("invalid_grant", "the code does not hold")
@@ -146,11 +144,11 @@ class GrantBook:
         return known
 
     def give_tokens(self, family: TokenFamily, scopes: tuple[str, ...], *, refreshable: bool) -> dict[str, Any]:
-        """Return the members of an answer with tokens.
+        """Return the members of a response with tokens.
 
         Args:
-            scopes: of the access token: those of the family, or fewer.
-            refreshable: whether a refresh token is among them.
+            scopes: the scopes of the access token: those of the family, or fewer.
+            refreshable: True to include a refresh token.
         """
         seconds = self._settings.token_seconds
         members: dict[str, Any] = {
@@ -167,7 +165,7 @@ class GrantBook:
     def access_token(
         self, family: TokenFamily, scopes: tuple[str, ...], seconds: float, claims: Mapping[str, Any] | None = None
     ) -> str:
-        """Return an access token, a JWT (RFC 9068)."""
+        """Return an access token, as a JWT (RFC 9068)."""
         now, number = self._settings.clock(), secrets.token_urlsafe(16)
         keep(self._access, number, AccessToken(family, now + seconds), _MOST)
         bound = {} if family.key_thumbprint is None else {"cnf": {"jkt": family.key_thumbprint}}
@@ -184,10 +182,10 @@ class GrantBook:
         return self._keys.sign({**usual, **bound, **(claims or {})}, typ="at+jwt")
 
     def find_refresh(self, token: str, client_id: str, key_thumbprint: str | None) -> RefreshToken:
-        """Return what is known of a refresh token that a client shows.
+        """Return the record of a refresh token.
 
         Raises:
-            OAuthError: it does not hold; where it was used before, nothing of its family does any more.
+            OAuthError: it is invalid; if it was used before, its whole family is revoked.
         """
         known = self._refresh.get(_digest(token))
         if known is None or known.family.is_revoked or known.family.client_id != client_id:
@@ -201,12 +199,12 @@ class GrantBook:
         return known
 
     def use_up(self, refresh: RefreshToken) -> None:
-        """Let a refresh token be used: it does not hold any more."""
+        """Use up a refresh token."""
         refresh.is_used = True
         self.refreshes += 1
 
     def introspect(self, token: str) -> dict[str, Any]:
-        """Return what is known about a token (RFC 7662)."""
+        """Return the introspection response of a token (RFC 7662)."""
         refresh = self._refresh.get(_digest(token))
         if refresh is not None:
             return {"active": not refresh.is_used and not refresh.family.is_revoked, "token_type": "refresh_token"}
@@ -218,7 +216,7 @@ class GrantBook:
         return {"active": True, "token_type": kind, **read.claims}
 
     def revoke(self, token: str, client_id: str) -> None:
-        """Revoke a token of a client's: with a refresh token, its whole family (RFC 7009)."""
+        """Revoke a client's token; a refresh token includes its whole family (RFC 7009)."""
         refresh = self._refresh.get(_digest(token))
         if refresh is not None and refresh.family.client_id == client_id:
             refresh.family.is_revoked = True
@@ -227,11 +225,11 @@ class GrantBook:
             self._access.pop(str(read.claims.get("jti")), None)
 
     def expire(self) -> None:
-        """Let all access tokens end now, as far as introspection tells; refresh tokens go on."""
+        """Expire all access tokens now, for introspection; refresh tokens stay valid."""
         self._access.clear()
 
     def revoke_all(self) -> None:
-        """Let nothing hold that was granted so far."""
+        """Revoke everything that was granted so far."""
         books: tuple[Mapping[str, AuthorizationCode | RefreshToken | AccessToken], ...] = (
             self._codes,
             self._refresh,
@@ -242,9 +240,7 @@ class GrantBook:
         self._codes.clear()
 
 
-# How the development authorization server checks that a client has the key that its tokens are to be bound to.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc9449#section-4.3
+# --- Proofs of possession ---
 
 _LEEWAY_SECONDS = 300.0
 _MAX_PROOFS = 10_000
@@ -252,22 +248,22 @@ _MAX_PROOFS = 10_000
 
 @define(eq=False)
 class ProofCheck:
-    """Checks the proofs of possession that come with requests for tokens."""
+    """Checks the proofs of possession in token requests."""
 
     _settings: Settings
     nonce: str = field(factory=lambda: secrets.token_urlsafe(16), init=False)
-    """The one that proofs have to carry, where they have to carry one."""
+    """The required nonce; None if none is required."""
     _seen: dict[str, Any] = field(factory=dict[str, Any], init=False)
 
     def renew_nonce(self) -> None:
-        """Refuse proofs with the nonce of before."""
+        """Refuse proofs with an earlier nonce."""
         self.nonce = secrets.token_urlsafe(16)
 
     def check(self, proof: str | None) -> str | None:
-        """Return the thumbprint of the key that a request shows to have; None where it shows none.
+        """Return the thumbprint of a request's key; None if it has no proof.
 
         Raises:
-            OAuthError: the proof does not hold, or is missing.
+            OAuthError: the proof is invalid or missing.
         """
         if self._settings.dpop == "off" or (proof is None and self._settings.dpop == "allowed"):
             return None
@@ -300,7 +296,7 @@ class ProofCheck:
 
 
 def _read(proof: str) -> tuple[Jwt, str] | None:
-    """Return what is in a proof that its own key has signed, and the thumbprint of that; None where it is none."""
+    """Parse a proof, and check its signature; return its content and the thumbprint of its key, or None."""
     try:
         jwk = extract_compact(proof.encode()).headers().get("jwk")
         if not is_object(jwk) or "d" in jwk:
@@ -313,7 +309,7 @@ def _read(proof: str) -> tuple[Jwt, str] | None:
 
 
 def _is_near(issued: float, now: float) -> bool:
-    return abs(issued - now) <= _LEEWAY_SECONDS  # which NaN is not
+    return abs(issued - now) <= _LEEWAY_SECONDS  # false for NaN
 
 
 def _is_same_place(one: str, other: str) -> bool:
@@ -326,13 +322,11 @@ def _is_same_place(one: str, other: str) -> bool:
     return same_origin and first.path == second.path
 
 
-# Which scopes the development authorization server grants, and for which servers.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc6749#section-3.3 and https://www.rfc-editor.org/rfc/rfc8707
+# --- Scopes and resources ---
 
 
 def require_grant(client: KnownClient, grant_type: str) -> None:
-    """Make sure that a client may use a grant.
+    """Check that a client may use a grant type.
 
     Raises:
         OAuthError: it has not registered for it.
@@ -342,10 +336,10 @@ def require_grant(client: KnownClient, grant_type: str) -> None:
 
 
 def asked_scopes(settings: Settings, parameters: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what is asked for, in its order and each once.
+    """Return the requested scopes, in order and without duplicates.
 
     Raises:
-        OAuthError: there is no such scope.
+        OAuthError: a scope does not exist.
     """
     named = parameters.get("scope")
     scopes = tuple(settings.default_scopes) if named is None else tuple(dict.fromkeys(named.split()))
@@ -356,10 +350,10 @@ def asked_scopes(settings: Settings, parameters: Mapping[str, str]) -> tuple[str
 
 
 def asked_resource(settings: Settings, parameters: Mapping[str, str]) -> str | None:
-    """Return the server that a token is asked for; None where it is not said.
+    """Return the server that a token is requested for; None if it is not named.
 
     Raises:
-        OAuthError: that is no server, or none that there are tokens for.
+        OAuthError: it is malformed, or no tokens are issued for it.
     """
     resource = parameters.get("resource")
     if resource is None:
@@ -376,10 +370,10 @@ def asked_resource(settings: Settings, parameters: Mapping[str, str]) -> str | N
 
 
 def granted_scopes(settings: Settings, ask: AccessAsk, *, refusal: str) -> tuple[str, ...]:
-    """Return what the policy grants.
+    """Return the scopes that the policy grants.
 
     Raises:
-        OAuthError: it grants nothing; *refusal* is the code.
+        OAuthError: it denies access; *refusal* is the error code.
     """
     granted = settings.policy(ask)
     if granted is None:
@@ -388,16 +382,13 @@ def granted_scopes(settings: Settings, ask: AccessAsk, *, refusal: str) -> tuple
 
 
 def may_refresh(settings: Settings, client: KnownClient, scopes: tuple[str, ...]) -> bool:
-    """Tell whether a client gets refresh tokens for what was granted to it."""
+    """Return True if a client gets refresh tokens for its scopes."""
     if settings.refresh_tokens == "never" or not client.may_use("refresh_token"):
         return False
     return settings.refresh_tokens == "always" or "offline_access" in scopes
 
 
-# Assertions at the development authorization server: ID-JAGs, made and taken, and identities of workloads.
-#
-# Specification: https://modelcontextprotocol.io/extensions/auth/enterprise-managed-authorization,
-# https://www.rfc-editor.org/rfc/rfc7523 and https://www.rfc-editor.org/rfc/rfc8693
+# --- Assertions: ID-JAGs and workload identities ---
 
 _ID_JAG = "oauth-id-jag+jwt"
 _ID_TOKEN_TYPE = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105 # a name
@@ -407,22 +398,22 @@ _MAX_ASSERTIONS = 10_000
 
 @define(eq=False)
 class Exchanges:
-    """Gives tokens and assertions in exchange for assertions."""
+    """Issues tokens and assertions in exchange for assertions."""
 
     _settings: Settings
     _keys: SigningKeys
     _check: ClientCheck
     _book: GrantBook
     _seen: dict[str, Any] = field(factory=dict[str, Any], init=False)
-    """ID-JAGs, each of which holds once."""
+    """Used ID-JAGs, because each one is valid once."""
 
     async def take(self, asked: EndpointRequest, thumbprint: str | None) -> dict[str, Any]:
-        """Give a token for an assertion of a trusted issuer (the grant jwt-bearer).
+        """Issue a token for an assertion of a trusted issuer (the grant type jwt-bearer).
 
-        A workload need not authenticate beside it; the client of an ID-JAG has to.
+        A workload need not authenticate in addition; the client of an ID-JAG must.
 
         Raises:
-            OAuthError: the assertion does not hold, or is another client's.
+            OAuthError: the assertion is invalid, or belongs to another client.
         """
         assertion = self._asserted(asked)
         is_id_jag = assertion.header.get("typ") == _ID_JAG
@@ -437,7 +428,7 @@ class Exchanges:
         )
 
     def _asserted(self, asked: EndpointRequest) -> Jwt:
-        """Return the assertion, if it holds."""
+        """Return the assertion, if it is valid."""
         text, places = asked.form.get("assertion", ""), (self._settings.issuer, self._settings.place("/token"))
         issuer = unverified_claims(text).get("iss")
         keys = self._settings.trusted_issuers.get(issuer) if isinstance(issuer, str) else None
@@ -449,7 +440,7 @@ class Exchanges:
         return assertion
 
     def _narrowed(self, asked: EndpointRequest, assertion: Jwt, client_id: str) -> EndpointRequest:
-        """Return a request that asks for what an ID-JAG allows, and use that up."""
+        """Return a request that is limited to the content of an ID-JAG, and use up the ID-JAG."""
         claims, form, number = assertion.claims, asked.form, assertion.claims.get("jti")
         if claims.get("client_id") != client_id:
             raise OAuthError("invalid_grant", "the assertion is for another client")
@@ -482,10 +473,10 @@ class Exchanges:
         return self._book.give_tokens(family, scopes, refreshable=False)
 
     def give_id_jag(self, asked: EndpointRequest, client: KnownClient) -> dict[str, Any]:
-        """Give an ID-JAG for an ID token of this server (the grant token-exchange).
+        """Issue an ID-JAG for an ID token of this server (the grant type token-exchange).
 
         Raises:
-            OAuthError: the token does not hold, or something else is asked for.
+            OAuthError: the token is invalid, or another type is requested.
         """
         require_grant(client, TOKEN_EXCHANGE)
         form = asked.form
@@ -531,7 +522,7 @@ class Exchanges:
 
 @define(eq=False)
 class TokenEndpoint:
-    """Gives tokens."""
+    """The token endpoint."""
 
     _settings: Settings
     _check: ClientCheck
@@ -540,10 +531,10 @@ class TokenEndpoint:
     _exchanges: Exchanges
 
     async def answer(self, asked: EndpointRequest) -> EndpointResponse:
-        """Give tokens.
+        """Issue tokens.
 
         Raises:
-            OAuthError: there are none for this.
+            OAuthError: the request is refused.
         """
         members = await self._members(asked)
         return json_answer(self._settings.changed("token", members), headers=self._proofs.fields)

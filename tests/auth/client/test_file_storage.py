@@ -1,0 +1,254 @@
+"""Tokens in a file: for its owner alone, whole at any time, and changed by one process at a time."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from trio_mcp import AuthorizationFailed
+from trio_mcp.auth import FileTokenStorage
+from trio_mcp.auth.client import _token_storage as module
+
+if sys.platform == "win32":
+    pytest.skip("the file's permissions and locks is about POSIX", allow_module_level=True)
+
+import fcntl
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "folder" / "tokens.json"
+
+
+@pytest.fixture
+def storage(path: Path) -> FileTokenStorage:
+    return FileTokenStorage(path)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def modes_in(folder: Path) -> dict[str, int]:
+    return {path.name: mode_of(path) for path in folder.iterdir()}
+
+
+def put(path: Path, content: bytes = b"{}") -> None:
+    """Make a file that looks like one of the storage's, from outside."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    path.chmod(0o600)
+
+
+def link(path: Path, aim: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to(aim)
+
+
+def content_of(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
+
+
+async def test_nothing_is_made_by_looking(storage: FileTokenStorage, path: Path) -> None:
+    assert await storage.load("key") is None
+
+    assert not path.parent.exists()
+
+
+async def test_a_value_is_kept_for_other_objects_and_later_ones(storage: FileTokenStorage, path: Path) -> None:
+    assert await storage.swap("key", None, "väl\nue")
+    assert await storage.swap("other", None, "2")
+
+    assert await FileTokenStorage(str(path)).load("key") == "väl\nue"
+    assert await FileTokenStorage(path).load("other") == "2"
+
+
+async def test_a_value_is_changed_only_if_it_is_what_it_was(storage: FileTokenStorage) -> None:
+    assert await storage.swap("key", None, "1")
+
+    assert not await storage.swap("key", None, "2")
+    assert not await storage.swap("key", "0", "2")
+    assert await storage.load("key") == "1"
+    assert await storage.swap("key", "1", "2")
+    assert await storage.load("key") == "2"
+
+
+async def test_a_value_is_taken_away(storage: FileTokenStorage) -> None:
+    await storage.swap("key", None, "1")
+
+    assert await storage.swap("key", "1", None)
+    assert await storage.load("key") is None
+    assert await storage.swap("key", None, None)
+
+
+@pytest.mark.requirement("C.2-18")
+async def test_the_file_is_for_its_owner_alone_whatever_the_umask(storage: FileTokenStorage, path: Path) -> None:
+    before = os.umask(0)
+    try:
+        await storage.swap("key", None, "1")
+    finally:
+        os.umask(before)
+
+    assert mode_of(path.parent) == 0o700
+    assert modes_in(path.parent) == {"tokens.json": 0o600, "tokens.json.lock": 0o600}
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o601])
+@pytest.mark.requirement("C.2-18")
+async def test_a_file_that_others_may_open_is_not_used(storage: FileTokenStorage, path: Path, mode: int) -> None:
+    await storage.swap("key", None, "1")
+    os.chmod(path, mode)  # noqa: PTH101 # takes no time
+
+    with pytest.raises(AuthorizationFailed, match=r"is accessible for other users; chmod 600"):
+        await storage.load("key")
+    with pytest.raises(AuthorizationFailed, match="accessible for other users"):
+        await storage.swap("key", "1", "2")
+
+
+async def test_a_file_of_somebody_else_is_not_used(
+    storage: FileTokenStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await storage.swap("key", None, "1")
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)  # there is but one user in a test
+
+    with pytest.raises(AuthorizationFailed, match="belongs to another user"):
+        await storage.load("key")
+
+
+async def test_a_link_in_its_place_is_not_followed(storage: FileTokenStorage, path: Path, tmp_path: Path) -> None:
+    aim = tmp_path / "aim"
+    put(aim)
+    link(path, aim)
+
+    with pytest.raises(AuthorizationFailed, match="it is a link"):
+        await storage.load("key")
+    with pytest.raises(AuthorizationFailed, match="it is a link"):
+        await storage.swap("key", None, "1")
+
+    assert content_of(aim) == b"{}"
+
+
+async def test_a_link_in_the_place_of_the_lock_or_the_new_file_is_not_followed(
+    storage: FileTokenStorage, path: Path, tmp_path: Path
+) -> None:
+    aim = tmp_path / "aim"
+    lock, new = path.with_name("tokens.json.lock"), path.with_name("tokens.json.new")
+    link(lock, aim)
+    with pytest.raises(AuthorizationFailed, match="it is a link"):
+        await storage.swap("key", None, "1")
+    os.unlink(lock)  # noqa: PTH108 # takes no time
+    link(new, aim)
+
+    assert await storage.swap("key", None, "1")
+
+    assert content_of(aim) is None
+    assert content_of(new) is None
+
+
+async def test_what_is_no_file_is_not_used(storage: FileTokenStorage, path: Path) -> None:
+    path.parent.mkdir()
+    os.mkfifo(path, 0o600)
+
+    with pytest.raises(AuthorizationFailed, match="not a regular file"):
+        await storage.load("key")
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"key": 1}', b'{"s3cret"', b'{"key": "\xff"}', b"\xff"])
+async def test_a_file_with_something_else_in_it_is_left_alone(
+    storage: FileTokenStorage, path: Path, content: bytes
+) -> None:
+    put(path, content)
+
+    with pytest.raises(AuthorizationFailed, match=r"tokens\.json is not a token storage") as caught:
+        await storage.swap("key", None, "1")
+
+    assert content_of(path) == content
+    assert "s3cret" not in str(caught.value)
+
+
+async def test_what_the_system_says_against_it_is_said_with_the_name_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    storage = FileTokenStorage(tmp_path / "file" / "tokens.json")
+
+    with pytest.raises(AuthorizationFailed, match=r"file/tokens\.json cannot be used: ") as caught:
+        await storage.swap("key", None, "1")
+
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+async def test_a_new_file_that_cannot_be_finished_leaves_the_old_one(
+    storage: FileTokenStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await storage.swap("key", None, "1")
+
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail)  # a full disk could not be fetched
+        with pytest.raises(AuthorizationFailed, match="No space left"):
+            await storage.swap("key", "1", "2")
+
+    assert await storage.load("key") == "1"
+    assert await storage.swap("key", "1", "3")  # the half of a file that is left is in nobody's way
+
+
+async def test_changes_wait_for_those_of_others_and_looking_does_not(storage: FileTokenStorage, path: Path) -> None:
+    await storage.swap("key", None, "1")
+    with path.with_name("tokens.json.lock").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(storage.swap, "key", "1", "2")
+            assert await storage.load("key") == "1"
+            fcntl.flock(other, fcntl.LOCK_UN)
+
+    assert await storage.load("key") == "2"
+
+
+async def test_a_lock_that_nobody_gives_back_is_waited_for_no_longer_than_the_bound(
+    storage: FileTokenStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOCK_SECONDS", 0.02)
+    await storage.swap("key", None, "1")
+    with path.with_name("tokens.json.lock").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+
+        with pytest.raises(AuthorizationFailed, match=r"locked by another process \(.*tokens\.json\.lock\)"):
+            await storage.swap("key", "1", "2")
+
+
+async def test_many_changes_at_once_lose_nothing(path: Path) -> None:
+    async def add(number: int) -> None:
+        storage = FileTokenStorage(path)
+        while True:
+            old = await storage.load("key")
+            if await storage.swap("key", old, f"{old or ''}{number},"):
+                return
+
+    async with trio.open_nursery() as nursery:
+        for number in range(8):
+            nursery.start_soon(add, number)
+
+    value = await FileTokenStorage(path).load("key")
+    assert value is not None
+    assert sorted(value.split(",")[:-1]) == [str(number) for number in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("data_home", "expected"),
+    [(None, "home/.local/share/trio-mcp"), ("relative", "home/.local/share/trio-mcp"), ("data", "data/trio-mcp")],
+)
+def test_by_default_the_file_is_in_the_folder_for_the_data_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data_home: str | None, expected: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    if data_home is not None:
+        monkeypatch.setenv("XDG_DATA_HOME", data_home if data_home == "relative" else str(tmp_path / data_home))
+
+    assert FileTokenStorage().path == tmp_path / expected / "tokens.json"

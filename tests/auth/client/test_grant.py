@@ -1,0 +1,29 @@
+"""What all grants have in common."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from tests.auth.client.scripted_network import URL, Clock, MachineGrant, Network, connect
+
+
+def test_a_grant_without_a_person_leads_nobody_anywhere() -> None:
+    with pytest.raises(RuntimeError, match="MachineGrant uses no browser"):
+        MachineGrant().agent()
+
+
+async def test_a_grant_is_for_servers_that_have_a_url(nursery: trio.Nursery) -> None:
+    with pytest.raises(ValueError, match="http or https URL"):
+        connect(MachineGrant(), Network(Clock()), nursery, url="mcp.example.com")
+
+
+async def test_each_connection_has_a_source_of_its_own_and_one_keeper(nursery: trio.Nursery) -> None:
+    grant, network = MachineGrant(), Network(Clock())
+
+    first, second = [connect(grant, network, nursery, url=url) for url in (URL, f"{URL}/")]
+
+    assert first is not second
+    assert first.cache is second.cache
+    assert first.cache is not connect(grant, network, nursery, url=f"{URL}/other").cache
+    assert first.cache is not connect(MachineGrant(), network, nursery).cache

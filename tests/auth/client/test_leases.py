@@ -1,0 +1,319 @@
+"""Who may present a refresh token, and what becomes of its answer, whatever other processes do meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import define, evolve, field
+
+from tests.auth.client.flow_script import NOW, FlowScript
+from trio_mcp import AuthorizationFailed
+from trio_mcp.auth import Registration
+from trio_mcp.auth.client import ServerMetadata
+from trio_mcp.auth.client._discovery import TokenIssuer
+from trio_mcp.auth.client._flow import Await, Flow, Pause
+from trio_mcp.auth.client._token_cache import REFRESH_SECONDS
+from trio_mcp.auth.client._token_endpoint import Tokens
+from trio_mcp.auth.client._token_storage import (
+    Lease,
+    LeasedRecord,
+    TokenRecord,
+    load_record,
+    read_record,
+    refresh_leased,
+    release_lease,
+    store_record,
+    take_lease,
+    write_record,
+)
+
+KEY = "key"
+ISSUER = "https://auth.example.com"
+TOKEN_ISSUER = TokenIssuer(
+    url="https://mcp.example.com/mcp",
+    resource=None,
+    server=ServerMetadata(issuer=ISSUER, token_endpoint=f"{ISSUER}/token"),
+)
+OLD = TokenRecord(
+    issuer=ISSUER,
+    resource=None,
+    tokens=Tokens(access_token="old", token_type="Bearer", expires_at=NOW, refresh_token="r-old", scopes=("a", "b")),
+    obtained_at=NOW - 3600,
+    requested=("a",),
+    dpop_key=None,
+)
+NEW_TOKENS = Tokens(access_token="new", token_type="Bearer", expires_at=NOW + 60, refresh_token="r-new", scopes=None)
+THEIRS = evolve(OLD, tokens=evolve(OLD.tokens, access_token="theirs", refresh_token="r-theirs"))
+
+
+@define
+class Storing(FlowScript):
+    """Others change the value, or take it away, just before each of these swaps."""
+
+    others: list[TokenRecord | None] = field(factory=list[TokenRecord | None], kw_only=True)
+
+    def _swap(self, key: str, old: str | None, new: str | None) -> bool:
+        if self.others:
+            self.put(self.others.pop(0))
+        return super()._swap(key, old, new)
+
+    def put(self, record: TokenRecord | None) -> None:
+        self.values.pop(KEY, None)
+        if record is not None:
+            self.values[KEY] = write_record(record)
+
+    @property
+    def stored(self) -> TokenRecord | None:
+        return read_record(self.values.get(KEY))
+
+    @property
+    def pauses(self) -> list[float]:
+        return [step.seconds for step in self.steps if isinstance(step, Pause)]
+
+
+def storing(record: TokenRecord | None, *others: TokenRecord | None) -> Storing:
+    script = Storing(others=list(others))
+    script.put(record)
+    return script
+
+
+def leased_in(script: Storing, record: TokenRecord = OLD) -> LeasedRecord:
+    """Take the lease."""
+    script.put(record)
+    leased = script.run(take_lease(KEY, "old", TOKEN_ISSUER))
+    assert isinstance(leased, LeasedRecord)
+    return leased
+
+
+def brings(tokens: Tokens) -> Flow[Tokens]:
+    async def answer() -> Tokens:
+        return tokens
+
+    brought: Tokens = yield Await(answer)
+    return brought
+
+
+def refuses(error: str | None) -> Flow[Tokens]:
+    async def answer() -> Tokens:
+        raise AuthorizationFailed("no", error=error)
+
+    brought: Tokens = yield Await(answer)
+    return brought
+
+
+def test_what_is_stored_is_loaded() -> None:
+    assert storing(OLD).run(load_record(KEY)) == OLD
+    assert storing(None).run(load_record(KEY)) is None
+
+
+# Taking the lease.
+
+
+def test_a_lease_is_in_the_storage_and_lasts_longer_than_a_refresh_may_take() -> None:
+    script = storing(OLD)
+
+    leased = script.run(take_lease(KEY, "old", TOKEN_ISSUER))
+
+    assert isinstance(leased, LeasedRecord)
+    assert leased.record == script.stored
+    assert leased.record.lease is not None
+    assert leased.record.lease.until > NOW + REFRESH_SECONDS
+    assert evolve(leased.record, lease=None) == OLD
+    assert "r-old" not in repr(leased)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [None, evolve(OLD, issuer="https://other.example.com"), evolve(OLD, resource="https://mcp.example.com")],
+)
+def test_there_is_no_lease_on_what_is_not_there_or_from_elsewhere(record: TokenRecord | None) -> None:
+    script = storing(record)
+
+    assert script.run(take_lease(KEY, "old", TOKEN_ISSUER)) is None
+    assert script.stored == record
+
+
+@pytest.mark.parametrize("record", [THEIRS, evolve(OLD, tokens=evolve(OLD.tokens, refresh_token=None))])
+def test_there_is_no_lease_on_what_was_replaced_or_cannot_be(record: TokenRecord) -> None:
+    assert storing(record).run(take_lease(KEY, "old", TOKEN_ISSUER)) == record
+
+
+def test_who_is_second_waits_and_takes_what_the_first_one_has_brought() -> None:
+    script = storing(OLD, evolve(OLD, lease=Lease("other", NOW + 10)))
+
+    flow = take_lease(KEY, "old", TOKEN_ISSUER)
+    steps = [next(flow)]
+    text = script.values[KEY]
+    steps.append(flow.send(text))  # the time
+    steps.append(flow.send(NOW))  # the swap
+    script.put(evolve(OLD, lease=Lease("other", NOW + 10)))
+    steps.append(flow.send(False))  # looks again
+    steps.append(flow.send(script.values[KEY]))  # the time
+    steps.append(flow.send(NOW))
+    assert isinstance(steps[-1], Pause)
+    flow.send(None)
+    script.put(THEIRS)
+    with pytest.raises(StopIteration) as end:
+        flow.send(script.values[KEY])
+
+    assert end.value.value == THEIRS
+
+
+def test_a_lease_that_is_not_given_back_ends_by_itself() -> None:
+    script = storing(evolve(OLD, lease=Lease("gone", NOW + 10)))
+
+    assert isinstance(script.run(take_lease(KEY, "old", TOKEN_ISSUER)), LeasedRecord)
+
+    assert NOW + 10 <= script.time < NOW + 11
+    assert script.pauses[:3] == [0.05, 0.1, 0.2]
+    assert max(script.pauses) == 1
+
+
+@pytest.mark.parametrize("until", [NOW, NOW - 5, NOW + 100_000])
+def test_a_lease_that_has_ended_or_that_nobody_can_have_taken_holds_nobody_up(until: float) -> None:
+    script = storing(evolve(OLD, lease=Lease("gone", until)))
+
+    assert isinstance(script.run(take_lease(KEY, "old", TOKEN_ISSUER)), LeasedRecord)
+
+    assert script.pauses == []
+
+
+def test_a_lease_that_is_given_back_leaves_the_record_as_it_was() -> None:
+    script = storing(OLD)
+
+    script.run(release_lease(leased_in(script)))
+
+    assert script.stored == OLD
+
+
+def test_a_lease_is_not_given_back_over_what_others_have_stored() -> None:
+    script = storing(OLD)
+    leased = leased_in(script)
+    script.put(THEIRS)
+
+    script.run(release_lease(leased))
+
+    assert script.stored == THEIRS
+
+
+# Refreshing.
+
+
+def test_a_refresh_replaces_the_record_and_ends_the_lease() -> None:
+    script = storing(OLD)
+    leased = leased_in(script)
+    script.time += 7
+
+    new = script.run(refresh_leased(leased, brings(NEW_TOKENS)))
+
+    assert new == evolve(OLD, tokens=evolve(NEW_TOKENS, scopes=("a", "b")), obtained_at=NOW + 7)
+    assert script.stored == new
+
+
+def test_refreshed_tokens_remember_as_whom_the_first_ones_were_obtained() -> None:
+    client = Registration("me", issuer=ISSUER)
+    script = storing(OLD)
+    leased = leased_in(script, evolve(OLD, tokens=evolve(OLD.tokens, client=client)))
+
+    assert script.run(refresh_leased(leased, brings(NEW_TOKENS))).tokens.client == client
+
+
+def test_a_refresh_that_says_nothing_of_the_refresh_token_confirms_it_and_new_scopes_count() -> None:
+    script = storing(OLD)
+
+    new = script.run(refresh_leased(leased_in(script), brings(evolve(NEW_TOKENS, refresh_token=None, scopes=("c",)))))
+
+    assert (new.tokens.refresh_token, new.tokens.scopes) == ("r-old", ("c",))
+
+
+@pytest.mark.parametrize("error", ["invalid_grant", "invalid_client", "unauthorized_client"])
+def test_a_refresh_token_that_is_refused_is_dropped(error: str) -> None:
+    script = storing(OLD)
+
+    spent = script.run(refresh_leased(leased_in(script), refuses(error)))
+
+    assert spent == evolve(OLD, tokens=evolve(OLD.tokens, refresh_token=None))
+    assert script.stored == spent
+
+
+@pytest.mark.parametrize("error", [None, "temporarily_unavailable", "server_error", "slow_down", "use_dpop_nonce"])
+def test_a_refresh_token_is_kept_where_its_fate_cannot_be_told(error: str | None) -> None:
+    script = storing(OLD)
+    leased = leased_in(script)
+
+    with pytest.raises(AuthorizationFailed, match="no"):
+        script.run(refresh_leased(leased, refuses(error)))
+    script.run(release_lease(leased))
+
+    assert script.stored == OLD
+
+
+def test_what_was_refreshed_replaces_a_lease_that_somebody_else_has_taken_meanwhile() -> None:
+    script = storing(OLD)
+    leased = leased_in(script)
+    script.others = [
+        evolve(OLD, lease=Lease("other", NOW + 99)),
+        evolve(OLD, tokens=evolve(OLD.tokens, refresh_token=None)),
+    ]
+
+    new = script.run(refresh_leased(leased, brings(NEW_TOKENS)))
+
+    assert script.stored == new
+
+
+@pytest.mark.parametrize("other", [THEIRS, None])
+def test_what_was_refreshed_does_not_replace_what_others_have_brought_or_taken_away(other: TokenRecord | None) -> None:
+    script = storing(OLD)
+    leased = leased_in(script)
+    script.others = [other]
+
+    new = script.run(refresh_leased(leased, brings(NEW_TOKENS)))
+
+    assert new.tokens.access_token == "new"
+    assert script.stored == other
+
+
+def test_a_storage_that_changes_all_the_time_keeps_no_refresh_for_ever() -> None:
+    script = storing(OLD)
+    leased = leased_in(script)
+    script.others = [evolve(OLD, lease=Lease("other", NOW + number)) for number in range(100)]
+
+    new = script.run(refresh_leased(leased, brings(NEW_TOKENS)))
+
+    assert new.tokens.access_token == "new"
+    assert len(script.others) == 80
+
+
+def test_what_was_refreshed_is_not_lost_where_the_storage_does_not_take_it(caplog: pytest.LogCaptureFixture) -> None:
+    class Full(Storing):
+        def _swap(self, key: str, old: str | None, new: str | None) -> bool:
+            raise OSError("not-to-be-shown")
+
+    script = storing(OLD)
+    leased = leased_in(script)
+    full = Full(values=script.values)
+
+    new = full.run(refresh_leased(leased, brings(NEW_TOKENS)))
+
+    assert new.tokens.refresh_token == "r-new"
+    assert "could not be stored: OSError" in caplog.text
+    assert "not-to-be-shown" not in caplog.text
+
+
+# Storing.
+
+
+@pytest.mark.parametrize("before", [None, OLD, THEIRS])
+def test_a_record_is_stored_in_place_of_whatever_is_there(before: TokenRecord | None) -> None:
+    script = storing(before, THEIRS, None, OLD)
+    new = evolve(OLD, tokens=NEW_TOKENS)
+
+    script.run(store_record(KEY, new))
+
+    assert script.stored == new
+
+
+def test_a_record_that_cannot_be_stored_is_an_error() -> None:
+    script = storing(OLD, *(evolve(OLD, obtained_at=float(number)) for number in range(100)))
+
+    with pytest.raises(AuthorizationFailed, match="keeps changing"):
+        script.run(store_record(KEY, OLD))

@@ -1,0 +1,486 @@
+"""The web server of this machine to which a browser comes back from an authorization server."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import trio
+import trio.testing
+from attrs import define, field
+
+from trio_mcp._errors import AuthorizationFailed
+from trio_mcp.auth.client import _browser as _loopback
+from trio_mcp.auth.client._browser import BrowserAgent, Callback, open_loopback_browser
+
+PAGE = "https://auth.example.org/authorize?client_id=c&state=s%2B1"
+ANSWER = "code=abc&state=s%2B1&iss=https%3A%2F%2Fauth.example.org"
+
+
+@define(eq=False)
+class Person:
+    """Somebody with a browser."""
+
+    shown: list[str] = field(factory=list[str], init=False)
+    told: trio.Event = field(factory=trio.Event, init=False)
+
+    async def show(self, url: str) -> None:
+        self.shown.append(url)
+        self.told.set()
+        await trio.sleep_forever()  # as a browser that does not return would
+
+
+async def reply_to(redirect: str, request: bytes) -> bytes:
+    """Send bytes to where a redirect URI leads; return all that comes back."""
+    parts = urlsplit(redirect)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    async with await trio.open_tcp_stream(parts.hostname, parts.port) as stream:
+        await stream.send_all(request)
+        return b"".join([bytes(chunk) async for chunk in stream])
+
+
+async def browse(url: str, method: str = "GET") -> bytes:
+    """Visit a URL; return the response as it came."""
+    parts = urlsplit(url)
+    target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    return await reply_to(url, f"{method} {target} HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode())
+
+
+def status(reply: bytes) -> int:
+    return int(reply.split(b" ", 2)[1])
+
+
+@asynccontextmanager
+async def visiting(
+    redirect_uri: str | None = None, *, page: str = PAGE, cancelled: bool = True
+) -> AsyncGenerator[tuple[str, list[str]]]:
+    """Have a visit under way; yield the redirect URI, and a list that gets what comes of the visit."""
+    person, outcome = Person(), list[str]()
+    async with open_loopback_browser(show=person.show, seconds=60, redirect_uri=redirect_uri) as agent:
+        redirect = await agent.pick_redirect(None)
+
+        async def visit() -> None:
+            outcome.append(await agent.sign_in(page, redirect))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(visit)
+            await person.told.wait()
+            assert person.shown == [page]
+            with trio.fail_after(30):
+                yield redirect, outcome
+            if cancelled:
+                nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def agent_for(redirect_uri: str | None = None, seconds: float = 60) -> AsyncGenerator[BrowserAgent]:
+    async with open_loopback_browser(show=Person().show, seconds=seconds, redirect_uri=redirect_uri) as agent:
+        yield agent
+
+
+@asynccontextmanager
+async def taken(address: str = "127.0.0.1") -> AsyncGenerator[int]:
+    """Have a port at which somebody else listens."""
+    (listener,) = await trio.open_tcp_listeners(0, host=address)
+    async with listener:
+        yield listener.socket.getsockname()[1]
+
+
+async def free_port() -> int:
+    async with taken() as port:
+        return port
+
+
+async def test_the_browser_comes_back_with_an_answer_and_gets_a_page() -> None:
+    async with visiting(cancelled=False) as (redirect, outcome):
+        reply = await browse(f"{redirect}?{ANSWER}")
+
+    assert outcome == [f"{redirect}?{ANSWER}"]
+    assert urlsplit(redirect).hostname == "127.0.0.1"
+    assert urlsplit(redirect).path == "/callback"
+    head, _, page = reply.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"cache-control: no-store" in head
+    assert b"default-src 'none'" in head
+    assert b"You can close this page" in page
+    assert b"abc" not in reply
+    assert b"<script" not in page
+
+
+async def test_a_refusal_is_an_answer_too_and_its_words_are_on_no_page() -> None:
+    async with visiting(cancelled=False) as (redirect, outcome):
+        reply = await browse(f"{redirect}?error=access_denied&error_description=<b>Ha</b>&state=s%2B1")
+
+    assert len(outcome) == 1
+    assert status(reply) == 200
+    assert b"Not signed in" in reply
+    assert b"Ha" not in reply
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", 400),
+        ("code=abc", 400),
+        ("state=s%2B1", 400),
+        ("code=abc&state=other", 400),
+        ("code=abc&state=%FF", 400),
+        ("code=abc&state=s%2B1&state=s%2B1", 400),
+        ("error=access_denied", 400),
+        ("error=access_denied&state=other", 400),
+        ("&".join(["code=abc&state=s%2B1"] * 60), 400),
+    ],
+)
+async def test_an_answer_that_is_not_to_this_visit_is_turned_away_and_does_not_end_it(
+    query: str, expected: int
+) -> None:
+    async with visiting() as (redirect, outcome):
+        assert status(await browse(f"{redirect}?{query}")) == expected
+        await trio.testing.wait_all_tasks_blocked()
+        assert outcome == []
+
+        assert status(await browse(f"{redirect}?{ANSWER}")) == 200
+        await trio.testing.wait_all_tasks_blocked()
+        assert outcome == [f"{redirect}?{ANSWER}"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("GET", "/favicon.ico", 404),
+        ("GET", "/", 404),
+        ("GET", "/callback/", 404),
+        ("GET", "/x/callback", 404),
+        ("HEAD", "/callback", 405),
+        ("POST", "/callback", 405),
+        ("OPTIONS", "/callback", 405),
+    ],
+)
+async def test_other_requests_than_for_the_callback_are_no_answer(method: str, path: str, expected: int) -> None:
+    async with visiting() as (redirect, outcome):
+        parts = urlsplit(redirect)
+        reply = await browse(f"http://{parts.netloc}{path}?{ANSWER}", method)
+        await trio.testing.wait_all_tasks_blocked()
+
+        assert status(reply) == expected
+        assert outcome == []
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET /callback?" + ANSWER.encode() + b"\r\n\r\n",
+        b"GET /callback?" + ANSWER.encode() + b" HTTP/2.0\r\n\r\n",
+        b"GET /call back HTTP/1.1\r\n\r\n",
+        b"get /callback HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    ],
+)
+async def test_what_is_no_request_is_told_so(request_bytes: bytes) -> None:
+    async with visiting() as (redirect, outcome):
+        assert status(await reply_to(redirect, request_bytes)) == 400
+        await trio.testing.wait_all_tasks_blocked()
+
+        assert outcome == []
+
+
+async def test_a_request_may_come_byte_by_byte() -> None:
+    async with visiting(cancelled=False) as (redirect, outcome):
+        parts = urlsplit(redirect)
+        assert parts.port is not None
+        async with await trio.open_tcp_stream("127.0.0.1", parts.port) as stream:
+            for byte in f"GET /callback?{ANSWER} HTTP/1.1\r\nHost: x\r\n\r\n".encode():
+                await stream.send_all(bytes([byte]))
+                await trio.testing.wait_all_tasks_blocked()
+            assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 OK")
+
+    assert outcome == [f"{redirect}?{ANSWER}"]
+
+
+async def test_a_request_without_end_is_cut_short() -> None:
+    async with visiting() as (redirect, outcome):
+        parts = urlsplit(redirect)
+        assert parts.port is not None
+        async with await trio.open_tcp_stream("127.0.0.1", parts.port) as stream:
+            with pytest.raises(trio.BrokenResourceError):
+                while True:
+                    await stream.send_all(b"x" * 10_000)
+
+        assert outcome == []
+
+
+async def test_connections_that_say_nothing_or_go_away_hold_up_nobody() -> None:
+    async with visiting(cancelled=False) as (redirect, outcome):
+        parts = urlsplit(redirect)
+        assert parts.port is not None
+        async with await trio.open_tcp_stream("127.0.0.1", parts.port) as silent:
+            gone = await trio.open_tcp_stream("127.0.0.1", parts.port)
+            await gone.aclose()
+            half = await trio.open_tcp_stream("127.0.0.1", parts.port)
+            await half.send_all(b"GET /callback?")
+            half.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # its end is a reset
+            await half.aclose()
+
+            await browse(f"{redirect}?{ANSWER}")
+
+            assert await silent.receive_some() == b""
+    assert outcome == [f"{redirect}?{ANSWER}"]
+
+
+async def test_a_connection_may_take_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_loopback, "REQUEST_SECONDS", 0)
+
+    async with visiting() as (redirect, _):
+        assert await reply_to(redirect, b"") == b""
+
+
+async def test_there_are_only_so_many_connections_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_loopback, "MAX_CONNECTIONS", 1)
+
+    async with visiting(cancelled=False) as (redirect, outcome):
+        parts = urlsplit(redirect)
+        assert parts.port is not None
+        async with await trio.open_tcp_stream("127.0.0.1", parts.port):
+            await trio.testing.wait_all_tasks_blocked()
+            async with await trio.open_tcp_stream("127.0.0.1", parts.port) as second:
+                assert await second.receive_some() == b""
+        await trio.testing.wait_all_tasks_blocked()
+
+        assert status(await browse(f"{redirect}?{ANSWER}")) == 200
+    assert outcome == [f"{redirect}?{ANSWER}"]
+
+
+async def test_the_answer_counts_though_nobody_reads_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lost(self: trio.SocketStream, data: bytes) -> None:
+        raise trio.BrokenResourceError
+
+    async with visiting(cancelled=False) as (redirect, outcome):
+        parts = urlsplit(redirect)
+        assert parts.port is not None
+        async with await trio.open_tcp_stream("127.0.0.1", parts.port) as stream:
+            await stream.send_all(f"GET /callback?{ANSWER} HTTP/1.1\r\n".encode())
+            await trio.testing.wait_all_tasks_blocked()
+            with monkeypatch.context() as patch:
+                socket_of = stream.socket
+                patch.setattr(trio.SocketStream, "send_all", lost)
+                await socket_of.send(b"\r\n")
+                assert await stream.receive_some() == b""
+
+    assert outcome == [f"{redirect}?{ANSWER}"]
+
+
+async def test_of_two_answers_the_first_counts() -> None:
+    visit = _loopback._SignIn("auth.example.org", Person().show, Callback("u", "h", 1, "/cb"), "s")
+    ours, theirs = trio.testing.memory_stream_pair()
+    also_ours, also_theirs = trio.testing.memory_stream_pair()
+    await theirs.send_all(b"GET /cb?code=1&state=s HTTP/1.1\r\n\r\n")
+    await also_theirs.send_all(b"GET /cb?code=2&state=s HTTP/1.1\r\n\r\n")
+
+    for stream in (ours, also_ours):
+        served: Any = stream
+        await visit.serve(served)
+
+    assert visit.target == "/cb?code=1&state=s"
+
+
+async def test_without_a_state_to_compare_whatever_has_a_code_is_an_answer() -> None:
+    async with visiting(page="https://auth.example.org/authorize", cancelled=False) as (redirect, outcome):
+        assert status(await browse(f"{redirect}?state=x")) == 400
+        assert status(await browse(f"{redirect}?code=abc")) == 200
+
+    assert outcome == [f"{redirect}?code=abc"]
+
+
+async def test_a_person_who_does_not_come_back_is_waited_for_only_so_long(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with agent_for(seconds=300) as agent:
+        redirect = await agent.pick_redirect(None)
+        with pytest.raises(
+            AuthorizationFailed, match=r"^the sign-in at auth\.example\.org was not completed within 300 s$"
+        ):
+            await agent.sign_in(PAGE, redirect)
+
+    assert trio.current_time() == pytest.approx(300, abs=0.1)
+
+
+async def test_when_the_page_cannot_be_shown_the_sign_in_fails_and_says_why() -> None:
+    cause = ValueError("secret")
+
+    async def show(url: str) -> None:
+        raise cause
+
+    async with open_loopback_browser(show=show, seconds=60, redirect_uri=None) as agent:
+        redirect = await agent.pick_redirect(None)
+        with pytest.raises(AuthorizationFailed) as caught:
+            await agent.sign_in(PAGE, redirect)
+
+    assert str(caught.value) == "the sign-in page of auth.example.org could not be shown: ValueError"
+    assert caught.value.__cause__ is cause
+
+
+async def test_what_shows_the_page_may_say_itself_why_it_cannot() -> None:
+    refusal = AuthorizationFailed("no screen")
+
+    async def show(url: str) -> None:
+        raise refusal
+
+    async with open_loopback_browser(show=show, seconds=60, redirect_uri=None) as agent:
+        redirect = await agent.pick_redirect(None)
+        with pytest.raises(AuthorizationFailed) as caught:
+            await agent.sign_in(PAGE, redirect)
+
+    assert caught.value is refusal
+
+
+async def test_an_answer_that_has_come_counts_though_what_shows_the_page_fails() -> None:
+    async def show(url: str) -> None:
+        await browse(f"{redirect}?{ANSWER}")
+        raise RuntimeError("the window is missing")
+
+    async with open_loopback_browser(show=show, seconds=60, redirect_uri=None) as agent:
+        redirect = await agent.pick_redirect(None)
+        assert await agent.sign_in(PAGE, redirect) == f"{redirect}?{ANSWER}"
+
+
+async def test_what_shows_the_page_may_be_done_at_once() -> None:
+    async def show(url: str) -> None:
+        nursery.start_soon(browse, f"{redirect}?{ANSWER}")
+
+    async with (
+        open_loopback_browser(show=show, seconds=60, redirect_uri=None) as agent,
+        trio.open_nursery() as nursery,
+    ):
+        redirect = await agent.pick_redirect(None)
+        assert await agent.sign_in(PAGE, redirect) == f"{redirect}?{ANSWER}"
+
+
+async def test_a_page_that_no_browser_may_be_given_is_not_shown() -> None:
+    async with agent_for() as agent:
+        redirect = await agent.pick_redirect(None)
+        with pytest.raises(AuthorizationFailed, match="http or https URL"):
+            await agent.sign_in("file:///etc/passwd", redirect)
+
+
+async def test_nobody_is_led_anywhere_before_there_is_a_way_back() -> None:
+    async with agent_for() as agent:
+        with pytest.raises(RuntimeError):
+            await agent.sign_in(PAGE, "http://127.0.0.1:1/callback")
+        await agent.pick_redirect(None)
+        with pytest.raises(RuntimeError):
+            await agent.sign_in(PAGE, "http://127.0.0.1:1/callback")
+
+
+async def test_nobody_listens_any_more_when_it_is_over() -> None:
+    async with agent_for() as agent:
+        first = await agent.pick_redirect(None)
+        assert await agent.pick_redirect(first) == first
+        port = urlsplit(first).port
+        assert port is not None
+
+    with pytest.raises(OSError, match="all attempts to connect"):
+        await trio.open_tcp_stream("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://127.0.0.1:{}/callback",
+        "http://localhost:{}/cb",
+        "http://LOCALHOST:{}/cb?tenant=1",
+        "http://127.0.0.1:{}",
+        "http://[::1]:{}/cb",
+    ],
+)
+async def test_a_preferred_redirect_is_kept_to_the_letter_where_its_port_is_free(uri: str) -> None:
+    preferred = uri.format(await free_port())
+
+    async with agent_for() as agent:
+        assert await agent.pick_redirect(preferred) == preferred
+    async with agent_for(preferred) as agent:
+        assert await agent.pick_redirect("http://127.0.0.1:1/other") == preferred
+
+
+async def test_where_the_preferred_port_is_taken_the_rest_is_kept() -> None:
+    async with taken() as port, agent_for() as agent:
+        found = urlsplit(await agent.pick_redirect(f"http://127.0.0.1:{port}/cb?tenant=1"))
+
+    assert found.port != port
+    assert (found.hostname, found.path, found.query) == ("127.0.0.1", "/cb", "tenant=1")
+
+
+@pytest.mark.parametrize("uri", ["http://127.0.0.1/cb", "http://[::1]/cb", "http://localhost:0/cb"])
+async def test_a_redirect_without_a_port_takes_any(uri: str) -> None:
+    async with agent_for(uri) as agent:
+        found = urlsplit(await agent.pick_redirect(None))
+
+    assert found.port not in {None, 0, 80}
+    assert (found.hostname, found.path) == (urlsplit(uri).hostname, "/cb")
+
+
+async def test_a_port_that_the_application_insists_on_and_is_taken_is_a_failure() -> None:
+    async with taken() as port, agent_for(f"http://127.0.0.1:{port}/cb") as agent:
+        with pytest.raises(AuthorizationFailed, match=rf"cannot be redirected to http://127.0.0.1:{port}/cb: .*in use"):
+            await agent.pick_redirect(None)
+
+
+async def test_localhost_is_not_shared_with_whoever_sits_at_its_other_address() -> None:
+    async with taken("::1") as port, agent_for(f"http://localhost:{port}/cb") as agent:
+        with pytest.raises(AuthorizationFailed, match="in use"):
+            await agent.pick_redirect(None)
+        (free,) = await trio.open_tcp_listeners(port, host="127.0.0.1")  # given up again
+        await free.aclose()
+
+
+async def test_both_addresses_of_localhost_are_served() -> None:
+    for address in ("127.0.0.1", "[::1]"):
+        async with visiting("http://localhost/cb", cancelled=False) as (redirect, outcome):
+            await browse(f"http://{address}:{urlsplit(redirect).port}/cb?{ANSWER}")
+        assert outcome == [f"{redirect}?{ANSWER}"]
+
+
+async def test_without_the_newer_addresses_localhost_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fake, because the machines of tests have both."""
+    listen = trio.open_tcp_listeners
+
+    async def open_tcp_listeners(port: int, *, host: str) -> list[trio.SocketListener]:
+        if host == "::1":
+            raise OSError(errno.EADDRNOTAVAIL, "no such address")
+        return await listen(port, host=host)
+
+    monkeypatch.setattr(trio, "open_tcp_listeners", open_tcp_listeners)
+
+    async with visiting("http://localhost/cb", cancelled=False) as (redirect, outcome):
+        await browse(f"{redirect}?{ANSWER}".replace("localhost", "127.0.0.1"))
+    assert outcome == [f"{redirect}?{ANSWER}"]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https://127.0.0.1:8000/cb",
+        "http://example.org/cb",
+        "http://192.0.2.1/cb",
+        "http://me@127.0.0.1/cb",
+        "http://127.0.0.1/cb#x",
+        "http://127.0.0.1:99999/cb",
+        "http://0.0.0.0/cb",
+        "http://[::1/cb",
+        "app:/cb",
+        "",
+    ],
+)
+async def test_a_redirect_that_leads_elsewhere_cannot_be_served(uri: str) -> None:
+    async with agent_for(uri) as agent:
+        with pytest.raises(AuthorizationFailed, match="is not an http URL of this machine"):
+            await agent.pick_redirect(None)
+    async with agent_for() as agent:  # what an authorization server knows may be of another program's
+        found = urlsplit(await agent.pick_redirect(uri))
+    assert (found.hostname, found.path) == ("127.0.0.1", "/callback")

@@ -1,0 +1,293 @@
+"""The options of a sign-in by browser: which of them go together, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import trio
+
+from tests.auth.client.flow_script import (
+    ISSUER,
+    REDIRECT_URI,
+    FlowScript,
+    ask_for,
+    issuer_with,
+    json_reply,
+    token_reply,
+)
+from trio_mcp._errors import AuthorizationFailed
+from trio_mcp.auth import OAuth, Registration
+from trio_mcp.auth.client._browser import CustomBrowserAgent, open_loopback_browser
+
+REGISTRATION = json_reply({"client_id": "new"}, status=201)
+
+
+async def go_there(url: str) -> str:
+    await trio.lowlevel.checkpoint()
+    return f"{REDIRECT_URI}?state=s&for={url}"
+
+
+async def look(url: str) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+def test_a_sign_in_needs_no_options_and_asks_a_person() -> None:
+    oauth = OAuth()
+    script = FlowScript([REGISTRATION, token_reply(refresh_token="r3fresh"), token_reply(access_token="next")])
+
+    first = script.run(oauth.obtain(ask_for()))
+    second = script.run(oauth.refresh(ask_for(), "r3fresh"))
+
+    assert (first.access_token, second.access_token, second.refresh_token) == ("t0ken", "next", "r3fresh")
+    assert oauth.interactive
+    assert json.loads(script.calls[0].body)["client_name"] == "trio-mcp client"
+
+
+def test_what_people_are_shown_of_a_client_is_registered() -> None:
+    oauth = OAuth(
+        client_name="Me",
+        client_uri="https://me.example",
+        logo_uri="https://me.example/logo.png",
+        policy_uri="https://me.example/policy",
+        tos_uri="https://me.example/terms",
+        contacts=["me@me.example"],
+    )
+    script = FlowScript([REGISTRATION, token_reply()])
+
+    script.run(oauth.obtain(ask_for()))
+
+    members = json.loads(script.calls[0].body)
+    assert {name: members[name] for name in members if name.endswith(("_uri", "_name")) or name == "contacts"} == {
+        "client_name": "Me",
+        "client_uri": "https://me.example",
+        "logo_uri": "https://me.example/logo.png",
+        "policy_uri": "https://me.example/policy",
+        "tos_uri": "https://me.example/terms",
+        "contacts": ["me@me.example"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("oauth", "client_id", "redirect_uri"),
+    [
+        (OAuth(client=Registration("mine", redirect_uri="http://127.0.0.1/cb")), "mine", "http://127.0.0.1/cb"),
+        (OAuth(client=Registration("mine"), redirect_uri="http://localhost:1/cb"), "mine", "http://localhost:1/cb"),
+        (
+            OAuth(client_metadata_url="https://me.example/client.json", redirect_uri="http://[::1]/cb"),
+            "https://me.example/client.json",
+            "http://[::1]/cb",
+        ),
+    ],
+)
+def test_a_client_that_is_known_comes_back_where_it_said(oauth: OAuth, client_id: str, redirect_uri: str) -> None:
+    script = FlowScript([token_reply()], picks=None)
+
+    script.run(oauth.obtain(ask_for(token_issuer=issuer_with(client_id_metadata_document_supported=True))))
+
+    assert (script.sign_ins[0]["client_id"], script.sign_ins[0]["redirect_uri"]) == (client_id, redirect_uri)
+
+
+def test_kinds_of_clients_are_told_apart_without_their_secrets() -> None:
+    oauths = [
+        OAuth(),
+        OAuth(client_name="another"),
+        OAuth(client_metadata_url="https://me.example/client.json"),
+        OAuth(client=Registration("mine", secret="s3cret")),
+    ]
+    identities = [oauth.identity for oauth in oauths]
+
+    assert len(set(identities)) == 4
+    assert not any("s3cret" in identity for identity in identities)
+    assert OAuth().identity == OAuth().identity
+    assert "s3cret" not in repr(oauths)
+
+
+@pytest.mark.requirement("C.2-9")
+@pytest.mark.parametrize(
+    ("client", "stays"),
+    [
+        (None, False),
+        (Registration("mine"), True),
+        (Registration("mine", issuer=ISSUER), False),
+        (Registration("https://me.example/client.json"), False),
+        (Registration("https://me.example/client.json", secret="s3cret"), True),
+    ],
+)
+def test_a_client_that_was_registered_by_hand_stays_with_the_first_authorization_server(
+    client: Registration | None, stays: bool
+) -> None:
+    assert OAuth(client=client).stays_with_issuer is stays
+
+
+def test_accounts_of_one_storage_have_registrations_of_their_own() -> None:
+    script = FlowScript([REGISTRATION, token_reply()] * 2)
+
+    for account in ("home", "work"):
+        script.run(OAuth(account=account).obtain(ask_for()))
+
+    assert len(script.values) == 2
+
+
+@pytest.mark.requirement("C.2-7")
+@pytest.mark.parametrize(
+    ("options", "redirect_uri", "kind"),
+    [
+        ({}, "http://127.0.0.1/callback", "native"),
+        ({"redirect_uri": "http://localhost/cb"}, "http://localhost/cb", "native"),
+        ({"redirect_uri": "https://me.example/cb", "visit": go_there}, "https://me.example/cb", "web"),
+    ],
+)
+def test_the_document_of_a_client_names_it(options: dict[str, Any], redirect_uri: str, kind: str) -> None:
+    oauth = OAuth(client_name="Me", client_metadata_url="https://me.example/client.json", **options)
+
+    assert oauth.client_metadata() == {
+        "client_id": "https://me.example/client.json",
+        "client_name": "Me",
+        "redirect_uris": [redirect_uri],
+        "application_type": kind,
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+    }
+
+
+def test_a_client_that_no_document_describes_has_none() -> None:
+    with pytest.raises(ValueError, match="pass client_metadata_url"):
+        OAuth().client_metadata()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"redirect_uri": "http://app.example/cb"}, "redirect_uri="),
+        ({"client": Registration("mine", redirect_uri="cb")}, "redirect_uri="),
+        (
+            {"client": Registration("mine", redirect_uri="http://127.0.0.1/a"), "redirect_uri": "http://127.0.0.1/b"},
+            "redirect_uri=.* registered with",
+        ),
+        ({"redirect_uri": "https://app.example/cb"}, "redirect_uri=.* pass visit"),
+        ({"client": Registration("mine", redirect_uri="https://localhost/cb")}, "redirect_uri=.* pass visit"),
+        ({"client_metadata_url": "http://me.example/client.json"}, "client_metadata_url="),
+        ({"visit": go_there}, "visit: it requires redirect_uri"),
+        ({"visit": go_there, "show": look, "redirect_uri": REDIRECT_URI}, "show, visit"),
+        ({"visit_seconds": 0}, "visit_seconds=0"),
+        ({"visit_seconds": float("nan")}, "visit_seconds=nan"),
+        ({"scopes": "read write"}, "scopes='read write'"),
+        ({"scopes": ["read write"]}, "scopes="),
+        ({"scopes": ['re"ad']}, "scopes="),
+        ({"scopes": [""]}, "scopes="),
+        ({"scopes": [1]}, "scopes="),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused_by_name(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        OAuth(**options)
+
+
+def test_scopes_are_any_sequence_of_texts() -> None:
+    assert OAuth(scopes=("read", "https://api.example/write")).scopes == ("read", "https://api.example/write")
+    assert OAuth(scopes=[]).scopes == []
+
+
+async def test_an_application_leads_the_person_itself() -> None:
+    async with OAuth(visit=go_there, redirect_uri="https://app.example/cb").agent() as agent:
+        redirect_uri = await agent.pick_redirect("http://127.0.0.1/another")
+        response_url = await agent.sign_in(f"{ISSUER}/authorize", redirect_uri)
+
+    assert redirect_uri == "https://app.example/cb"
+    assert response_url == f"{REDIRECT_URI}?state=s&for={ISSUER}/authorize"
+
+
+async def test_by_default_the_browser_comes_back_to_this_machine() -> None:
+    async with OAuth(show=look).agent() as agent:
+        redirect_uri = await agent.pick_redirect(None)
+
+    assert redirect_uri.startswith("http://127.0.0.1:")
+
+
+async def test_the_browser_comes_back_to_the_path_that_was_registered() -> None:
+    oauth = OAuth(client=Registration("mine", redirect_uri="http://127.0.0.1/registered"), show=look)
+
+    async with oauth.agent() as agent:
+        redirect_uri = await agent.pick_redirect("http://127.0.0.1/registered")
+
+    assert redirect_uri.endswith("/registered")
+
+
+def test_a_visitor_of_the_systems_browser_is_opened_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trio_mcp.auth import open_browser
+    from trio_mcp.auth.client import _authorization_code
+
+    opened: list[dict[str, Any]] = []
+    real = open_loopback_browser
+
+    def note(**options: Any) -> Any:
+        opened.append(options)
+        return real(**options)
+
+    monkeypatch.setattr(_authorization_code, "open_loopback_browser", note)
+    OAuth(visit_seconds=7).agent()
+
+    assert opened == [{"show": open_browser, "seconds": 7, "redirect_uri": None}]
+
+
+async def test_an_application_that_fails_fails_one_authorization() -> None:
+    async def fail(url: str) -> str:
+        await trio.lowlevel.checkpoint()
+        raise RuntimeError("the window is missing")
+
+    agent = CustomBrowserAgent(fail, REDIRECT_URI, 10)
+
+    with pytest.raises(AuthorizationFailed, match=r"https://auth\.example\.com/authorize: RuntimeError") as caught:
+        await agent.sign_in(f"{ISSUER}/authorize?state=s3cret", REDIRECT_URI)
+
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert "s3cret" not in str(caught.value)
+
+
+async def test_an_application_says_itself_why_nobody_comes_back() -> None:
+    async def refuse(url: str) -> str:
+        await trio.lowlevel.checkpoint()
+        raise AuthorizationFailed("the user has closed the window")
+
+    with pytest.raises(AuthorizationFailed, match=r"^the user has closed the window$"):
+        await CustomBrowserAgent(refuse, REDIRECT_URI, 10).sign_in(f"{ISSUER}/authorize", REDIRECT_URI)
+
+
+async def test_a_person_who_does_not_come_back_is_not_waited_for_for_ever(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def wait(url: str) -> str:
+        await trio.sleep_forever()
+        return url
+
+    with pytest.raises(AuthorizationFailed, match="within 300 s"):
+        await CustomBrowserAgent(wait, REDIRECT_URI, 300).sign_in(f"{ISSUER}/authorize", REDIRECT_URI)
+
+    assert trio.current_time() == pytest.approx(300, abs=1)
+
+
+@pytest.mark.parametrize("returned", [None, b"http://127.0.0.1/", 7])
+async def test_an_application_that_returns_no_url_is_told(returned: Any) -> None:
+    async def err(url: str) -> Any:
+        await trio.lowlevel.checkpoint()
+        return returned
+
+    with pytest.raises(AuthorizationFailed, match=f"returned {type(returned).__name__}, not a URL"):
+        await CustomBrowserAgent(err, REDIRECT_URI, 10).sign_in(f"{ISSUER}/authorize", REDIRECT_URI)
+
+
+async def test_a_sign_in_that_nobody_waits_for_is_cancelled() -> None:
+    async def wait(url: str) -> str:
+        await trio.sleep_forever()
+        return url
+
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(CustomBrowserAgent(wait, REDIRECT_URI, 10).sign_in, f"{ISSUER}/authorize", REDIRECT_URI)
+            await trio.testing.wait_all_tasks_blocked()
+            scope.cancel()
+
+    assert scope.cancelled_caught

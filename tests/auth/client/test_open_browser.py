@@ -1,0 +1,148 @@
+"""How a person is shown the page where they sign in."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from pathlib import Path
+
+import pytest
+import trio
+
+from trio_mcp import auth
+from trio_mcp._errors import AuthorizationFailed
+from trio_mcp.auth.client._browser import host_of
+
+PAGE = "https://auth.example.org/authorize?client_id=c&scope=a%20b&state=s#x"
+PRINTED = f"To sign in at auth.example.org, visit:\n    {PAGE}\n"
+OPENED = f"To sign in at auth.example.org, use the page that your browser opens, or visit:\n    {PAGE}\n"
+NO_BROWSER = "(no browser could be opened here)\n"
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Let the standard library look for browsers anew, on a machine that has none."""
+    monkeypatch.setattr(webbrowser, "_tryorder", None)
+    monkeypatch.setattr(webbrowser, "_browsers", {})
+    for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    return monkeypatch
+
+
+def program(folder: Path, name: str, text: str) -> str:
+    """Write a program of Python; return its path."""
+    path = folder / name
+    path.write_text(f"#!{sys.executable}\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+async def test_the_address_of_a_page_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    await auth.print_url(PAGE)
+
+    assert capsys.readouterr() == ("", PRINTED)
+
+
+async def test_a_browser_gets_the_address_as_one_argument_and_the_person_a_line(
+    fresh: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    browser = program(tmp_path, "browser", "import json, sys; json.dump(sys.argv[1:], open(__file__ + '.seen', 'w'))")
+    fresh.setenv("BROWSER", browser)
+
+    await auth.open_browser(f"{PAGE}&x=$(touch%20{tmp_path}/gotten)&y=';id")
+
+    assert (tmp_path / "browser.seen").read_text() == f'["{PAGE}&x=$(touch%20{tmp_path}/gotten)&y=\';id"]'
+    assert not (tmp_path / "gotten").exists()
+    assert capsys.readouterr().err.startswith("To sign in at auth.example.org, use the page that your browser opens,")
+
+
+async def test_where_there_is_no_browser_the_person_is_told_so(
+    fresh: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await auth.open_browser(PAGE)
+
+    assert capsys.readouterr() == ("", OPENED + NO_BROWSER)
+
+
+async def test_a_browser_that_cannot_be_started_is_none(
+    fresh: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Broken(webbrowser.BaseBrowser):
+        def open(self, url: str, new: int = 0, autoraise: bool = True) -> bool:
+            raise PermissionError("no")
+
+    fresh.setattr(webbrowser, "_browsers", {"broken": [None, Broken()]})
+    fresh.setattr(webbrowser, "_tryorder", ["broken"])
+
+    await auth.open_browser(PAGE)
+
+    assert capsys.readouterr().err == OPENED + NO_BROWSER
+
+
+async def test_a_browser_for_terminals_does_not_take_the_terminal(
+    fresh: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program(tmp_path, "w3m", "open(__file__ + '.seen', 'w')")
+    fresh.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin")
+    fresh.setenv("TERM", "xterm")
+
+    await auth.open_browser(PAGE)
+
+    assert type(webbrowser.get()) is webbrowser.GenericBrowser
+    assert not (tmp_path / "w3m.seen").exists()
+    assert capsys.readouterr().err == OPENED + NO_BROWSER
+
+
+async def test_a_browser_that_does_not_return_holds_up_no_cancellation(
+    fresh: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "up")
+    os.mkfifo(tmp_path / "end")
+    fresh.setenv("BROWSER", program(tmp_path, "browser", f"open('{tmp_path}/up', 'w').close(); open('{tmp_path}/end')"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(auth.open_browser, PAGE)
+        await trio.to_thread.run_sync((tmp_path / "up").read_bytes)
+        nursery.cancel_scope.cancel()
+
+    (tmp_path / "end").write_bytes(b"")
+
+
+async def test_a_closed_standard_error_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+
+    await auth.print_url(PAGE)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        "javascript:alert(1)",
+        "--incognito",
+        "https://",
+        "https:///path",
+        "https://[::1",
+        "https://auth.example.org/ --flag",
+        "https://auth.example.org/\nhttps://evil.example",
+        "https://auth.example.org/\x1b[31m",
+        'https://auth.example.org/"',
+        "https://auth.example.org/`id`",
+        "https://auth.example.org/\\x",
+        "https://аuth.example.org/",  # noqa: RUF001 # the first letter is Cyrillic, on purpose
+        f"https://auth.example.org/{'x' * 20_000}",
+    ],
+)
+async def test_what_is_no_address_of_a_page_is_shown_to_nobody(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(AuthorizationFailed, match="http or https URL"):
+        await auth.open_browser(url)
+    with pytest.raises(AuthorizationFailed, match="http or https URL"):
+        await auth.print_url(url)
+
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_host_is_named_without_its_port() -> None:
+    assert host_of("http://Localhost:8000/authorize") == "localhost"

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+import trio
+import trio.testing
+
+from tests.auth.signed_tokens import ISSUER, NOW, RESOURCE, Clock, Issuer
+from trio_mcp.auth import (
+    CallFailed,
+    HttpReply,
+    IntrospectionVerifier,
+    InvalidToken,
+    Registration,
+    VerifierUnavailable,
+)
+
+ENDPOINT = f"{ISSUER}/introspect"
+CLIENT = Registration("api", secret="a secret")
+
+
+def said(**members: Any) -> HttpReply:
+    return HttpReply(status=200, body=json.dumps(members).encode())
+
+
+GOOD = said(active=True, sub="ann", client_id="desk", aud=RESOURCE, scope="read", exp=int(NOW) + 60)
+
+
+def verifier(server: Issuer, **options: Any) -> IntrospectionVerifier:
+    settings: dict[str, Any] = {"client": CLIENT, "issuer": ISSUER, "clock": server.clock, **options}
+    return IntrospectionVerifier(**settings)
+
+
+async def test_the_authorization_server_is_asked_what_a_token_is() -> None:
+    server = Issuer(answers={ENDPOINT: GOOD})
+
+    token = await verifier(server, endpoint=ENDPOINT).verify("opaque+/=", server)
+
+    assert (token.issuer, token.subject, token.client_id) == (ISSUER, "ann", "desk")
+    assert (token.audiences, token.scopes, token.expires_at) == ((RESOURCE,), frozenset({"read"}), NOW + 60)
+    (call,) = server.calls
+    assert (call.method, call.url, call.named_by) == ("POST", ENDPOINT, "user")
+    assert call.headers["authorization"] == "Basic YXBpOmElMjBzZWNyZXQ="
+    assert call.headers["content-type"] == "application/x-www-form-urlencoded"
+    asked = {"token": ["opaque+/="], "token_type_hint": ["access_token"], "client_id": ["api"]}
+    assert parse_qs(call.body.decode()) == asked
+
+
+async def test_the_place_is_found_through_the_metadata_once() -> None:
+    server = Issuer(answers={ENDPOINT: GOOD})
+    checking = verifier(server)
+
+    await checking.verify("one", server)
+    await checking.verify("two", server)
+
+    assert server.asked == [f"{ISSUER}/.well-known/oauth-authorization-server", ENDPOINT, ENDPOINT]
+
+
+@pytest.mark.parametrize(("methods", "posted"), [(["client_secret_post"], True), (None, False), ("nonsense", False)])
+async def test_the_client_authenticates_as_the_metadata_say(methods: object, posted: bool) -> None:
+    metadata = {
+        "issuer": ISSUER,
+        "introspection_endpoint": "https://elsewhere.example/",
+        "introspection_endpoint_auth_methods_supported": methods,
+    }
+    server = Issuer(
+        answers={
+            f"{ISSUER}/.well-known/oauth-authorization-server": said(**metadata),
+            "https://elsewhere.example/": GOOD,
+        }
+    )
+
+    await verifier(server).verify("token", server)
+
+    call = server.calls[-1]
+    assert (b"client_secret=a+secret" in call.body) is posted
+    assert ("authorization" in call.headers) is not posted
+    assert call.named_by == "server"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        said(active=False),
+        said(),
+        said(active="true"),
+        said(active=1),
+        said(active=True, iss="https://evil.example"),
+        said(active=True, iss=7),
+        said(active=True, sub=7),
+        said(active=True, cnf={"x5t#S256": "certificate"}),
+        said(active=True, sub="ann", aud=[RESOURCE], token_type="refresh_token"),
+        said(active=True, sub="ann", aud=[RESOURCE], token_type="Bearer", token_use="refresh_token"),
+        said(active=True, sub="ann", aud=[RESOURCE], typ="ID"),
+    ],
+)
+async def test_what_is_not_good_without_doubt_is_not_good(answer: HttpReply) -> None:
+    server = Issuer(answers={ENDPOINT: answer})
+    checking = verifier(server)
+
+    for _ in range(2):
+        with pytest.raises(InvalidToken, match="is not active"):
+            await checking.verify("token", server)
+
+    assert server.asked.count(ENDPOINT) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        (HttpReply(status=401), "status 401"),
+        (HttpReply(status=500), "status 500"),
+        (HttpReply(status=404), "status 404"),
+        (HttpReply(status=200, body=b"<html>"), "not JSON"),
+        (HttpReply(status=200, body=b"[true]"), "not a JSON object"),
+        (CallFailed("nobody is there"), "nobody is there"),
+    ],
+)
+async def test_no_answer_is_not_kept_and_is_no_fault_of_the_token(answer: Any, cause: str) -> None:
+    server = Issuer(answers={ENDPOINT: answer})
+    checking = verifier(server, endpoint=ENDPOINT)
+
+    with pytest.raises(VerifierUnavailable, match=cause):
+        await checking.verify("token", server)
+    server.answers[ENDPOINT] = GOOD
+    assert (await checking.verify("token", server)).subject == "ann"
+
+
+async def test_where_nothing_is_published_nothing_can_be_told() -> None:
+    server = Issuer()
+    server.goes_away()
+
+    with pytest.raises(VerifierUnavailable, match=r"the introspection endpoint of https://as\.example is unknown"):
+        await verifier(server).verify("token", server)
+
+
+async def test_a_client_that_cannot_authenticate_is_told_to_the_log_alone() -> None:
+    server = Issuer()
+    unable = Registration("api", method="client_secret_basic")
+
+    with pytest.raises(VerifierUnavailable, match="has no secret"):
+        await verifier(server, endpoint=ENDPOINT, client=unable).verify("token", server)
+
+
+async def test_many_requests_with_one_token_ask_once() -> None:
+    server = Issuer(answers={ENDPOINT: GOOD}, admission=trio.Event())
+    checking = verifier(server)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(100):
+            nursery.start_soon(checking.verify, "token", server)
+        await trio.testing.wait_all_tasks_blocked()
+        assert server.admission is not None
+        server.admission.set()
+
+    assert server.asked.count(ENDPOINT) == 1
+
+
+async def test_an_answer_that_is_not_to_be_kept_is_asked_for_each_time() -> None:
+    server = Issuer(answers={ENDPOINT: GOOD})
+    checking = verifier(server, cache_seconds=0)
+
+    await checking.verify("token", server)
+    server.answers[ENDPOINT] = said(active=False)
+
+    with pytest.raises(InvalidToken):
+        await checking.verify("token", server)
+
+
+async def test_outside_of_a_resource_server_it_needs_an_issuer() -> None:
+    with pytest.raises(RuntimeError, match="pass issuer="):
+        await IntrospectionVerifier(ENDPOINT, client=CLIENT).verify("token", Issuer())
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
+def test_answers_are_kept_for_a_number_of_seconds(seconds: float) -> None:
+    with pytest.raises(ValueError, match="cache_seconds="):
+        IntrospectionVerifier(client=CLIENT, cache_seconds=seconds)
+
+
+async def test_it_serves_the_only_issuer_of_a_resource_server() -> None:
+    server = Issuer(answers={ENDPOINT: GOOD})
+    general = IntrospectionVerifier(client=CLIENT)
+
+    serving = general.serving([ISSUER], trusted_hosts=["keycloak"], clock=server.clock)
+
+    assert (serving.issuer, serving.trusted_hosts, serving.clock) == (ISSUER, ["keycloak"], server.clock)
+    assert (await serving.verify("token", server)).subject == "ann"
+
+
+def test_with_several_issuers_one_has_to_be_named() -> None:
+    issuers = [ISSUER, "https://other.example"]
+    general = IntrospectionVerifier(client=CLIENT)
+    by_client = IntrospectionVerifier(client=Registration("api", secret="s", issuer=issuers[1]), trusted_hosts=["a"])
+
+    with pytest.raises(ValueError, match="several issuers"):
+        general.serving(issuers, trusted_hosts=(), clock=Clock())
+    serving = by_client.serving(issuers, trusted_hosts=["b"], clock=Clock())
+    assert (serving.issuer, serving.trusted_hosts) == ("https://other.example", ["a"])
+
+
+def test_an_endpoint_has_to_be_safe() -> None:
+    with pytest.raises(ValueError, match=r"introspection endpoint 'http://as.example/'"):
+        IntrospectionVerifier("http://as.example/", client=CLIENT).serving([ISSUER], trusted_hosts=(), clock=Clock())
+
+
+def test_no_secret_is_shown() -> None:
+    assert "a secret" not in repr(IntrospectionVerifier(client=CLIENT))

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+import trio
+import trio.testing
+from attrs import define, field
+
+from tests.auth.signed_tokens import Clock, Issuer
+from trio_mcp.abc import Fetch
+from trio_mcp.auth import VerifierUnavailable
+from trio_mcp.auth.server._token_verifiers import PAUSE_SECONDS, RefreshSchedule
+
+
+@define(eq=False)
+class Publisher:
+    """What is published, and how often it was fetched."""
+
+    clock: Clock = field(factory=Clock)
+    reads: int = 0
+    failure: Exception | None = None
+    admission: trio.Event | None = None
+    renewal: RefreshSchedule = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.renewal = RefreshSchedule("the news", self.read, self.clock)
+
+    async def read(self, fetch: Fetch) -> None:
+        self.reads += 1
+        if self.admission is not None:
+            await self.admission.wait()
+        if self.failure is not None:
+            raise self.failure
+
+
+FETCH = Issuer()
+
+
+async def test_it_is_fetched_when_it_is_first_needed_and_when_it_is_old() -> None:
+    publisher = Publisher()
+    assert publisher.renewal.age == float("inf")
+
+    await publisher.renewal.keep_fresh(FETCH)
+    publisher.clock.now += 600
+    await publisher.renewal.keep_fresh(FETCH)
+    assert (publisher.reads, publisher.renewal.age) == (1, 600)
+
+    publisher.clock.now += 1
+    await publisher.renewal.keep_fresh(FETCH)
+    assert (publisher.reads, publisher.renewal.age) == (2, 0)
+
+
+async def test_it_is_not_fetched_again_for_a_while_whether_that_failed_or_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    publisher = Publisher(failure=VerifierUnavailable("nobody is there"))
+
+    for _ in range(5):
+        await publisher.renewal.again(FETCH)
+    assert publisher.reads == 1
+    assert caplog.messages == ["the news could not be fetched: nobody is there"]
+
+    publisher.failure = None
+    publisher.clock.now += PAUSE_SECONDS
+    for _ in range(5):
+        await publisher.renewal.again(FETCH)
+    assert publisher.reads == 2
+
+
+async def test_a_clock_that_was_set_back_does_not_keep_it_from_being_fetched() -> None:
+    publisher = Publisher()
+    await publisher.renewal.keep_fresh(FETCH)
+
+    publisher.clock.now -= 100_000
+    await publisher.renewal.keep_fresh(FETCH)
+
+    assert publisher.reads == 2
+
+
+async def test_all_who_have_nothing_wait_for_one_fetch() -> None:
+    publisher = Publisher(admission=trio.Event())
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(50):
+            nursery.start_soon(publisher.renewal.keep_fresh, FETCH)
+        await trio.testing.wait_all_tasks_blocked()
+        assert publisher.admission is not None
+        publisher.admission.set()
+
+    assert publisher.reads == 1
+
+
+async def test_who_has_something_to_go_on_with_does_not_wait(autojump_clock: trio.testing.MockClock) -> None:
+    publisher = Publisher()
+    await publisher.renewal.keep_fresh(FETCH)
+    publisher.clock.now += 1000
+    publisher.admission = trio.Event()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(publisher.renewal.keep_fresh, FETCH)
+        await trio.testing.wait_all_tasks_blocked()
+        began = trio.current_time()
+        await publisher.renewal.keep_fresh(FETCH)
+        assert trio.current_time() == began
+        publisher.admission.set()
+
+    assert publisher.reads == 2
+
+
+async def test_clients_that_leave_do_not_make_others_begin_anew() -> None:
+    publisher = Publisher(admission=trio.Event())
+
+    async with trio.open_nursery() as nursery:
+        leaving = await nursery.start(cancellable, publisher)
+        nursery.start_soon(publisher.renewal.keep_fresh, FETCH)
+        await trio.testing.wait_all_tasks_blocked()
+        leaving.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        assert publisher.admission is not None
+        publisher.admission.set()
+
+    assert (publisher.reads, publisher.renewal.age) == (1, 0)
+
+
+async def cancellable(
+    publisher: Publisher, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED
+) -> None:
+    with trio.CancelScope() as scope:
+        task_status.started(scope)
+        await publisher.renewal.keep_fresh(FETCH)
+
+
+async def test_a_fetch_ends_in_time_even_if_it_is_cancelled(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    publisher = Publisher(admission=trio.Event())
+    began = trio.current_time()
+
+    with trio.move_on_after(1):
+        await publisher.renewal.again(FETCH)
+
+    assert trio.current_time() - began == 10
+    assert publisher.renewal.age == float("inf")
+    assert caplog.messages == ["the news: the request took more than 10 s"]
+    assert caplog.records[0].levelno == logging.WARNING
+
+
+async def test_another_failure_is_one_of_whoever_fetches() -> None:
+    publisher = Publisher(failure=KeyError("a bug"))
+
+    with pytest.raises(KeyError, match="a bug"):
+        await publisher.renewal.again(FETCH)
+    await publisher.renewal.again(FETCH)
+
+    assert publisher.reads == 1
