@@ -496,7 +496,7 @@ def _dispatch(serving: ActiveServer, exchange: IncomingRequest) -> None:
     serving.pool.begin(exchange, request.handle, request.explain, slots, waits=waits)
     if isinstance(responder, ListenSubscription):
         if exchange.run is not None:  # else there are too many already
-            exchange.run.last_words = responder.conclude
+            exchange.run.closing_result = responder.conclude
     elif slots.waiting:  # it may be waiting for its slot: what is registered when it gets one counts
         request.responder = None
 

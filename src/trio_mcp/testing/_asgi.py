@@ -1,13 +1,15 @@
-"""An ASGI application spoken to in this process, streaming both ways: a client in a test needs no socket for it.
+"""An HTTP engine that calls ASGI applications in this process, streaming both ways, so tests need no socket.
 
 Rules of this file:
 
-1. What a server would show the application, it is shown here: a body in pieces, the client's leaving as
-   ``http.disconnect``, and nothing at all when it sends to somebody who has left.
-2. The application is never cancelled because its client was. It is told, and has some seconds to return.
-3. What it sends waits in a buffer as small as a socket's, so that a client which does not read stalls it.
+1. The application sees what it would see under a server: a body in pieces, ``http.disconnect`` when the client leaves,
+   and no error when it sends to a client that has left.
+2. The application is never cancelled because its client was. It is notified, and has some seconds to return.
+3. What it sends waits in a buffer as small as a socket's, so a client that does not read stalls it.
+4. The lifespan runs as under a server.
 
-Specification: https://asgi.readthedocs.io/en/stable/specs/www.html
+Specification: https://asgi.readthedocs.io/en/stable/specs/www.html and
+https://asgi.readthedocs.io/en/stable/specs/lifespan.html
 """
 
 from __future__ import annotations
@@ -27,16 +29,12 @@ from ..transports import AsgiApp, AsgiMessage, EngineError, HttpResponse, Scope
 __all__ = ["ASGI", "AsgiEngine", "AsgiLifespan", "AsgiNetwork"]
 
 
-# The lifespan of an ASGI application, run as a server runs it.
-#
-# Specification: https://asgi.readthedocs.io/en/stable/specs/lifespan.html
-
 ASGI = {"version": "3.0", "spec_version": "2.4"}
 
 
 @define(eq=False)
 class AsgiLifespan:
-    """One call of an application in which it starts, lasts and shuts down."""
+    """One lifespan of an application: its startup, its run and its shutdown."""
 
     state: dict[str, Any] = field(factory=dict[str, Any], init=False)
     _stopping: trio.Event = field(factory=trio.Event, init=False)
@@ -44,11 +42,11 @@ class AsgiLifespan:
     """Set when the application has returned."""
     _has_started: bool = field(default=False, init=False)
     _has_ended: bool = field(default=False, init=False)
-    """Whether it has shut down in time."""
+    """True if it has shut down in time."""
     _running: trio.CancelScope = field(factory=trio.CancelScope, init=False)
-    """Shielded once it has started: it is told when it ends, and not cancelled."""
+    """Shielded after the startup: the application is told to shut down, and not cancelled."""
     _failure: Exception | None = field(default=None, init=False)
-    """What it raised, or said, instead of shutting down."""
+    """The exception or the failure message of its shutdown."""
     _is_asked: bool = field(default=False, init=False)
 
     async def run(self, app: AsgiApp, task_status: trio.TaskStatus[None]) -> None:
@@ -65,7 +63,7 @@ class AsgiLifespan:
                 case "lifespan.shutdown.failed":
                     self._failure = RuntimeError(f"the application could not shut down: {message.get('message', '')}")
                 case _:
-                    pass  # that it has shut down shows when it returns
+                    pass  # it has shut down when it returns
 
         try:
             with self._running:
@@ -77,7 +75,7 @@ class AsgiLifespan:
         finally:
             self._over.set()
         if not self._has_started:
-            raise RuntimeError("the application has returned without saying that it has started")
+            raise RuntimeError("the application has returned without completing its startup")
 
     async def stop(self) -> None:
         """Have the application shut down, within a bounded time."""
@@ -88,7 +86,7 @@ class AsgiLifespan:
         self._running.cancel()
 
     def check(self) -> None:
-        """Raise what went wrong when it should shut down."""
+        """Raise the failure of its shutdown."""
         if self._failure is not None:
             raise self._failure
         if not self._has_ended:
@@ -107,44 +105,44 @@ _log = logging.getLogger("trio_mcp.testing")
 
 _PIECE_BYTES = 16 * 1024
 _PIECES = 4
-"""How many pieces of a response may wait for the client: as much as a socket would hold."""
+"""The number of pieces of a response that may wait for the client: as much as a socket would hold."""
 _RETURN_SECONDS = 5.0
-"""How long an application may go on when its client has left, on Trio's clock; then it is cancelled."""
+"""The time for an application to return after its client has left, on Trio's clock; then it is cancelled."""
 
 
 @define(eq=False)
 class AsgiEngine:
-    """Carries the requests of HTTP clients to an ASGI application in this process.
+    """An HTTP engine that sends the requests of clients to an ASGI application in this process.
 
-    To be given to a client::
+    Pass it to a client::
 
         engine = AsgiEngine(app)
         async with open_http_client("http://test/mcp", engine=engine) as client:
             ...
 
-    Responses stream, so server-sent events arrive as they are sent. Works with pytest-trio's ``autojump_clock``. An
-    application that raises is a server's error 500 to the client, or a response that breaks off; what it raised is
-    logged as an error by ``trio_mcp.testing``.
+    Responses stream, so server-sent events arrive as they are sent. Works with pytest-trio's ``autojump_clock``. If the
+    application raises, the client gets status 500, or a response that breaks off, and the exception is logged as an
+    error by ``trio_mcp.testing``.
 
     Args:
-        app: any ASGI 3 application that runs under Trio: that of `http_app`, or yours, in which it is mounted.
+        app: any ASGI 3 application that runs under Trio: that of `http_app`, or one in which it is mounted.
         client: the address that requests come from, as the application sees it.
     """
 
     app: AsgiApp
     client: tuple[str, int] | None = field(default=("127.0.0.1", 50_000), kw_only=True)
     _state: dict[str, Any] | None = field(default=None, init=False)
-    """What the application's lifespan has put down for its requests; None while it has none."""
+    """The state of the application's lifespan for its requests; None outside the lifespan."""
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """Run the application's lifespan for as long as the block lasts, as a server would.
+        """Run the lifespan of the application for as long as the block lasts, as a server would.
 
-        Without it the application is as one that nobody has started. Leave all clients' blocks before this one.
+        Without it, the application is like one that is not run. Leave the blocks of all clients before this one.
 
         Raises:
-            RuntimeError: the application says that it could not start, or could not shut down.
-            Exception: whatever it raises instead of starting, because it knows no lifespan, say.
+            RuntimeError: the application reports that its startup or shutdown has failed.
+            Exception: the exception of its startup, for example because it has no lifespan.
         """
         lifespan = AsgiLifespan()
         async with owned_nursery() as nursery:
@@ -180,7 +178,7 @@ class AsgiEngine:
                     await exchange.returned.wait()
 
     async def aclose(self) -> None:
-        """There is no connection to close."""
+        """Do nothing: there is no connection."""
         await trio.lowlevel.checkpoint()
 
     def _scope(self, method: str, url: str, headers: Mapping[str, str], content: bytes) -> Scope:
@@ -212,7 +210,7 @@ class AsgiEngine:
 
 @define(eq=False)
 class _Exchange:
-    """One call of the application; to the client, the response."""
+    """One call of the application; the client sees it as the response."""
 
     _content: bytes
     _on_sent: Callable[[], None] | None
@@ -225,10 +223,10 @@ class _Exchange:
     _is_begun: bool = field(default=False, init=False)
     _is_complete: bool = field(default=False, init=False)
     _over: trio.Event = field(factory=trio.Event, init=False)
-    """Set when the client has left, or has all of the response."""
+    """Set when the client has left, or has the whole response."""
     _running: trio.CancelScope = field(factory=lambda: trio.CancelScope(shield=True), init=False)
     _unread: int | None = field(default=0, init=False)
-    """Where the body goes on that the application has not read; None when it has all."""
+    """The position of the unread part of the body; None if all has been read."""
     _pieces: trio.MemorySendChannel[bytes] = field(init=False)
     _arriving: trio.MemoryReceiveChannel[bytes] = field(init=False)
 
@@ -236,7 +234,7 @@ class _Exchange:
         self._pieces, self._arriving = trio.open_memory_channel[bytes](_PIECES)
 
     async def run(self, app: AsgiApp, scope: Scope) -> None:
-        """Call the application, and make of what it does what a server would; raises what would end a server."""
+        """Call the application, and handle its messages as a server would; raises what would end a server."""
         try:
             with self._running:
                 await self._call(app, scope)
@@ -249,7 +247,7 @@ class _Exchange:
                 )
         finally:
             self._pieces.close()
-            self._is_complete |= not self._is_begun  # which is the error 500 that stands there
+            self._is_complete |= not self._is_begun  # the default is status 500
             self._note_sent()
             self.head.set()
             self.returned.set()
@@ -257,11 +255,11 @@ class _Exchange:
     async def _call(self, app: AsgiApp, scope: Scope) -> None:
         try:
             await app(scope, self._receive, self._send)
-        except Exception:  # noqa: BLE001 # whatever a bug of the application raises
+        except Exception:  # noqa: BLE001 # a bug of the application may raise anything
             _log.exception("the application raised while it answered %s %s", scope["method"], scope["path"])
 
     def leave(self) -> None:
-        """The client has left, or has read all: the application is told, and given time to return."""
+        """Tell the application that the client has left or has read all, and give it time to return."""
         self._over.set()
         self._arriving.close()
         self._running.deadline = trio.current_time() + _RETURN_SECONDS
@@ -289,7 +287,7 @@ class _Exchange:
         return {"type": "http.request", "body": self._content[start:end], "more_body": has_more}
 
     def _note_sent(self) -> None:
-        """The request counts as sent when the application has read it, or answers without reading it."""
+        """Count the request as sent, because the application has read it, or answers without reading it."""
         notify_nowait, self._on_sent = self._on_sent, None
         if notify_nowait is not None:
             notify_nowait()
@@ -297,7 +295,7 @@ class _Exchange:
     async def _send(self, message: AsgiMessage) -> None:
         await trio.lowlevel.checkpoint()
         if self._over.is_set() and not self._is_complete:
-            return  # the client has left, which servers do not tell here
+            return  # the client has left, which servers do not report here
         match message["type"]:
             case "http.response.start" if not self._is_begun:
                 self._begin(message)
@@ -308,7 +306,7 @@ class _Exchange:
                     self._pieces.close()
                     self._over.set()
             case type:
-                raise RuntimeError(f"the application sends {type!r} where no server would expect it")
+                raise RuntimeError(f"the application sends {type!r} at a time when no server expects it")
 
     def _begin(self, message: AsgiMessage) -> None:
         self._is_begun, self.status = True, message["status"]
@@ -321,37 +319,36 @@ class _Exchange:
         self.head.set()
 
     async def _send_body(self, body: bytes) -> None:
-        with suppress(trio.BrokenResourceError):  # it leaves while this waits
+        with suppress(trio.BrokenResourceError):  # the client leaves during the wait
             for start in range(0, len(body), _PIECE_BYTES):
                 await self._pieces.send(body[start : start + _PIECE_BYTES])
 
 
-# A network in one process: what a client asks of several hosts goes to several ASGI applications.
-
-
 class AsgiNetwork:
-    """Carries the requests of HTTP clients to several ASGI applications in this process, by their origins.
+    """An HTTP engine that sends the requests of clients to several ASGI applications in this process, by origin.
 
-    To be given to a client, as with `AsgiEngine`::
+    Pass it to a client, as with `AsgiEngine`::
 
         network = AsgiNetwork({"https://mcp.example": app, "https://auth.example": auth})
         async with network.lifespan(), open_http_client("https://mcp.example/mcp", engine=network) as client:
             ...
 
-    Requests to other origins cannot be made: there is nobody to connect to.
+    Requests to other origins fail: no application listens there.
 
     Args:
-        apps: ASGI 3 applications that run under Trio, by origin: scheme, host, and the port where it is not the usual.
+        apps: ASGI 3 applications that run under Trio, by origin: scheme, host, and the port if it is not the default.
         client: the address that requests come from, as the applications see it.
 
     Raises:
-        ValueError: a key is no origin, or two are the same.
+        ValueError: a key is not an origin, or two are the same.
     """
 
     def __init__(self, apps: Mapping[str, AsgiApp], *, client: tuple[str, int] | None = ("127.0.0.1", 50_000)) -> None:
         self._engines = {_origin_of(url): AsgiEngine(app, client=client) for url, app in apps.items()}
         if len(self._engines) < len(apps) or any(urlsplit(url).path.strip("/") for url in apps):
-            raise ValueError("AsgiNetwork: each key is another origin, such as 'https://mcp.example', without a path")
+            raise ValueError(
+                "AsgiNetwork: each key must be a different origin without a path, such as 'https://mcp.example'"
+            )
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
@@ -371,7 +368,7 @@ class AsgiNetwork:
         *,
         on_sent: Callable[[], None] | None = None,
     ) -> AsyncGenerator[HttpResponse]:
-        """Call the application that stands at the origin of *url*; see `HttpEngine.request`.
+        """Call the application at the origin of *url*; see `HttpEngine.request`.
 
         Raises:
             EngineError: there is none.
@@ -379,19 +376,19 @@ class AsgiNetwork:
         engine = self._engines.get(_origin_of(url))
         if engine is None:
             await trio.lowlevel.checkpoint()
-            raise EngineError(f"nobody listens at {'://'.join(_origin_of(url)[:2])}", sent=False)
+            raise EngineError(f"no application listens at {'://'.join(_origin_of(url)[:2])}", sent=False)
         async with engine.request(method, url, headers, content, on_sent=on_sent) as response:
             yield response
 
     async def aclose(self) -> None:
-        """There are no connections to close."""
+        """Do nothing: there are no connections."""
         await trio.lowlevel.checkpoint()
 
 
 def _origin_of(url: str) -> tuple[str, str, int]:
-    """Return what tells origins apart; raises ValueError where there is none."""
+    """Return the origin of a URL; raises ValueError if it has none."""
     parts = urlsplit(url)
     usual = {"http": 80, "https": 443}.get(parts.scheme)
     if usual is None or not parts.hostname:
-        raise ValueError(f"{url!r} has no origin of http or https")
+        raise ValueError(f"{url!r} has no http or https origin")
     return parts.scheme, parts.hostname, parts.port or usual

@@ -1,7 +1,4 @@
-"""BINDINGS: how exchanges travel. One file per binding and side.
-
-Names only, each imported from its home when it is first used: few programs travel in more than one way.
-"""
+"""The transports, one folder or file each; every name is imported from its module on first use."""
 
 from __future__ import annotations
 

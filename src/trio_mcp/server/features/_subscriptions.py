@@ -239,7 +239,7 @@ class ListenSubscription:
 
     async def call(self, context: Context, _: object) -> NoReturn:
         """Notify the client of changes until cancelled."""
-        run_of(context).last_words = self.conclude
+        run_of(context).closing_result = self.conclude
         self._serving.changes.add(self)
         try:
             await self._room()

@@ -1,4 +1,4 @@
-"""The HTTP transports: the HTTP engine and the fetcher that both roles share."""
+"""The HTTP transports: client, server, Hypercorn, and the HTTP engine and fetcher that they share."""
 
 from __future__ import annotations
 

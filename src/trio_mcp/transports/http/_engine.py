@@ -1,6 +1,14 @@
-"""What the client's side of HTTP needs of a library for it: one request, a response that streams, and an early end.
+"""The HTTP engine of a client: one request, one streaming response, and an early end; over httpx2 by default.
 
-The transport knows this and nothing else of HTTP/1.1, sockets and TLS, so another library takes no change of it.
+The transport knows only `HttpEngine`, so another HTTP library can replace httpx2 without any change to it.
+
+Rules of this file:
+
+1. Only HTTP/1.1 is spoken. Over HTTP/2, httpx2 does not tell the server that a response was closed early, which is what
+   cancels a request. (httpx, its ancestor, loses connections if responses are closed early.)
+2. An address that the server names (an endpoint, a redirect) must have the same origin, or it is refused. Otherwise a
+   server could have the client's credentials sent anywhere, and have it probe its own network.
+3. Addresses and header fields are checked before anything is sent; bodies are read within bounds.
 """
 
 from __future__ import annotations
@@ -68,11 +76,11 @@ __all__ = [
 
 
 class EngineError(Exception):
-    """A request could not be made, or its response broke off.
+    """A request that could not be made, or whose response broke off.
 
     Args:
         message: what happened, for people.
-        sent: False where surely nothing has reached the server, as when it could not be connected to.
+        sent: False if certainly nothing has reached the server, for example because the connection failed.
     """
 
     def __init__(self, message: str, *, sent: bool) -> None:
@@ -81,11 +89,11 @@ class EngineError(Exception):
 
 
 class HttpResponse(Protocol):
-    """The head of a response, and its body as it comes."""
+    """The head of a response, and its body as it arrives."""
 
     @property
     def status(self) -> int:
-        """The status, 200 say."""
+        """The status code, such as 200."""
         ...
 
     @property
@@ -94,9 +102,9 @@ class HttpResponse(Protocol):
         ...
 
     def chunks(self) -> AsyncGenerator[bytes]:
-        """Yield the body as it arrives, without its transfer encoding, but not decompressed; once.
+        """Yield the body as it arrives, once: without its transfer encoding, but not decompressed.
 
-        Close the generator with `contextlib.aclosing` where the body may not be read to its end.
+        Close the generator with `contextlib.aclosing` if the body may not be read to its end.
 
         Raises:
             EngineError: the connection ended before the body did.
@@ -105,7 +113,7 @@ class HttpResponse(Protocol):
 
 
 class HttpEngine(Protocol):
-    """Makes any number of requests at once; each has one response, and no redirect is followed."""
+    """Makes any number of requests at once; each has one response, and redirects are not followed."""
 
     def request(
         self,
@@ -118,41 +126,36 @@ class HttpEngine(Protocol):
     ) -> AbstractAsyncContextManager[HttpResponse]:
         """Make a request; entering the block waits for the head of the response.
 
-        Leaving it before the body has ended closes the connection: the server sees that its client has left.
+        Leaving it before the body has ended closes the connection, so the server notices that the client has left.
 
         Args:
             method: in capitals.
             url: absolute, ``http`` or ``https``.
-            headers: all of them but those that say how the message is framed and whom it is for.
+            headers: all header fields except those about the framing and the host.
             content: the body.
-            on_sent: called synchronously when the whole request has left, which may be long before the response.
+            on_sent: called synchronously when the whole request has been sent, which may be long before the response.
 
         Raises:
-            EngineError: the server cannot be reached, or the connection ended before the head was there.
+            EngineError: the server cannot be reached, or the connection ended before the head arrived.
         """
         ...
 
     async def aclose(self) -> None:
-        """Close the connections that are kept for later. No request is open any more."""
+        """Close the idle connections. No request is open any more."""
         ...
 
 
-# HTTP requests over httpx2. Imported when the first client opens, because the library takes its time to load.
-#
-# Only HTTP/1.1: over HTTP/2 httpx2 does not tell the server when a response is left early, and that is what cancels a
-# request. httpx, its ancestor, is of no use here: it loses connections when responses are left early.
-
 HttpxClient: TypeAlias = httpx2.AsyncClient
-"""What users may configure and bring along."""
+"""The client that users may configure and pass in."""
 
 _TIMEOUT = httpx2.Timeout(connect=30.0, read=None, write=30.0, pool=30.0)
-"""Seconds. A stream may be silent for as long as it likes; the client's own limits bound a request."""
+"""Seconds. A stream may be silent for any time; the client's own timeouts bound a request."""
 _LIMITS = _TIMEOUT.as_dict()
 _MOST_IDLE, _IDLE_SECONDS = 20, 4.0
-"""Connections that nobody uses, and for how long: less than the 5 s after which many servers close them. Each costs a
-look at every request."""
+"""The number of idle connections, and how long they are kept: less than the 5 s after which many servers close them.
+Each one costs a check per request."""
 _LAST_CHUNKS = 100
-"""How many are taken of a body that nobody reads to its end, which may have come already."""
+"""The number of chunks that are read of a body that is not read to its end: they may have arrived already."""
 _NOT_SENT_ERRORS = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
@@ -162,13 +165,16 @@ _NOT_SENT_ERRORS = (
     httpx2.LocalProtocolError,
     httpx2.InvalidURL,
 )
-"""What can only happen before anything was sent."""
+"""The errors that can only happen before anything was sent."""
 _is_ours = ContextVar("_is_ours", default=False)
-"""Whether the request that is being made is one of this module's."""
+"""True while a request of this module is being made."""
 
 
 class _WithoutQueries(logging.Filter):
-    """Keeps the queries of our requests out of httpx2's log: there are keys in some, and the ids of sessions."""
+    """A log filter that removes the queries of our own requests from httpx2's log.
+
+    Queries may hold keys and session ids.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         if _is_ours.get() and isinstance(record.args, tuple):
@@ -188,20 +194,20 @@ def user_agent() -> str:
 
 @cache
 def _trust() -> ssl.SSLContext:
-    """Return what all clients of the process verify servers with: to read the certificates takes 20 ms."""
+    """Return the TLS context of all clients of the process, cached because reading the certificates takes 20 ms."""
     return httpx2.create_ssl_context()
 
 
 def new_httpx_client(*, most_idle: int = _MOST_IDLE) -> httpx2.AsyncClient:
-    """Return a client made for MCP: proxies and certificates as the environment says, no HTTP/2, no redirects.
+    """Return a client for MCP: proxies and certificates of the environment, no HTTP/2, no redirects.
 
     Args:
-        most_idle: how many connections are kept for later requests.
+        most_idle: the number of idle connections that are kept.
     """
     return httpx2.AsyncClient(
         verify=_trust(),
         timeout=_TIMEOUT,
-        # Streams last, and what ends them must get through: so the transport bounds how many there are, not the pool.
+        # The transport bounds the number of streams, not the pool: a cancellation must not wait for a connection.
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=most_idle, keepalive_expiry=_IDLE_SECONDS),
         headers={"user-agent": user_agent()},
         trust_env=_may_have_proxies(),
@@ -209,7 +215,7 @@ def new_httpx_client(*, most_idle: int = _MOST_IDLE) -> httpx2.AsyncClient:
 
 
 def _may_have_proxies() -> bool:
-    """Tell whether to have httpx2 look for proxies, which takes it a twentieth of what opening a client does."""
+    """Return True if httpx2 must look for proxies; this check takes a twentieth of the time of that lookup."""
     return sys.platform in {"darwin", "win32"} or "_proxy" in " ".join(os.environ).lower()
 
 
@@ -218,16 +224,16 @@ class HttpxEngine:
     """An `HttpEngine` over one `httpx2.AsyncClient`.
 
     Args:
-        client: carries the requests. Its time limits hold, but for that on reading.
-        closes: whether `aclose` closes the client: not if it is somebody else's.
-        notes_address: whether somebody wants to know `reached_at`.
+        client: makes the requests. Its timeouts apply, except that on reading.
+        closes: True if `aclose` closes the client: not if the caller owns it.
+        notes_address: True if `reached_at` is needed.
     """
 
     _client: httpx2.AsyncClient
     closes: bool = field(kw_only=True)
     notes_address: bool = field(default=False, kw_only=True)
     reached_at: str | None = field(default=None, init=False)
-    """The address to which the latest request went that was answered: of the server, or of a proxy before it."""
+    """The address of the peer, server or proxy, of the latest request that was answered."""
 
     def request(
         self,
@@ -248,7 +254,7 @@ class HttpxEngine:
     def _built(
         self, method: str, url: str, headers: Mapping[str, str], content: bytes, on_sent: Callable[[], None] | None
     ) -> httpx2.Request:
-        """Return a request of a client of ours: what such a client would make of it, in a quarter of the time."""
+        """Return a request as our own client would build it, in a quarter of the time."""
         address, host = _parsed(url)
         usual = {"host": host, "connection": "keep-alive", "user-agent": user_agent()}
         size = {"content-length": str(len(content))} if content or method == "POST" else {}
@@ -277,21 +283,21 @@ class HttpxEngine:
         self.reached_at = response.peer()
 
     async def aclose(self) -> None:
-        """Close the client, if it is ours."""
+        """Close the client, if the engine owns it."""
         if self.closes:
             await self._client.aclose()
 
 
-@lru_cache(maxsize=16)  # most requests go to one and the same
+@lru_cache(maxsize=16)  # most requests go to the same URL
 def _parsed(url: str) -> tuple[httpx2.URL, str]:
-    """Return an address, and what it is called in the field `Host`."""
+    """Return a URL, and its value in the field `Host`."""
     address = httpx2.URL(url)
     return address, address.netloc.decode("ascii")
 
 
 @define
 class _Body(httpx2.AsyncByteStream):
-    """The body of a request, which says when it has left: what is sent is asked for more only afterwards."""
+    """The body of a request, which reports when it has been sent: only then does httpx2 ask for more."""
 
     _content: bytes
     _on_sent: Callable[[], None]
@@ -303,10 +309,11 @@ class _Body(httpx2.AsyncByteStream):
 
 @define(eq=False)
 class Sending(AbstractAsyncContextManager["SentResponse"]):
-    """Sends a request by *client*, and waits for the head of its response; raises `EngineError`.
+    """A request that *client* sends; entering waits for the head of the response, and raises `EngineError`.
 
     Args:
-        url: how errors name where it goes.
+        client: sends the request.
+        url: the address that errors name.
         build: returns the request.
         heard: called with the response.
         auth: of `httpx2.AsyncClient.send`.
@@ -323,7 +330,7 @@ class Sending(AbstractAsyncContextManager["SentResponse"]):
         before = _is_ours.set(True)
         try:
             self._response = await self._client.send(self._build(), stream=True, follow_redirects=False, auth=self.auth)
-        except Exception as exc:  # a client that is not ours may raise what it likes: its hooks, its authentication
+        except Exception as exc:  # hooks and authentication of a user's client may raise anything
             raise _engine_error(exc, self._url) from exc
         finally:
             _is_ours.reset(before)
@@ -333,13 +340,13 @@ class Sending(AbstractAsyncContextManager["SentResponse"]):
         return response
 
     async def __aexit__(self, *_: object) -> None:
-        if not self._response.is_stream_consumed:  # its body, most likely none, has nearly always come with its head
-            await _end(self._response.aiter_raw())  # else httpcore2 would close a connection that can be used again
+        if not self._response.is_stream_consumed:  # the body, mostly empty, has usually arrived with the head
+            await _end(self._response.aiter_raw())  # otherwise httpcore2 closes a reusable connection
         await self._response.aclose()
 
 
 class SentResponse:
-    """An `HttpResponse` of httpx2's."""
+    """An `HttpResponse` of httpx2."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self._response = response
@@ -347,13 +354,13 @@ class SentResponse:
         self.headers: Mapping[str, str] = dict(response.headers.items())  # by lower-case name, joined
 
     def peer(self) -> str | None:
-        """Return the address that it comes from; None where a transport of the user's does not tell."""
+        """Return the address of the peer; None if a custom transport does not tell."""
         with suppress(Exception):
             return str(self._response.extensions["network_stream"].get_extra_info("server_addr")[0])
         return None
 
     async def chunks(self) -> AsyncGenerator[bytes]:
-        if self._response.is_stream_consumed:  # by a hook of the user's client, or because it is made up
+        if self._response.is_stream_consumed:  # by a hook of the user's client, or a mocked response
             yield self._response.content
             return
         body, is_left = self._response.aiter_raw(), True
@@ -361,7 +368,7 @@ class SentResponse:
             async for chunk in body:
                 yield chunk
             is_left = False
-        except Exception as exc:  # likewise
+        except Exception as exc:  # a user's transport may raise anything
             raise _engine_error(exc, str(self._response.url)) from exc
         finally:
             if is_left:
@@ -369,10 +376,10 @@ class SentResponse:
 
 
 async def _end(body: AsyncGenerator[bytes, None]) -> None:
-    """End a generator of httpx2 that may be left between two chunks, with those inside it.
+    """End a generator of httpx2 that may have been left between two chunks, with the generators inside it.
 
-    To close it would leave the inner ones to the garbage collector. Cancelled where it waits for the network, each of
-    them ends. At most what has been read already comes before that, unless a transport of the user's makes it up.
+    Closing it would leave the inner ones to the garbage collector. Cancelled while waiting for the network, each of
+    them ends. Before that, at most what has been received already is read, unless a custom transport makes it up.
     """
     with trio.CancelScope() as scope, suppress(Exception):
         scope.cancel()
@@ -383,13 +390,13 @@ async def _end(body: AsyncGenerator[bytes, None]) -> None:
 
 def _engine_error(exc: Exception, url: str) -> EngineError:
     if isinstance(exc, _NOT_SENT_ERRORS):
-        place = url.partition("?")[0]  # what follows may be a secret
+        place = url.partition("?")[0]  # the query may hold a secret
         return EngineError(f"cannot connect to {place}: {_reason(exc)}", sent=False)
     return EngineError(_reason(exc), sent=True)
 
 
 def _reason(exc: Exception) -> str:
-    """Return what happened; where an error has no text, its cause may."""
+    """Return what happened; if an error has no message, that of its cause."""
     cause: BaseException | None = exc
     while cause is not None and not str(cause):
         cause = cause.__cause__ or cause.__context__
@@ -397,11 +404,6 @@ def _reason(exc: Exception) -> str:
         return type(exc).__name__
     return str(cause) if isinstance(cause, httpx2.HTTPError | ssl.SSLError) else f"{type(cause).__name__}: {cause}"
 
-
-# Where a client may send to, and what header fields of the caller's it sends along: checked before anything leaves.
-#
-# An address that the other side names (an endpoint, a redirect) is one of the same origin, or it is refused: else a
-# server could have the client's credentials sent anywhere, and the client's network looked around in.
 
 _PORTS = {"http": 80, "https": 443}
 _NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f]")
@@ -412,31 +414,31 @@ _PROTOCOL_FIELDS = {
     *("accept", "accept-encoding", "connection", "content-length", "content-type", "transfer-encoding"),
     *(LAST_EVENT_FIELD, METHOD_FIELD, NAME_FIELD, SESSION_FIELD, VERSION_FIELD),
 }
-"""What the protocol says in header fields, for which there is nothing to add."""
+"""The header fields of the protocol, which a caller cannot set."""
 _SHOWN = 200
-"""Characters of an address of the other side's that an error shows."""
+"""The number of characters of a server's address that an error shows."""
 
 
 def checked_url(url: str) -> str:
     """Return the address of a server without its fragment.
 
     Raises:
-        ValueError: it is none of ``http`` or ``https``, or holds a password.
+        ValueError: it is not an ``http`` or ``https`` URL, or it holds a password.
     """
     try:
         parts = split_url(url)
     except ValueError as exc:
-        raise ValueError(f"{_CREDENTIALS.sub('', url)!r} is no address of a server: {exc}") from None
+        raise ValueError(f"{_CREDENTIALS.sub('', url)!r} is not the address of a server: {exc}") from None
     if parts.username is not None or parts.password is not None:
         raise ValueError(
-            f"the address of {parts.hostname!r} holds a user name or a password, and addresses are written to logs; "
+            f"the address of {parts.hostname!r} holds a user name or a password, and addresses are logged; "
             "send credentials in headers={'Authorization': ...}"
         )
     return urlunsplit(parts._replace(fragment=""))
 
 
 def split_url(url: str) -> SplitResult:
-    """Divide a complete address; raises `ValueError` with what is wrong."""
+    """Split a complete URL; raises `ValueError` with the reason if it is invalid."""
     if _NOT_IN_URLS.search(url):
         raise ValueError("it holds a space or a control character")
     parts = urlsplit(url)
@@ -444,20 +446,20 @@ def split_url(url: str) -> SplitResult:
         raise ValueError("it does not begin with http:// or https://")
     if not parts.hostname:
         raise ValueError("it names no host")
-    _ = parts.port  # which raises for what is no port
+    _ = parts.port  # raises ValueError if invalid
     return parts
 
 
 def origin_of(parts: SplitResult) -> tuple[str, str | None, int]:
-    """Return what must be the same for an address to be as trusted as another."""
+    """Return the origin of a URL: two URLs of one origin are equally trusted."""
     return parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme]
 
 
 def checked_endpoint(url: str, reference: str) -> str:
-    """Return the address that a server at *url* names for messages, which may be relative to its own.
+    """Return the address for messages that the server at *url* names, which may be relative to its own.
 
     Raises:
-        RemoteProtocolError: it is no address, or one of another origin.
+        RemoteProtocolError: it is not a URL, or has another origin.
     """
     try:
         endpoint = urljoin(url, reference)
@@ -465,16 +467,16 @@ def checked_endpoint(url: str, reference: str) -> str:
     except ValueError as exc:
         raise RemoteProtocolError(f"the server names {reference[:_SHOWN]!r} as its endpoint: {exc}") from None
     if origin_of(parts) != origin_of(urlsplit(url)):
-        raise RemoteProtocolError(f"the server names an endpoint of another origin, {reference[:_SHOWN]!r}: refused")
+        raise RemoteProtocolError(f"the server names an endpoint of another origin: {reference[:_SHOWN]!r}")
     return endpoint
 
 
 def redirection(url: str, location: str) -> str:
-    """Say where a redirect leads, and what to make of it; none is followed."""
+    """Describe a redirect and what to do about it; redirects are not followed."""
     try:
         target, source = split_url(urljoin(url, location)), urlsplit(url)
     except ValueError:
-        return "redirects to what is no address"
+        return "redirects to an invalid address"
     place = f"{target.scheme}://{target.netloc.rpartition('@')[2]}{target.path}"[:_SHOWN]
     if target.hostname == source.hostname and (source.scheme, target.scheme) == ("http", "https"):
         return f"redirects to {place}: connect to the https address"
@@ -482,44 +484,42 @@ def redirection(url: str, location: str) -> str:
 
 
 def checked_fields(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return header fields of the caller's by lower-case name.
+    """Return the caller's header fields by lower-case name.
 
     Raises:
-        ValueError: one is no header field, or the protocol's own.
+        ValueError: one is not a valid header field, or is set by the protocol.
     """
     fields: dict[str, str] = {}
     for name, value in headers.items():
         lower = name.lower()
         if not _TOKEN.fullmatch(name):
-            raise ValueError(f"headers: {name!r} is no name of a header field")
+            raise ValueError(f"headers: {name!r} is not a valid name of a header field")
         if lower in _PROTOCOL_FIELDS or lower.startswith(PARAM_PREFIX):
-            raise ValueError(f"headers: {name!r} is a field of the protocol, which the client sets itself")
+            raise ValueError(f"headers: {name!r} belongs to the protocol, and the client sets it itself")
         if not _VALUE.fullmatch(value):
-            raise ValueError(f"headers: the value of {name!r} holds characters that no header field may have")
+            raise ValueError(f"headers: the value of {name!r} holds characters that are not allowed in a header field")
         fields[lower] = value
     return fields
 
 
-# What comes back over HTTP, as far as one response goes: a body within bounds, events, or a status and why.
-
 _CREDENTIAL_STATUSES = (401, 403)
-"""The statuses that are about who asks, whatever comes with them."""
+"""The statuses that are about authentication, with any message."""
 _REFUSAL_SECONDS = 5.0
-"""How long the body of a refusal is waited for: the status has said what matters."""
+"""The time to wait for the body of a refusal: the status has said what matters."""
 
 
 def media_type(response: HttpResponse) -> str:
-    """Return what the body is said to be, in lower case and without parameters; empty where nothing is said."""
+    """Return the media type of the body in lower case, without parameters; empty if none is given."""
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def is_success(response: HttpResponse) -> bool:
-    """Tell whether the request was accepted."""
+    """Return True if the request was accepted."""
     return 200 <= response.status < 300
 
 
 def is_event_stream(response: HttpResponse) -> bool:
-    """Tell whether the body is events, of whatever request."""
+    """Return True if the body consists of events."""
     return is_success(response) and media_type(response) == EVENT_STREAM_TYPE
 
 
@@ -527,7 +527,7 @@ async def read_body(response: HttpResponse, limit: int) -> bytes:
     """Return the whole body.
 
     Raises:
-        RemoteProtocolError: it has more than *limit* bytes, of which no more are read, or is compressed.
+        RemoteProtocolError: it has more than *limit* bytes, of which the rest is not read, or is compressed.
         EngineError: the connection ended before the body did.
     """
     body = await read_at_most(response, limit)
@@ -537,7 +537,7 @@ async def read_body(response: HttpResponse, limit: int) -> bytes:
 
 
 async def read_at_most(response: HttpResponse, limit: int) -> bytes | None:
-    """Return the whole body; None where it has more than *limit* bytes, of which no more are read.
+    """Return the whole body; None if it has more than *limit* bytes, of which the rest is not read.
 
     Raises:
         RemoteProtocolError: it is compressed.
@@ -557,7 +557,7 @@ async def read_at_most(response: HttpResponse, limit: int) -> bytes | None:
 
 
 async def read_events(response: HttpResponse, decoder: SseDecoder, take: Callable[[SseEvent], None]) -> None:
-    """Give each event to *take*, until the stream ends.
+    """Pass each event to *take*, until the stream ends.
 
     Raises:
         RemoteProtocolError: an event is longer than the decoder allows, or the stream is compressed.
@@ -575,10 +575,12 @@ async def read_events(response: HttpResponse, decoder: SseDecoder, take: Callabl
 
 
 def _check_plain(response: HttpResponse) -> None:
-    # Each request says that it wants none: a small compressed body can unpack to more memory than there is.
+    # Each request rules compression out: a small compressed body can unpack to more than the memory holds.
     encoding = response.headers.get("content-encoding", "identity")
     if encoding.strip().lower() not in {"", "identity"}:
-        raise RemoteProtocolError(f"the response is compressed ({encoding[:_SHOWN]!r}), which the request ruled out")
+        raise RemoteProtocolError(
+            f"the response is compressed ({encoding[:_SHOWN]!r}), although the request rules that out"
+        )
 
 
 def _too_long(limit: int) -> RemoteProtocolError:
@@ -587,22 +589,23 @@ def _too_long(limit: int) -> RemoteProtocolError:
 
 @frozen
 class Refused:
-    """A response whose status is no success, or that holds no message."""
+    """A response whose status is not a success, or that holds no message."""
 
     status: int
     error: ErrorResponse | HttpStatusError
-    """What it comes down to for whoever asked."""
+    """The error that the caller gets."""
     body: bytes = b""
-    """The message that says so; empty where there is none."""
+    """The message that holds the error; empty if there is none."""
 
 
 async def read_refusal(response: HttpResponse, url: str, limit: int, id: RequestId | None = None) -> Refused:
-    """Read why a request was refused. An error without an id is the one of the request that the body answers.
+    """Read the reason of a refusal. An error without an id belongs to the request that the body answers.
 
     Args:
-        url: what was requested.
-        limit: bytes of the body that are read at most.
-        id: of the request; None for what is none.
+        response: the refusal.
+        url: the address of the request.
+        limit: the maximum number of bytes of the body that are read.
+        id: the id of the request; None for a message without one.
     """
     status = response.status
     if 300 <= status < 400 and "location" in response.headers:

@@ -1,10 +1,21 @@
-"""HTTP requests beside those of the protocol, which authorization needs: each has one short answer, within bounds.
+"""HTTP requests beside those of the protocol, for authorization: each has one short answer, within bounds.
 
 Rules of this file:
 
-1. All that belongs to one request, redirects included, has some seconds; its answer has some bytes, not compressed.
-2. A GET follows redirects that stay at the origin; a POST follows none, and gets the redirect as its answer.
-3. An address with a user name or a password in it is not requested: nobody may have us send what they have written.
+1. One request, with its redirects, is bounded in time. Its answer is bounded in size and not compressed.
+2. A GET follows redirects of the same origin. A POST follows none, and gets the redirect as its answer.
+3. An address with a user name or a password is not requested: a server could make the client send them.
+4. A host that a server has named is looked up before anything is sent, and all its addresses must be public.
+5. A server on this machine may name hosts on this machine and in private networks. A server in a private network may
+   name hosts in private networks. The location of a server is the address to which a connection was made, because the
+   server chooses what its name resolves to later.
+6. Hosts that the user has named, including that of the server, may have any address.
+7. The header fields, cookies and credentials of a user's client are meant for the MCP server, and are sent to no other
+   host.
+8. With a client of our own, the address that was checked is the one that is connected to, so a name that resolves
+   differently a moment later cannot redirect the request. TLS still verifies the name. A proxy, or a user's client,
+   looks the name up again; then the check is all that can be done.
+9. No connection is kept: it belongs to a name, but would be pooled by its address, which may have many names.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations
 """
@@ -54,32 +65,32 @@ __all__ = [
 ]
 
 Sender: TypeAlias = "Callable[[HttpCall], AbstractAsyncContextManager[HttpResponse]]"
-"""Sends one request, and follows no redirect; raises `EngineError`, or `CallFailed` for where it may not lead."""
+"""Sends one request and follows no redirect; raises `EngineError`, or `CallFailed` if the address is not allowed."""
 
 FETCH_SECONDS = 15.0
-"""How long one request may take in all."""
+"""The maximum time of one request, with its redirects."""
 _MOST_BYTES = 256 * 1024
-"""Of a body."""
+"""The maximum size of a body."""
 _MOST_REDIRECTS = 3
 _REDIRECTS = (301, 302, 303, 307, 308)
 _SHOWN = 200
-"""Characters of an address that an error shows."""
+"""The number of characters of an address that an error shows."""
 
 
 def engine_fetch(engine: HttpEngine) -> Fetch:
-    """Return an `abc.Fetch` over *engine*, whose hosts are not looked up: they may be applications in this process."""
+    """Return an `abc.Fetch` over *engine*. Hosts are not looked up: they may be applications in this process."""
     return HttpFetch(lambda call: engine.request(call.method, call.url, call.headers, call.body))
 
 
 def shown(url: str) -> str:
-    """Return an address as errors name it, without a password and without its query: there may be secrets in both."""
+    """Return an address as errors name it: without password and query, which may be secrets."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:_SHOWN]
 
 
 @define(eq=False)
 class HttpFetch:
-    """An `abc.Fetch`; any number of tasks may call it."""
+    """An `abc.Fetch`, which any number of tasks may call."""
 
     _send: Sender
 
@@ -115,57 +126,45 @@ def _check(url: str) -> None:
     try:
         parts = split_url(url)
     except ValueError as exc:
-        raise CallFailed(f"{url.partition('?')[0].rpartition('@')[2][:_SHOWN]!r} is no address: {exc}") from None
+        raise CallFailed(
+            f"{url.partition('?')[0].rpartition('@')[2][:_SHOWN]!r} is not a valid address: {exc}"
+        ) from None
     if parts.username is not None or parts.password is not None:
-        raise CallFailed(f"{shown(url)} is an address with a user name or a password, which is not requested")
+        raise CallFailed(f"{shown(url)} holds a user name or a password; such an address is not requested")
 
 
 def _redirected(url: str, location: str) -> str:
-    """Return where a redirect leads; raises `Unreadable` where that is another origin, or nowhere."""
+    """Return the target of a redirect; raises `Unreadable` if it is another origin or not a URL."""
     try:
         target = urljoin(url, location)
         is_there = origin_of(split_url(target)) == origin_of(urlsplit(url))
     except ValueError:
-        raise Unreadable(f"{shown(url)} redirects to what is no address") from None
+        raise Unreadable(f"{shown(url)} redirects to an invalid address") from None
     if not is_there:
         raise Unreadable(f"{shown(url)} redirects to another origin ({shown(target)}), which is not followed")
     return target
 
 
-# Into which networks a server may lead its clients: none that it could not reach itself.
-#
-# Rules of this file:
-#
-# 1. A host that a server has named is looked up before anything is sent, and all its addresses have to be public.
-# 2. Whoever speaks to a server on this machine may be led to this machine, and to private networks; whoever speaks to
-# one
-#    in a private network, to private networks. Where a server is, its address says, to which a connection was made:
-#    what
-#    its name resolves to at another time is the server's to choose.
-# 3. Hosts that the user has named, the server's own among them, may be anywhere.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations
-
 Network: TypeAlias = Literal["public", "private", "loopback", "other"]
-"""What an address belongs to; *other* are those that no service should have: link-local, multicast, reserved."""
+"""The network of an address; *other* are addresses of no public service: link-local, multicast, reserved."""
 
 _PRIVATE = [*map(ip_network, ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"))]
-"""Among them the addresses that carriers and overlay networks share."""
+"""Private networks, including the shared addresses of carriers and overlay networks."""
 _ODD = [*map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20"))]
-"""Addresses for protocols and examples, which not every version of Python tells apart; services of clouds are there."""
+"""Networks for protocols and examples, which not every version of Python knows; cloud services use some of them."""
 _TRANSLATED = ip_network("64:ff9b::/96")
-"""IPv6 addresses that stand for IPv4 ones, by RFC 6052."""
+"""IPv6 addresses that stand for IPv4 addresses (RFC 6052)."""
 _REACHABLE: dict[Network, tuple[Network, ...]] = {
     "public": ("public",),
     "private": ("public", "private"),
     "loopback": ("public", "private", "loopback"),
     "other": ("public",),
 }
-"""Where a server may lead to, by where it is itself."""
+"""The networks of the hosts that a server may name, by the server's own network."""
 
 
 def network_of(address: str) -> Network:
-    """Return what an address belongs to; raises `ValueError` for what is none."""
+    """Return the network of an address; raises `ValueError` if it is not an address."""
     found = _plain(ip_address(address))
     if found.is_loopback:
         return "loopback"
@@ -178,7 +177,7 @@ def network_of(address: str) -> Network:
 
 
 def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """Return the IPv4 address that an IPv6 one stands for, if it stands for one."""
+    """Return the IPv4 address that an IPv6 address stands for, if there is one."""
     if isinstance(address, IPv4Address):
         return address
     if address in _TRANSLATED:
@@ -188,12 +187,12 @@ def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
 
 @frozen
 class AddressGuard:
-    """Tells where a server may lead to.
+    """Decides which hosts a server may name.
 
     Args:
-        named: hosts that the user has named, in lower case.
-        host: of the server, in lower case; None where there is none.
-        reached_at: returns the address at which it was reached; None where that is not known.
+        named: the hosts that the user has named, in lower case.
+        host: the host of the server, in lower case; None if there is no server.
+        reached_at: returns the address of the server's connection; None if it is unknown.
     """
 
     _named: Collection[str]
@@ -201,12 +200,12 @@ class AddressGuard:
     _reached_at: Callable[[], str | None]
 
     async def addresses(self, host: str, port: int) -> list[str] | None:
-        """Return at which addresses to reach a host that the server has named; None: wherever it is.
+        """Return the addresses to connect to for a host that the server has named; None for any.
 
-        The list is empty where the host is not found.
+        The list is empty if the host is not found.
 
         Raises:
-            CallFailed: it may not be reached.
+            CallFailed: the server may not name it.
         """
         if host.lower() in self._named:
             await trio.lowlevel.checkpoint()
@@ -220,8 +219,8 @@ class AddressGuard:
         for address in addresses:
             if network_of(address) not in reachable:
                 raise CallFailed(
-                    f"{host!r} is at {address}, where a server on the internet may not lead to; "
-                    "if it may, name the host in trusted_hosts"
+                    f"{host!r} has the address {address}, which this server may not name; "
+                    "to allow it, name the host in trusted_hosts"
                 )
         return addresses
 
@@ -230,39 +229,24 @@ class AddressGuard:
             return "loopback"
         for address in (self._host, self._reached_at()):
             if address is not None:
-                with suppress(ValueError):  # the host is a name: see rule 2
+                with suppress(ValueError):  # the host is a name: see rule 5
                     return network_of(address)
         return "public"
 
 
-# Requests beside those of the protocol, over httpx2: each goes to the address that was checked, and nowhere else.
-#
-# Rules of this file:
-#
-# 1. What a client of the user's adds to its requests (fields, cookies, credentials) is meant for the MCP server, and
-# goes
-#    to nobody else.
-# 2. With a client of our own, the address that was found to be good is the one that is connected to: a name that
-# stands
-#    for another a moment later leads nowhere else. TLS still verifies the name. Through a proxy, or a client of the
-#    user's, the name is looked up once more by others: there it is checked, and that is all that can be done.
-# 3. No connection is kept: it belongs to a name, but would be kept under an address, which may have many.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization/security-considerations
-
 _MOST_ADDRESSES = 3
-"""How many addresses of a host are tried, one after the other."""
+"""The number of addresses of a host that are tried, one after the other."""
 _TIMEOUT = httpx2.Timeout(FETCH_SECONDS, connect=FETCH_SECONDS / _MOST_ADDRESSES)
 _PROXIED = ("http", "https", "all")
 
 
 @asynccontextmanager
 async def open_fetch(*, trusted_hosts: Sequence[str] | None = None) -> AsyncGenerator[Fetch]:
-    """Open what makes requests beside those of the protocol, for as long as the block lasts.
+    """Open a fetcher for requests beside those of the protocol, for as long as the block lasts.
 
     Args:
-        trusted_hosts: names of the hosts that may be in private networks, and on this machine, though a server has
-            named them; None: all may be, because whoever names them is trusted.
+        trusted_hosts: the hosts that may be in private networks and on this machine although a server has named them;
+            None: all hosts, because the source of the names is trusted.
     """
     trusted = None if trusted_hosts is None else [each.lower() for each in trusted_hosts]
     guard = None if trusted is None else AddressGuard(trusted, None, lambda: None)
@@ -272,19 +256,19 @@ async def open_fetch(*, trusted_hosts: Sequence[str] | None = None) -> AsyncGene
 
 @asynccontextmanager
 async def open_client_fetch(url: str, engine: HttpxEngine, http_client: HttpxClient | None) -> AsyncGenerator[Fetch]:
-    """Open what makes the requests of a client beside those to its server.
+    """Open the fetcher for the requests of a client to hosts other than its server.
 
     Args:
-        url: of the server.
-        engine: carries the requests to the server.
-        http_client: the user's, if there is one; not closed.
+        url: the address of the server.
+        engine: makes the requests to the server.
+        http_client: the user's client, if there is one; not closed.
     """
     host = httpx2.URL(url).raw_host.decode("ascii").lower()
     if http_client is not None:
         yield HttpFetch(_Sender(http_client, AddressGuard([host], host, lambda: None), pins=False))
         return
     pins = not _has_proxies()
-    guard = AddressGuard([host], host, lambda: engine.reached_at if pins else None)  # else it is that of a proxy
+    guard = AddressGuard([host], host, lambda: engine.reached_at if pins else None)  # a proxy would be reached instead
     async with _own(guard) as fetch:
         yield fetch
 
@@ -295,7 +279,7 @@ async def _own(guard: AddressGuard | None) -> AsyncGenerator[Fetch]:
     try:
         yield HttpFetch(_Sender(client, guard, pins=not _has_proxies()))
     finally:
-        with trio.CancelScope(shield=True):  # there is nothing left in it that could wait
+        with trio.CancelScope(shield=True):  # no request is open, so closing does not block
             await client.aclose()
 
 
@@ -310,9 +294,9 @@ class _Sender:
 
     _client: httpx2.AsyncClient
     _guard: AddressGuard | None
-    """None: hosts may be anywhere."""
+    """Checks hosts; None if they may have any address."""
     pins: bool
-    """Whether the address that was checked is the one to connect to."""
+    """True if the checked address is the one to connect to."""
 
     @asynccontextmanager
     async def __call__(self, call: HttpCall) -> AsyncGenerator[HttpResponse]:
@@ -321,13 +305,13 @@ class _Sender:
             yield await self._send(call, addresses, stack)
 
     async def _addresses(self, call: HttpCall) -> Sequence[str | None]:
-        """Return what to connect to, in this order; None: to what the name stands for."""
+        """Return the addresses to try, in order; None stands for a regular lookup of the name."""
         if call.named_by == "user" or self._guard is None:
             return [None]
         try:
             url = httpx2.URL(call.url)
         except httpx2.InvalidURL as exc:  # such as 0177.0.0.1
-            raise CallFailed(f"{shown(call.url)} is no address: {exc}") from None
+            raise CallFailed(f"{shown(call.url)} is not a valid address: {exc}") from None
         addresses = await self._guard.addresses(url.raw_host.decode("ascii"), _port(url))
         if addresses is None or not self.pins:
             return [None]
@@ -355,7 +339,7 @@ def _port(url: httpx2.URL) -> int:
 
 
 def _request(call: HttpCall, address: str | None) -> httpx2.Request:
-    """Return the request, made by hand and not by the client: see rule 1."""
+    """Return the request, built without the client because of rule 7."""
     url = httpx2.URL(call.url)
     extensions: dict[str, Any] = {"timeout": _TIMEOUT.as_dict()}
     fields = {"host": url.netloc.decode("ascii"), "user-agent": user_agent(), **call.headers}

@@ -1,4 +1,26 @@
-"""Keeps the session that a server of the older revisions has with this client: begins it, begins another, ends it."""
+"""The sessions of a client at a server of the legacy revisions: opening, renewing, ending, and requests in them.
+
+`SessionManager` is the only entry point for the rest of the client.
+
+Rules of this file:
+
+1. Every message after ``initialize`` carries the id of the session, if the server has assigned one, and the negotiated
+   revision.
+2. Status 404 says that the server no longer knows the session. The first request that gets it has a new session opened.
+   What was refused with 404 is sent again in the new session, once. Every other request in flight in the old session
+   fails, or is repeated if it may be. New requests wait for the new session.
+3. The new session has the same revision. If the server refuses to open one, the connection is lost. If the server
+   cannot be reached, the next request tries again.
+4. If the server refuses ``initialize`` by POST as unknown, the client requests the event stream of HTTP+SSE.
+5. Closing a response cancels nothing. The server is sent a cancellation, but not before it has been sent the request.
+6. A response stream that ends before the answer is resumed, if its events have ids.
+7. If the session is lost, so are the answers in it. A request whose response has not begun, and which may not be
+   repeated, waits a moment for its refusal: a refusal proves that the server did not execute it.
+8. A response that begins after its session was lost is read only for the answer and the progress of its request. The
+   connection belongs to the next session by then, and ids of the old session are in use again there.
+
+Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
+"""
 
 from __future__ import annotations
 
@@ -50,43 +72,43 @@ __all__ = ["LegacyRequestTask", "SessionManager"]
 _log = logging.getLogger("trio_mcp.transports")
 
 _RENEWAL_SECONDS = 30.0
-"""How long it may take to begin another session."""
+"""The maximum time to open a new session."""
 _CREDENTIAL_STATUSES = (401, 403)
-"""The statuses that say nothing about sessions."""
+"""The statuses that are about authentication and say nothing about sessions."""
 _STANDALONE_SECONDS = 2.0
-"""How long the head of the stream of standalone is waited for: servers that say nothing yet may not send one."""
+"""The time to wait for the head of the standalone stream: a server may delay it until its first message."""
 _MAX_RESUMPTIONS = 5
-"""How often a stream that ends is taken up again without anything coming."""
+"""The number of times that a stream is resumed without any event arriving."""
 _SSE_STATUSES = (400, 404, 405)
-"""What servers of HTTP+SSE, which take no POST here, may answer to one."""
+"""The statuses that a server of HTTP+SSE, which takes no POST at this address, may answer with."""
 _LATER_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_REVISION)
-"""Errors that only newer servers have."""
+"""Error codes that only servers of later revisions use."""
 _CANCEL_SECONDS = 5.0
-"""How long the request is waited for to leave, and the notice that it is cancelled to be taken."""
+"""The maximum time to wait for the request to be sent, and then for its cancellation to be accepted."""
 _REJECTION_SECONDS = 5.0
-"""How long a request in a lost session is waited for to be refused; a server that was started anew does so at once."""
+"""The time to wait for the refusal of a request in a lost session; a restarted server refuses at once."""
 
 
 @define(eq=False)
 class SessionManager:
-    """Keeps the one session of a transport."""
+    """The owner of the one session of a transport."""
 
     transport: HttpTransport
     outlet: ReplyOutlet = field(init=False)
-    """Where what belongs to no exchange goes out."""
+    """The outlet for messages that belong to no request."""
     current: LegacySession = field(init=False)
     draining: set[ReplyOutlet] = field(factory=set[ReplyOutlet], init=False)
-    """The lanes in which something waits."""
+    """The outlets whose queue is not empty."""
     is_sse: bool | None = field(default=None, init=False)
-    """Whether the server knows nothing but HTTP+SSE; None while that is not known."""
+    """True if the server speaks nothing but HTTP+SSE; None while that is unknown."""
     _params: JsonObject | None = field(default=None, init=False)
-    """Of the `initialize` that was answered; None where none was."""
+    """The params of the ``initialize`` that was answered; None before."""
     _revision: str | None = field(default=None, init=False)
-    """Which another session must have; None where there was none yet."""
+    """The revision that a new session must have; None before the first one."""
     _renewal: trio.Event | None = field(default=None, init=False)
-    """Set when the renewal that is under way has ended; None where none is."""
+    """Set when the renewal in progress has ended; None if there is none."""
     _unauthorized: AuthorizationFailed | None = field(default=None, init=False)
-    """Why the latest renewal has failed, if it is this."""
+    """The reason why the latest renewal failed, if authorization failed."""
     _wants_standalone: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -95,24 +117,24 @@ class SessionManager:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of replies and notices that wait."""
+        """The number of bytes of responses and notifications that wait to be sent."""
         return sum(outlet.size for outlet in self.draining)
 
     def task_of(self, request: OutgoingHttpRequest) -> LegacyRequestTask:
         """Return the task of a request that does not name its revision."""
         return LegacyRequestTask(self.transport, request, self)
 
-    # A session begins.
+    # --- Opening a session ---
 
     def use(self, session: LegacySession) -> None:
-        """The server has accepted an `initialize`: what is sent from now on belongs to its session."""
+        """Make a session current, because the server has accepted its ``initialize``."""
         self.current = session
 
     async def open_sse(self) -> LegacySession | None:
-        """Ask for the stream of HTTP+SSE, and use its session; None where the server has none.
+        """Request the stream of HTTP+SSE and use its session; return None if the server has none.
 
         Raises:
-            RemoteProtocolError: what it says there is no address for messages.
+            RemoteProtocolError: the server names no valid address for messages.
         """
         session = await open_sse_session(self)
         if session is not None:
@@ -120,14 +142,14 @@ class SessionManager:
         return session
 
     def negotiated(self, params: JsonObject | None, answer: JsonObject) -> None:
-        """`initialize` has been answered."""
+        """Take the answer to ``initialize``."""
         revision = answer.get("protocolVersion")
         self.current.revision = revision if type(revision) is str and is_plain_field(revision) else None
         self._params, self.is_sse = params, self.current.is_sse
         self._revision = self._revision or self.current.revision
 
     async def hear_news(self) -> None:
-        """Open the stream on which the server says what belongs to no exchange, unless it is open, or there is none."""
+        """Open the standalone stream, unless it is open or the server has none."""
         self._wants_standalone = True
         session = self.current
         if session.revision is None or session.is_sse or session.is_lost:
@@ -139,14 +161,14 @@ class SessionManager:
         with trio.move_on_after(_STANDALONE_SECONDS):
             await session.standalone.resolved.wait()
 
-    # What belongs to it.
+    # --- Messages in the session ---
 
     async def usable(self) -> LegacySession:
-        """Return the session, or the one that stands in its place when it was lost.
+        """Return the current session, after a lost one was replaced.
 
         Raises:
-            ResponseLost: the server cannot be reached to begin another.
-            AuthorizationFailed: it wants to know who asks first, and there is no token for it.
+            ResponseLost: the server cannot be reached to open a new session.
+            AuthorizationFailed: the server requires authentication first, and no token is available.
         """
         if self._renewal is None and self.current.is_lost:
             self._begin_renewal()
@@ -155,7 +177,7 @@ class SessionManager:
         if self.current.is_lost:
             if self._unauthorized is not None:
                 raise copy(self._unauthorized)
-            raise ResponseLost("the session is lost, and the server cannot be reached to begin another", sent=False)
+            raise ResponseLost("the session is lost, and the server cannot be reached to open a new one", sent=False)
         return self.current
 
     async def notify(self, method: str, line: bytes) -> None:
@@ -165,28 +187,30 @@ class SessionManager:
             refused = await self._post(session, line)
             if refused is None:
                 return
-            if not _is_rejected(refused, session):  # whatever has become of the session meanwhile
+            if not _is_rejected(refused, session):  # the session may have been replaced meanwhile
                 raise refused.error
-        raise ResponseLost(f"the server has forgotten the session, and did not take {method!r}", sent=False)
+        raise ResponseLost(f"the server no longer knows the session, and did not accept {method!r}", sent=False)
 
     async def notify_nowait(self, session: LegacySession, line: bytes, *, is_last_word: bool = False) -> None:
-        """Post a reply, or a notice that nobody waits for; what becomes of it is at limit logged.
+        """Post a response, or a notification that no caller waits for; a failure is only logged.
 
         Args:
-            is_last_word: whether it is not worth more than one try.
+            session: the session that it belongs to.
+            line: the message, with its newline.
+            is_last_word: True if it is sent at most once.
         """
         if session.is_lost:
-            return  # another session knows nothing of it
+            return  # the new session does not know the request
         with self.transport.timeouts.within(self.transport.limits.stall_seconds) as timeouts:
             try:
                 refused = await self._post(session, line, is_last_word=is_last_word)
             except TrioMcpError as exc:
-                _log.warning("a reply or a notification may not have arrived: %s", exc)
+                _log.warning("a response or a notification may not have arrived: %s", exc)
             else:
                 if refused is not None:
-                    _log.warning("the server did not take a reply or a notification: %s", refused.error)
+                    _log.warning("the server refused a response or a notification: %s", refused.error)
         if timeouts.cancelled_caught:
-            _log.warning("the server does not say whether it has taken a reply or a notification")
+            _log.warning("the server has not confirmed a response or a notification in time")
 
     async def _post(self, session: LegacySession, line: bytes, *, is_last_word: bool = False) -> Refused | None:
         refused = await self.transport.post(session.url, line, session.fields, is_last_word=is_last_word)
@@ -194,15 +218,18 @@ class SessionManager:
             self.replace(session)
         return refused
 
-    # A session ends.
+    # --- The end of a session ---
 
     @staticmethod
     def is_unknown(session: LegacySession, response: HttpResponse) -> bool:
-        """Tell whether a response to a GET says that the server has forgotten the session, and not that it has none."""
+        """Return True if the response to a GET says that the server no longer knows the session.
+
+        A server that has no such stream gives the same status, but has never opened one.
+        """
         return response.status == 404 and session.id is not None and session.has_streams
 
     def replace(self, session: LegacySession) -> None:
-        """The server has forgotten a session, or its stream has ended: begin another. Synchronous."""
+        """Open a new session, because the server no longer knows this one, or its stream has ended. Synchronous."""
         if session.is_lost:
             return
         session.disconnect()
@@ -218,7 +245,7 @@ class SessionManager:
             self.transport.nursery.start_soon(self._renew)
 
     async def _renew(self) -> None:
-        """Begin another session; never raises."""
+        """Open a new session; never raises."""
         assert self._renewal is not None
         is_begun, self._unauthorized = False, None
         try:
@@ -227,11 +254,11 @@ class SessionManager:
                 is_begun = True
                 self.transport.renewed()
         except TrioMcpError as exc:
-            _log.debug("no other session could be begun: %s", exc)
+            _log.debug("no new session could be opened: %s", exc)
             self._unauthorized = exc if isinstance(exc, AuthorizationFailed) else None
             if _is_final(exc):
                 self.transport.disconnect(
-                    ConnectionBroken(f"the server has lost the session, and begins no other: {exc}")
+                    ConnectionBroken(f"the server no longer knows the session, and opens no new one: {exc}")
                 )
         finally:
             if not is_begun:
@@ -246,7 +273,9 @@ class SessionManager:
             await request.result()
         session = self.current
         if session.revision != self._revision:
-            raise RemoteProtocolError(f"it spoke revision {self._revision} before, and now wants {session.revision}")
+            raise RemoteProtocolError(
+                f"the session had revision {self._revision}, and the new one has {session.revision}"
+            )
         refused = await self._post(session, encode_notification("notifications/initialized", None))
         if refused is not None:
             raise refused.error
@@ -254,13 +283,13 @@ class SessionManager:
             await self.hear_news()
 
     def disconnect(self, reason: ConnectionLost) -> None:
-        """The connection is gone. A session that this side ends is ended by `close`, after the last words."""
+        """Stop sending, because the connection is lost. If the client closes it, `close` ends the session later."""
         self.outlet.fail(reason)
         if not isinstance(reason, ConnectionClosed):
             self.current.disconnect()
 
     async def close(self) -> None:
-        """Tell the server that the session is not needed any more, whatever it answers."""
+        """Tell the server that the session is no longer needed; its answer is ignored."""
         session = self.current
         if session.id is None or session.is_lost:
             return
@@ -272,12 +301,12 @@ class SessionManager:
 
 
 def _is_rejected(refused: Refused, session: LegacySession) -> bool:
-    """Tell whether what was posted was refused because the server has forgotten the session."""
+    """Return True if a message was refused because the server no longer knows the session."""
     return refused.status == 404 and session.id is not None
 
 
 def _is_final(exc: TrioMcpError) -> bool:
-    """Tell whether what came of a renewal is the server's word; a server in trouble, or a proxy, may come round."""
+    """Return True if the server itself refused the renewal; a failing server or proxy may recover."""
     match exc:
         case AuthorizationFailed() | ConnectionLost() | ResponseLost():
             return False
@@ -289,25 +318,25 @@ def _is_final(exc: TrioMcpError) -> bool:
 
 @define(eq=False)
 class LegacyRequestTask(HttpRequestTask):
-    """Carries a request in the session there is; `initialize` begins one."""
+    """The task of a request in the current session; ``initialize`` opens one."""
 
     _manager: SessionManager
     _session: LegacySession | None = field(default=None, init=False)
-    """In which it was sent."""
+    """The session in which it was sent."""
     _refused: Refused | None = field(default=None, init=False)
-    """Why, if the server refused it."""
+    """The refusal of the server, if there was one."""
     _first_rejection: ResponseLost | None = field(default=None, init=False)
-    """What came of it when the server first knew nothing of its session."""
+    """The failure of the first attempt that the server rejected because it did not know the session."""
     _attempt_scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _sent: trio.Event = field(factory=trio.Event, init=False)
-    """Set when the latest attempt has left as a whole, or nothing is attempted any more."""
+    """Set when the latest attempt has been sent completely, or there are no more attempts."""
     _is_accepted: bool = field(default=False, init=False)
-    """Whether the server has begun a response to the latest attempt which is no refusal."""
+    """True once the server has begun a response to the latest attempt that is not a refusal."""
     _has_ended: bool = field(default=False, init=False)
     _is_cancelling: bool = field(default=False, init=False)
 
     async def run(self) -> None:
-        """Carry the request; never raises."""
+        """Run until the request is answered, has failed, or was abandoned; never raises."""
         try:
             await super().run()
         finally:
@@ -315,15 +344,15 @@ class LegacyRequestTask(HttpRequestTask):
             self._sent.set()
 
     def outcome_arrived(self, *, in_time: bool) -> None:
-        """The outcome is there."""
+        """Take the outcome, unless the cancellation is still being sent."""
         if not self._is_cancelling:
             super().outcome_arrived(in_time=in_time)
 
     def cancel(self) -> None:
-        """Tell the server, if it may know of the request."""
+        """Send a cancellation, if the server may have received the request."""
         is_never_cancelled = self.request.method == "initialize"
         if self._session is None or self._session.is_lost or is_never_cancelled:
-            self._scope.cancel(reason="the request was left")
+            self._scope.cancel(reason="the caller has left")
         else:
             self._is_cancelling = True
             self.transport.finish_before_close(self._send_cancelled)
@@ -337,10 +366,10 @@ class LegacyRequestTask(HttpRequestTask):
                     line = encode_notification("notifications/cancelled", {"requestId": self.request.id})
                     await self._manager.notify_nowait(self._session, line, is_last_word=True)
         finally:
-            self._scope.cancel(reason="the request was left")
+            self._scope.cancel(reason="the caller has left")
 
     def session_ended(self) -> None:
-        """The session is over: nothing comes any more, but for the word that the request was not taken."""
+        """Stop waiting for the response, or wait only for the refusal that proves that the request was not executed."""
         assert self._session is not None
         if self._is_accepted or self._session.is_sse or self.request.repeatable:
             self._attempt_scope.cancel(reason="the session is over")
@@ -350,12 +379,12 @@ class LegacyRequestTask(HttpRequestTask):
     def _may_repeat(self, failure: ResponseLost, tries: int) -> bool:
         if failure is self._first_rejection:
             return True
-        if self._session is not None and self._session.is_lost:  # which may happen again after a response was lost
+        if self._session is not None and self._session.is_lost:  # the request may have lost its response before
             return self.request.repeatable and tries < TRIES
         return super()._may_repeat(failure, tries)
 
     async def _pause(self, failure: ResponseLost, tries: int) -> None:
-        if failure is not self._first_rejection:  # else the next session is what is waited for
+        if failure is not self._first_rejection:  # a rejected request waits for the new session instead
             await super()._pause(failure, tries)
 
     async def _attempt(self) -> TrioMcpError | None:
@@ -373,11 +402,11 @@ class LegacyRequestTask(HttpRequestTask):
         session = await manager.open_sse()
         if session is None:
             return failure
-        self.request.reissue()  # an id that was refused is not used again
+        self.request.reissue()  # a refused id must not be reused
         return await self._attempt_in(session)
 
     def _may_be_sse(self) -> bool:
-        """Whether the server may know HTTP+SSE alone, as far as its answer to `initialize` tells."""
+        """Return True if the answer to ``initialize`` allows that the server speaks only HTTP+SSE."""
         refused = self._refused
         if refused is None or refused.status not in _SSE_STATUSES:
             return False
@@ -438,7 +467,7 @@ class LegacyRequestTask(HttpRequestTask):
                 super()._take_value(each, size // len(values), outlet)
 
     def _concerns_request(self, message: Message) -> bool:
-        """Whether a message is the answer to the request, or its progress."""
+        """Return True if a message is the answer to the request, or its progress."""
         match message:
             case Reply(id=id) | ErrorReply(id=id) | BrokenResponse(id=id):
                 return id == self.request.id
@@ -454,13 +483,13 @@ class LegacyRequestTask(HttpRequestTask):
             return failure
         session.tasks.discard(self)
         self._manager.replace(session)
-        text = f"the server has forgotten the session, and did not take {self.request.method!r}"
+        text = f"the server no longer knows the session, and did not accept {self.request.method!r}"
         rejection = ResponseLost(text, sent=False)
         self._first_rejection = self._first_rejection or rejection
         return rejection
 
     async def _read_stream(self, stream: ResumableStream, response: HttpResponse) -> None:
-        with suppress(EngineError):  # however it has ended
+        with suppress(EngineError):  # the caller resumes the stream
             await stream.read(response)
 
     async def _resume(self, session: LegacySession, stream: ResumableStream) -> TrioMcpError | None:
@@ -469,7 +498,7 @@ class LegacyRequestTask(HttpRequestTask):
             if not stream.fields or stream.failures >= _MAX_RESUMPTIONS:
                 return self._unanswered()
             await stream.pause()
-            with suppress(EngineError):  # it may be reached again
+            with suppress(EngineError):  # the next attempt may reach the server
                 async with self.transport.sender.get({**session.fields, **stream.fields}) as response:
                     if is_event_stream(response):
                         session.has_streams = True

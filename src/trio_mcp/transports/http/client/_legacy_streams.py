@@ -1,4 +1,21 @@
-"""One session of a server of the legacy revisions, and its event streams."""
+"""A session of a server of the legacy revisions: its id, its event streams, and the outlets for answers.
+
+Rules of this file:
+
+1. Every message of the client is a POST. An outlet sends its messages one after the other. Each stream has an outlet of
+   its own, so what belongs to one exchange stays in order, and an answer that does not get through delays no other
+   exchange.
+2. An event stream that ends is resumed with the id of its last event, after the pause that the server asked for
+   (`retry`), or a second. If that fails, the pauses grow. Any event resets them, and so does a connection that lasted.
+3. The standalone stream (`StandaloneStream`) is resumed for as long as the session lasts, unless the server has none.
+   It is not resumed after a person or an authorization server was asked and refused, because they must not be asked
+   again and again.
+4. With HTTP+SSE, one stream carries everything and names the address that messages are posted to. The session ends with
+   that stream.
+
+Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery and
+https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
+"""
 
 from __future__ import annotations
 
@@ -23,9 +40,9 @@ _log = logging.getLogger("trio_mcp.transports")
 
 _ID = re.compile(r"[!-~]{1,1024}")
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-"""Seconds, where the server has not said how long to wait."""
+"""Seconds, if the server has not asked for a pause."""
 _ENDPOINT_SECONDS = 10.0
-"""How long the stream and its first event are waited for."""
+"""The time to wait for an HTTP+SSE stream and its first event."""
 _SHOWN = 200
 
 
@@ -59,21 +76,21 @@ class SessionOwner(Protocol):
 
 @define(eq=False)
 class LegacySession:
-    """One session, from its `initialize` on; also what stands for it where the server gives it no id."""
+    """One session, from its ``initialize`` on; also used for a server that gives its session no id."""
 
     url: str
-    """Where its messages are posted."""
+    """The address that its messages are posted to."""
     is_sse: bool = False
-    """Whether it is one of HTTP+SSE: answers come by its one stream, and not in response to what is posted."""
+    """True for HTTP+SSE: answers arrive in its one stream, and not in the responses to POSTs."""
     id: str | None = field(default=None, init=False, repr=False)
     revision: str | None = field(default=None, init=False)
-    """What was negotiated on; None before."""
+    """The negotiated revision; None before the handshake."""
     is_lost: bool = field(default=False, init=False)
     has_streams: bool = field(default=False, init=False)
-    """Whether the server has answered a GET with a stream."""
+    """True once the server has answered a GET with a stream."""
     standalone: StandaloneStream | None = field(default=None, init=False)
     tasks: set[SessionRequest] = field(factory=set["SessionRequest"], init=False)
-    """The requests under way in it."""
+    """The requests in flight in it."""
     _streams: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
 
     @property
@@ -83,10 +100,10 @@ class LegacySession:
         return fields if self.revision is None else {**fields, VERSION_FIELD: self.revision}
 
     def take_id(self, response: HttpResponse) -> None:
-        """Take the id that the server has given it; raises `RemoteProtocolError` for one that cannot be sent back."""
+        """Take the id that the server has assigned; raises `RemoteProtocolError` if it cannot be sent back."""
         id = response.headers.get(SESSION_FIELD)
         if id is not None and not _ID.fullmatch(id):
-            raise RemoteProtocolError(f"the server gives its session an id that is none: {id[:100]!r}")
+            raise RemoteProtocolError(f"the server has assigned an invalid session id: {id[:100]!r}")
         self.id = id
 
     @contextmanager
@@ -100,7 +117,7 @@ class LegacySession:
                 self._streams.discard(scope)
 
     def disconnect(self) -> None:
-        """It is over: end its streams, and what is under way in it. Synchronous."""
+        """End the session: its streams and its requests in flight. Synchronous."""
         self.is_lost = True
         for scope in self._streams:
             scope.cancel(reason="the session is over")
@@ -110,16 +127,16 @@ class LegacySession:
 
 @define(eq=False)
 class ReplyOutlet(Outbox):
-    """A queue that has a task only while something is in it."""
+    """An outlet whose task exists only while the queue is not empty."""
 
     _manager: SessionOwner
     _session: LegacySession | None
-    """What its messages belong to; None for whatever session there is when they leave."""
+    """The session that its messages belong to; None for the session that is current when they are sent."""
     _is_draining: bool = field(default=False, init=False)
 
     @classmethod
     def of(cls, manager: SessionOwner, session: LegacySession | None) -> Self:
-        """Return an empty lane."""
+        """Return an empty outlet."""
         transport = manager.transport
         limits = transport.limits
         return cls(limits.outbox_bytes, limits.outbox_urgent_bytes, transport.disconnect, manager, session)
@@ -144,24 +161,24 @@ class ReplyOutlet(Outbox):
 
 @define(eq=False)
 class ResumableStream:
-    """One stream, and how far it has been read.
+    """An event stream that continues over several connections.
 
     Args:
-        limit: bytes of the longest event.
-        take: is given each event.
+        limit: the maximum size of an event, in bytes.
+        take: called with each event.
     """
 
     _limit: int
     _take: Callable[[SseEvent], None]
     failures: int = field(default=0, init=False)
-    """Attempts since something has come, or a connection has lasted."""
+    """The number of attempts since an event has arrived, or a connection has lasted."""
     _last_event_id: str = field(default="", init=False)
     _retry: float = field(default=0.0, init=False)
-    """Seconds that the server wants to pass before the next attempt."""
+    """The pause before the next attempt that the server asked for, in seconds."""
 
     @property
     def fields(self) -> dict[str, str]:
-        """The header field that asks for what has not been read; empty where nothing says how far that is."""
+        """The header field that requests the events after the last one; empty if no event had an id."""
         last = self._last_event_id
         return {LAST_EVENT_FIELD: last} if last and is_plain_field(last) else {}
 
@@ -190,18 +207,18 @@ class ResumableStream:
         await trio.sleep(max(self._retry, spread))
 
     def forget(self) -> None:
-        """Begin anew: what has not been read cannot be."""
+        """Start over, without the events that were missed."""
         self._last_event_id = ""
 
 
 @define(eq=False)
 class StandaloneStream:
-    """What the server says in a session outside of all exchanges; `run` is its task."""
+    """The stream of messages that belong to no request of the client; `run` is its task."""
 
     _manager: SessionOwner
     _session: LegacySession
     resolved: trio.Event = field(factory=trio.Event, init=False)
-    """Set when the stream has begun, or it is known that it does not."""
+    """Set when the stream is open, or is known not to open."""
     _stream: ResumableStream = field(init=False)
     _outlet: ReplyOutlet = field(init=False)
     _has_started: bool = field(default=False, init=False)
@@ -211,7 +228,7 @@ class StandaloneStream:
         self._outlet = ReplyOutlet.of(self._manager, self._session)
 
     async def run(self) -> None:
-        """Hear it until the session ends, or the server refuses; never raises."""
+        """Read the stream until the session ends, or the server refuses; never raises."""
         with self._session.streams():
             while await self._connect():
                 self.resolved.set()
@@ -219,7 +236,7 @@ class StandaloneStream:
         self.resolved.set()
 
     async def _connect(self) -> bool:
-        """Hear it over one connection; return whether to try another."""
+        """Read the stream over one connection; return True to try another."""
         manager, session = self._manager, self._session
         timeouts = manager.transport.timeouts
         pauses = timeouts.pauses
@@ -233,15 +250,15 @@ class StandaloneStream:
                 self.resolved.set()
                 await self._stream.read(response)
         except EngineError as exc:
-            _log.debug("the stream of standalone broke: %s", exc)
+            _log.debug("the standalone stream broke off: %s", exc)
         except RemoteProtocolError as exc:
-            _log.warning("some of the server's standalone cannot be read: %s", exc)
-            self._stream.forget()  # else the same would come again
+            _log.warning("events of the standalone stream cannot be read and are skipped: %s", exc)
+            self._stream.forget()  # the server would send the same events again
         except AuthorizationFailed as exc:
             if not self._has_started or exc.error is not None or timeouts.pauses > pauses:
-                _log.warning("the server's standalone are not heard: %s", exc)
+                _log.warning("the standalone stream is not opened again: %s", exc)
                 return False
-            _log.debug("the stream of standalone cannot be taken up again: %s", exc)
+            _log.debug("the standalone stream cannot be resumed yet: %s", exc)
         return True
 
     def _take(self, event: SseEvent) -> None:
@@ -254,11 +271,11 @@ class _NoStreamError(Exception):
 
 
 async def open_sse_session(manager: SessionOwner) -> LegacySession | None:
-    """Begin a session by asking for its stream; None where the server has none.
+    """Open a session by requesting its stream; return None if the server has none.
 
     Raises:
         RemoteProtocolError: the stream names no address that messages may be posted to, or cannot be read.
-        AuthorizationFailed: the server wants to know who asks, and there is no token for it.
+        AuthorizationFailed: the server requires authentication, and no token is available.
     """
     session = LegacySession(manager.transport.sender.url, is_sse=True)
     stream = _SseStream(manager, session, ReplyOutlet.of(manager, session))
@@ -273,23 +290,23 @@ async def open_sse_session(manager: SessionOwner) -> LegacySession | None:
 
 @define(eq=False)
 class _SseStream:
-    """The stream of one session; `run` is its task."""
+    """The stream of an HTTP+SSE session; `run` is its task."""
 
     _manager: SessionOwner
     _session: LegacySession
     _outlet: ReplyOutlet
     _has_started: bool = field(default=False, init=False)
-    """Whether the first event has come."""
+    """True once the first event has arrived."""
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Read the stream until it ends. Raises only before the session has begun."""
+        """Read the stream until it ends. Raises only before the session has started."""
         with self._session.streams():
             try:
                 await self._read(task_status)
             except (EngineError, RemoteProtocolError) as exc:
                 if not self._has_started:
                     raise
-                _log.debug("the stream of the session broke: %s", exc)
+                _log.debug("the event stream of the session broke off: %s", exc)
         if not self._has_started:
             raise _NoStreamError
         self._manager.replace(self._session)
@@ -309,6 +326,6 @@ class _SseStream:
 
     def _begin(self, event: SseEvent) -> None:
         if event.event != "endpoint":
-            raise RemoteProtocolError(f"the event stream begins with {event.event[:_SHOWN]!r}, and not with 'endpoint'")
+            raise RemoteProtocolError(f"the event stream begins with {event.event[:_SHOWN]!r} instead of 'endpoint'")
         self._session.url = checked_endpoint(self._session.url, event.data.decode(errors="replace"))
         self._has_started = True

@@ -1,5 +1,7 @@
 """Open a connection to a server over HTTP.
 
+Speaks Streamable HTTP of every revision, and HTTP+SSE with servers that have nothing newer.
+
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 """
 
@@ -24,9 +26,9 @@ from ._transport import HttpSender, HttpTransport
 __all__ = ["http_transport"]
 
 _CLOSING_SECONDS = 2.0
-"""How long it may take to tell the server that this side leaves."""
+"""The time that closing may take to tell the server that the client leaves."""
 CREDENTIAL_FIELDS = ("authorization", "dpop")
-"""The header fields that show who asks."""
+"""The header fields that carry credentials."""
 
 
 def http_transport(
@@ -37,28 +39,28 @@ def http_transport(
     http_client: HttpxClient | None = None,
     engine: HttpEngine | None = None,
 ) -> TransportOpener:
-    """Return an opener that speaks to the server at *url*.
+    """Return an opener that connects to the server at *url*.
 
-    Opening it sends nothing: that an address leads nowhere is found out by the first request. Such a connection is lost
-    only when it is closed, or when a server that has forgotten a session begins no other.
+    Opening sends nothing: the first request finds out whether the address is right. The connection is lost only when it
+    is closed, or when a server that no longer knows its session opens no new one.
 
     Args:
         url: ``http`` or ``https``.
-        headers: fields to send with each request.
-        auth: shows the server who asks; None: nothing does, but for what *headers* say.
-        http_client: carries the requests in place of a client of our own; not closed.
-        engine: carries them in place of httpx2; not closed.
+        headers: header fields to send with each request.
+        auth: provides the credentials of each request; None: only *headers* may hold some.
+        http_client: makes the requests in place of a client of our own; not closed.
+        engine: makes the requests in place of httpx2; not closed.
 
     Raises:
-        ValueError: *url* is no address of a server, or holds a password; or a header is none. Or both *http_client* and
-            *engine* are given, or both *auth* and a header ``Authorization``.
+        ValueError: *url* is not the address of a server, or holds a password; or a header field is invalid. Or both
+            *http_client* and *engine* are given, or both *auth* and a header ``Authorization``.
     """
     if http_client is not None and engine is not None:
-        raise ValueError("http_client and engine both carry the requests: give one of them")
+        raise ValueError("http_client and engine exclude each other: give one of them")
     address, fields = checked_url(url), checked_fields(headers or {})
     if auth is not None:
         if not fields.keys().isdisjoint(CREDENTIAL_FIELDS):
-            raise ValueError("auth and headers both show who asks: give one of them")
+            raise ValueError("auth and an Authorization header exclude each other: give one of them")
         address = _ascii_url(address)
 
     @asynccontextmanager
@@ -69,12 +71,12 @@ def http_transport(
             transport = HttpTransport(
                 client.admission, client.answer, client.notified, client.limits, sender, client.renewed, SessionManager
             )
-            with trio.CancelScope(shield=True):  # it takes no time; cancelled, it would wait for that shielded task
+            with trio.CancelScope(shield=True):  # starting takes no time, and the task is shielded itself
                 await nursery.start(transport.run)
             asking_person = partial(_asking_person, client, transport.timeouts)
             try:
                 if auth is not None:
-                    assert network.fetch is not None  # it was wanted
+                    assert network.fetch is not None  # because auth was given
                     sender.source = auth.source(
                         address, fetch=network.fetch, nursery=transport.nursery, asking_person=asking_person
                     )
@@ -83,47 +85,48 @@ def http_transport(
                 try:
                     with trio.move_on_after(_CLOSING_SECONDS, shield=True):
                         await transport.close()
-                finally:  # an engine of the caller's may raise what it likes
+                finally:  # a custom engine may raise any exception
                     transport.stop()
 
     return connect
 
 
 def _ascii_url(url: str) -> str:
-    """Return an address in ASCII: tokens are made for that, and proofs are about it."""
+    """Return a URL in ASCII, which is the form that tokens are bound to and proofs name."""
     try:
         return str(httpx2.URL(url))
     except httpx2.InvalidURL as exc:
-        raise ValueError(f"{url!r} is no address of a server: {exc}") from None
+        raise ValueError(f"{url!r} is not the address of a server: {exc}") from None
 
 
 @contextmanager
 def _asking_person(client: TransportClient, timeouts: PausableTimeouts) -> Generator[None]:
-    """Have all time limits of the connection stand still."""
+    """Pause every timeout of the connection."""
     with client.asking_person(), timeouts.paused():
         yield
 
 
 @frozen
 class _HttpNetwork:
-    """What a client reaches others by."""
+    """The HTTP access of a client."""
 
     engine: HttpEngine
-    """Carries requests to the server."""
+    """Makes the requests to the server."""
     fetch: Fetch | None
-    """Makes requests to others; None where nobody wants any."""
+    """Makes the requests to other hosts; None if the client needs none."""
 
 
 @asynccontextmanager
 async def _open_network(
     url: str, engine: HttpEngine | None, http_client: HttpxClient | None, *, fetches: bool
 ) -> AsyncGenerator[_HttpNetwork]:
-    """Open what a client of the server at *url* needs.
+    """Open the HTTP access of a client of the server at *url*.
 
     Args:
-        engine: carries everything, if it is given; not closed.
-        http_client: else it does, if it is given; not closed.
-        fetches: whether there are to be requests to others: what makes them takes its time to open.
+        url: the address of the server.
+        engine: makes all requests, if it is given; not closed.
+        http_client: makes them otherwise, if it is given; not closed.
+        fetches: True if the client makes requests to other hosts, whose fetcher takes time to open.
     """
     if engine is not None:
         yield _HttpNetwork(engine, engine_fetch(engine))
@@ -133,5 +136,5 @@ async def _open_network(
         async with open_client_fetch(url, own, http_client) if fetches else nullcontext() as fetch:
             yield _HttpNetwork(own, fetch)
     finally:
-        with trio.CancelScope(shield=True):  # there is nothing left in it that could wait
+        with trio.CancelScope(shield=True):  # no request is open, so closing does not block
             await own.aclose()

@@ -1,6 +1,20 @@
-"""The requests of a client over HTTP.
+"""The client's connection to an HTTP server: its requests, the tasks that carry them, and the connection itself.
 
-Each message of the client is a POST of its own, and each request's POST is a task of its own, so it fails alone.
+Each message of the client is sent in a POST of its own, and each request has a task of its own. All responses go to one
+`MessageConnection`. A message that names its revision needs nothing but the server's address. Any other message belongs
+to a session, which this module knows only as `HttpSessions`.
+
+Rules of this file:
+
+1. A failure of one request ends that request only; other requests and the client go on.
+2. If the response to a repeatable request is lost, the request is sent once more, under a new id. If the server was
+   reachable before and no longer is, the client retries for some seconds, because that is what a restarting server
+   looks like.
+3. After the answer, the task waits a moment for the rest of the response: a connection whose response has ended can be
+   reused, and one that is abandoned must be closed.
+4. `HttpSender` decides what every HTTP request carries. With a token source, each request carries its credentials, and
+   the source sees each response and may have the request sent again. The source alone limits these repetitions. A last
+   message before closing is sent once.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 """
@@ -71,22 +85,22 @@ __all__ = [
 _log = logging.getLogger("trio_mcp.transports")
 
 _LINGER_SECONDS = 1.0
-"""How long the end of a response is waited for when the answer has come."""
+"""The time to wait for the end of a response after its answer has arrived."""
 TRIES = 7
-"""How often a server that could be reached before is tried: about 6 s in all."""
+"""The maximum number of attempts to reach a server that was reachable before: about 6 s in total."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _ACCEPTED_TYPES = f"{JSON_TYPE}, {EVENT_STREAM_TYPE}"
 
 
 @define(eq=False)
 class HttpSender:
-    """Requests to one server.
+    """The sender of all HTTP requests to one server.
 
     Args:
-        engine: carries them.
-        url: where the server is.
+        engine: makes the requests.
+        url: the address of the server.
         tap: sees each message, or None.
-        fields: header fields of the caller's, which go with each request.
+        fields: header fields of the caller that go with each request.
     """
 
     engine: HttpEngine
@@ -94,9 +108,9 @@ class HttpSender:
     _tap: Tap | None
     _fields: Mapping[str, str] = field(repr=False)
     source: TokenSource | None = field(default=None, init=False)
-    """What shows who asks, if that is not left to the fields."""
+    """The source of credentials; None if there are none beyond the caller's header fields."""
     is_reached: bool = field(default=False, init=False)
-    """Whether the server has answered anything yet."""
+    """True once the server has answered any request."""
 
     def post(
         self,
@@ -107,32 +121,37 @@ class HttpSender:
         *,
         is_last_word: bool = False,
     ) -> AbstractAsyncContextManager[HttpResponse]:
-        """Post one message, which is to be entered at once; see `HttpEngine.request` for the rest.
+        """Post one message; enter the result at once. See `HttpEngine.request` for the rest.
 
         Args:
+            url: the address to post to.
             line: the message, with its newline.
-            fields: what goes with this one alone.
-            is_last_word: whether it is not worth more than one try.
+            fields: header fields for this message only.
+            on_sent: called when the whole request has left.
+            is_last_word: True if the message is sent at most once.
 
         Raises:
-            AuthorizationFailed: the server wants to know who asks, and there is no token for it.
+            AuthorizationFailed: the server requires authentication, and no token is available.
         """
         message = line.removesuffix(b"\n")
-        if self._tap is not None:  # before it leaves: afterwards, the answer might be told first
+        if self._tap is not None:  # before sending: the answer could be reported first otherwise
             self._tap("sent", message)
         fields = {"content-type": JSON_TYPE, "accept": _ACCEPTED_TYPES, **fields}
         return self._request("POST", url, fields, message, on_sent, is_last_word=is_last_word)
 
     def get(self, fields: Mapping[str, str]) -> AbstractAsyncContextManager[HttpResponse]:
-        """Ask for an event stream; raises what `post` does."""
+        """Request an event stream; raises what `post` does."""
         return self._request("GET", self.url, {"accept": EVENT_STREAM_TYPE, **fields})
 
     def delete(self, fields: Mapping[str, str]) -> AbstractAsyncContextManager[HttpResponse]:
-        """Say that what *fields* name is not needed any more, as a farewell; raises what `post` does."""
+        """Tell the server that the session named by *fields* is no longer needed, in one attempt.
+
+        Raises what `post` does.
+        """
         return self._request("DELETE", self.url, fields, is_last_word=True)
 
     def received(self, message: bytes) -> None:
-        """A message has come in."""
+        """Report an incoming message to the tap."""
         if self._tap is not None:
             self._tap("received", message)
 
@@ -147,7 +166,7 @@ class HttpSender:
         is_last_word: bool = False,
     ) -> AbstractAsyncContextManager[HttpResponse]:
         fields = {**self._fields, **fields}
-        if self.source is None and self.is_reached:  # there is nothing to add, and nothing to note
+        if self.source is None and self.is_reached:  # no credentials to add
             return self.engine.request(method, url, fields, content, on_sent=on_sent)
         return self._request_with_credentials(method, url, fields, content, on_sent, is_last_word=is_last_word)
 
@@ -162,7 +181,7 @@ class HttpSender:
         *,
         is_last_word: bool,
     ) -> AsyncGenerator[HttpResponse]:
-        """Make a request that shows who asks, if there is something that does, and as often as that wants it."""
+        """Make a request with the credentials of the source, as often as the source asks for it."""
         with _authorization_errors():
             attempt = None if self.source is None else self.source.attempt(method, url)
         while True:
@@ -183,13 +202,13 @@ class HttpSender:
 
 @contextmanager
 def _authorization_errors() -> Generator[None]:
-    """Have one request fail, and no other, where what shows who asks raises something: it may be the application's."""
+    """Turn any exception of the token source, which may be the application's code, into `AuthorizationFailed`."""
     try:
         yield
     except AuthorizationFailed:
         raise
     except Exception as exc:
-        raise AuthorizationFailed(f"what shows the server who asks has raised {type(exc).__name__}") from exc
+        raise AuthorizationFailed(f"the token source has raised {type(exc).__name__}") from exc
 
 
 class HttpSessions(Protocol):
@@ -235,7 +254,7 @@ class HttpSessions(Protocol):
 
 @define(eq=False)
 class RequestSlots:
-    """Room for the requests that are under way at once."""
+    """A bound on the number of requests in flight."""
 
     limit: int
     taken: int = field(default=0, init=False)
@@ -244,53 +263,53 @@ class RequestSlots:
 
     @property
     def free(self) -> bool:
-        """Whether `wait` would return at once."""
+        """True if `wait` would return at once."""
         return self.taken < self.limit or self._is_closed
 
     async def wait(self) -> None:
-        """Wait for a place, to be taken without a checkpoint in between; also returns when none is given any more."""
+        """Wait for a slot, to be taken without a checkpoint in between; also returns once the connection is closed."""
         while not self.free:
             await self._waiting.park()
-        self._waiting.unpark()  # the next one looks too, after this one has taken its place, or has failed to
+        self._waiting.unpark()  # so the next task looks too, whether or not this one takes its slot
 
     def release(self) -> None:
-        """A place is free again."""
+        """Release one slot."""
         self.taken -= 1
         self._waiting.unpark()
 
     def close(self) -> None:
-        """Nobody need wait any more: the connection is gone."""
+        """Wake every waiting task, because the connection is lost."""
         self._is_closed = True
         self._waiting.unpark_all()
 
 
 @define(eq=False)
 class OutgoingHttpRequest(OutgoingMessageRequest):
-    """A request that goes out in a POST of its own."""
+    """A request that is sent in a POST of its own."""
 
     _transport: HttpTransport
     line: bytes = field(default=b"", init=False)
-    """The request as it was sent last, with its newline."""
+    """The request as it was last sent, with its newline."""
     sent_headers: Mapping[str, str] = field(default=NO_HEADERS, init=False)
-    """The header fields that go with it."""
+    """The header fields that are sent with it."""
     _task: HttpRequestTask | None = field(default=None, init=False)
 
     def is_awaited(self) -> bool:
-        """Tell whether somebody still waits for the answer."""
+        """Return True if a caller still waits for the answer."""
         return self._transport.ledger.asked.get(self.id) is self
 
     @property
     def names_revision(self) -> bool:
-        """Whether it says everything about itself."""
+        """True if the request names the revision that it speaks."""
         return _names_revision(self.params)
 
     @property
     def needs_no_slot(self) -> bool:
-        """Whether it takes no place of others: it lasts, or others may wait for it."""
+        """True if it is exempt from the limit: it lasts, or other requests may wait for it."""
         return self.method in {LISTEN, "initialize"}
 
     def begins_at_once(self) -> bool:
-        """Whether a place is free."""
+        """Return True if a slot is free."""
         return self.needs_no_slot or self._transport.request_slots.free
 
     async def _begin(self) -> None:
@@ -307,16 +326,16 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
         self._task = transport.start(self)
 
     def reissue(self) -> None:
-        """Take a new id for another attempt; nobody waits for the answer to the one before.
+        """Take a new id for another attempt; the answer to the previous id is no longer awaited.
 
         Raises:
-            LocalProtocolError: its params are not JSON any more; then nobody waits for any answer.
+            LocalProtocolError: its params are no longer JSON; no answer is awaited then.
         """
         self._transport.ledger.forget(self.id)
         self.line = self._issue()
 
     def withdraw(self) -> None:
-        """Have the server stop, if it can know of the request."""
+        """Have the server cancel the request, if it may have received it."""
         assert self._task is not None
         self._task.cancel()
 
@@ -330,16 +349,16 @@ class OutgoingHttpRequest(OutgoingMessageRequest):
 
 
 def _names_revision(params: JsonObject | None) -> bool:
-    """Tell whether a message says itself which revision it speaks."""
+    """Return True if a message names the revision that it speaks."""
     meta = (params or {}).get("_meta")
     return is_object(meta) and REVISION_KEY in meta
 
 
 def _fields_of(method: str, params: JsonObject | None) -> Mapping[str, str]:
-    """Return the header fields that repeat what a message which says its revision says.
+    """Return the header fields that mirror a message which names its revision.
 
     Raises:
-        LocalProtocolError: the method, or a name, cannot stand in a field.
+        LocalProtocolError: the method, or a name, cannot be written in a header field.
     """
     try:
         return request_fields(method, params)
@@ -348,25 +367,25 @@ def _fields_of(method: str, params: JsonObject | None) -> Mapping[str, str]:
 
 
 def back_off(attempt: int, *, first: float, longest: float) -> float:
-    """Return the pause before attempt number *attempt* + 1, in seconds: longer each time, and never quite the same."""
+    """Return the pause after attempt number *attempt*, in seconds: it grows with each attempt, and is randomized."""
     pause = min(longest, first * 2.0 ** min(attempt - 1, 30))
-    return pause * random.uniform(0.5, 1)  # noqa: S311 # keeps clients apart; no secret
+    return pause * random.uniform(0.5, 1)  # noqa: S311 # spreads clients; not a secret
 
 
 @define(eq=False)
 class HttpRequestTask(abc.ABC):
-    """Carries one request to the server and its answer back; `run` is its task."""
+    """The task that sends one request to the server and takes its answer; `run` is its body."""
 
     transport: HttpTransport
     request: OutgoingHttpRequest
     has_sent: bool = field(default=False, init=False)
-    """Whether the latest attempt has left as a whole."""
+    """True once the latest attempt has been sent completely."""
     _scope: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _answered: trio.Event = field(factory=trio.Event, init=False)
     _is_repeated: bool = field(default=False, init=False)
 
     async def run(self) -> None:
-        """Carry the request until it is answered, has failed, or was left; never raises."""
+        """Run until the request is answered, has failed, or was abandoned; never raises."""
         try:
             with self._scope:
                 await self._send_until_answered()
@@ -374,7 +393,11 @@ class HttpRequestTask(abc.ABC):
             self.transport.end_task(self)
 
     def outcome_arrived(self, *, in_time: bool) -> None:
-        """The outcome is there. Not *in_time*: the connection is gone, and there is nothing to wait for."""
+        """Release the slot, and end the response soon.
+
+        Args:
+            in_time: False if the connection is lost: then the task ends at once.
+        """
         self._answered.set()
         self.transport.release_slot(self)
         if in_time:
@@ -384,13 +407,16 @@ class HttpRequestTask(abc.ABC):
 
     @abc.abstractmethod
     def cancel(self) -> None:
-        """Nobody waits for the answer any more: have the server stop, if it can know of the request. Synchronous."""
+        """Have the server cancel the request, because the caller has left. Synchronous.
+
+        Does nothing more than ending the task if the server cannot have received the request.
+        """
 
     async def _send_until_answered(self) -> None:
         request, tries = self.request, 0
         while True:
             self.has_sent = False
-            await trio.lowlevel.checkpoint_if_cancelled()  # it may have been left already: then nothing is sent
+            await trio.lowlevel.checkpoint_if_cancelled()  # if the caller has left already, nothing is sent
             failure = await self._outcome_of_attempt()
             if failure is None or not request.is_awaited():
                 return
@@ -398,13 +424,13 @@ class HttpRequestTask(abc.ABC):
             if not (isinstance(failure, ResponseLost) and self._may_repeat(failure, tries)):
                 self.transport.fail(request, failure)
                 return
-            _log.debug("%s is sent once more: %s", request.method, failure)
+            _log.debug("%s is repeated: %s", request.method, failure)
             await self._pause(failure, tries)
             if not request.is_awaited():
                 return
             try:
                 request.reissue()
-            except LocalProtocolError as exc:  # its params have been changed meanwhile
+            except LocalProtocolError as exc:  # the caller has changed its params
                 request.finish(exc)
                 return
 
@@ -427,19 +453,19 @@ class HttpRequestTask(abc.ABC):
         return is_first
 
     async def _pause(self, failure: ResponseLost, tries: int) -> None:
-        """Wait before another attempt, where nothing has reached the server."""
+        """Wait before the next attempt, if nothing has reached the server."""
         if not failure.sent:
             await trio.sleep(back_off(tries, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE))
 
     @abc.abstractmethod
     async def _attempt(self) -> TrioMcpError | None:
-        """Send the request and feed its answer to the transport; return what went wrong, None where nothing did."""
+        """Send the request and feed the response to the transport; return what went wrong, or None."""
 
     def _note_sent(self) -> None:
         self.has_sent = True
 
     async def _read(self, response: HttpResponse, outlet: Outlet) -> TrioMcpError | None:
-        """Read the response to the request; *lane* is where its answers go, should it ask something."""
+        """Read the response; answers to requests in it are sent in *outlet*."""
         limits = self.transport.limits
         if is_event_stream(response):
             await read_events(
@@ -451,10 +477,10 @@ class HttpRequestTask(abc.ABC):
         return self._take_refusal(await self._read_refusal(response))
 
     def _unanswered(self) -> ResponseLost:
-        return ResponseLost(f"the server ended its response to {self.request.method!r} before the answer")
+        return ResponseLost(f"the server ended its response to {self.request.method!r} without an answer")
 
     def _take_event(self, event: SseEvent, outlet: Outlet) -> None:
-        if event.event == "message" and event.data:  # else it is there for its id
+        if event.event == "message" and event.data:  # other events only carry an id
             self.transport.received(event.data, outlet)
 
     def _take_body(self, body: bytes, outlet: Outlet) -> TrioMcpError | None:
@@ -464,9 +490,9 @@ class HttpRequestTask(abc.ABC):
         except Undecodable as exc:
             return RemoteProtocolError(f"the answer to {self.request.method!r} is not JSON: {exc}")
         if is_object(value) and _is_nameless_error(value):
-            value = {**value, "id": self.request.id}  # it answers what its response does
+            value = {**value, "id": self.request.id}  # an error without an id answers the request of its response
         self._take_value(value, len(body), outlet)
-        return RemoteProtocolError(f"what came as the answer to {self.request.method!r} does not answer it")
+        return RemoteProtocolError(f"the response to {self.request.method!r} holds no answer to it")
 
     def _take_value(self, value: Any, size: int, outlet: Outlet) -> None:
         self.transport.take_value(value, size, outlet)
@@ -487,10 +513,10 @@ def _is_nameless_error(value: JsonObject) -> bool:
 
 @define(eq=False)
 class ModernRequestTask(HttpRequestTask):
-    """Carries a request that says everything about itself: closing its response cancels it."""
+    """The task of a request that names its revision: closing the response cancels the request."""
 
     def cancel(self) -> None:
-        self._scope.cancel(reason="the request was left")
+        self._scope.cancel(reason="the caller has left")
 
     async def _attempt(self) -> TrioMcpError | None:
         transport, request = self.transport, self.request
@@ -502,11 +528,12 @@ class ModernRequestTask(HttpRequestTask):
 
 @define(eq=False)
 class HttpTransport(MessageConnection):
-    """The client's end of what goes over HTTP; see also `MessageConnection`.
+    """The client's side of a connection over HTTP; see also `MessageConnection`.
 
     Args:
-        sender: leads to the server.
-        renewed: called when a session stands in the place of a lost one.
+        sender: makes the HTTP requests.
+        renewed: called when a new session has replaced a lost one.
+        new_sessions: returns the sessions of this connection.
     """
 
     sender: HttpSender
@@ -514,13 +541,13 @@ class HttpTransport(MessageConnection):
     _new_sessions: Callable[[HttpTransport], HttpSessions]
     request_slots: RequestSlots = field(init=False)
     sessions: HttpSessions = field(init=False)
-    """What the server remembers of this client, if it does."""
+    """The sessions that the server has with this client."""
     timeouts: PausableTimeouts = field(factory=PausableTimeouts, init=False)
-    """The limits of what takes its time here, and may wait for a person."""
+    """The timeouts of the connection's own steps, which stand still while a person is asked."""
     _tasks: dict[HttpRequestTask, bool] = field(factory=dict[HttpRequestTask, bool], init=False)
-    """The requests under way, and whether each takes a place."""
+    """In-flight requests, and whether each one counts against the limit."""
     _notifications: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
-    """The notifications under way, which the tasks of others wait for."""
+    """The cancel scopes of notifications in flight, whose callers are tasks of others."""
     _closing_tasks: int = field(default=0, init=False)
     _closing_tasks_ended: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _nursery: trio.Nursery | None = field(default=None, init=False)
@@ -533,16 +560,19 @@ class HttpTransport(MessageConnection):
 
     @property
     def has_fields(self) -> bool:
-        """Requests have header fields."""
+        """True: requests have header fields."""
         return True
 
     @property
     def outlet(self) -> Outlet:
-        """Where what belongs to no exchange goes out."""
+        """The outlet for messages that belong to no request."""
         return self.sessions.outlet
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Hold the tasks of the connection until `stop`; shielded, because the last words follow a cancellation."""
+        """Hold the tasks of the connection until `stop`.
+
+        Shielded, because the last messages are sent after a cancellation.
+        """
         with self._running:
             async with trio.open_nursery() as self._nursery:
                 task_status.started()
@@ -550,29 +580,29 @@ class HttpTransport(MessageConnection):
 
     @property
     def nursery(self) -> trio.Nursery:
-        """The tasks of the connection, which end with it."""
+        """The nursery of the connection's tasks, which end with it."""
         assert self._nursery is not None
         return self._nursery
 
     async def close(self) -> None:
-        """Tell those who wait, and the server; to be bounded by the caller."""
+        """Fail every waiting caller and tell the server; the caller bounds the time."""
         self.disconnect(ConnectionClosed("this side closed the connection"))
         while self._closing_tasks:
             await self._closing_tasks_ended.park()
         await self.sessions.close()
 
     def stop(self) -> None:
-        """End everything that is left. Synchronous."""
+        """Cancel every remaining task. Synchronous."""
         self._running.cancel()
 
-    # What is asked, and told.
+    # --- Outgoing messages ---
 
     def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> OutgoingHttpRequest:
-        """Return an exchange to use; entering posts the request, leaving ends it."""
+        """Return an exchange; entering it posts the request, leaving it ends the request."""
         return OutgoingHttpRequest(method, params, wants_updates, self.budget, self, self.outlet, self)
 
     def start(self, request: OutgoingHttpRequest) -> HttpRequestTask:
-        """Begin to carry a request; it takes a place, unless it is apart."""
+        """Start the task of a request, which takes a slot if the request needs one."""
         task = ModernRequestTask(self, request) if request.names_revision else self.sessions.task_of(request)
         takes_slot = not request.needs_no_slot
         self._tasks[task] = takes_slot
@@ -581,13 +611,13 @@ class HttpTransport(MessageConnection):
         return task
 
     def release_slot(self, task: HttpRequestTask) -> None:
-        """The answer to a request is there: its place is free, though its response may not have ended yet."""
+        """Release the slot of a request that is answered, though its response may not have ended yet."""
         if self._tasks.get(task, False):
             self._tasks[task] = False
             self.request_slots.release()
 
     def end_task(self, task: HttpRequestTask) -> None:
-        """A request is not carried any more."""
+        """Forget a task that has ended."""
         self.release_slot(task)
         del self._tasks[task]
 
@@ -596,7 +626,7 @@ class HttpTransport(MessageConnection):
         self._on_outcome(request.id, failure)
 
     def finish_before_close(self, send_last: Callable[[], Awaitable[None]]) -> None:
-        """Begin a task for which closing waits a moment."""
+        """Start a task that closing waits for, for a short time."""
 
         async def run() -> None:
             try:
@@ -610,17 +640,17 @@ class HttpTransport(MessageConnection):
         self.nursery.start_soon(run)
 
     async def notify(self, method: str, params: JsonObject | None) -> None:
-        """Post a notification, and wait until the server has taken it.
+        """Post a notification, and wait until the server has accepted it.
 
-        If cancelled, it is not known whether the server has got it.
+        If cancelled, it is unknown whether the server has received it.
 
         Raises:
-            AuthorizationFailed: the server wants to know who asks, and there is no token for it.
-            HttpStatusError: the server refuses it; or `ErrorResponse`, where it says so in a message.
-            ResponseLost: whether it has arrived is not known.
-            ConnectionLost: the connection is gone.
-            LocalProtocolError: its method cannot stand in a header field.
-            NotJsonError: *params* hold something that JSON cannot say.
+            AuthorizationFailed: the server requires authentication, and no token is available.
+            HttpStatusError: the server refuses the notification; or `ErrorResponse`, if it says so in a message.
+            ResponseLost: it is unknown whether the notification has arrived.
+            ConnectionLost: the connection is lost.
+            LocalProtocolError: the method cannot be written in a header field.
+            NotJsonError: *params* hold a value that JSON cannot represent.
         """
         if self.lost is not None:
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -649,14 +679,17 @@ class HttpTransport(MessageConnection):
     async def post(
         self, url: str, line: bytes, fields: Mapping[str, str], *, is_last_word: bool = False
     ) -> Refused | None:
-        """Post what gets no answer; return why it was refused, None where it was not.
+        """Post a message that gets no answer; return why it was refused, or None.
 
         Args:
-            is_last_word: whether it is not worth more than one try.
+            url: the address to post to.
+            line: the message, with its newline.
+            fields: header fields for this message only.
+            is_last_word: True if it is sent at most once.
 
         Raises:
-            ResponseLost: whether it has arrived is not known.
-            AuthorizationFailed: it was not sent, or was refused.
+            ResponseLost: it is unknown whether the message has arrived.
+            AuthorizationFailed: the message was not sent, or was refused.
         """
         try:
             async with self.sender.post(url, line, fields, is_last_word=is_last_word) as response:
@@ -670,25 +703,28 @@ class HttpTransport(MessageConnection):
         return refused
 
     async def hear_news(self) -> None:
-        """Hear what belongs to no exchange, if there was a handshake; return when that is so, or the server refuses."""
+        """Open the stream of messages that belong to no request, if there was a handshake.
+
+        Returns when it is open, or is refused.
+        """
         if self.lost is not None:
             await trio.lowlevel.checkpoint_if_cancelled()
             raise copy(self.lost)
         await self.sessions.hear_news()
 
-    # What comes back.
+    # --- Incoming messages ---
 
     def received(self, message: bytes, outlet: Outlet) -> None:
-        """Take a message that has come in an event; its answers go out in *lane*."""
+        """Take a message that has arrived in an event; answers to it are sent in *outlet*."""
         self.sender.received(message)
         self.take(message, outlet)
 
     def negotiated(self, params: JsonObject | None, answer: JsonObject) -> None:
-        """A handshake has been answered."""
+        """Take the answer to ``initialize``."""
         self.sessions.negotiated(params, answer)
 
     def disconnect(self, reason: ConnectionLost) -> None:
-        """Tell all who wait for a response that there is none; nothing is asked or answered any more."""
+        """Fail every caller that waits for a response; nothing is sent or answered from now on."""
         super().disconnect(reason)
         self.request_slots.close()
         self.sessions.disconnect(reason)

@@ -1,11 +1,16 @@
-"""The tasks of one connection that run the application, and the mailboxes that it receives from.
+"""The tasks of a connection that run the application, their mailboxes, and the lifespan of the application.
 
-Stands in for Hypercorn's `TaskGroup`, because there:
+`AppTasks` replaces Hypercorn's `TaskGroup`, because there:
 
-- an application that does not read its request's body can deadlock with its own answer;
-- a client that opens requests and takes them back at once has as many running as it likes;
-- an exception of the application's other than `Exception`, such as SystemExit, ends the server;
-- what is asked of `receive` in a cancelled scope, as Starlette does, is never answered, though it is there.
+- an application that does not read the body of its request can deadlock with its own response;
+- a client that sends requests and cancels them at once can have any number of them running;
+- an exception of the application other than `Exception`, such as SystemExit, ends the server;
+- `receive` in a cancelled scope, as Starlette calls it, never returns an event that is available.
+
+`lifespan_of` replaces Hypercorn's lifespan, which takes an application that fails at startup for one without a
+lifespan. Here an application has no lifespan if it fails, or returns, before it calls `receive`.
+
+Specification: https://asgi.readthedocs.io/en/latest/specs/lifespan.html
 """
 
 from __future__ import annotations
@@ -26,21 +31,21 @@ __all__ = ["AppTasks", "Mailbox", "contained", "lifespan_of"]
 _log = logging.getLogger("trio_mcp.transports")
 
 _SendToHypercorn: TypeAlias = Callable[[AsgiMessage | None], Awaitable[None]]
-"""None says that the application has returned."""
+"""None reports that the application has returned."""
 
 _MAILBOX_BYTES = 64 * 2**10
-"""What an application has not received yet before its client is kept waiting."""
+"""The size of unreceived events above which the client has to wait."""
 _EVENT_BYTES = 256
-"""Roughly what an event costs besides its payload."""
+"""The approximate cost of an event besides its payload."""
 _MAX_REQUESTS = 200
-"""Requests of one connection that may run at once. HTTP/2 has at most 100 open; the others were taken back."""
+"""The maximum number of running requests of one connection. HTTP/2 has at most 100 open; the others were cancelled."""
 
 
 @contextmanager
 def contained(report: Callable[[BaseException], None]) -> Generator[None]:
-    """Hand what concerns one application or one connection alone to *report*; let interrupts and cancellation pass.
+    """Pass exceptions that concern one application or connection to *report*; let interrupts and cancellation pass.
 
-    An attempt to exit the process is contained: it does not speak for the server.
+    SystemExit is reported too: an application must not end the server.
     """
     try:
         yield
@@ -51,7 +56,7 @@ def contained(report: Callable[[BaseException], None]) -> Generator[None]:
         if rest is error:
             raise
         if rest is not None:
-            raise rest from None  # what it came with has been reported
+            raise rest from None  # the other part has been reported
 
 
 def _split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
@@ -62,7 +67,7 @@ def _split(error: BaseException) -> tuple[BaseException | None, BaseException | 
 
 
 class Mailbox:
-    """What one call of the application receives. Bounded: `put` waits while too much lies in it."""
+    """The events that one call of the application receives. Bounded: `put` waits while it is full."""
 
     def __init__(self) -> None:
         self._events: deque[AsgiMessage] = deque()
@@ -75,18 +80,18 @@ class Mailbox:
 
     @property
     def is_disconnected(self) -> bool:
-        """Whether the client is gone."""
+        """True if the client has left."""
         return self._disconnect is not None
 
     async def put(self, event: AsgiMessage) -> None:
-        """Add an event. The one that says that the client is gone never waits; what comes after it is dropped."""
+        """Add an event. A disconnect event never waits, and events after it are dropped."""
         if event["type"].endswith(".disconnect"):
             self.end(event)
         while self._bytes >= _MAILBOX_BYTES and self._disconnect is None and not self._is_closed:
             await self._taken.park()
         if self._disconnect is None and not self._is_closed:
             if self._events and not event.get("more_body", True) and not event["body"]:
-                self._events[-1]["more_body"] = False  # the end of a body can be said with its last piece
+                self._events[-1]["more_body"] = False  # the last piece can carry the end of the body
             else:
                 self._events.append(event)
                 self._bytes += _cost(event)
@@ -94,18 +99,18 @@ class Mailbox:
             self._arrived.unpark_all()
 
     def end(self, disconnect: AsgiMessage) -> None:
-        """Let the application receive that the client is gone, after all that has been put."""
+        """Let the application receive that the client has left, after all events that were put before."""
         self._disconnect = self._disconnect or disconnect
         self._taken.unpark_all()
         self._arrived.unpark_all()
 
     async def receive(self) -> AsgiMessage:
-        """Return the next event; at the end, any number of times, that the client is gone.
+        """Return the next event; at the end, return the disconnect event any number of times.
 
-        What is there is returned at once, and in a cancelled scope, too, but for repetitions.
+        An available event is returned without a checkpoint, also in a cancelled scope, except for repetitions.
         """
         if self._has_reported_disconnect:
-            await trio.lowlevel.checkpoint()  # an application that asks for ever can be cancelled
+            await trio.lowlevel.checkpoint()  # so a loop in the application can be cancelled
         while not self._events and self._disconnect is None:
             await self._arrived.park()
         if not self._events:
@@ -119,7 +124,7 @@ class Mailbox:
         return event
 
     def close(self) -> None:
-        """Receive no more; whoever waits to put something in goes on."""
+        """Receive no more; tasks that wait in `put` continue."""
         self._is_closed = True
         self._events.clear()
         self._taken.unpark_all()
@@ -132,7 +137,7 @@ def _cost(event: AsgiMessage) -> int:
 class AppTasks:
     """Runs the application in *nursery*, once for each request of a connection. Hypercorn calls it a task group.
 
-    What the application raises is logged and costs that request alone. KeyboardInterrupt and cancellation pass.
+    An exception of the application is logged and ends that request only. KeyboardInterrupt and cancellation propagate.
     """
 
     def __init__(self, nursery: trio.Nursery, app: AsgiApp) -> None:
@@ -143,27 +148,27 @@ class AppTasks:
         self._ended = trio.lowlevel.ParkingLot()
 
     def spawn(self, function: Callable[..., Awaitable[object]], *arguments: Any) -> None:
-        """Run a task of Hypercorn's."""
+        """Run a task of Hypercorn."""
         self._nursery.start_soon(function, *arguments)
 
     async def spawn_app(
         self,
         app: object,  # noqa: ARG002  # the signature is Hypercorn's
-        config: object,  # noqa: ARG002  # likewise
+        config: object,  # noqa: ARG002  # the signature is Hypercorn's
         scope: Scope,
         send: _SendToHypercorn,
     ) -> Callable[[AsgiMessage], Awaitable[None]]:
-        """Run the application for one request; return what takes the events it shall receive."""
+        """Run the application for one request; return the function that takes its events."""
         while len(self._mailboxes) >= _MAX_REQUESTS:
             await self._ended.park()
         mailbox = Mailbox()
         self._mailboxes[mailbox] = {"type": f"{scope['type']}.disconnect"}
 
         async def send_to_client(event: AsgiMessage | None) -> None:
-            """Send, and then be cancelled: not in between, where half would be done."""
+            """Send, and only then be cancelled: cancellation in between would leave a message half processed."""
             await send(event)
             if mailbox.is_disconnected:
-                await trio.lowlevel.checkpoint()  # nothing was sent, so nothing has waited for anything
+                await trio.lowlevel.checkpoint()  # nothing was sent, so there was no checkpoint yet
             else:
                 await trio.lowlevel.checkpoint_if_cancelled()
 
@@ -171,7 +176,7 @@ class AppTasks:
         return mailbox.put
 
     def end(self) -> None:
-        """Tell all that is running that its client is gone. Hypercorn forgets it of a WebSocket that it has refused."""
+        """Tell all running requests that the client has left. Hypercorn forgets that for a refused WebSocket."""
         for mailbox, disconnect in self._mailboxes.items():
             mailbox.end(disconnect)
 
@@ -184,19 +189,11 @@ class AppTasks:
             mailbox.close()
             del self._mailboxes[mailbox]
             self._ended.unpark_all()
-        await send(None)  # a request without an answer gets 500, and half an answer is cut off
+        await send(None)  # a missing response becomes 500, and an incomplete one is cut off
 
 
 def _name(scope: Scope) -> str:
     return f"{scope.get('method', scope['type'])} {scope['path']!r}"
-
-
-# The lifespan of an ASGI application, around the time in which it is served.
-#
-# Stands in for Hypercorn's, which takes an application that fails at its start for one that knows no lifespan. Here it
-# is one if it fails, or returns, before it asks what there is to do.
-#
-# Specification: https://asgi.readthedocs.io/en/latest/specs/lifespan.html
 
 
 @asynccontextmanager
@@ -204,10 +201,11 @@ async def lifespan_of(app: AsgiApp) -> AsyncGenerator[dict[str, Any]]:
     """Start the application; at the end of the block, shut it down. The block gets the state for its requests.
 
     Raises:
-        BaseException: whatever the application raised when it started or was shut down, as it is.
-        RuntimeError: it said that it failed, and raised nothing.
+        BaseException: the unchanged exception of the application at startup or shutdown.
+        RuntimeError: the application has reported a failure, and raised nothing.
 
-    A failure between the two is logged. Cancellation, or an exception in the block, cancels the application.
+    A failure between startup and shutdown is logged. Cancellation, or an exception in the block, cancels the
+    application.
     """
     lifespan = _Lifespan(app)
     try:
@@ -238,7 +236,7 @@ class _Lifespan:
         self._ending = trio.Event()
 
     async def run(self) -> None:
-        """The application's own task."""
+        """Run the application; the body of its task."""
         scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}
         try:
             with contained(self._store_error):
@@ -256,7 +254,7 @@ class _Lifespan:
         self._raise_failure()
 
     async def shut_down(self) -> None:
-        """Tell the application to end, and wait until it has."""
+        """Tell the application to shut down, and wait until it has."""
         if not self._has_ended:
             self._answer = None
             self._ending.set()
@@ -272,15 +270,15 @@ class _Lifespan:
             self._is_awaited = False
 
     def _store_error(self, error: BaseException) -> None:
-        """Keep an exception for whoever waits, who will raise it."""
+        """Store an exception for the waiting task, which raises it."""
         self._error = error
         if not self._is_awaited:
             self.report()
 
     def report(self) -> None:
-        """Log an exception that nobody will raise."""
+        """Log an exception that no task will raise."""
         if self._error is not None:
-            _log.error("the application failed outside of its requests", exc_info=self._error)
+            _log.error("the application failed outside its requests", exc_info=self._error)
             self._error = None
 
     def _raise_failure(self) -> None:
@@ -300,14 +298,14 @@ class _Lifespan:
         else:
             await self._ending.wait()
             if self._phase == "shutdown":
-                await trio.sleep_forever()  # there is no more to say
+                await trio.sleep_forever()  # there are no more events
             self._phase = "shutdown"
         return {"type": f"lifespan.{self._phase}"}
 
     async def _send(self, event: AsgiMessage) -> None:
         answer = str(event["type"]).removeprefix("lifespan.")
         if answer not in _ANSWERS:
-            raise ValueError(f"{event['type']!r} is no answer in a lifespan")
+            raise ValueError(f"{event['type']!r} is not a valid event of a lifespan")
         self._answer = answer
         self._failure_message = str(event.get("message", ""))
         self._changed.unpark_all()

@@ -1,4 +1,41 @@
-"""One connection of an HTTP server."""
+"""One connection of an HTTP server: bytes, timeouts, and Hypercorn's protocols for HTTP/1.1 and HTTP/2.
+
+Replaces Hypercorn's `TCPServer`, and drives its protocols. Loaded when a server starts.
+
+Rules of this file:
+
+1. No exception leaves a connection, except interrupts: it is logged, and ends that connection.
+2. Waiting for a client is bounded: for the head of a request, between requests, and while it does not read. A timeout
+   bounds only the wait: data that arrived while this process was suspended is served.
+3. The bytes that a protocol has produced are written, whichever task is cancelled meanwhile: half a frame would break
+   the connection, and a lost one would go unnoticed. The write is shielded, and bounded by the timeout for clients that
+   do not read.
+4. `abort` ends a connection at once, even during a write.
+
+`Http1` differs from Hypercorn's protocol:
+
+- `Upgrade: h2c` is ignored, as a server may (RFC 9113 no longer has it): it bypasses the rules of a proxy, which sees
+  one request and forwards everything after it.
+- A refused WebSocket is closed, and not left open forever.
+- The responses of a stopping server announce that the connection closes, so the client sends no other request on it.
+- The limit for heads also holds for one that arrives all at once.
+- The head of a response of known length is held until the first part of its body, which follows at once. Written in one
+  piece they cost a fifth less.
+
+`Http2` differs from Hypercorn's protocol, where each of these ends the connection or the server, or hangs:
+
+- A stream whose client grants no window makes its application wait, and is reset after a timeout. (In Hypercorn, the
+  buffer grows without bound.)
+- A response that is complete before the request has been received ends the stream; what arrives later is dropped.
+- A request whose path is missing or not ASCII is refused, and no other request.
+- An application that fails in the middle of its response, or sends one that HTTP/2 does not allow, has its stream
+  reset, so the client notices.
+- The header fields of responses are checked. A line break in one would become two fields behind a proxy that speaks
+  HTTP/1.1.
+- When the connection ends, tasks that wait to send continue.
+- A stream that is refused because the server stops has an error code that allows the client to try elsewhere.
+- Priorities, which are obsolete, are ignored. The limit for heads is configurable.
+"""
 
 from __future__ import annotations
 
@@ -40,29 +77,29 @@ _log = logging.getLogger("trio_mcp.transports")
 _Stream: TypeAlias = "trio.SocketStream | trio.SSLStream[trio.SocketStream]"
 _READ_BYTES = 2**16
 _WRITE_BYTES = 2**16
-"""Written at once, with `write_seconds` for each."""
+"""The number of bytes written at once, with `write_seconds` for each piece."""
 _LATE_SECONDS = 1.0
-"""How long what had come in time is read, and its rest waited for: many records of TLS, say, the last not whole."""
+"""The time to read data that arrived in time, and to wait for its rest, such as the last of many TLS records."""
 _LINGER_SECONDS = 2.0
-"""How long a client that is still sending is listened to after the last answer. Were the connection closed at once, the
-system would throw away what the client has not read of that answer."""
+"""The time that a client which is still sending is read from after the last response. If the connection were closed at
+once, the system would discard the unread part of that response."""
 _NO_LINGER = struct.pack("ii", 1, 0)
-"""For a client that reads nothing: the system is not to keep what it was to be sent."""
+"""The socket option for a client that reads nothing: the system drops unsent data."""
 _NEVER = 2**62
 StartsHttp2 = H2ProtocolAssumedError
-"""Raised by `Http1.handle`: the client speaks HTTP/2 from the start; `data` is what it has said."""
+"""Raised by `Http1.handle`: the client speaks HTTP/2 from the start; `data` is what it has sent."""
 _HTTP2_PREFACE = (b"PRI", b"*", b"2.0")
-"""How HTTP/2 begins, read as a request of HTTP/1."""
+"""The start of HTTP/2, parsed as a request of HTTP/1."""
 _MORE_MAY_COME = (h11.SEND_BODY, h11.ERROR)
 _PIECE_BYTES = 2**14
-"""Given to Hypercorn's buffer at once, when it holds less than that: so it never holds what makes it wait by itself."""
+"""The size of the pieces for Hypercorn's buffer, which gets one when it holds less: so it never blocks by itself."""
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-zA-Z]+")
 _FORBIDDEN = re.compile(rb"[\x00\r\n]")
 
 
 @define(eq=False)
 class Connections:
-    """What the connections of one server have in common, and those that are open."""
+    """The open connections of one server, and what they share."""
 
     app: AsgiApp
     listening: HttpListening
@@ -87,7 +124,7 @@ class Connections:
             self._left.unpark_all()
 
     async def stop(self) -> None:
-        """Let every connection end: now if it is idle, or else after the answers it has begun."""
+        """End idle connections now, and the others after the responses they have begun."""
         await self.context.terminated.set()
         for connection in self._open:
             connection.end_if_idle()
@@ -98,13 +135,16 @@ class Connections:
             connection.abort()
 
     async def wait_left(self) -> None:
-        """Wait until there is none."""
+        """Wait until no connection is open."""
         while self._open:
             await self._left.park()
 
 
 class _Connection:
-    """One of them. `run` is its task; Hypercorn's protocol and the application's tasks call the rest."""
+    """One open connection; `run` is its task.
+
+    Hypercorn's protocol and the application's tasks call the other methods.
+    """
 
     def __init__(self, stream: _Stream, common: Connections) -> None:
         self._stream = stream
@@ -125,13 +165,13 @@ class _Connection:
         self._protocol: Http1 | Http2
 
     async def run(self) -> None:
-        """Serve until either side ends it, and until the application has ended all it does for it."""
+        """Serve until either side ends the connection, and until all its requests have ended."""
         try:
             async with trio.open_nursery() as nursery:
                 self._tasks = AppTasks(nursery, self._common.app)
                 self._protocol = self._new_protocol(Http1)
                 self._waiting.deadline = self._first_deadline
-                if self._common.context.terminated.is_set():  # it was accepted in the moment of the stop
+                if self._common.context.terminated.is_set():  # it was accepted while the server was stopping
                     self._reading.cancel()
                 with self._reading, suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                     await self._greet()
@@ -141,7 +181,7 @@ class _Connection:
             self.abort()
 
     def report(self, failure: BaseException) -> None:
-        """Log why the connection is over."""
+        """Log the failure that ends the connection."""
         _log.warning("the connection from %s failed and is closed", self.client, exc_info=failure)
 
     def end_if_idle(self) -> None:
@@ -150,17 +190,17 @@ class _Connection:
             self._reading.cancel()
 
     def abort(self) -> None:
-        """End now, whatever is being done."""
+        """End now, in any state."""
         self._is_lost = True
         self._socket.close()
         self._reading.cancel()
 
     def _new_protocol(self, kind: type[Http1 | Http2]) -> Http1 | Http2:
         return kind(
-            cast("AppWrapper", self._common.app),  # not called: `AppTasks` has the application, too
+            cast("AppWrapper", self._common.app),  # not called: `AppTasks` calls the application
             self._common.config,
             self._common.context,
-            cast("TaskGroup", self._tasks),  # all of one that protocols use
+            cast("TaskGroup", self._tasks),  # it has all that protocols use
             ConnectionState(self._common.lifespan_state),
             self._common.listening.is_encrypted,
             self.client,
@@ -169,7 +209,7 @@ class _Connection:
         )
 
     async def _greet(self) -> None:
-        """Settle on TLS, and with it on a protocol."""
+        """Negotiate TLS, and with it the protocol."""
         if isinstance(self._stream, trio.SSLStream):
             self._reading.deadline = self._first_deadline
             await self._stream.do_handshake()
@@ -195,11 +235,11 @@ class _Connection:
                 self._waiting.deadline = min(self._waiting.deadline, latest)
 
     async def _receive(self) -> bytes:
-        """Wait for bytes; empty at the end, or when the client has had its time."""
+        """Wait for bytes; return none at the end, or after a timeout."""
         with trio.CancelScope(deadline=self._waiting.deadline) as self._waiting:
             return bytes(await self._stream.receive_some(_READ_BYTES))
-        # A wait that a stop of the process interrupts ends without a look at what has come. Once for each limit: a
-        # client that never stops sending gains no more than that moment.
+        # After a suspension of the process the timeout expires before received data is read. It is read once for each
+        # timeout, so a client that never stops sending gains no more than that moment.
         limit = self._waiting.deadline
         if self._excused < limit and self._socket.is_readable():
             self._excused, self._excused_until = limit, trio.current_time() + _LATE_SECONDS
@@ -210,7 +250,7 @@ class _Connection:
         return b""
 
     async def _emit(self, event: ConnectionEvent) -> None:
-        """Do what the protocol wants: write, be idle or busy, or end."""
+        """Execute an event of the protocol: write, become idle or busy, or end."""
         match event:
             case RawData(data=data):
                 await self._write(data)
@@ -228,13 +268,13 @@ class _Connection:
     async def _write(self, data: bytes) -> None:
         with trio.CancelScope(shield=True) as timeouts:
             try:
-                self._writing.acquire_nowait()  # nearly always: `acquire` would let all other tasks go first
+                self._writing.acquire_nowait()  # usually free: `acquire` would let all other tasks run first
             except trio.WouldBlock:
                 await self._writing.acquire()
             try:
                 for start in range(0, len(data), _WRITE_BYTES):
                     if self._is_lost:
-                        await trio.lowlevel.checkpoint()  # who goes on sending is not to keep others from running
+                        await trio.lowlevel.checkpoint()  # an application that keeps sending must not block other tasks
                         return
                     timeouts.deadline = trio.current_time() + self._common.listening.write_seconds
                     await self._stream.send_all(data[start : start + _WRITE_BYTES])
@@ -243,13 +283,13 @@ class _Connection:
             finally:
                 self._writing.release()
         if timeouts.cancelled_caught:
-            _log.info("the connection from %s is closed: its client reads nothing", self.client)
+            _log.info("the connection from %s is closed: its client does not read", self.client)
             with suppress(OSError):
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
             self.abort()
 
     async def _end(self, *, by_us: bool) -> None:
-        """Tell everybody, and close the stream as its client deserves."""
+        """Tell the protocol and the application, and close the stream."""
         if by_us:
             await self._protocol.announce_close()
         await self._protocol.handle(Closed())
@@ -276,16 +316,16 @@ class _Connection:
 def _address(look_up: Callable[[], Any]) -> tuple[str, int] | None:
     try:
         name: Any = look_up()
-    except OSError:  # the client is gone already
+    except OSError:  # the client has left already
         return None
     return None if isinstance(name, (str, bytes)) else (str(name[0]), int(name[1]))  # a Unix socket has no address
 
 
 class ProtocolConfig(Config):
-    """The settings that have an effect on a protocol: Hypercorn has many more, for the worker that we have replaced."""
+    """The settings of Hypercorn that affect its protocols; the others are for the worker that this package replaces."""
 
     accesslog = None
-    errorlog = None  # by default it takes standard error for a logger of Hypercorn's; what is left of that says nothing
+    errorlog = None  # the default is a logger on standard error
     include_server_header = False
     keep_alive_max_requests = _NEVER
 
@@ -297,7 +337,7 @@ class ProtocolConfig(Config):
 
 
 class Http1(H11Protocol):
-    """The protocol of one connection. The arguments are Hypercorn's."""
+    """The HTTP/1.1 protocol of one connection. The arguments are Hypercorn's."""
 
     config: ProtocolConfig
 
@@ -309,30 +349,30 @@ class Http1(H11Protocol):
 
     @property
     def has_part_of_head(self) -> bool:
-        """Whether the client is in the middle of the head of a request."""
+        """True if a part of the head of a request has been received."""
         return self.stream is None and bool(self.connection.trailing_data[0])
 
     @property
     def expects_more(self) -> bool:
-        """Whether the client may still be sending what nobody wants to read."""
+        """True if the client may still be sending data that is not read."""
         return self.connection.their_state in _MORE_MAY_COME or bool(self.connection.trailing_data[0])
 
     async def handle(self, event: ConnectionEvent) -> None:
-        """Take what the client has sent, or the end of the connection."""
+        """Take received data, or the end of the connection."""
         await super().handle(event)
         connection = self.connection
         if isinstance(connection, H11WSConnection) and connection.h11_connection.our_state is h11.MUST_CLOSE:
             await self.send(Closed())
 
     async def stream_send(self, event: Event) -> None:
-        """Send a part of an answer."""
+        """Send a part of a response."""
         self._holds = isinstance(event, Response) and any(name == b"content-length" for name, _ in event.headers)
         if isinstance(event, Response) and event.status_code >= 200 and self.context.terminated.is_set():
             event = replace(event, headers=[*event.headers, (b"connection", b"close")])
         await super().stream_send(event)
 
     async def announce_close(self) -> None:
-        """There is nothing to say at the end of a connection."""
+        """Do nothing: HTTP/1.1 announces the close in the last response."""
 
     async def _send_or_hold(self, event: ConnectionEvent) -> None:
         if isinstance(event, RawData):
@@ -358,18 +398,18 @@ class Http1(H11Protocol):
 
 
 def _size(request: h11.Request) -> int:
-    """The bytes of a head, as if it were written without blanks: h11 counts only what it cannot read yet."""
+    """Return the size of a head without whitespace: h11 only counts what it cannot parse yet."""
     return len(request.target) + sum([len(name) + len(value) for name, value in request.headers])
 
 
 class Http2(H2Protocol):
-    """The protocol of one connection."""
+    """The HTTP/2 protocol of one connection."""
 
     config: ProtocolConfig
     has_part_of_head = False
-    """Frames are bounded, and idle connections are cut: no head is waited for."""
+    """False: frames are bounded, and idle connections are closed."""
     expects_more = False
-    """What a client still sends has its stream reset."""
+    """False: the stream of what a client still sends is reset."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -377,7 +417,7 @@ class Http2(H2Protocol):
         self.connection.decoder.max_header_list_size = self.config.h2_max_header_list_size
 
     async def handle(self, event: ConnectionEvent) -> None:
-        """Take what the client has sent, or the end of the connection."""
+        """Take received data, or the end of the connection."""
         await super().handle(event)
         if isinstance(event, Closed):
             for buffer in self.stream_buffers.values():
@@ -385,13 +425,13 @@ class Http2(H2Protocol):
             self._sent.unpark_all()
 
     async def announce_close(self) -> None:
-        """Say that the connection ends, and which requests were taken."""
-        if not self._is_over:  # then it has been said
+        """Announce that the connection closes, and which requests were accepted."""
+        if not self._is_over:  # otherwise it was announced already
             self.connection.close_connection()
             await self._flush()
 
     async def stream_send(self, event: Event) -> None:
-        """Send a part of an answer, as soon as the client has room for it."""
+        """Send a part of a response, as soon as the client grants a window for it."""
         if isinstance(event, (Body, Data)):
             for start in range(0, len(event.data), _PIECE_BYTES):
                 await self._send_piece(type(event)(event.stream_id, event.data[start : start + _PIECE_BYTES]))
@@ -401,14 +441,14 @@ class Http2(H2Protocol):
             with trio.move_on_after(self.config.write_seconds) as timeouts:
                 await super().stream_send(event)
                 while event.stream_id in self.stream_buffers and not self.closed:
-                    await self._sent.park()  # the last frame is still to be sent; a stop must not overtake it
+                    await self._sent.park()  # a stop must not overtake the last frame
             if timeouts.cancelled_caught:
                 await self._reset(event.stream_id, ErrorCodes.CANCEL)
         else:
             await super().stream_send(event)
 
     async def _send_head(self, event: Response) -> None:
-        """Send the head of an answer; unlike Hypercorn, do not keep it to ourselves if that fails."""
+        """Send the head of a response; unlike Hypercorn, report a failure."""
         _check_fields(event.headers)
         if event.stream_id not in self.streams or self._is_over:
             return
@@ -417,7 +457,7 @@ class Http2(H2Protocol):
             self.connection.send_headers(event.stream_id, head)
         except ProtocolError as error:
             await self._reset(event.stream_id, ErrorCodes.INTERNAL_ERROR)
-            raise ValueError(f"HTTP/2 does not allow the head of the answer: {error}") from error
+            raise ValueError(f"HTTP/2 does not allow the head of the response: {error}") from error
         await self._flush()
 
     @property
@@ -442,7 +482,7 @@ class Http2(H2Protocol):
         self._sent.unpark_all()
         stream = self.connection.streams.get(stream_id)
         if stream is not None and stream.state_machine.state is StreamState.HALF_CLOSED_LOCAL:
-            await self._reset(stream_id, ErrorCodes.NO_ERROR)  # RFC 9113, 8.1: all is answered, send no more
+            await self._reset(stream_id, ErrorCodes.NO_ERROR)  # RFC 9113, 8.1: the response is complete, stop sending
 
     async def _handle_events(self, events: Sequence[h2.events.Event]) -> None:
         for event in events:
@@ -458,7 +498,7 @@ class Http2(H2Protocol):
         await self._flush()
 
     async def _priority_updated(self, event: object) -> None:
-        """Streams share alike: priorities are obsolete (RFC 9113, 5.3.2), and a thousand of them end Hypercorn."""
+        """Do nothing: priorities are obsolete (RFC 9113, 5.3.2), and a thousand of them crash Hypercorn."""
 
     async def _close_stream(self, stream_id: int) -> None:
         was_open = stream_id in self.streams
@@ -467,17 +507,17 @@ class Http2(H2Protocol):
             await self._reset(stream_id, ErrorCodes.INTERNAL_ERROR)
 
     async def _reset(self, stream_id: int, code: ErrorCodes) -> None:
-        with suppress(ProtocolError):  # the client was quicker
+        with suppress(ProtocolError):  # the client has closed it already
             self.connection.reset_stream(stream_id, code)
             await self._flush()
         await super()._close_stream(stream_id)
-        await self._window_updated(stream_id)  # the task that sends cleans up
+        await self._window_updated(stream_id)  # wakes the sending task, which cleans up
 
 
 def _check_fields(fields: Iterable[tuple[bytes, bytes]]) -> None:
     for name, value in fields:
         if not _NAME.fullmatch(name) or _FORBIDDEN.search(value):
-            raise ValueError(f"the answer has a header field that cannot be: {name!r}: {value!r}")
+            raise ValueError(f"the response has an invalid header field: {name!r}: {value!r}")
 
 
 def _is_readable(request: RequestReceived) -> bool:

@@ -1,19 +1,38 @@
-"""An ASGI application served over HTTP/1.1 and HTTP/2: Hypercorn's protocols, with a worker of our own around them.
+"""An HTTP/1.1 and HTTP/2 server for ASGI applications, in one process or in several worker processes.
 
-Hypercorn's Trio worker can be crashed, stalled and filled by a client, and its stop hardly controlled. What is wrong
-there and how it is cured stands in the files where it is: `_hypercorn_connection` (bytes and time), `_hypercorn_tasks`
-(running the application), `_hypercorn_http1` and `_hypercorn_http2` (protocols), `_hypercorn_lifespan`. They know
-Hypercorn from inside, and are made for its version 0.18.
+Uses Hypercorn's protocols, but not its Trio worker, which a client can crash, stall and fill, and whose shutdown can
+hardly be controlled. `_connection` (bytes, timeouts, protocols) and `_application` (requests, lifespan) describe the
+differences. They depend on the internals of Hypercorn 0.18.
 
-What stays with the application:
+The application has to know:
 
-- `send` after the client has wait_ended does nothing, and says nothing. Await `receive` beside it, which returns
+- `send` after the client has left does nothing, and raises nothing. Call `receive` concurrently, which returns
   `http.disconnect`.
-- A client's leaving is noticed when it is tried to read from it. That is not done while it has sent another request
-  already (HTTP/1.1 pipelining), or more of a body than the application wants; write something now and then.
+- That the client has left is noticed when the server reads from it. It does not read while the next request has arrived
+  already (HTTP/1.1 pipelining), or while the application has not received the body; write something now and then.
 - The size of a body, and the time it takes, are not limited.
-- A prefix that a host application strips is in `root_path`, and in `path` still.
-- WebSockets are served too. To refuse them, receive until `websocket.disconnect` and return.
+- A prefix that a host application strips is in `root_path`, and still in `path`.
+- WebSockets are served too. To refuse one, receive until `websocket.disconnect` and return.
+
+A worker is a program of its own. It is started with the command that the parent is given, finds in its environment what
+it inherits (`take_inheritance`), and serves on the sockets of the parent. So the command can be that of the parent:
+`trio-mcp serve module:server --http 8000 --workers 4` calls `take_inheritance` first. In the parent it returns None, so
+the parent calls `serve_workers` with its own command line. In a worker it returns the inheritance, so the worker serves
+with that, and ignores `--workers`. The worker stops at a signal, or when `Inheritance.wait_dismissed` returns, and
+drains in both cases.
+
+The environment names the inherited descriptors: the listening sockets, and one end of a socket pair. On the pair, the
+worker reports once that it serves, and the parent sends nothing. Its end tells the worker to stop, however the parent
+ends.
+
+Rules of this file:
+
+1. The parent binds the address before it starts a worker, and keeps it while workers come and go: clients wait
+   meanwhile.
+2. A worker that ends before all have been ready once is an error of the program, and ends all. Later it is restarted,
+   with growing pauses while it does not last.
+3. Workers are not in the process group of the parent, so Ctrl+C reaches only the parent. When the parent ends, its end
+   of the socket pair closes, and the workers stop.
 """
 
 from __future__ import annotations
@@ -55,28 +74,30 @@ async def serve_asgi(
     sockets: HttpSockets | None = None,
     task_status: trio.TaskStatus[Bound] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve an ASGI 3 application until *stopping* returns; `task_status.started` gets what it is bound to.
+    """Serve an ASGI 3 application until *stopping* returns; `task_status.started` gets the bound addresses.
 
-    In this order: the address is taken, the application's lifespan starts, connections are accepted. At the end: no
-    more is accepted, idle connections end, *drain* is awaited, connections end after the answers they have begun, and
+    Startup: the address is bound, the lifespan of the application starts, connections are accepted. Shutdown: no more
+    connections are accepted, idle ones end, *drain* is awaited, the others end after the responses they have begun, and
     what is left after *drain_seconds* is cut off; then the lifespan ends.
 
-    What a client does, or the application raises for it (KeyboardInterrupt excepted), costs that client's connection
-    or request, and is logged to `trio_mcp.transports`.
+    An error of a client, or an exception of the application (except KeyboardInterrupt), ends that connection or
+    request, and is logged to `trio_mcp.transports`.
 
     Args:
-        listening: where, and what a connection may cost.
-        stopping: returns when the server is to stop; before it has started, that gives up the start.
+        app: the application.
+        listening: the address, and the limits of a connection.
+        stopping: returns when the server is to stop; before the start is complete, it cancels the start.
         drain: called when the server stops: tell the application to end its streams.
-        drain_seconds: how long, in seconds, requests that are being answered may go on after *stopping*.
-        sockets: what to listen on, in place of what *listening* names. Closed at the end.
+        drain_seconds: the maximum time, in seconds, for requests in flight after *stopping* has returned.
+        sockets: listened on in place of the address in *listening*; closed at the end.
+        task_status: of `trio.Nursery.start`.
 
     Raises:
-        OSError: the address cannot be taken, or a file of the certificate cannot be read. The value names it.
+        OSError: the address cannot be bound, or a certificate file cannot be read. The message names it.
         ValueError: the certificate cannot be used.
-        BaseException: whatever the application's lifespan raises when it starts or ends, as it is; see `lifespan_of`.
+        BaseException: the unchanged exception of the application's lifespan; see `lifespan_of`.
 
-    Cancellation: ends all connections and the lifespan at once, by cancellation; the sockets are closed.
+    Cancellation: cancels all connections and the lifespan at once; the sockets are closed.
     """
     from ._connection import Connections  # noqa: PLC0415  # it loads Hypercorn
 
@@ -92,7 +113,7 @@ async def serve_asgi(
 
 @define(eq=False)
 class _Stop:
-    """The wish to stop. Before anything is served it gives up the start."""
+    """The request to stop. Before the server has started, it cancels the start."""
 
     opening: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _asked: trio.Event | None = field(default=None, init=False)
@@ -105,7 +126,7 @@ class _Stop:
             self._asked.set()
 
     def obey(self) -> trio.Event:
-        """Return what is set instead from now on."""
+        """Return the event that is set from now on, instead of cancelling the start."""
         self._asked = trio.Event()
         return self._asked
 
@@ -120,14 +141,14 @@ def _listeners(listened: HttpSockets, context: ssl.SSLContext | None) -> list[_L
 
 @define(eq=False)
 class _AcceptPhase:
-    """The time in which connections are accepted, and the time until they have ended."""
+    """Accepts connections until the stop, then drains them."""
 
     _connections: Connections
     _listeners: list[_Listener]
     _stop: trio.Event
     _accepting: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _refusing: trio.Event = field(factory=trio.Event, init=False)
-    """Set when the sockets are closed, and the system refuses connections."""
+    """Set when the sockets are closed, so that the system refuses connections."""
 
     async def run(
         self, started: Callable[[], None], drain: Callable[[], Awaitable[object]], drain_seconds: float
@@ -138,8 +159,8 @@ class _AcceptPhase:
             try:
                 await self._stop.wait()
                 self._accepting.cancel(reason="the server stops")
-                # A client whose idle connection ends connects anew, and is to be refused then. While the sockets still
-                # listen it would be let in by the system, and be cut off with a request on its way.
+                # A client whose idle connection ends reconnects, and must be refused then. While the sockets still
+                # listen, the system would accept it, and its request would be cut off.
                 await self._refusing.wait()
                 await self._connections.stop()
                 with trio.move_on_after(drain_seconds):
@@ -155,26 +176,19 @@ class _AcceptPhase:
         self._refusing.set()
 
 
-# What a worker process of an HTTP server gets from its parent: the sockets, and a line that ends when it shall.
-#
-# The parent says in the environment which descriptors they are, so that a worker can be started with the very command
-# line of its parent. Over the line, a socket pair, the worker says once that it serves; the parent says nothing. Its
-# end
-# tells the worker to stop, and comes however the parent ends.
-
 _VARIABLE = "TRIO_MCP_HTTP_WORKER"
 _READY = b"\n"
 
 
 def inheritance_variables(line: socket.socket, sockets: Sequence[socket.socket]) -> Mapping[str, str]:
-    """Return what is to be in the environment of a worker that inherits these descriptors with their numbers."""
+    """Return the environment variables of a worker that inherits these descriptors with their numbers."""
     return {_VARIABLE: f"{line.fileno()}:{','.join(str(each.fileno()) for each in sockets)}"}
 
 
 def take_inheritance(listening: HttpListening) -> Inheritance | None:
-    """Return what this process has inherited as a worker; None if it is none.
+    """Return what this process has inherited as a worker; None if it is not a worker.
 
-    Can be called once: what is found is not handed on to the processes that this one starts.
+    Can be called once: the inheritance is not passed on to child processes.
     """
     value = os.environ.pop(_VARIABLE, None)
     if value is None:
@@ -191,7 +205,10 @@ def _taken(descriptor: int) -> socket.socket:
 
 @define(eq=False)
 class Inheritance:
-    """What a worker serves with. `sockets` are for `serve_asgi`, which also stops when `wait_dismissed` returns."""
+    """The inheritance of a worker.
+
+    `sockets` are for `serve_asgi`, which must also stop when `wait_dismissed` returns.
+    """
 
     sockets: HttpSockets
     _raw_line: socket.socket
@@ -206,40 +223,20 @@ class Inheritance:
             await self._line.send(_READY)
 
     async def wait_dismissed(self) -> None:
-        """Return when the parent wants this worker to stop, or is wait_ended."""
+        """Return when the parent wants this worker to stop, or has ended."""
         with suppress(OSError):
             await self._line.recv(1)
 
     def close(self) -> None:
-        """Close all of it, at the end."""
+        """Close all sockets."""
         self.sockets.close()
         self._line.close()
 
 
-# Several processes behind one HTTP port: the parent, which owns the address and keeps the workers running.
-#
-# A worker is a program of its own: it is started with the command that the parent is given, finds in its environment
-# what it has inherited (`take_inheritance`), and serves on the parent's sockets. So the command can be the parent's
-# own
-# command line:
-#
-# - `trio-mcp serve module:server --http 8000 --workers 4` calls `take_inheritance` first. In the parent there is
-#   nothing, so it calls `serve_workers` with its own command line.
-# - In a worker there is something, so it serves with that, whatever `--workers` says. It stops at a signal, or when
-#   `Inheritance.wait_dismissed` returns, with the same drain.
-#
-# The rules of this file:
-#
-# - The address is taken before a worker starts, and kept while workers come and go: clients meanwhile wait.
-# - A worker that ends before all have been ready once is a mistake in the program, and ends everything. Later it is
-#   started again, with growing pauses while it does not last.
-# - Workers are no part of the parent's process group, so that Ctrl+C reaches the parent alone. Whatever becomes of the
-#   parent, its end of the line closes, and they stop.
-
 _log = logging.getLogger("trio_mcp.transports")
 
 _LASTING_SECONDS = 10.0
-"""A worker that has lived for that long is started again without having to wait for its predecessors' sake."""
+"""A worker that has lived for that long is restarted without the pauses of its predecessors."""
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 30.0
 
@@ -255,27 +252,28 @@ async def serve_workers(
     env: Mapping[str, str] | None = None,
     task_status: trio.TaskStatus[Bound] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Keep worker processes serving on one address until *stopping* returns and they have left.
+    """Keep worker processes serving on one address until *stopping* returns and all have ended.
 
-    `task_status.started` gets what they are bound to, once all are ready.
+    `task_status.started` gets the bound addresses, once all workers are ready.
 
     Args:
-        command: what each worker runs, and its arguments. Its standard input is empty; its output is this process's.
-        listening: where they listen; the rest is each worker's own business.
-        workers: how many, 1 or more.
-        drain_seconds: how long, in seconds, a worker may go on answering requests when it is to stop.
-        leave_seconds: how long it may take beyond that, for its lifespan for example. Then it is killed.
-        env: variables to add to those of this process, such as a key that workers have in common.
+        command: the command line of each worker. Its standard input is empty; its output is that of this process.
+        listening: the address; the other settings are up to each worker.
+        workers: their number, 1 or more.
+        stopping: returns when the workers are to stop.
+        drain_seconds: the maximum time, in seconds, for requests in flight in a stopping worker.
+        leave_seconds: the additional time for its lifespan, for example. Then it is killed.
+        env: variables to add to those of this process, such as a key that the workers share.
+        task_status: of `trio.Nursery.start`.
 
     Raises:
-        OSError: the address cannot be taken, or this system has no such processes.
-        ChildProcessError: a worker could not be started, or ended before it served. Why is on standard error, if it has
-            said so.
+        OSError: the address cannot be bound, or this system has no such processes.
+        ChildProcessError: a worker could not be started, or ended before it served. Standard error may say why.
 
     Cancellation: kills the workers.
     """
     if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
-        raise OSError(errno.ENOTSUP, "several workers on one port need a system with POSIX processes")
+        raise OSError(errno.ENOTSUP, "several workers on one port need POSIX processes")
     with await bind_sockets(listening) as listened:
         variables = {**os.environ, **(env or {})}
         group = _WorkerGroup(
@@ -302,7 +300,7 @@ class _WorkerGroup:
     _env: Mapping[str, str]
     _stop_seconds: float
     _unready: set[int]
-    """Those that have not served yet, not even once."""
+    """The numbers of the workers that have not been ready yet."""
     stop: trio.Event = field(factory=trio.Event, init=False)
     failure: ChildProcessError | None = field(default=None, init=False)
     _running: int = field(init=False)
@@ -312,17 +310,17 @@ class _WorkerGroup:
         self._running = len(self._unready)
 
     async def watch(self, stopping: Callable[[], Awaitable[object]]) -> None:
-        """Pass the wish to stop on."""
+        """Wait for the request to stop, and pass it on."""
         await stopping()
         self._end()
 
     async def wait_ready(self) -> None:
-        """Wait until all have served once, or the end has come."""
+        """Wait until all workers have been ready once, or the group stops."""
         while self._unready and not self.stop.is_set():
             await self._changed.park()
 
     async def wait_ended(self) -> None:
-        """Wait until no worker is left, nor will be."""
+        """Wait until all workers have ended for good."""
         while self._running:
             await self._changed.park()
 
@@ -333,7 +331,7 @@ class _WorkerGroup:
         self._changed.unpark_all()
 
     async def supervise(self, number: int) -> None:
-        """Run one worker after the other."""
+        """Run one worker, and restart it when it ends."""
         pause = _FIRST_PAUSE_SECONDS
         while not self.stop.is_set():
             born = trio.current_time()
@@ -342,11 +340,11 @@ class _WorkerGroup:
             except OSError as error:
                 ending = f"cannot be started: {error}"
             if self._unready:
-                self._end(ChildProcessError(f"worker {number} {ending}, before it served anything"))
+                self._end(ChildProcessError(f"worker {number} {ending} before it served"))
             elif not self.stop.is_set():
                 if trio.current_time() - born >= _LASTING_SECONDS:
                     pause = _FIRST_PAUSE_SECONDS
-                _log.warning("worker %d %s; another one is started in %.1f seconds", number, ending, pause)
+                _log.warning("worker %d %s; it is restarted in %.1f seconds", number, ending, pause)
                 with trio.move_on_after(pause):
                     await self.stop.wait()
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -354,7 +352,7 @@ class _WorkerGroup:
         self._changed.unpark_all()
 
     async def _run(self, number: int) -> str:
-        """Run a worker to its end; say how that was."""
+        """Run a worker until it ends; return a description of how it ended."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             process = await trio.lowlevel.open_process(
@@ -373,7 +371,7 @@ class _WorkerGroup:
                     await process.wait()
                     nursery.cancel_scope.cancel()
             finally:
-                kill_group(process)  # what a worker has started ends with it
+                kill_group(process)  # child processes of the worker end with it
                 with trio.CancelScope(shield=True):
                     await process.wait()
         return _ending(process)
@@ -386,10 +384,10 @@ class _WorkerGroup:
 
     async def _stop_worker(self, number: int, line: trio.socket.SocketType, process: trio.Process) -> None:
         await self.stop.wait()
-        with suppress(OSError):  # the worker was quicker
+        with suppress(OSError):  # the worker has ended already
             line.shutdown(socket.SHUT_WR)
         await trio.sleep(self._stop_seconds)
-        _log.warning("worker %d (process %d) does not end and is killed", number, process.pid)
+        _log.warning("worker %d (process %d) does not end in time and is killed", number, process.pid)
         kill_group(process)
 
 

@@ -1,7 +1,7 @@
-"""The sockets an HTTP server listens on: bound before anything else happens, and gone when it ends.
+"""The listening sockets of an HTTP server, its limits for a connection, and its TLS context.
 
-They listen from the start. So it is certain from the start whose address it is, and clients that come while the
-application starts wait for it.
+The sockets are bound before anything else happens, and listen from then on. So the owner of the address is certain from
+the start, and clients that connect while the application starts wait for it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,6 @@ from attrs import Attribute, define, field, frozen
 __all__ = ["Bound", "HttpListening", "HttpSockets", "bind_sockets", "tls_context"]
 
 
-# What an HTTP server is told: where it listens, and what one connection may cost.
-
-
 def _positive(_: object, attribute: Attribute[Any], value: float) -> None:
     if isinstance(value, bool) or math.isnan(value) or value <= 0:
         raise ValueError(f"HttpListening({attribute.name}={value!r}): must be a number above 0")
@@ -40,62 +37,62 @@ def _port(_: object, attribute: Attribute[Any], value: int) -> None:
 
 @frozen(kw_only=True)
 class HttpListening:
-    """Where an HTTP server listens, and what one connection may cost.
+    """The address of an HTTP server, and the limits of a connection.
 
-    Sizes are bytes, times are seconds; `math.inf` lifts a time limit. The defaults serve this machine alone.
+    Sizes are bytes, times are seconds; `math.inf` disables a timeout. By default, only this machine is served.
 
     Raises:
-        ValueError: a number is out of its range, or there is a key without a certificate.
+        ValueError: a number is out of range, or there is a key without a certificate.
     """
 
     host: str = "127.0.0.1"
-    """A name or an address. A name with several addresses, such as `localhost`, is listened to at each of them;
-    `0.0.0.0` is every IPv4 address of this machine, and `::` every IPv6 one."""
+    """A name or an address. A name with several addresses, such as `localhost`, is bound at each of them; `0.0.0.0` is
+    every IPv4 address of this machine, and `::` every IPv6 address."""
     port: int = field(default=8000, validator=_port)
-    """0 takes any that is free; `Bound.port` tells which."""
+    """0 chooses a free port; `Bound.port` holds it."""
     unix_socket: str | os.PathLike[str] | None = None
-    """The path of a Unix socket, in place of host and port. One that nobody listens to any more is replaced."""
+    """The path of a Unix socket, in place of host and port. A stale one is replaced."""
     certfile: str | os.PathLike[str] | None = None
-    """The certificate of this server, and those that lead to its authority, as PEM. With it TLS is spoken, and
-    nothing else."""
+    """The certificate of this server and its chain, as PEM. With it, only TLS is spoken."""
     keyfile: str | os.PathLike[str] | None = None
     """The private key of the certificate, as PEM; by default in the file of the certificate."""
     keyfile_password: str | None = field(default=None, repr=False)
-    """What the key is encrypted with."""
+    """The password of the encrypted key."""
     http2: bool = True
-    """Speak HTTP/2 as well: where TLS settles on it, and without TLS to clients that begin with it."""
+    """True to speak HTTP/2 as well: if TLS negotiates it, and without TLS to clients that start with it."""
     backlog: int = field(default=1024, validator=_positive)
-    """Connections that may wait to be accepted; the system may have a lower limit."""
+    """The number of connections that may wait to be accepted; the system may have a lower limit."""
     head_seconds: float = field(default=15.0, validator=_positive)
-    """How long a client may take for the head of a request: for the first one from the connection on, TLS included;
-    for the next ones from their first byte on."""
+    """The maximum time for the head of a request: for the first one from the connection on, including TLS; for the next
+    ones from their first byte on."""
     keep_alive_seconds: float = field(default=75.0, validator=_positive)
-    """How long a connection may lie idle between two requests."""
+    """The maximum time that a connection may be idle between two requests."""
     write_seconds: float = field(default=30.0, validator=_positive)
-    """A client that takes less than 64 KiB of what waits for it in that time loses its connection; over HTTP/2, one
-    that grants a stream no room for that long loses that stream."""
+    """A client that takes less than 64 KiB of waiting data in that time loses its connection; over HTTP/2, a stream
+    that is granted no window for that long is reset."""
     max_head_bytes: int = field(default=16 * 2**10, validator=_positive)
-    """The longest head of a request; a longer one is refused with 431, and over HTTP/2 costs the connection."""
+    """The maximum size of the head of a request; a larger one is refused with 431, and over HTTP/2 ends the connection.
+    """
 
     def __attrs_post_init__(self) -> None:
         if self.keyfile is not None and self.certfile is None:
-            raise ValueError(f"HttpListening(keyfile={os.fspath(self.keyfile)!r}): there is no certfile to go with it")
+            raise ValueError(f"HttpListening(keyfile={os.fspath(self.keyfile)!r}): needs a certfile")
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether TLS is spoken."""
+        """True if TLS is spoken."""
         return self.certfile is not None
 
 
 _NOT_HERE = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
-"""A name may have an address in a family that this machine does not use."""
+"""The errors of an address in a family that this machine does not use."""
 _TRIES = 10
-"""How often a free port is looked for that is free at every address."""
+"""The number of attempts to find a port that is free at every address."""
 
 
 @frozen
 class Bound:
-    """Where a server can be reached."""
+    """The addresses that a server is bound to."""
 
     urls: tuple[str, ...]
     """One for each address, without a path, such as `http://127.0.0.1:8000`; `unix:` and the path of a Unix socket."""
@@ -114,19 +111,19 @@ class HttpSockets:
 
     @classmethod
     def of(cls, sockets: Sequence[socket.socket], listening: HttpListening) -> HttpSockets:
-        """Take over sockets that are bound."""
+        """Take over bound sockets."""
         scheme = "https" if listening.is_encrypted else "http"
         ports = [int(each.getsockname()[1]) for each in sockets if not _is_unix(each)]
         bound = Bound(tuple(_url(each, scheme) for each in sockets), ports[0] if ports else None)
         return cls(sockets, bound)
 
     def owns_file(self, path: Path) -> None:
-        """Remove the file of a Unix socket at the end, unless somebody has put another one there."""
+        """Remove the file of a Unix socket at the end, unless it was replaced by another one."""
         self._file = path
         self._identity = _identity(path)
 
     def close(self) -> None:
-        """Close the sockets and remove the file that is theirs."""
+        """Close the sockets and remove their file."""
         for each in self.sockets:
             each.close()
         if self._file is not None:
@@ -145,10 +142,10 @@ class HttpSockets:
 
 
 async def bind_sockets(listening: HttpListening) -> HttpSockets:
-    """Bind what *listening* names, and listen there.
+    """Bind the address in *listening*, and listen there.
 
     Raises:
-        OSError: that is impossible; the text names the address and says why. Its `errno` is the system's.
+        OSError: that is impossible; the message names the address and the reason. Its `errno` is the system's.
     """
     if listening.unix_socket is not None:
         path = Path(listening.unix_socket)
@@ -165,7 +162,7 @@ async def bind_sockets(listening: HttpListening) -> HttpSockets:
 
 
 def _identity(path: Path) -> tuple[int, ...]:
-    """Return what tells a file from others, also from one that has got the number of a file that is gone."""
+    """Return the identity of a file, also different for one that reuses the inode of a removed file."""
     status = path.stat()
     return status.st_dev, status.st_ino, status.st_mtime_ns
 
@@ -199,7 +196,7 @@ async def _addresses(listening: HttpListening) -> list[_Address]:
 
 
 def _bind_all(addresses: Sequence[_Address], backlog: int, tries: int) -> list[socket.socket]:
-    """Bind each address with the same port, leaving out those that this machine does not have."""
+    """Bind each address with the same port, except those that this machine does not have."""
     bound: list[socket.socket] = []
     missing: OSError | None = None
     try:
@@ -225,7 +222,7 @@ def _bind_all(addresses: Sequence[_Address], backlog: int, tries: int) -> list[s
 def _bind_tcp(family: socket.AddressFamily, address: tuple[str, int], backlog: int) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        if sys.platform == "win32":  # pragma: no cover # there, SO_REUSEADDR would take the port from its owner
+        if sys.platform == "win32":  # pragma: no cover # on Windows, SO_REUSEADDR would take over a port in use
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
         else:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -254,13 +251,13 @@ def _bind_unix(path: Path, backlog: int) -> socket.socket:
 
 
 def _remove_stale(path: Path) -> None:
-    """Make room at *path* if what is there is a socket that nobody listens to."""
+    """Remove the file at *path* if it is a socket that no process listens on."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise FileExistsError(errno.EEXIST, "there is a file already, and it is no socket")
+        raise FileExistsError(errno.EEXIST, "the file exists and is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -269,22 +266,20 @@ def _remove_stale(path: Path) -> None:
             path.unlink()
             return
         except BlockingIOError:
-            pass  # somebody listens, and has much to do
-    raise OSError(errno.EADDRINUSE, "another process listens there")
+            pass  # a process listens, and its backlog is full
+    raise OSError(errno.EADDRINUSE, "another process listens on it")
 
-
-# TLS for an HTTP server: which versions and ciphers, which protocols on top of it, and what is wrong with a file.
 
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""For TLS 1.2: those that HTTP/2 may use (RFC 9113, 9.2.2). TLS 1.3 has no others."""
+"""The ciphers of TLS 1.2 that HTTP/2 allows (RFC 9113, 9.2.2). TLS 1.3 has no others."""
 
 
 def tls_context(listening: HttpListening) -> ssl.SSLContext | None:
-    """Return the context of the server's connections; None where TLS is not spoken.
+    """Return the TLS context of the server's connections; None without TLS.
 
     Raises:
-        OSError: a file cannot be read; the text names it.
-        ValueError: the certificate or the key cannot be used; the text names the files.
+        OSError: a file cannot be read; the message names it.
+        ValueError: the certificate or the key cannot be used; the message names the files.
     """
     if listening.certfile is None:
         return None
@@ -302,7 +297,7 @@ def _load(context: ssl.SSLContext, certificate: str, key: str, listening: HttpLi
     is_encrypted = False
 
     def password() -> str:
-        """Called for an encrypted key alone; without a password OpenSSL would ask at the terminal."""
+        """Return the password. Called only for an encrypted key; without it, OpenSSL would ask at the terminal."""
         nonlocal is_encrypted
         is_encrypted = True
         if listening.keyfile_password is None:
@@ -311,14 +306,14 @@ def _load(context: ssl.SSLContext, certificate: str, key: str, listening: HttpLi
 
     for path in (certificate, key):
         with Path(path).open("rb"):
-            pass  # its error names the file; that of `load_cert_chain` does not
+            pass  # unlike `load_cert_chain`, this names the file in its error
     try:
         context.load_cert_chain(certificate, key, password)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            reason = "the key is not that of the certificate"
+            reason = "the key does not belong to the certificate"
         elif is_encrypted:
             reason = "keyfile_password is wrong"
         else:
-            reason = "a certificate and a private key are expected, both as PEM"
+            reason = "it needs a certificate and a private key, both as PEM"
         raise ValueError(f"cannot use {files} for TLS: {reason}") from error

@@ -1,14 +1,28 @@
-"""MCP over HTTP as an ASGI 3 application: every revision at one path, under any server that runs applications on Trio.
+"""MCP over HTTP as an ASGI 3 application: all revisions at one path, under any ASGI server that runs on Trio.
+
+`HttpRouter` decides for each request whether it is refused, is a modern exchange, or belongs to a session.
+`serve_lifespan` handles the lifespan events of ASGI.
 
 Rules of this file:
 
 1. An application may be run by the lifespan events of its server, by the application that it is mounted in, or by its
-   owner, but only once at a time. Once a run has ended, or failed, nothing is served any more until the next one.
-2. Where it is mounted is the host's to say: `root_path` is what to take off, whether the host has left it in the path
-   or not.
-3. To a WebSocket nothing is sent: on Hypercorn 0.18 a reply, or an early return, lets one request end the server.
+   owner, but only once at a time. After a run has ended or failed, nothing is served until the next one.
+2. The host decides where the application is mounted: `root_path` is the prefix to remove, whether or not the host has
+   left it in the path.
+3. Nothing is sent to a WebSocket: on Hypercorn 0.18 a reply, or an early return, lets one request end the server.
+4. Era is a property of each POST. A modern one needs nothing that outlives it, so it is served even if the application
+   is not run: by a serving of its own.
+5. The application never starts itself implicitly. A request that needs a run is refused with an error that says how to
+   run the application.
+6. Any failure ends only the one request.
+7. A failing startup is reported as failed. An exception would be taken for an application without lifespan, which is
+   then served.
+8. The application starts before the other application, and shuts down after it. The server hears of the shutdown of
+   both.
+9. The other application may ignore lifespan events, raise, or return at any time. It is served all the same.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http and
+https://asgi.readthedocs.io/en/stable/specs/lifespan.html
 """
 
 from __future__ import annotations
@@ -58,54 +72,41 @@ if TYPE_CHECKING:
 __all__ = ["HttpApp", "HttpRouter", "HttpSettings", "RunningApp", "no_host", "serve_lifespan"]
 
 
-# What an HTTP application makes of one request: refused by the rules, a modern exchange, or something for a session.
-#
-# Rules of this file:
-#
-# 1. Era is a property of each POST. A modern one needs nothing that outlives it, so it is served even where nobody
-# runs
-#    the application: by a serving of its own.
-# 2. The application never starts itself in hiding. What needs a run is refused with a sentence that says how to have
-# one.
-# 3. Whatever fails costs nothing but the one request.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
-
 _log = logging.getLogger("trio_mcp.transports")
 
-_HOW_TO_RUN = "let the host of the HTTP application pass on lifespan events, or enter `app.run()`"
+_HOW_TO_RUN = "have the host of the HTTP application pass on lifespan events, or enter `app.run()`"
 
 
 @frozen(kw_only=True)
 class HttpSettings:
-    """How an HTTP application serves."""
+    """The settings of an HTTP application."""
 
     path: str | None
-    """Where, below what it is mounted under; None: wherever it is asked."""
+    """The path below its mount point; None for any path."""
     policy: HttpPolicy
-    """What it takes."""
+    """The rules for the head of a request."""
     body_seconds: float
-    """How long a body may take to arrive."""
+    """The maximum time for a body to arrive."""
     keep_alive: float
-    """Seconds of silence after which a stream says that it is alive."""
+    """Seconds of silence after which a stream sends a comment."""
     asking: Literal["parked", "replayed"] | None
-    """Where handlers are while modern clients find answers; None: as the server says."""
+    """The mode of handlers while modern clients answer questions; None for the server's default."""
     sessions: SessionSettings
-    """What older clients may cost."""
+    """The limits for legacy clients."""
     auth: ResourceServer | None
-    """How it is protected; None where it is not."""
+    """The protection of the application; None if it has none."""
 
 
 @frozen
 class RunningApp:
-    """What there is while the application is run."""
+    """The parts of an application that exist while it is run."""
 
     serving: HttpServing
     posts: ModernEndpoint
     sessions: SessionRegistry
 
     def stop(self) -> None:
-        """Let end what does not end by itself; synchronous."""
+        """End the requests that do not end by themselves; synchronous."""
         self.serving.stop()
         self.posts.stop()
         self.sessions.stop()
@@ -119,31 +120,31 @@ class RunningApp:
 
 @define(eq=False)
 class HttpRouter:
-    """Takes the requests of one application."""
+    """Routes the requests of one application."""
 
     _answerer: HttpAnswerer
     _settings: HttpSettings
     authorizer: RequestAuthorizer = field(init=False)
-    """Judges who asks."""
+    """Authenticates the requests."""
     running: RunningApp | None = field(default=None, init=False)
-    """None where nobody runs the application."""
+    """The parts of the run; None if the application is not run."""
     closed: str | None = field(default=None, init=False)
-    """Why nothing is served now; None while something is."""
+    """The reason why nothing is served now; None while requests are served."""
     _standalone_requests: int = field(default=0, init=False)
-    """Requests that are served by themselves now."""
+    """The number of requests that are served without a run now."""
 
     def __attrs_post_init__(self) -> None:
         self.authorizer = RequestAuthorizer(self._settings.auth)
 
     async def handle(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:
-        """Answer one HTTP request (rule 3)."""
+        """Answer one HTTP request (rule 6)."""
         responding.request = request
         try:
             await self._answer(request, receive, responding)
-        except Exception:  # noqa: BLE001 # a bug, or a serving of its own whose lifespan fails
+        except Exception:  # noqa: BLE001 # a bug, or a lifespan that fails in a standalone serving
             _log.exception("an HTTP request failed")
             if not responding.begun:
-                error = McpError(INTERNAL_ERROR, "the request failed; the server's log says why")
+                error = McpError(INTERNAL_ERROR, "the request failed; see the log of the server")
                 await responding.refuse(Refusal(500, error))
 
     async def _answer(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:
@@ -169,7 +170,7 @@ class HttpRouter:
     async def _answer_post(self, request: HttpRequest, responding: Responding) -> None:
         if request.query and self.closed is None and self.running is not None:
             stream = self.running.sessions.stream_of(request)
-            if stream is not None:  # of HTTP+SSE, whose address says it all
+            if stream is not None:  # HTTP+SSE: the address alone names the stream
                 await stream.post(request, responding)
                 return
         posted = read_post(request.headers, request.body, self._settings.policy, self._answerer.revisions)
@@ -184,16 +185,16 @@ class HttpRouter:
                 await sessions.post(posted, request, responding)
 
     async def _refuse(self, refusal: Refusal, request: HttpRequest, responding: Responding) -> None:
-        """Refuse what was admitted: the session that it names knows which revision its client speaks."""
+        """Refuse an admitted request in the form of its session's revision, if it names a session."""
         if self.running is not None:
             self.running.sessions.apply_revision(responding, request)
         await responding.refuse(refusal)
 
     async def _sessions(self, id: RequestId | None, responding: Responding) -> SessionRegistry | None:
-        """Return the sessions; where there are none, say why to whoever asked by request *id*."""
+        """Return the sessions; if there are none, refuse the request *id*."""
         if self.closed is None and self.running is not None:
             return self.running.sessions
-        why = self.closed or f"sessions need an HTTP application that is run, and nobody runs this one: {_HOW_TO_RUN}"
+        why = self.closed or f"sessions need a running HTTP application, and this one is not running: {_HOW_TO_RUN}"
         await _refuse_for_now(why, id, responding)
         return None
 
@@ -206,15 +207,15 @@ class HttpRouter:
             await self._answer_standalone(posted, request, responding)
 
     async def _answer_standalone(self, posted: ModernPost, request: HttpRequest, responding: Responding) -> None:
-        """Serve one request by itself (rule 1)."""
+        """Serve one request without a run (rule 4)."""
         id, limit = _id_of(posted), self._answerer.limits.max_running
-        if isinstance(posted.message, Notification):  # who would work on it once this has been answered?
-            why = f"notifications need an HTTP application that is run, and nobody runs this one: {_HOW_TO_RUN}"
+        if isinstance(posted.message, Notification):  # its handler would outlive the response
+            why = f"notifications need a running HTTP application, and this one is not running: {_HOW_TO_RUN}"
             await _refuse_for_now(why, id, responding)
             return
         if self._standalone_requests >= limit:
             await _refuse_for_now(
-                f"too busy: {limit} requests run (Limits.max_running); try again later", id, responding
+                f"too busy: {limit} requests are running (Limits.max_running); try again later", id, responding
             )
             return
         try:
@@ -235,25 +236,12 @@ def _id_of(posted: ModernPost) -> RequestId | None:
 
 
 async def _refuse_for_now(why: str, id: RequestId | None, responding: Responding) -> None:
-    """Refuse what could be served at another time, or in another way."""
+    """Refuse a request that could be served at another time, or in another setup."""
     await responding.refuse(Refusal(503, McpError(INTERNAL_ERROR, why), id))
 
 
-# The lifespan events of ASGI, for an application that is run meanwhile, and perhaps for another one beside it.
-#
-# Rules of this file:
-#
-# 1. A start that fails is reported as failed: an exception would be taken for an application without lifespan, and be
-#    served all the same.
-# 2. What is run is entered before the other application starts, and left after that has shut down; the server hears of
-#    the end of both.
-# 3. An application may ignore lifespan events, raise at them, or return at any time. It is served all the same.
-#
-# Specification: https://asgi.readthedocs.io/en/stable/specs/lifespan.html
-
-
 async def no_host(scope: Scope, receive: Receive, send: Send) -> None:
-    """Stand for the other application where there is none."""
+    """Replace the other application if there is none."""
 
 
 async def serve_lifespan(
@@ -267,31 +255,31 @@ async def serve_lifespan(
             await events.pass_to(host, scope)
     except _HostFailedError as exc:
         failure = exc
-    except Exception as exc:  # noqa: BLE001 # the one boundary between the application and the server
+    except Exception as exc:  # noqa: BLE001 # the boundary between the application and the server
         failure = exc
         _log.exception("the HTTP application %s", "failed" if events.started else "could not start")
     await events.finish(failure)
 
 
 class _HostFailedError(Exception):
-    """The other application has said that it could not start, and why."""
+    """The other application has reported that it could not start."""
 
 
 @define(eq=False)
 class _Events:
-    """What was said between the server and its applications."""
+    """The lifespan events exchanged between the server and its applications."""
 
     _receive: Receive
     _send: Send
     _received: set[str] = field(factory=set[str], init=False)
-    """Events of the server."""
+    """The events that the server has sent."""
     started: bool = field(default=False, init=False)
-    """Whether the server knows that the start has succeeded."""
+    """True once the server has been told that the startup is complete."""
     _last: AsgiMessage = field(factory=lambda: {"type": "lifespan.shutdown.complete"}, init=False)
-    """What the server will be told at the end."""
+    """The message that the server gets at the end."""
 
     async def pass_to(self, host: AsgiApp, scope: Scope) -> None:
-        """Let *host* take part; return when the server wants to shut down, and *host* has done so."""
+        """Pass the events to *host*; return when the server shuts down and *host* has done so."""
         refused: list[str] = []
 
         async def send(message: AsgiMessage) -> None:
@@ -305,11 +293,11 @@ class _Events:
 
         try:
             await host(scope, self._receive_event, send)
-        except Exception:  # noqa: BLE001 # rule 3
+        except Exception:  # noqa: BLE001 # rule 9
             if self.started:
                 _log.exception("the lifespan of the other application failed")
             else:
-                _log.debug("the other application takes no lifespan events", exc_info=True)
+                _log.debug("the other application does not support lifespan events", exc_info=True)
         if refused:
             raise _HostFailedError(refused[0])
         await self._wait_for("lifespan.startup")
@@ -318,7 +306,7 @@ class _Events:
         await self._wait_for("lifespan.shutdown")
 
     async def finish(self, failure: Exception | None) -> None:
-        """Tell the server how it ended."""
+        """Report the end to the server."""
         if failure is None:
             await self._send(self._last)
             return
@@ -345,10 +333,10 @@ class _Events:
 class HttpApp:
     """A server as an ASGI 3 application. Made by `http_app`; call it as ASGI servers do, or mount it.
 
-    Under a server that passes on lifespan events (`hypercorn -k trio module:app`) it runs itself. Mounted in another
-    application, it is run by that one: in Starlette by ``lifespan=app.lifespan``, in any other by serving `wrap` of
-    it, or by ``async with app.run()``. What nobody runs still answers clients of the current revision, each request by
-    itself: without the server's lifespan, background tasks, and sessions of older clients.
+    Under a server that sends lifespan events (`hypercorn -k trio module:app`) it runs itself. Mounted in another
+    application, it is run by that one: in Starlette by ``lifespan=app.lifespan``, in any other by serving `wrap` of it,
+    or by ``async with app.run()``. An application that is not run still answers clients of the current revision, one
+    request at a time: without the server's lifespan, background tasks, and sessions of legacy clients.
     """
 
     _answerer: HttpAnswerer
@@ -360,7 +348,7 @@ class HttpApp:
         self._router = HttpRouter(self._answerer, self._settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take one request, one WebSocket, or the lifespan, as ASGI wants it."""
+        """Handle one request, one WebSocket, or the lifespan, as ASGI defines it."""
         if not trio.lowlevel.in_trio_task():
             await refuse_without_trio(scope, receive, send)
             return
@@ -380,20 +368,22 @@ class HttpApp:
                 while (await receive())["type"] != "websocket.disconnect":
                     pass  # rule 3
             case unknown:
-                raise ValueError(f"ASGI scope of the type {unknown!r}: this application takes HTTP")
+                raise ValueError(
+                    f"unknown ASGI scope type {unknown!r}; this application supports http, websocket and lifespan"
+                )
 
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[None]:
-        """Run the application for as long as the block lasts: the server's lifespan, its hall, its sessions.
+        """Run the application for as long as the block lasts: the server's lifespan, its handler pool, its sessions.
 
-        At the end nothing more is accepted, streams end, requests under way are answered for `Limits.drain_seconds` at
-        limit, and the rest is told that the server stops. A block that is cancelled does not wait for that.
+        At the end, new requests are refused, streams end, requests in flight are answered for at most
+        `Limits.drain_seconds`, and the rest fail because the server stops. A cancelled block does not wait for that.
 
         Raises:
-            RuntimeError: it is being run already.
+            RuntimeError: it is already running.
         """
         if self._runs:
-            raise RuntimeError("this HTTP application is being run already")
+            raise RuntimeError("this HTTP application is already running")
         self._runs, self._router.closed = True, "the server is starting; try again"
         try:
             authorizer = self._router.authorizer
@@ -417,7 +407,7 @@ class HttpApp:
 
     @asynccontextmanager
     async def _run_unless_running(self) -> AsyncGenerator[None]:
-        """Run the application, unless its owner does so already."""
+        """Run the application, unless its owner already does."""
         if self._runs:
             yield
             return
@@ -426,13 +416,13 @@ class HttpApp:
 
     @asynccontextmanager
     async def lifespan(self, host: object) -> AsyncGenerator[None]:
-        """Run the application for as long as *host* lives, as in ``Starlette(..., lifespan=app.lifespan)``."""
+        """Run the application for the lifespan of *host*, as in ``Starlette(..., lifespan=app.lifespan)``."""
         del host
         async with self.run():
             yield
 
     def wrap(self, host: AsgiApp) -> AsgiApp:
-        """Return an application that is this one at its path, and where its protection is described, else *host*.
+        """Return an application that serves this one at its path and its metadata paths, and *host* elsewhere.
 
         Lifespan events go to both. *host* is any ASGI application on Trio, with lifespan or without.
 
@@ -440,7 +430,9 @@ class HttpApp:
             ValueError: this application has no path of its own.
         """
         if self._settings.path is None:
-            raise ValueError("with path=None the HTTP application answers everywhere: nothing is left for another one")
+            raise ValueError(
+                "with path=None the HTTP application answers at every path, so it cannot be combined; give it a path"
+            )
 
         async def both(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "lifespan" and trio.lowlevel.in_trio_task():
@@ -453,10 +445,10 @@ class HttpApp:
         return both
 
     def stop(self) -> None:
-        """Accept no more, and end what does not end by itself; synchronous, and harmless when repeated.
+        """Refuse new requests, and end those that do not end by themselves; synchronous and idempotent.
 
-        New requests are told that the server stops, questions that are open expire, streams that listen end. Wait for
-        the rest with `drained`, then leave `run`.
+        New requests fail because the server stops, open questions expire, listening streams end. Wait for the rest with
+        `drained`, then leave `run`.
         """
         if self._router.running is not None and self._router.closed is None:
             self._router.closed = "the server stops"
@@ -470,12 +462,12 @@ class HttpApp:
             await self._router.running.drained()
 
     def _is_metadata_request(self, scope: Scope) -> bool:
-        """Tell whether a request is for what clients read of a protected server, before they know anything of it."""
+        """Return True if a request is for the metadata of a protected server, which clients read first."""
         places = self._router.authorizer.metadata_paths
         return bool(places) and scope["type"] == "http" and not {path_of(scope), path_below(scope)}.isdisjoint(places)
 
     def _is_addressed(self, scope: Scope) -> bool:
-        """Tell whether a request is for this application, be it with a slash at the end."""
+        """Return True if a request is for this application; a slash at the end is ignored."""
         settings, path = self._settings, path_below(scope)  # rule 2
         places = (settings.path, settings.sessions.sse_path)
         return settings.path is None or path.rstrip("/") in [place.rstrip("/") for place in places if place]

@@ -1,6 +1,26 @@
-"""ASGI 3, as far as this package speaks it: its shapes, what the scope of a request says, and a body within bounds.
+"""One HTTP request over ASGI 3: its head, its bounded body, its authorization, and its response.
 
-Specification: https://asgi.readthedocs.io/en/stable/specs/www.html
+A task that answers a request computes the first event inside ``async with responding.attending():``, and sends it and
+the following ones inside ``async with responding.stream() as stream:``. Afterwards `responding.left` tells whether the
+client left first.
+
+Rules of this file:
+
+1. Only `receive` reports that a client has left: what is sent to it afterwards is lost, without an error. So a task
+   that computes a response does it inside `Responding.attending`, which cancels it when the client leaves.
+2. A stream that is silent for a while sends a comment: proxies keep it open then, and the server finds out about
+   clients that have vanished.
+3. A stream ends properly when its block does. If the block fails or is cancelled, the client sees that the response
+   broke off.
+4. A client that takes nothing for the stall limit has left.
+5. A request is authorized by its head. If it is refused, its body is not read.
+6. All scopes that the messages of one POST need must be granted before the first message is handled.
+7. Without authentication, no scope is granted: what needs scopes is refused to every client.
+8. The metadata of the protection may be read by every client, including pages of other sites.
+
+Specification: https://asgi.readthedocs.io/en/stable/specs/www.html and
+https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http and
+https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
 
 from __future__ import annotations
@@ -75,32 +95,32 @@ _SECRET_FIELDS = frozenset({"authorization", "cookie", "dpop", "proxy-authorizat
 
 @define(kw_only=True, eq=False)
 class HttpRequest:
-    """One HTTP request, and who makes it. Whoever judges it adds what is known later: the access, the body."""
+    """One HTTP request and its sender. The router adds the access and the body when they are known."""
 
     method: str
     """In capitals."""
     path: str
-    """As the client asked for it, percent-decoded, with what the application is mounted under."""
+    """The requested path, percent-decoded, including the mount point of the application."""
     query: str = field(default="", repr=False)
-    """What stands behind the question mark, still encoded."""
+    """The query without its question mark, still encoded."""
     headers: Headers = field(repr=False)
     """By lower-case name; the values of repeated fields are joined with ``", "``."""
     client: str | None = None
-    """The address that it comes from; None where there is none, as over a Unix socket."""
+    """The address of the client; None if there is none, as over a Unix socket."""
     access: Access | None = None
-    """Who was authenticated, and what they may do; None where nobody was."""
+    """The authenticated principal and its scopes; None without authentication."""
     access_until: float = math.inf
-    """Until when the access lasts, on Trio's clock: no stream that it has opened goes on for longer."""
+    """The expiry of the access, on Trio's clock: no stream that it has opened lasts longer."""
     body: bytes = field(default=b"", repr=False)
 
     @property
     def principal(self) -> str | None:
-        """Who was authenticated; None where nobody was."""
+        """The authenticated principal; None without authentication."""
         return None if self.access is None else self.access.principal
 
     @property
     def envelope(self) -> MessageOrigin:
-        """What handlers may know of it."""
+        """The part of the request that handlers may see."""
         shown = {name: value for name, value in self.headers.items() if name not in _SECRET_FIELDS}
         return MessageOrigin(shown, self.access)
 
@@ -118,12 +138,12 @@ class HttpRequest:
 
 
 def path_of(scope: Scope) -> str:
-    """Return the path as the client asked for it, percent-decoded, with what the application is mounted under."""
+    """Return the requested path, percent-decoded, including the mount point of the application."""
     return _mount_of(scope) + path_below(scope)
 
 
 def path_below(scope: Scope) -> str:
-    """Return the path without what the application is mounted under, whether the host has left that in it or not."""
+    """Return the path without the mount point, whether or not the host has left that in it."""
     path: str = scope["path"]
     mount = _mount_of(scope)
     return path[len(mount) :] if path == mount or path.startswith(f"{mount}/") else path
@@ -146,11 +166,12 @@ async def read_body(receive: Receive, max_bytes: int, seconds: float) -> bytes |
     """Read the body of a request.
 
     Args:
-        max_bytes: of a longer one the rest is not read.
-        seconds: how long all of it may take.
+        receive: of ASGI.
+        max_bytes: the rest of a longer body is not read.
+        seconds: the maximum time for the whole body.
 
     Returns:
-        The body; or why it is refused (413, 408); or None, because the client has left.
+        The body; or its refusal (413, 408); or None, because the client has left.
     """
     chunks: list[bytes] = []
     size = 0
@@ -170,13 +191,13 @@ async def read_body(receive: Receive, max_bytes: int, seconds: float) -> bytes |
 
 
 _WITHOUT_TRIO = (
-    "this application runs on Trio, and the server that runs it does not: use Hypercorn's Trio worker, as in "
+    "this application needs Trio, and its server runs another event loop: use Hypercorn's Trio worker, as in "
     "`hypercorn -k trio module:app`, or `trio_mcp.serve_http`"
 )
 
 
 async def refuse_without_trio(scope: Scope, receive: Receive, send: Send) -> None:
-    """Say so where another event loop runs the application: asyncio's, usually. Uses nothing of Trio's."""
+    """Report that another event loop, usually asyncio's, runs the application. Uses nothing of Trio."""
     match scope["type"]:
         case "lifespan":
             await receive()
@@ -190,44 +211,24 @@ async def refuse_without_trio(scope: Scope, receive: Receive, send: Send) -> Non
             raise RuntimeError(_WITHOUT_TRIO)
 
 
-# One HTTP response, written to ASGI: a refusal, JSON, nothing, or an event stream; and whether somebody is there.
-#
-# Rules of this file:
-#
-# 1. A client that has left is known by `receive` alone: what is sent to it afterwards goes nowhere, without an error.
-# So
-#    whoever works for a response works inside `Responding.attending`, which cancels that work when the client leaves.
-# 2. A stream that says nothing for a while says so, in a comment: proxies keep it open, and it is how the server finds
-#    out about clients that it cannot hear.
-# 3. A stream ends properly when its block does. When the block fails or is cancelled, the client sees that it was cut.
-# 4. One that takes nothing for the stall limit has left.
-#
-# How it is used, by whoever answers a request:
-#
-# Inside ``async with responding.attending():`` it works out the first event, and then sends it and the following ones
-# inside ``async with responding.stream() as stream:``. Afterwards `responding.left` tells whether the
-# client left first.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
-
 QUICK_PASSES = 2
-"""After so many passes of the scheduler a handler that waits for nothing has ended; for the quick ones it is not worth
-while to watch for a client that leaves."""
+"""The number of scheduler passes after which a handler that waits for nothing has ended. For such handlers it does not
+pay to watch whether the client leaves."""
 _NO_HEADERS: Mapping[str, str] = {}
 _KEEP_ALIVE = sse_comment()
 _PIECE_BYTES = 64 * 1024
-"""What is larger is handed over in pieces of this size, each within the stall limit."""
+"""A larger body is sent in pieces of this size, each within the stall limit."""
 
 
 @define(eq=False)
 class Responding:
-    """The response to one request. One of `refuse`, `json`, `empty` and `stream` is called, once.
+    """The response to one request. Exactly one of `refuse`, `json`, `empty` and `stream` is called, once.
 
     Args:
         send: of ASGI.
-        receive: likewise; the body of the request has been read, or is of no interest.
-        keep_alive: seconds of silence after which a stream says that it is alive.
-        stall_seconds: how long a client may take nothing.
+        receive: of ASGI; the body of the request has been read, or is ignored.
+        keep_alive: seconds of silence after which a stream sends a comment.
+        stall_seconds: the maximum time that a client may take nothing.
     """
 
     _send: Send
@@ -235,17 +236,17 @@ class Responding:
     keep_alive: float
     stall_seconds: float
     request: HttpRequest | None = field(default=None, init=False)
-    """The request that is answered; None while it has not been read."""
+    """The request that is answered; None before it has been read."""
     null_ids: bool | None = field(default=None, init=False)
     """True if an error that answers no request has the id null; None if the header fields of the request decide."""
     begun: bool = field(default=False, init=False)
-    """Whether the head of the response has been sent."""
+    """True once the head of the response has been sent."""
     left: bool = field(default=False, init=False)
-    """Whether the client left before the response was complete."""
+    """True if the client left before the response was complete."""
     _nursery: trio.Nursery | None = field(default=None, init=False)
 
     async def refuse(self, refusal: Refusal) -> None:
-        """Answer that there is no answer."""
+        """Answer with a refusal."""
         body = refusal.body(null_id=self._needs_null_id())
         if body:
             await self.json(body, status=refusal.status, headers=refusal.headers)
@@ -258,18 +259,18 @@ class Responding:
         return bool(self.null_ids)
 
     async def json(self, body: bytes, *, status: int = 200, headers: Mapping[str, str] = _NO_HEADERS) -> None:
-        """Answer with one JSON text."""
+        """Answer with one JSON document."""
         fields = {"content-type": JSON_TYPE, "content-length": str(len(body)), "cache-control": "no-store", **headers}
         await self._transmit(self._head(status, fields), *_parts(body, more=False))
 
     async def empty(self, status: int = 202, headers: Mapping[str, str] = _NO_HEADERS) -> None:
-        """Answer with a status alone."""
+        """Answer with a status and no body."""
         sized = {} if status == HTTPStatus.NO_CONTENT else {"content-length": "0"}
         await self._transmit(self._head(status, {**sized, **headers}), *_parts(b"", more=False))
 
     @asynccontextmanager
     async def attending(self) -> AsyncGenerator[None]:
-        """Cancel the block when the client leaves; `left` tells whether it has. Not to be entered twice."""
+        """Cancel the block when the client leaves; `left` is True then. Must not be entered twice."""
         async with owned_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._watch)
@@ -287,7 +288,7 @@ class Responding:
 
     @asynccontextmanager
     async def stream(self, headers: Mapping[str, str] = _NO_HEADERS) -> AsyncGenerator[EventStream]:
-        """Answer with an event stream, inside of `attending`; it ends when the block does (rule 3)."""
+        """Answer with an event stream, inside `attending`; it ends when the block does (rule 3)."""
         assert self._nursery is not None
         fields = {
             "content-type": EVENT_STREAM_TYPE,
@@ -307,17 +308,17 @@ class Responding:
         return {"type": "http.response.start", "status": int(status), "headers": lines}
 
     async def put(self, body: bytes, *, more: bool) -> None:
-        """Send a part of the body, or its end; for streams there is `EventStream.send`."""
+        """Send a part of the body, or its end; streams use `EventStream.send`."""
         await self._transmit(*_parts(body, more=more))
 
     async def _transmit(self, *messages: AsgiMessage) -> None:
-        """Hand messages over, one after the other; whoever does not take one of them has left (rule 4)."""
+        """Send messages one after the other; a client that does not take one of them has left (rule 4)."""
         with trio.CancelScope() as stall:
             for message in messages:
                 stall.deadline = trio.current_time() + self.stall_seconds
                 try:
                     await self._send(message)
-                except OSError:  # how some servers say what Hypercorn does not (rule 1)
+                except OSError:  # some servers raise it when the client has left (rule 1)
                     stall.cancel()
                     await trio.lowlevel.checkpoint()
         if stall.cancelled_caught:
@@ -337,30 +338,30 @@ def _parts(body: bytes, *, more: bool) -> Sequence[AsgiMessage]:
 
 @define(eq=False)
 class EventStream:
-    """An event stream, while it is open. Made by `Responding.stream`."""
+    """An open event stream. Made by `Responding.stream`."""
 
     _responding: Responding
     _last: float = field(factory=trio.current_time, init=False)
-    """When something was sent last."""
+    """The time of the latest message."""
     _sending: trio.Lock = field(factory=trio.Lock, init=False)
     _has_ended: bool = field(default=False, init=False)
 
     async def send(self, chunk: bytes) -> None:
-        """Send whole events. Cancelled, it may have sent a part of them, and the stream is of no use any more."""
+        """Send whole events. If cancelled, a part of them may have been sent, and the stream is unusable."""
         await self._put(chunk, more=True)
 
     async def end(self) -> None:
-        """Say that nothing follows. A comment that is being sent goes out first: half of one would break the stream."""
+        """End the stream, after the comment that is being sent: half of one would break the stream."""
         self._has_ended = True
         await self._put(b"", more=False)
 
     async def keep_alive(self) -> None:
-        """Send a comment whenever nothing was sent for a while; to be run beside the rest."""
+        """Send a comment whenever nothing was sent for a while; to be run as a task."""
         pause = self._responding.keep_alive
         while not self._has_ended:
             await trio.sleep_until(self._last + pause)
             if self._sending.locked():
-                await trio.sleep(pause)  # somebody waits for the client as it is
+                await trio.sleep(pause)  # a message is waiting for the client already
             elif trio.current_time() >= self._last + pause and not self._has_ended:
                 await self._put(_KEEP_ALIVE, more=True)
 
@@ -378,7 +379,7 @@ class EventStream:
 
 @define(eq=False)
 class _Fetching:
-    """Makes the requests of a guard: by what is open while the application runs, or else by something for just one."""
+    """Makes the requests of a token guard: with the fetcher of the run, or else with one for a single request."""
 
     _trusted_hosts: Sequence[str]
     _open_now: Fetch | None = field(default=None, init=False)
@@ -399,17 +400,17 @@ class _Fetching:
                 self._open_now = None
 
     def _opened(self) -> AbstractAsyncContextManager[Fetch]:
-        from .._fetch import open_fetch  # noqa: PLC0415 # most applications need none
+        from .._fetch import open_fetch  # noqa: PLC0415 # most applications need no fetcher
 
         return open_fetch(trusted_hosts=self._trusted_hosts)
 
 
 @define(eq=False)
 class RequestAuthorizer:
-    """Judges the requests of one application.
+    """Authenticates and authorizes the requests of one application.
 
     Args:
-        auth: how it is protected; None where it is not.
+        auth: the protection of the application; None if it has none.
     """
 
     _auth: ResourceServer | None
@@ -423,12 +424,12 @@ class RequestAuthorizer:
 
     @property
     def metadata_paths(self) -> Collection[str]:
-        """The paths at which the application says how it is protected, whatever it is mounted under."""
+        """The paths of the metadata of the protection, below any mount point."""
         return () if self._auth is None else self._auth.metadata_paths
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Have what fetches keys, and asks about tokens, open for as long as the block lasts."""
+        """Keep the fetcher for keys and token introspection open for as long as the block lasts."""
         if self._auth is None or self._auth.fetch is not None:
             yield
             return
@@ -436,7 +437,7 @@ class RequestAuthorizer:
             yield
 
     async def describe(self, request: HttpRequest, responding: Responding) -> None:
-        """Answer a request for what the application says of its protection (rule 4)."""
+        """Answer a request for the metadata of the protection (rule 8)."""
         assert self._auth is not None
         if request.method == "GET":
             await responding.json(self._auth.document(), headers=_DOCUMENT_FIELDS)
@@ -444,7 +445,7 @@ class RequestAuthorizer:
             await responding.refuse(Refusal(405, headers={"allow": "GET"}))
 
     async def admit(self, request: HttpRequest) -> HttpRequest | Refusal:
-        """Return a request with what is known of who makes it, or what they get instead (rule 1)."""
+        """Return the request with its access, or its refusal (rule 5)."""
         if self._auth is None or self._guard is None:
             return request
         access = await self._guard.admit(request.method, request.path, request.query, request.headers)
@@ -456,12 +457,12 @@ class RequestAuthorizer:
         return evolve(request, access=access, access_until=until)
 
     def refusal(self, messages: Iterable[Message], request: HttpRequest, serving: HttpServing) -> Refusal | None:
-        """Return what a POST gets that needs more than was granted, None where it does not (rule 2).
+        """Return the refusal of a POST that needs scopes that are not granted, or None (rule 6).
 
         Args:
-            messages: what was posted.
-            request: which carried them, admitted.
-            serving: knows what each of them needs.
+            messages: the messages of the POST.
+            request: the admitted request.
+            serving: knows the scopes that each message needs.
         """
         requests = [message for message in messages if isinstance(message, JsonRpcRequest)]
         needed = frozenset[str]().union(*(serving.needed_scopes(each.method, each.params or {}) for each in requests))
@@ -476,7 +477,7 @@ class RequestAuthorizer:
 
 
 def _no_authentication(needed: Collection[str]) -> Refusal:
-    """Return the refusal of rule 3."""
+    """Return the refusal of rule 7."""
     listed = ", ".join(sorted(needed))
-    why = f"this needs scopes ({listed}), and this HTTP application authenticates nobody: see http_app(auth=...)"
+    why = f"this needs scopes ({listed}), and this HTTP application has no authentication: see http_app(auth=...)"
     return Refusal(403, McpError(INVALID_REQUEST, why))

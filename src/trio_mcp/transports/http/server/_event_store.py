@@ -1,10 +1,12 @@
-"""What has gone out on event streams, stored for clients that come back: how much of whose, and a store in memory.
+"""Event stores for resumable streams, in memory and in an SQLite file, with bounds for what they keep.
 
 Rules of this file:
 
-1. A store holds a bounded number of events and bytes. When that is too much, the owner that holds most gives way, its
-   oldest events first: whoever says too much loses of its own. So much goes that this is rare.
-2. Events that are too old are not handed out, and go sooner or later.
+1. A store holds a bounded number of events and bytes. Beyond a bound, it drops the oldest events of the owner that
+   holds most, so a client that causes too much loses its own events. It drops enough to make this rare.
+2. Events that are too old are not returned, and are deleted eventually.
+3. A failing store costs resumption and nothing else: `EventRecord` logs its errors.
+4. SQLite is used by one worker thread at a time.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
 """
@@ -33,16 +35,16 @@ if TYPE_CHECKING:
 __all__ = ["PAGE_BYTES", "EventBounds", "EventQuota", "EventRecord", "MemoryEventStore", "SqliteEventStore"]
 
 PAGE_BYTES = 64 * 1024
-"""What is read at once, unless a single event is longer."""
+"""The number of bytes that are read at once, unless a single event is longer."""
 _RELIEF = 0.9
-"""How much of the bounds is left when something had to go (rule 1)."""
+"""The share of the bounds that is left after events were dropped (rule 1)."""
 _SWEEPS = 4
-"""How often old events are looked for in the time that they are stored."""
+"""The number of searches for old events within their maximum age."""
 
 
 @frozen
 class EventBounds:
-    """How much a store keeps.
+    """The bounds of a store.
 
     Raises:
         ValueError: a bound is not above 0.
@@ -61,23 +63,23 @@ class EventBounds:
 
     @property
     def seconds_between_sweeps(self) -> float:
-        """How long old events may lie about."""
+        """The time between two searches for old events."""
         return self.max_age / _SWEEPS
 
 
 @define(eq=False)
 class EventQuota:
-    """How much each owner holds, and who gives up what."""
+    """The events and bytes that each owner holds, and the choice of those to drop."""
 
     _bounds: EventBounds
     events: int = field(default=0, init=False)
     size: int = field(default=0, init=False)
     """In bytes."""
     _by_owner: dict[str, tuple[int, int]] = field(factory=dict[str, "tuple[int, int]"], init=False)
-    """Number and bytes of the events of each that holds any."""
+    """The number and bytes of the events of each owner that holds any."""
 
     def change(self, owner: str, events: int, size: int) -> None:
-        """An owner holds so many more, or fewer."""
+        """Add events and bytes to an owner, or subtract them."""
         self.events += events
         self.size += size
         held, held_bytes = self._by_owner.get(owner, (0, 0))
@@ -87,20 +89,20 @@ class EventQuota:
             del self._by_owner[owner]
 
     def drop(self, owner: str) -> None:
-        """An owner holds nothing any more."""
+        """Remove an owner."""
         events, size = self._by_owner.get(owner, (0, 0))
         if events:
             self.change(owner, -events, -size)
 
     @property
     def owners(self) -> Sequence[str]:
-        """Those that hold any."""
+        """The owners that hold any events."""
         return [*self._by_owner]
 
     def evictions(self) -> Iterator[tuple[str, int]]:
-        """Yield who is to drop how many of its oldest events, until enough has gone (rule 1).
+        """Yield owners with the number of their oldest events to drop, until the bounds are kept (rule 1).
 
-        What is dropped is to be told to `change` before the next is asked for.
+        Pass what was dropped to `change` before asking for the next one.
         """
         if self._exceeds(1.0):
             while self._exceeds(_RELIEF):
@@ -119,12 +121,12 @@ class EventQuota:
 
 
 class MemoryEventStore:
-    """Keeps events in the memory of this process.
+    """Stores events in the memory of this process.
 
     Args:
-        max_events: how many are stored, of all clients together.
-        max_bytes: how large they may be together.
-        max_age: for how long each is stored, in seconds.
+        max_events: the maximum number of events of all clients together.
+        max_bytes: their maximum size together.
+        max_age: the time that each event is kept, in seconds.
 
     Raises:
         ValueError: a bound is not above 0.
@@ -135,7 +137,7 @@ class MemoryEventStore:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[EventLog]:
-        """Open a store that is empty, and gone at the end of the block."""
+        """Open an empty store, which is gone at the end of the block."""
         await trio.lowlevel.checkpoint()
         yield _MemoryLog(self._bounds)
 
@@ -160,7 +162,7 @@ class _OwnerEvents:
         self.firsts.setdefault(stream, number)
 
     def drop_oldest(self) -> int:
-        """Return how many bytes that were."""
+        """Drop the oldest event, and return its size in bytes."""
         stream, number = next(iter(self.events))
         stored = self.events.pop((stream, number))
         if (stream, number + 1) in self.events:
@@ -170,7 +172,7 @@ class _OwnerEvents:
         return len(stored.data)
 
     def is_too_old(self, before: float) -> bool:
-        """Whether the oldest event was stored before that time."""
+        """Return True if the oldest event was stored before *before*."""
         return bool(self.events) and next(iter(self.events.values())).stored_at < before
 
 
@@ -230,38 +232,36 @@ class _MemoryLog:
             del self._owned[owner]
 
 
-# What one owner has in an event log, and the one place where a log may fail: that costs resumption, nothing else.
-
 _log = logging.getLogger("trio_mcp.transports")
 
 
 @define(eq=False)
 class EventRecord:
-    """The events of one owner. Nobody outside of this process can know its name in the log."""
+    """The events of one owner, whose name in the log is unknown outside this process."""
 
     _events: EventLog
     _owner: str = field(factory=lambda: secrets.token_hex(16), init=False)
     _appending: int = field(default=0, init=False)
-    """Calls of `append` under way."""
+    """The number of calls of `append` in flight."""
     _appended: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _is_closed: bool = field(default=False, init=False)
     _failures: int = field(default=0, init=False)
 
     async def append(self, stream: int, first: int, events: Sequence[bytes]) -> None:
-        """Keep events, if the log can."""
+        """Store events, if the log can."""
         if self._is_closed:
             return
         self._appending += 1
         try:
             await self._events.append(self._owner, stream, first, events)
-        except Exception as exc:  # noqa: BLE001 # whatever a store of somebody else's raises
-            self._log_failure("keep events", exc)
+        except Exception as exc:  # noqa: BLE001 # a custom store may raise anything
+            self._log_failure("store events", exc)
         finally:
             self._appending -= 1
             self._appended.unpark_all()
 
     async def read(self, stream: int, after: int) -> tuple[int, Sequence[bytes]]:
-        """Return the number of the oldest event after number *after*, and some from it on; none where it cannot."""
+        """Return some events after number *after*, and the number of the first; none if the log fails."""
         try:
             return await self._events.read(self._owner, stream, after)
         except Exception as exc:  # noqa: BLE001 # likewise
@@ -269,25 +269,23 @@ class EventRecord:
             return 0, ()
 
     async def forget(self) -> None:
-        """Drop everything, and keep nothing more."""
+        """Delete everything, and store nothing more."""
         self._is_closed = True
         while self._appending:
             await self._appended.park()
         try:
             await self._events.forget(self._owner)
         except Exception as exc:  # noqa: BLE001 # likewise
-            self._log_failure("forget events", exc)
+            self._log_failure("delete events", exc)
 
     def _log_failure(self, what: str, exc: Exception) -> None:
         self._failures += 1
-        if self._failures == 1:  # a full disk is full for each of thousands of events
-            _log.error("the event store cannot %s of a client; what it fails at next is only a debug message", what)
-        _log.log(logging.ERROR if self._failures == 1 else logging.DEBUG, "its failure", exc_info=exc)
+        if self._failures == 1:  # a full disk would fail for each of thousands of events
+            _log.error("the event store cannot %s of a client; its further failures are logged at debug level", what)
+        _log.log(
+            logging.ERROR if self._failures == 1 else logging.DEBUG, "the failure of the event store", exc_info=exc
+        )
 
-
-# Events stored in a file, where they take no memory: SQLite, worked on by one thread at a time.
-#
-# Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
 
 T = TypeVar("T")
 
@@ -307,18 +305,18 @@ create index if not exists events_by_age on events (kept_at);
 
 
 class SqliteEventStore:
-    """Keeps events in an SQLite file, so that many of them take no memory.
+    """Stores events in an SQLite file, so that many events need no memory.
 
-    The file does not make streams outlive their process: clients come back to a session, and sessions are in memory.
-    What a process has left behind goes when it is too old. Processes may share a file; each keeps to its own bounds.
+    Streams do not outlive their process: clients resume sessions, and sessions are in memory. The events that a process
+    leaves behind are deleted when they are too old. Processes may share a file; each keeps its own bounds.
 
-    What clients are told is in the file as it is. Where there was none, it is made for its owner's eyes only.
+    The file holds messages to clients in plain text. If it is created, only its owner may read it.
 
     Args:
-        path: where the file is, or will be.
-        max_events: how many this process keeps, of all clients together.
-        max_bytes: how large they may be together; the file is somewhat larger.
-        max_age: for how long each is stored, in seconds.
+        path: the file, which is created if it is missing.
+        max_events: the maximum number of events of this process, of all clients together.
+        max_bytes: their maximum size together; the file is somewhat larger.
+        max_age: the time that each event is kept, in seconds.
 
     Raises:
         ValueError: a bound is not above 0.
@@ -340,15 +338,15 @@ class SqliteEventStore:
         """Open the file, and close it at the end of the block.
 
         Raises:
-            OSError: the file cannot be made.
-            sqlite3.Error: it is not one of SQLite's, or cannot be written.
+            OSError: the file cannot be created.
+            sqlite3.Error: it is not an SQLite file, or is not writable.
         """
         one_at_a_time = trio.CapacityLimiter(1)
         connection = await trio.to_thread.run_sync(_connect, self._path, limiter=one_at_a_time)
         try:
             yield _SqliteLog(self._bounds, connection, one_at_a_time)
         finally:
-            with trio.CancelScope(shield=True):  # a file is closed soon
+            with trio.CancelScope(shield=True):  # closing a file takes little time
                 await trio.to_thread.run_sync(connection.close, limiter=one_at_a_time)
 
 
@@ -359,7 +357,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, check_same_thread=False)  # the limiter keeps threads apart
     try:
         connection.execute("pragma journal_mode = wal")
-        connection.execute("pragma synchronous = off")  # what a crash of the machine leaves nobody reads
+        connection.execute("pragma synchronous = off")  # events need not survive a crash of the machine
         connection.executescript(_TABLES)
     except sqlite3.Error:
         connection.close()
@@ -373,9 +371,9 @@ class _SqliteLog:
     _connection: sqlite3.Connection
     _one_at_a_time: trio.CapacityLimiter
     _quota: EventQuota = field(init=False)
-    """What this process has in the file."""
+    """The events of this process in the file."""
     _is_counted: bool = field(default=True, init=False)
-    """Whether that is so; not after a failure, or after others than this process have removed something."""
+    """True if the quota is exact; False after a failure, or after another process has deleted events."""
     _next_sweep: float = field(default=0.0, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -391,7 +389,7 @@ class _SqliteLog:
         await self._in_thread(partial(self._forget, owner))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Do something with the file. What has begun is finished, also when this is cancelled."""
+        """Run *work* on the file in a worker thread. Work that has begun is completed, also if this is cancelled."""
         return await trio.to_thread.run_sync(work, limiter=self._one_at_a_time)
 
     def _append(self, owner: str, stream: int, first: int, events: Sequence[bytes]) -> None:
@@ -414,11 +412,11 @@ class _SqliteLog:
     def _drop_oldest(self, owner: str, count: int) -> None:
         oldest = "from events where owner = ? order by id limit ?"
         dropped, size = self._connection.execute(
-            f"select count(*), total(length(data)) from (select data {oldest})",  # noqa: S608 # all of it stands here
+            f"select count(*), total(length(data)) from (select data {oldest})",  # noqa: S608 # the text is constant
             (owner, count),
         ).fetchone()
         self._connection.execute(f"delete from events where id in (select id {oldest})", (owner, count))  # noqa: S608
-        if dropped < count:  # somebody else has swept the rest
+        if dropped < count:  # another process has deleted the rest
             self._quota.drop(owner)
         else:
             self._quota.change(owner, -dropped, -int(size))

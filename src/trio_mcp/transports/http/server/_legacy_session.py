@@ -1,13 +1,31 @@
-"""A conversation over HTTP whose messages come in POSTs: what its two kinds have in common.
+"""The sessions of legacy clients at an HTTP server: those of Streamable HTTP, and the connections of HTTP+SSE.
+
+With HTTP+SSE, the transport of 2024-11-05, everything that the server sends goes out in one event stream. The client
+opens it with a GET. Its first event, `endpoint`, names the address to post to, which is that of the stream with a
+query: so both are at the one path of an application, beside what later revisions have there. Every POST is answered
+with 202. The session ends with the stream, and both end with the access of the client, which each POST may extend.
 
 Rules of this file:
 
-1. An HTTP request of the client's that is being answered, a POST or a stream, is a *request_in_flight*. A session is at rest when
-   there is none, and nothing of it is worked on.
-2. A session belongs to who has begun it, and nobody else may know that it is there.
-3. The end of a session is synchronous: its handlers are stopped, whoever waits is told, its streams end.
+1. A session is idle while no HTTP request of its client is being answered, neither a POST nor a stream, and no handler
+   runs.
+2. A session belongs to the principal that opened it; no other client can find out that it exists.
+3. Ending a session is synchronous: its handlers are cancelled, waiting callers fail, its streams end.
+4. Messages that belong to a request go out in the response to its POST. All others go out in the standing stream, which
+   the client opens with a GET.
+5. Without an event store, a response that consists of one answer, or an array of answers, is JSON, and any other is an
+   event stream. With an event store it is an event stream, because only events can be requested again.
+6. A client that closes a response has cancelled nothing. With an event store it may come back for the rest. Without
+   one, the rest is dropped, and the answer is counted as undelivered.
+7. From 2025-11-25 on, a stored stream begins with an event without data: its id tells the client where to resume, and
+   its `retry` when. Clients of earlier revisions fail on it, so only later ones may be sent away from a stream that
+   goes on.
+8. The standing stream ends with the access of the client that opened it, and its client opens a new one. Other streams
+   end with their call.
+9. Messages of the handshake are not stored: before it, the revision of the client is unknown.
 
-Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
+Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http and
+https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
 """
 
 from __future__ import annotations
@@ -65,25 +83,25 @@ __all__ = ["HttpSession", "SessionHost", "SseConnection", "StreamableSession", "
 
 @frozen(eq=False)
 class SessionHost:
-    """What sessions are part of."""
+    """The environment of the sessions of an application."""
 
     serving: HttpServing
     authorizer: RequestAuthorizer
-    """Judges who asks."""
+    """Authorizes their requests."""
     nursery: trio.Nursery
-    """For their tasks, which end with them."""
+    """Holds their tasks, which end with it."""
     events: EventLog | None
-    """Where what goes out is stored; None where it is not."""
+    """The event store; None if nothing is stored."""
     idle_seconds: float
-    """How long a session may rest."""
+    """The maximum time that a session may be idle."""
     half_open_seconds: float
-    """Likewise, while its handshake is not complete."""
+    """The maximum time that it may be idle before its handshake is complete."""
     retry_ms: int
-    """After how many milliseconds clients come back, unless a handler says otherwise."""
+    """The milliseconds after which clients come back, unless a handler sets another value."""
     became_idle: Callable[[HttpSession], None]
-    """Told when a session has come to rest."""
+    """Called when a session has become idle."""
     ended: Callable[[HttpSession], None]
-    """Told when one has ended."""
+    """Called when a session has ended."""
 
 
 @define(eq=False)
@@ -92,15 +110,15 @@ class HttpSession(MessageConnection):
 
     host: SessionHost
     principal: str | None
-    """Whose it is (rule 2)."""
+    """The owner (rule 2)."""
     id: str = field(factory=lambda: secrets.token_urlsafe(32), init=False)
-    """What the client calls it: 43 visible characters that nobody can guess."""
+    """The id of the session: 43 visible characters that cannot be guessed."""
     undelivered: int = field(default=0, init=False)
-    """Answers that nobody was there to take."""
+    """The number of answers whose client had left."""
     idle_since: float = field(factory=trio.current_time, init=False)
-    """On Trio's clock; infinite while it is not at rest."""
+    """The time since which it is idle, on Trio's clock; infinite while it is in use."""
     envelope: MessageOrigin = field(default=NO_ORIGIN, init=False)
-    """What the messages came in that are being taken."""
+    """The origin of the messages that are being taken."""
     _requests_in_flight: int = field(default=0, init=False)
     _request_ended: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
@@ -118,22 +136,22 @@ class HttpSession(MessageConnection):
     @property
     @abc.abstractmethod
     def outlet(self) -> HttpOutlet:
-        """Where what belongs to no request goes out."""
+        """The outlet for messages that belong to no request."""
 
     @property
     def deadline(self) -> float:
-        """When it ends by itself, on Trio's clock, unless somebody uses it."""
+        """The time on Trio's clock at which it ends by itself, unless it is used."""
         host = self.host
         return self.idle_since + (host.idle_seconds if self.admission.operating else host.half_open_seconds)
 
     def apply_revision(self, responding: Responding) -> None:
-        """Have errors be as the session's revision wants them, once a handshake has settled on one."""
+        """Format errors for the session's revision, once a handshake has negotiated one."""
         if self.admission.revision is not None:
             responding.null_ids = not self.admission.omits_unknown_id
 
     @contextmanager
     def request_in_flight(self) -> Generator[None]:
-        """Count an HTTP request of its client's for as long as it is being answered (rule 1)."""
+        """Count an HTTP request of the client for as long as it is being answered (rule 1)."""
         self._requests_in_flight += 1
         self.idle_since = math.inf
         try:
@@ -152,12 +170,12 @@ class HttpSession(MessageConnection):
             self.host.became_idle(self)
 
     async def forget(self) -> None:
-        """Forget what is stored of it, when it has ended, and the last request_in_flight has, too."""
+        """Delete what is stored of an ended session, after its last HTTP request has ended."""
         while self._requests_in_flight:
             await self._request_ended.park()
 
     def close(self, reason: ConnectionLost) -> None:
-        """End the session, now; harmless when it has ended (rule 3)."""
+        """End the session now; idempotent (rule 3)."""
         if self.lost is None:
             for exchange in list(self.ledger.answering.values()):
                 exchange.disconnect()
@@ -166,10 +184,10 @@ class HttpSession(MessageConnection):
             self.host.ended(self)
 
     async def room_in(self, outlet: Outlet) -> None:
-        """Wait until a question may be queued in a lane.
+        """Wait until a request may be queued in an outlet.
 
         Raises:
-            ConnectionLost: the session has ended, or nobody reads that lane any more.
+            ConnectionLost: the session has ended, or the outlet has no reader any more.
         """
         await super().room_in(outlet)
         assert isinstance(outlet, HttpOutlet)
@@ -177,22 +195,22 @@ class HttpSession(MessageConnection):
             raise _no_reader()
 
     def abandon_outlet(self, outlet: HttpOutlet) -> None:
-        """Nobody will read a lane any more: its exchanges go on, but nothing can be asked there."""
+        """Drop the reader of an outlet: its exchanges go on, but cannot send requests to the client."""
         self.fail_unsent(outlet, _no_reader())
         outlet.abandon()
 
     def refusal(self, value: object, request: HttpRequest) -> Refusal | None:
-        """Return what a POST gets whose messages need more than was granted; None where they do not.
+        """Return the refusal of a POST whose messages need scopes that are not granted, or None.
 
-        A request to listen, which no session knows, is refused later: to look at what thousands of them name, in one
-        array, would take too long.
+        A request to listen, which is unknown in sessions, is refused later: checking the names in thousands of them, in
+        one array, would take too long.
         """
         posted = _messages_in(value, self.limits)
         messages = [each for each in posted if not isinstance(each, JsonRpcRequest) or each.method != LISTEN]
         return self.host.authorizer.refusal(messages, request, self.host.serving)
 
     def take_value(self, value: Any, size: int, outlet: Outlet) -> None:
-        """Take what was posted, all of it at once; its answers go out by a lane."""
+        """Take all posted messages at once; their answers go out in the outlet."""
         assert isinstance(outlet, HttpOutlet)
         self.envelope = outlet.envelope
         super().take_value(value, size, outlet)
@@ -203,12 +221,12 @@ class HttpSession(MessageConnection):
         return evolve(context, access=outlet.envelope.access, headers=outlet.envelope.headers)
 
     def begun(self, exchange: IncomingMessageRequest) -> None:
-        """Owe an answer to a request."""
+        """Expect an answer to a request."""
         assert isinstance(exchange.outlet, HttpOutlet)
         exchange.outlet.expect()
 
     def ended(self, exchange: IncomingMessageRequest) -> None:
-        """Owe it no longer."""
+        """Stop expecting an answer."""
         super().ended(exchange)
         outlet = exchange.outlet
         assert isinstance(outlet, HttpOutlet)
@@ -220,7 +238,7 @@ class HttpSession(MessageConnection):
         self._note_idle()
 
     def _withdraw_questions(self, outlet: HttpOutlet) -> None:
-        """Take back what is still asked by a lane that ends in this step: later nobody reads there any more."""
+        """Withdraw the open requests to the client in an outlet that ends in this step."""
         for asked in list(self.ledger.asked.values()):
             if asked.uses(outlet):
                 self.ledger.forget(asked.id)
@@ -229,7 +247,7 @@ class HttpSession(MessageConnection):
 
 
 def _messages_in(value: object, limits: Limits) -> Iterable[Message]:
-    """Return the messages that were posted, one or an array of them; of an array that is too long to be taken, some."""
+    """Return the posted messages, one or an array; of an array that is too long to be accepted, only some."""
     return map(parse_message, islice(value, limits.max_queued)) if is_array(value) else [parse_message(value)]
 
 
@@ -237,32 +255,12 @@ def _no_reader() -> ConnectionBroken:
     return ConnectionBroken("the client has closed the response that the question belongs to")
 
 
-# One session of Streamable HTTP: what its POSTs get, and its GETs.
-#
-# Rules of this file:
-#
-# 1. What belongs to a request goes out in the response to the POST that it came in; everything else by the standing
-#    stream, which the client opens with a GET.
-# 2. Without an event store a response is JSON if it is nothing but the answer, or an array of answers, and an event
-#    stream otherwise. With one it is an event stream, because only events can be asked for again.
-# 3. A client that closes a response has cancelled nothing. With an event store it may come back for the rest; without
-#    one, what was to go out there is dropped, and the answer is counted.
-# 4. From 2025-11-25 on a stored stream begins with an event without data: its id is where the client comes back to, and
-# it
-#    says after how long. Clients of before choke on it. So only the others may be sent away from a stream that goes
-#    on.
-# 5. The standing stream ends with the access of who opened it, and its client opens another. Others end with their
-# call.
-# 6. Nothing of the handshake itself is stored: before it nobody knows what the client reads.
-#
-# Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
-
 _MAX_GETS = 16
-"""Event streams that the client of one session may have open by GET."""
+"""The maximum number of event streams that the client of a session may open by GET."""
 _STANDING = 0
-"""The number of the standing stream among those of a session."""
+"""The number of the standing stream among the streams of a session."""
 _PRIMED_REVISIONS = frozenset(LEGACY_REVISIONS[LEGACY_REVISIONS.index("2025-11-25") :])
-"""Those of rule 4."""
+"""The revisions of rule 7."""
 
 
 @define(eq=False)
@@ -270,14 +268,14 @@ class StreamableSession(HttpSession):
     """One session of Streamable HTTP."""
 
     _record: EventRecord | None = field(init=False)
-    """What is stored of it; None where nothing is."""
+    """The stored events of the session; None without an event store."""
     _standing: HttpOutlet = field(init=False)
     _outlets: dict[int, HttpOutlet] = field(factory=dict[int, HttpOutlet], init=False)
-    """Those that are not complete, or are read, by number."""
+    """The outlets that are not complete, or are read, by number."""
     _issued: int = field(default=_STANDING, init=False)
-    """The number of the newest lane."""
+    """The number of the newest outlet."""
     _gets: int = field(default=0, init=False)
-    """Streams that the client has open by GET."""
+    """The number of streams that the client has opened by GET."""
     _stores_standing: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -304,9 +302,11 @@ class StreamableSession(HttpSession):
         return outlet
 
     async def post(self, posted: LegacyPost, request: HttpRequest, responding: Responding) -> None:
-        """Take what was posted, and answer it. A handshake that fails ends the session."""
+        """Take the posted messages, and answer the POST. A handshake that fails ends the session."""
         if is_array(posted.value) and not self.admission.batches:
-            await self._refuse_http(400, f"revision {self.admission.revision} has no arrays of messages", responding)
+            await self._refuse_http(
+                400, f"revision {self.admission.revision} does not allow arrays of messages", responding
+            )
             return
         refusal = self.refusal(posted.value, request)
         if refusal is not None:
@@ -332,7 +332,7 @@ class StreamableSession(HttpSession):
                     self.close(ConnectionClosed("the handshake failed"))
 
     def _response_ended(self, outlet: HttpOutlet) -> None:
-        """The response that a lane goes out by has ended, be it that its client has left."""
+        """Handle the end of the response that an outlet is read by, possibly because the client has left."""
         if outlet.is_silent:
             return
         if outlet.is_complete:
@@ -340,7 +340,7 @@ class StreamableSession(HttpSession):
         self.abandon_outlet(outlet)
 
     async def _respond(self, outlet: HttpOutlet, responding: Responding, *, begins: bool) -> None:
-        """Answer with what goes out in a lane that is not stored (rule 2)."""
+        """Answer with the messages of an outlet that is not stored (rule 5)."""
         for _ in range(QUICK_PASSES):
             if not outlet.is_complete:
                 await trio.lowlevel.checkpoint()
@@ -358,7 +358,7 @@ class StreamableSession(HttpSession):
             reader.leave()
 
     async def _respond_whole(self, outlet: HttpOutlet, responding: Responding, *, begins: bool) -> bool:
-        """Answer if it is known what there is to say, and that is no stream; return whether it was."""
+        """Answer without a stream, if the content of the response is known; return True if it was."""
         answer = outlet.sole_answer()
         if answer is not None:
             has_begun = begins and self.admission.revision is not None
@@ -370,7 +370,7 @@ class StreamableSession(HttpSession):
         return answer is not None or outlet.is_silent
 
     async def get(self, request: HttpRequest, responding: Responding) -> None:
-        """Open the standing stream, or go on with one that was left (`Last-Event-ID`)."""
+        """Open the standing stream, or resume a stream (`Last-Event-ID`)."""
         if self._gets >= _MAX_GETS:
             await self._refuse_http(
                 429, f"this session has {_MAX_GETS} event streams open already", responding, code=BUSY
@@ -382,7 +382,7 @@ class StreamableSession(HttpSession):
             with self.request_in_flight():
                 source = await self._source(event_id)
                 if source is None:
-                    await self._refuse_http(400, f"nothing is stored after the event {event_id[:100]!r}", responding)
+                    await self._refuse_http(400, f"no events are stored after the event {event_id[:100]!r}", responding)
                 else:
                     is_standing = isinstance(source, OutletReader) and source.outlet is self._standing
                     await self._stream(source, responding, request.access_until if is_standing else math.inf)
@@ -390,7 +390,7 @@ class StreamableSession(HttpSession):
             self._gets -= 1
 
     async def _source(self, event_id: str) -> EventSource | None:
-        """Return what a GET gets; None where it wants to go on after something that nobody knows of."""
+        """Return the event source of a GET; None if it resumes after an unknown event."""
         if self._record is None or not event_id:
             return self._standing_reader()
         stream, number = read_event_id(event_id) or (self._issued + 1, 0)
@@ -402,9 +402,7 @@ class StreamableSession(HttpSession):
 
     def _standing_reader(self) -> OutletReader:
         outlet = self._standing
-        if (
-            isinstance(outlet, StoredOutlet) and not self._stores_standing
-        ):  # until then it is bounded by its queue alone
+        if isinstance(outlet, StoredOutlet) and not self._stores_standing:  # until then its queue bounds it
             self._stores_standing = True
             self.host.nursery.start_soon(outlet.store, name="the stored standing stream")
         return outlet.attach()
@@ -414,12 +412,12 @@ class StreamableSession(HttpSession):
         self._retire(outlet)
 
     def _retire(self, outlet: HttpOutlet) -> None:
-        """Forget a lane that is complete, if nobody reads it: who comes back to it gets what was stored."""
+        """Forget an outlet that is complete and not read: a client that resumes it gets the stored events."""
         if isinstance(outlet, StoredOutlet) and outlet.is_stored and not outlet.is_read:
             self._outlets.pop(outlet.stream, None)
 
     async def _stream(self, source: EventSource, responding: Responding, until: float) -> None:
-        """Answer with an event stream, which ends at a time of Trio's clock if it has not ended before."""
+        """Answer with an event stream, which ends at a time of Trio's clock at the latest."""
         try:
             async with responding.attending():
                 await self._write(source, responding, NO_HEADERS, until)
@@ -445,12 +443,12 @@ class StreamableSession(HttpSession):
         await responding.refuse(Refusal(status, McpError(code, sentence)))
 
     def detach(self, outlet: Outlet, retry_ms: int | None) -> None:
-        """Send away who reads a lane, where that is understood (rule 4)."""
+        """Send the readers of an outlet away, if their revision allows it (rule 7)."""
         if isinstance(outlet, StoredOutlet) and self._is_primed:
             outlet.dismiss_readers(self.host.retry_ms if retry_ms is None else retry_ms)
 
     async def forget(self) -> None:
-        """Forget what is stored of it, when it has ended, and the last request_in_flight has, too."""
+        """Delete what is stored of an ended session, after its last HTTP request has ended."""
         await super().forget()
         if self._record is not None:
             await self._record.forget()
@@ -460,43 +458,32 @@ class StreamableSession(HttpSession):
 
 
 async def _next_chunk(source: EventSource, until: float) -> bytes:
-    """Return what is to be sent next; empty when there is no more, or it is too late."""
+    """Return the next chunk to send; empty at the end of the stream, or after the deadline."""
     with trio.CancelScope(deadline=until):
         return await source.next_chunk()
     return b""
 
 
-# HTTP+SSE, the transport of 2024-11-05: everything the server says goes out by one event stream.
-#
-# A client opens the stream with a GET. Its first event, `endpoint`, says where to post; whatever is posted there is
-# answered with 202, and the rest comes by the stream. The conversation ends with it, and both end with the access of
-# the
-# client, which each POST may extend. The address is that of the stream with a query, so that both live at the one
-# path of
-# an application, beside what later revisions have there.
-#
-# Specification: https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
-
 _QUERY = "sessionId"
-"""What the query of an address begins with; that of the reference implementation, which some logs and proxies know."""
+"""The first name in the query of an address, as in the reference implementation: some logs and proxies know it."""
 _RECHECK_SECONDS = 15.0
-"""After so many seconds it is looked again whether a call, for which alone a stream is still there, has ended."""
+"""The interval at which a stream that is open only for a call checks whether the call has ended."""
 
 
 def addressed_stream(request: HttpRequest) -> str | None:
-    """Return which stream a POST is addressed to; None where it is none for this transport."""
+    """Return the id of the stream that a POST is addressed to; None if it has none."""
     values = parse_qs(request.query).get(_QUERY)
     return values[0] if values else None
 
 
 @define(eq=False)
 class SseConnection(HttpSession):
-    """One stream, and what is posted for it."""
+    """One HTTP+SSE stream, and the POSTs that belong to it."""
 
     _stream: HttpOutlet = field(init=False)
     _begun_at: float = field(factory=trio.current_time, init=False)
     _access_until: float = field(default=-math.inf, init=False)
-    """Until when the access of its client lasts, as far as that has been shown."""
+    """The expiry of the client's access, as far as its requests have proved it."""
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -509,12 +496,12 @@ class SseConnection(HttpSession):
 
     @property
     def deadline(self) -> float:
-        """When it ends by itself: soon, unless there is a handshake; else with its stream."""
+        """The time at which it ends by itself: soon, until the handshake is complete; then only with its stream."""
         return math.inf if self.admission.operating else self._begun_at + self.host.half_open_seconds
 
     async def get(self, request: HttpRequest, responding: Responding) -> None:
-        """Answer the GET that has begun it, to the end."""
-        path = request.path.lstrip("/")  # with two slashes at its beginning it would be an address of another host
+        """Answer the GET that has opened it, to the end."""
+        path = request.path.lstrip("/")  # two slashes at its start would name another host
         address = f"/{quote(path)}?{urlencode({_QUERY: self.id})}"
         reader = self._stream.attach()
         try:
@@ -529,14 +516,14 @@ class SseConnection(HttpSession):
             self.close(ConnectionBroken("the client has closed its event stream"))
 
     async def _next_chunk(self, reader: OutletReader) -> bytes:
-        """Return what is to be sent next; empty when there is no more, or the access has ended, and all calls have."""
+        """Return the next chunk to send; empty at the end, or once the access has expired and all calls have ended."""
         while self.ledger.answering or trio.current_time() < self._access_until:
             with trio.CancelScope(deadline=max(self._access_until, trio.current_time() + _RECHECK_SECONDS)):
                 return await reader.next_chunk()
         return b""
 
     async def post(self, request: HttpRequest, responding: Responding) -> None:
-        """Take what was posted."""
+        """Take the posted messages."""
         self.apply_revision(responding)
         try:
             value = decode(request.body)

@@ -1,14 +1,15 @@
-"""The sessions of an HTTP application: who has one, how many there are, and how they end.
+"""The sessions of an HTTP application: their owners, their number, and their end.
 
 Rules of this file:
 
-1. A session that rests for too long ends; one whose handshake is not complete, soon.
-2. At most so many sessions are there. When one more begins, another goes: one without a handshake, or else the one that
-   rests longest, if that is for a minute at least. Failing that, one goes that rests of whoever has by far the most, so
-   that nobody who was authenticated keeps others out. Where none can go, the new one is refused.
-3. A session is there for its principal alone; to anybody else it is unknown.
-4. At the end, requests under way may go on for `Limits.drain_seconds`, and are then told that the server stops. Then
-   every session ends, and with it its streams.
+1. A session that is idle for too long ends; one whose handshake is not complete, soon.
+2. The number of sessions is bounded. A new session beyond the bound replaces another: one without a handshake, or else
+   the one that is idle longest, if that is for a minute at least. Otherwise it replaces an idle session of the
+   principal that has by far the most, so that no authenticated principal can lock others out. If none can be replaced,
+   the new session is refused.
+3. A session exists only for its principal; to all others it is unknown.
+4. When the server stops, requests in flight may go on for `Limits.drain_seconds`, and then fail because the server
+   stops. Then every session ends with its streams.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 """
@@ -49,11 +50,11 @@ __all__ = ["SessionRegistry", "SessionSettings", "SessionStatistics", "open_sess
 _log = logging.getLogger("trio_mcp.transports")
 
 _PROTECTED_SECONDS = 60.0
-"""Who has became_idle for less is not ended to make room for others (rule 2)."""
+"""A session that is idle for a shorter time is not ended to make room (rule 2)."""
 _RETRY_AFTER = "30"
-"""Seconds after which a client that was refused for want of room may try again."""
+"""The seconds after which a client that was refused for lack of room may try again."""
 _FLUSH_SECONDS = 2.0
-"""How long last words may take to be written."""
+"""The maximum time for the last messages to be written."""
 
 S = TypeVar("S", bound=HttpSession)
 
@@ -65,65 +66,65 @@ def _positive(_: object, attribute: Attribute[Any], value: float) -> None:
 
 def _path(_: object, attribute: Attribute[Any], value: str | None) -> None:
     if value is not None and not value.startswith("/"):
-        raise ValueError(f"SessionSettings({attribute.name}={value!r}): begins with a slash")
+        raise ValueError(f"SessionSettings({attribute.name}={value!r}): must begin with a slash")
 
 
 @frozen(kw_only=True)
 class SessionSettings:
-    """What clients of revisions up to 2025-11-25 may cost an HTTP server, and what is stored for when they lose a stream.
+    """The limits for sessions of revisions up to 2025-11-25, and the event store for resumable streams.
 
     Times are seconds.
 
     Raises:
-        ValueError: a number is not above 0, *retry_seconds* is infinite, or *sse_path* is no path.
+        ValueError: a number is not above 0, *retry_seconds* is infinite, or *sse_path* is not a path.
     """
 
     idle_seconds: float = field(default=30 * 60.0, validator=_positive)
-    """A session ends when its client has asked for nothing, and has had no stream open, for so long."""
+    """A session ends when its client has sent no request, and has had no stream open, for that long."""
     half_open_seconds: float = field(default=30.0, validator=_positive)
-    """Likewise, while its client has not wait_output that it is initialized."""
+    """The same limit until the client has sent ``notifications/initialized``."""
     max_sessions: int = field(default=4096, validator=_positive)
-    """How many there may be. When one more begins, one that is idle makes room; where none is, the client gets 503."""
+    """The maximum number of sessions. One more replaces an idle session; if there is none, the client gets 503."""
     event_store: EventStore | None = None
-    """Where what is sent on event streams is stored, so that clients whose connection breaks get the rest. By default it
-    is not: an answer whose client has left is lost. With it, clients can also be sent away to come back later; see
-    `Context.close_stream`."""
+    """Stores what is sent in event streams, so that clients whose connection breaks get the rest. By default nothing is
+    stored: an answer whose client has left is lost. With a store, clients can also be sent away to come back later;
+    see `Context.close_stream`."""
     retry_seconds: float = field(default=1.0, validator=(_positive, lt(math.inf)))
-    """After how long they come back, unless a handler says otherwise."""
+    """The time after which they come back, unless a handler sets another one."""
     sse: bool = True
-    """Whether clients of HTTP+SSE are served as well, if the server speaks 2024-11-05: a GET that names no session, and
-    asks for an event stream, begins one."""
+    """True to serve clients of HTTP+SSE as well, if the server speaks 2024-11-05: a GET that names no session, and
+    requests an event stream, opens a connection."""
     sse_path: str | None = field(default=None, validator=_path)
-    """One more path for these clients, such as ``"/sse"``."""
+    """An additional path for these clients, such as ``"/sse"``."""
 
 
 @frozen(kw_only=True)
 class SessionStatistics:
-    """What the sessions of an application hold at one moment, for debugging."""
+    """The state of the sessions of an application at one moment, for debugging."""
 
     sessions: int
-    """Those that are there."""
+    """The number of sessions."""
     half_open: int
-    """Those of them whose client has not wait_output that it is initialized."""
+    """The number of sessions whose client has not sent ``notifications/initialized``."""
     idle: int
-    """Those of them of which nothing is worked on, and no stream is open."""
+    """The number of sessions without a running handler and without an open stream."""
     outbox_bytes: int
-    """Bytes that wait to be sent."""
+    """The number of bytes that wait to be sent."""
     undelivered: int
-    """Answers since the beginning that nobody was there to take."""
+    """The total number of answers whose client had left."""
 
 
 @asynccontextmanager
 async def open_sessions(
     serving: HttpServing, spoken: Sequence[str], settings: SessionSettings, authorizer: RequestAuthorizer
 ) -> AsyncGenerator[SessionRegistry]:
-    """Open the sessions of an application that is run; at the end of the block all of them end, at once.
+    """Open the sessions of a running application; at the end of the block all of them end, at once.
 
     Args:
         serving: answers their requests.
         spoken: the revisions that the server speaks.
-        settings: what they may cost.
-        admission: judges who asks.
+        settings: their limits.
+        authorizer: authorizes their requests.
     """
     store = settings.event_store
     async with nullcontext() if store is None else store.open() as events, owned_nursery() as nursery:
@@ -147,14 +148,14 @@ class SessionRegistry:
     _events: EventLog | None
     _host: SessionHost = field(init=False)
     _table: dict[str, HttpSession] = field(factory=dict[str, HttpSession], init=False)
-    """Those that are there, by id."""
+    """The open sessions by id."""
     _ending: set[HttpSession] = field(factory=set[HttpSession], init=False)
-    """Those that have ended, and something of which still has to."""
+    """The sessions that have ended, but are not forgotten yet."""
     _removed: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _sleep: trio.CancelScope = field(factory=trio.CancelScope, init=False)
-    """Ends when the first of them has became_idle for too long."""
+    """Ends when the first session has been idle for too long."""
     _undelivered: int = field(default=0, init=False)
-    """Answers of those that have ended that nobody was there to take."""
+    """The number of undelivered answers of sessions that have ended."""
 
     def __attrs_post_init__(self) -> None:
         settings = self._settings
@@ -171,7 +172,7 @@ class SessionRegistry:
         )
 
     async def post(self, posted: LegacyPost, request: HttpRequest, responding: Responding) -> None:
-        """Answer a POST: that of a session, or one that begins a session."""
+        """Answer a POST in a session, or one that opens a session."""
         if posted.session_id is None:
             session = self._begin(StreamableSession, request, posted.value)
         else:
@@ -182,7 +183,7 @@ class SessionRegistry:
             await session.post(posted, request, responding)
 
     async def get(self, request: HttpRequest, responding: Responding) -> None:
-        """Answer a GET: that of a session, or one that begins a stream of HTTP+SSE."""
+        """Answer a GET in a session, or one that opens a connection of HTTP+SSE."""
         if self._begins_stream(request):
             connection = self._begin(SseConnection, request)
             if isinstance(connection, Refusal):
@@ -206,13 +207,13 @@ class SessionRegistry:
             await responding.empty(HTTPStatus.NO_CONTENT)
 
     def apply_revision(self, responding: Responding, request: HttpRequest) -> None:
-        """Have errors be as the session wants them that a request names; see `HttpSession.apply_revision`."""
+        """Format errors for the session that a request names; see `HttpSession.apply_revision`."""
         session = self._find(StreamableSession, request.headers.get(SESSION_FIELD, ""), request)
         if session is not None:
             session.apply_revision(responding)
 
     def stream_of(self, request: HttpRequest) -> SseConnection | None:
-        """Return the stream of HTTP+SSE that a POST is addressed to; None where there is none."""
+        """Return the HTTP+SSE connection that a POST is addressed to; None if there is none."""
         id = addressed_stream(request)
         return None if id is None else self._find(SseConnection, id, request)
 
@@ -221,17 +222,24 @@ class SessionRegistry:
         return self._settings.sse and LEGACY_REVISIONS[0] in self._spoken and not later
 
     def _named_in_head(self, request: HttpRequest, responding: Responding) -> StreamableSession | Refusal:
-        """Return the session that a request without a body names, or what it gets instead."""
+        """Return the session that a request without a body names, or the refusal."""
         refusal = check_session(request.headers, self._spoken)
         return self._named(request.headers[SESSION_FIELD], request, responding) if refusal is None else refusal
 
     def _named(
         self, id: str, request: HttpRequest, responding: Responding, value: object = None
     ) -> StreamableSession | Refusal:
-        """Return a session, or what a request gets that may not use it; *value* is what was posted."""
+        """Return the session *id*, or the refusal of the request that names it.
+
+        Args:
+            id: of the session.
+            request: which names it.
+            responding: its response.
+            value: the posted JSON, for the id of the refusal.
+        """
         session = self._find(StreamableSession, id, request)
         if session is None:
-            gone = "there is no such session, or no more: send 'initialize' without the header field"
+            gone = "unknown or ended session: send 'initialize' without the header field"
             return _refusal(404, f"{gone} {SESSION_FIELD}", value)
         session.apply_revision(responding)
         version, revision = request.headers.get(VERSION_FIELD), session.admission.revision
@@ -244,11 +252,13 @@ class SessionRegistry:
         return session if isinstance(session, kind) and session.principal == request.principal else None
 
     def _begin(self, kind: type[S], request: HttpRequest, value: object = None) -> S | Refusal:
-        """Return a new session, or what its client gets instead (rule 2)."""
+        """Return a new session, or the refusal (rule 2)."""
         if len(self._table) >= self._settings.max_sessions:
             self._make_room(request.principal)
         if len(self._table) >= self._settings.max_sessions:
-            refusal = _refusal(503, "there are as many sessions as there may be; try again later", value)
+            refusal = _refusal(
+                503, "the maximum number of sessions is open (SessionSettings.max_sessions); try again later", value
+            )
             return evolve(refusal, headers={"retry-after": _RETRY_AFTER})
         session = kind.begin(self._host, request.principal)
         self._table[session.id] = session
@@ -256,18 +266,18 @@ class SessionRegistry:
         return session
 
     def _make_room(self, newcomer: str | None) -> None:
-        """End the session that others miss least, if there is one, for somebody to have one more."""
+        """End the session that is the least loss, if there is one, to make room for a new one."""
         protected_since = trio.current_time() - _PROTECTED_SECONDS
         idle = [each for each in self._table.values() if each.deadline < math.inf]
         candidates = [each for each in idle if not each.admission.operating or each.idle_since <= protected_since]
         least = min(candidates, key=lambda each: (each.admission.operating, each.deadline), default=None)
         least = least or self._surplus(idle, newcomer)
         if least is not None:
-            _log.debug("a session ends to make room for another one")
+            _log.debug("an idle session ends to make room for a new one")
             least.close(ConnectionClosed("the server has no room for idle sessions"))
 
     def _surplus(self, idle: Sequence[HttpSession], newcomer: str | None) -> HttpSession | None:
-        """Return a session at rest of whoever has most; None where that would leave them fewer than *newcomer* has."""
+        """Return an idle session of the principal that has the most; None if *newcomer* would then have more."""
         owned = Counter(each.principal for each in self._table.values())
         ((owner, most),) = owned.most_common(1)
         theirs = [each for each in idle if each.principal == owner] if most > owned[newcomer] + 1 else []
@@ -288,7 +298,7 @@ class SessionRegistry:
         self._removed.unpark_all()
 
     async def expire(self) -> None:
-        """End sessions that have became_idle for too long, for ever (rule 1)."""
+        """End sessions that have been idle for too long, forever (rule 1)."""
         while True:
             with trio.CancelScope() as self._sleep:
                 self._sleep.deadline = min((each.deadline for each in self._table.values()), default=math.inf)
@@ -298,12 +308,12 @@ class SessionRegistry:
                     session.close(ConnectionClosed("the session was idle for too long"))
 
     def stop(self) -> None:
-        """End what does not end by itself; synchronous."""
+        """End the endless requests; synchronous."""
         for session in list(self._table.values()):
             session.abandon(lambda exchange: exchange.endless)
 
     async def emptied(self) -> None:
-        """Wait until every request is answered, and every session has ended, for a bounded time (rule 4)."""
+        """Wait until every request is answered and every session has ended, for a bounded time (rule 4)."""
         async with trio.open_nursery() as nursery:
             for session in self._table.values():
                 nursery.start_soon(session.drain)
@@ -319,7 +329,7 @@ class SessionRegistry:
             session.close(ConnectionClosed("the server stops"))
 
     def statistics(self) -> SessionStatistics:
-        """Return what the sessions hold now."""
+        """Return the current state of the sessions."""
         sessions = self._table.values()
         return SessionStatistics(
             sessions=len(sessions),
@@ -331,7 +341,7 @@ class SessionRegistry:
 
 
 def _refusal(status: int, sentence: str, value: object) -> Refusal:
-    """Return the refusal of a request, with the id of what was posted, if that is a request."""
+    """Return a refusal with the id of the posted message, if that is a request."""
     message = parse_message(value)
     return Refusal(
         status, McpError(INVALID_REQUEST, sentence), message.id if isinstance(message, JsonRpcRequest) else None

@@ -1,15 +1,20 @@
-"""The ways out over HTTP of a conversation made of messages: the response to each POST, and the stream for the rest.
+"""The outlets of a session over HTTP: the response to each POST, and the standing stream.
 
-A lane is filled by the engine, which never waits, and emptied by the HTTP responses that read it.
+The engine fills an outlet and never waits. The HTTP responses that read it empty it.
 
 Rules of this file:
 
-1. A message leaves by one response: of several that read a lane, by the newest. When that ends, the one before goes on.
-2. What is in a lane waits for a reader, within the lane's bound. A lane that nobody will read is abandoned: what is put
-   there is dropped, and whoever puts it is not held up.
-3. A lane that owes no answer is complete: its readers end when they have sent what is there.
+1. A message leaves in one response: if several read an outlet, in the newest. When that one ends, the one before goes
+   on.
+2. Messages wait in an outlet for a reader, within its bound. An outlet without any future reader is abandoned: its
+   messages are dropped, and the sender is not blocked.
+3. An outlet that expects no answer any more is complete: its readers end when they have sent what is left.
+4. A stored outlet is emptied into a record, by one task. Readers get the latest events from memory, and those that they
+   have missed from the record. So it never waits for a reader that has left, and is never abandoned.
+5. The id of an event names its outlet and its position. A client that names it gets the later events of that outlet,
+   and none of another.
 
-Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
+Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
 """
 
 from __future__ import annotations
@@ -28,63 +33,63 @@ from ._event_store import EventRecord
 __all__ = ["MESSAGE_EVENT", "EventReplay", "EventSource", "HttpOutlet", "OutletReader", "StoredOutlet", "read_event_id"]
 
 MESSAGE_EVENT = "message"
-"""What events are called. It is the name of those without one, but there are clients that look for it."""
+"""The name of events. It is the default name, but some clients require it."""
 
 
 class EventSource(Protocol):
-    """What an event stream is fed from."""
+    """The source of an event stream."""
 
     @property
     def event_id(self) -> str | None:
-        """The id of the event after which it goes on; None where events have no ids."""
+        """The id of the event after which it goes on; None if events have no ids."""
         ...
 
     @property
     def retry_ms(self) -> int | None:
-        """After how many milliseconds the client shall come back; None where the stream has not been broken off."""
+        """The milliseconds after which the client shall come back; None unless the stream was broken off."""
         ...
 
     async def next_chunk(self) -> bytes:
-        """Wait for what is to be sent next, whole events; empty when there is no more."""
+        """Wait for the next chunk to send, which consists of whole events; empty at the end."""
         ...
 
     def leave(self) -> None:
-        """The stream has ended; synchronous."""
+        """End the stream; synchronous."""
         ...
 
 
 @define(eq=False)
 class OutletReader:
-    """One HTTP response that reads a lane. Made by `HttpOutlet.attach`."""
+    """An HTTP response that reads an outlet. Made by `HttpOutlet.attach`."""
 
     outlet: HttpOutlet
     retry_ms: int | None = field(default=None, init=False)
-    """Set when it is sent away: after how many milliseconds its client shall come back."""
+    """Set when it is sent away: the milliseconds after which its client shall come back."""
     taken: int = field(default=0, init=False)
-    """Bytes of the lane's queue that it has taken, and not sent as far as is known."""
+    """The number of bytes that it has taken from the queue and may not have sent yet."""
 
     @property
     def event_id(self) -> str | None:
-        """Where the lane stands."""
+        """The current position of the outlet."""
         return self.outlet.event_id
 
     async def next_chunk(self) -> bytes:
-        """Wait for what to send next. What was returned before has been sent."""
+        """Wait for the next chunk to send. The previous one has been sent."""
         return await self.outlet.next_chunk(self)
 
     def leave(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self.outlet.detach(self)
 
 
 @define(eq=False)
 class HttpOutlet:
-    """One way out, which holds its messages in memory.
+    """An outlet that holds its messages in memory.
 
     Args:
-        limits: what may wait in it.
-        on_failure: called once, synchronously, when more waits in it than a client may have this side hold.
-        envelope: what the messages that are answered here came in.
+        limits: bounds its queue.
+        on_failure: called once, synchronously, when the queue exceeds the bound for one client.
+        envelope: the origin of the messages that are answered here.
     """
 
     limits: Limits
@@ -93,11 +98,11 @@ class HttpOutlet:
     is_abandoned: bool = field(default=False, init=False)
     _outbox: Outbox = field(init=False)
     _owed: int = field(default=1, init=False)
-    """Answers that are owed, and one more until all that they are owed to has been taken."""
+    """The number of answers expected, plus one until all requests have been taken."""
     _reason: ConnectionLost | None = field(default=None, init=False)
-    """Why nothing more goes out."""
+    """The reason why nothing more is sent."""
     _readers: list[OutletReader] = field(factory=list[OutletReader], init=False)
-    """The newest is the last."""
+    """The readers; the newest is the last."""
     _changed: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -110,35 +115,35 @@ class HttpOutlet:
 
     @property
     def size(self) -> int:
-        """Bytes that wait in it."""
+        """The number of bytes that wait in it."""
         return self._outbox.size
 
     @property
     def event_id(self) -> str | None:
-        """Its events have no ids."""
+        """None: its events have no ids."""
         return None
 
     @property
     def is_read(self) -> bool:
-        """Whether anybody reads it now."""
+        """True if it has a reader."""
         return bool(self._readers)
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing more will be put into it."""
+        """True if no more messages will be put into it."""
         return self._owed == 0 or self._reason is not None
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing is in it, and nothing will be."""
+        """True if it is empty and complete."""
         return self.is_complete and not self._outbox.waiting
 
     def has_room(self) -> bool:
-        """Whether `room` would return at once."""
+        """Return True if `room` would return at once."""
         return self.is_abandoned or self._outbox.has_room()
 
     async def room(self) -> None:
-        """Wait until a message may be put in; raises `ConnectionLost` where none will ever leave."""
+        """Wait until a message may be put in; raises `ConnectionLost` if none will ever be sent."""
         try:
             await self._outbox.room()
         except ConnectionLost:
@@ -146,38 +151,38 @@ class HttpOutlet:
                 raise
 
     def put(self, line: bytes) -> QueuedMessage:
-        """Queue a message; after `room`, without a checkpoint in between."""
+        """Queue a message; call it after `room`, without a checkpoint in between."""
         entry = self._outbox.put(line)
         if self._changed:
             self._changed.unpark_all()
         return entry
 
     def put_urgent(self, line: bytes) -> None:
-        """Queue a message that nobody could wait for."""
+        """Queue a message whose sender cannot wait."""
         self._outbox.put_urgent(line)
         self._changed.unpark_all()
 
     def withdraw(self, entry: QueuedMessage) -> bool:
-        """Take back a message; False if it has left already."""
+        """Take back a message; return False if it has been sent already."""
         return self._outbox.withdraw(entry)
 
     def expect(self) -> None:
-        """One more answer is owed."""
+        """Expect one more answer."""
         self._owed += 1
 
     def resolve(self) -> None:
-        """One answer is in the lane, or about to be put there in this step, or will not come."""
+        """Expect one answer less: it is in the outlet, is put there in this step, or will not come."""
         self._owed -= 1
         if self._changed:
             self._changed.unpark_all()
 
     async def wait_output(self) -> None:
-        """Wait until there is something in it, or never will be."""
+        """Wait until it holds a message, or is complete."""
         while not self._outbox.waiting and not self.is_complete:
             await self._changed.park()
 
     def sole_answer(self) -> bytes | None:
-        """Take the answer, if it is there and nothing else is, or will be."""
+        """Take the answer, if it is there and is all that will be sent."""
         if not self.is_complete or self._outbox.waiting != 1:
             return None
         (line,) = self._outbox.take()
@@ -185,12 +190,12 @@ class HttpOutlet:
         return line.removesuffix(b"\n")
 
     def attach(self) -> OutletReader:
-        """Return a reader, who gets what goes out from now on; the ones before get nothing meanwhile."""
+        """Return a reader that gets all messages from now on; earlier readers get none meanwhile."""
         self._readers.append(OutletReader(self))
         return self._readers[-1]
 
     def detach(self, reader: OutletReader) -> None:
-        """A reader has ended."""
+        """Remove a reader that has ended."""
         self._readers.remove(reader)
         self._count_as_sent(reader)
         self._changed.unpark_all()
@@ -198,7 +203,7 @@ class HttpOutlet:
             self._outbox.fail(self._reason)
 
     async def next_chunk(self, reader: OutletReader) -> bytes:
-        """Wait for what a reader is to send next; empty when it is to end."""
+        """Wait for the next chunk of a reader; empty when the reader is to end."""
         if reader.retry_ms is not None:
             return b""
         self._count_as_sent(reader)
@@ -212,7 +217,7 @@ class HttpOutlet:
         return self._readers[-1] is reader
 
     def _is_drained(self) -> bool:
-        """Whether all that was put into it has been made available to readers, and nothing more will be."""
+        """Return True if all messages have been made available to readers, and none will follow."""
         return self.is_complete
 
     def _count_as_sent(self, reader: OutletReader) -> None:
@@ -220,44 +225,31 @@ class HttpOutlet:
         reader.taken = 0
 
     async def _take(self, reader: OutletReader) -> bytes:
-        """Return what is there for a reader to send; empty if nothing is, right now."""
+        """Return the messages that a reader can send now; empty if there are none."""
         lines = self._outbox.take()
         reader.taken = sum(map(len, lines))
         return b"".join(sse_event(line.removesuffix(b"\n"), event=MESSAGE_EVENT) for line in lines)
 
     def abandon(self) -> None:
-        """Nobody will read it any more (rule 2)."""
+        """Drop all messages from now on, because no client will read them (rule 2)."""
         self.is_abandoned = True
         self._outbox.fail(ConnectionBroken("the client has closed the response"))
 
     def end(self, reason: ConnectionLost) -> None:
-        """Nothing more goes out, except to those who read it now: they get what is there, and end."""
+        """Send nothing more, except to the current readers: they send what is left, and end."""
         self._reason = reason
         self._changed.unpark_all()
         if not self._readers:
             self._outbox.fail(reason)
 
 
-# Lanes over HTTP whose messages are stored, for clients that come back for what they have missed.
-#
-# Rules of this file:
-#
-# 1. A stored lane is emptied into a record, by one task. Readers get from memory what was stored last, and from the record
-#    what they have missed. So nobody waits for a reader that has left, and it is never abandoned.
-# 2. The id of an event names its lane, and its place there: a client that names one gets what came after it in that
-# lane,
-#    and nothing of another.
-#
-# Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
-
-
 def _event_id_of(stream: int, number: int) -> str:
-    """Return the id of an event: it names its stream as well."""
+    """Return the id of an event, which names its stream as well."""
     return f"{stream}-{number}"
 
 
 def read_event_id(event_id: str) -> tuple[int, int] | None:
-    """Return the stream and the number of an event's id; None where it is none of ours."""
+    """Return the stream and the number that an event id names; None if it is not one of ours."""
     stream, separator, number = event_id.partition("-")
     if not separator or not all(part.isascii() and part.isdigit() and len(part) < 16 for part in (stream, number)):
         return None
@@ -271,12 +263,12 @@ def _events(stream: int, first: int, lines: Iterable[bytes]) -> bytes:
 
 @define(eq=False)
 class StoredOutlet(HttpOutlet):
-    """One way out whose messages are stored, so that those who have missed some can come back (rule 1).
+    """An outlet whose messages are stored, so that clients that have missed some can resume (rule 4).
 
     Args:
-        record: where they are stored.
-        stream: the lane's number in it.
-        waits: whether what nobody reads fills the lane, so that `room` waits for a reader, however much can be stored.
+        record: stores its events.
+        stream: its number in the record.
+        waits: True if unread messages fill it, so that `room` waits for a reader even if the store has space.
     """
 
     _record: EventRecord
@@ -285,17 +277,17 @@ class StoredOutlet(HttpOutlet):
     last: int = field(default=0, init=False)
     """The number of the event that was stored last."""
     _position: int = field(default=0, init=False)
-    """The number of the event that a reader took last, or has been sent otherwise."""
+    """The number of the event that was last taken by a reader, or sent otherwise."""
     _fresh: list[bytes] = field(factory=list[bytes], init=False)
-    """The events stored last, as far as readers want them and have not taken them."""
+    """The latest events, as far as readers want them and have not taken them."""
     _fresh_size: int = field(default=0, init=False)
-    """In bytes."""
+    """Their size in bytes."""
     is_stored: bool = field(default=False, init=False)
-    """Whether nothing more will be stored: it is complete and all of it is, or what runs the sessions was cancelled."""
+    """True if nothing more will be stored: all of it is, or the task that stores was cancelled."""
 
     @property
     def size(self) -> int:
-        """Bytes that wait in it, those included that are stored already and wait for a reader."""
+        """The number of bytes that wait in it, including stored ones that wait for a reader."""
         return super().size + self._fresh_size
 
     @property
@@ -304,26 +296,26 @@ class StoredOutlet(HttpOutlet):
         return _event_id_of(self.stream, self._position)
 
     def attach_after(self, number: int) -> OutletReader:
-        """Return a reader who has had the events up to a number, and wants the others."""
+        """Return a reader that continues after event *number*."""
         self._position = number
         return self.attach()
 
     def detach(self, reader: OutletReader) -> None:
-        """A reader has ended; its client may come back."""
+        """Remove a reader that has ended; its client may come back."""
         super().detach(reader)
         if not self._readers and not self._waits:
             self._forget_fresh()
 
     def dismiss_readers(self, retry_ms: int) -> None:
-        """Have the readers end though the lane is not complete; their clients shall come back."""
+        """End the readers although the outlet is not complete; their clients shall come back."""
         for reader in self._readers:
             reader.retry_ms = retry_ms
         self._changed.unpark_all()
 
     async def store(self) -> None:
-        """Empty the lane into the record, until it is complete; to be run by one task.
+        """Empty the outlet into the record, until it is complete; to be run by one task.
 
-        If cancelled, its readers get what was stored, and end: they are tasks of others, which nobody else would wake.
+        If cancelled, its readers get what was stored, and end: they are tasks of others, and must be woken.
         """
         try:
             while lines := await self._next_lines():
@@ -369,7 +361,7 @@ class StoredOutlet(HttpOutlet):
                 first, found = await self._record.read(self.stream, position)
                 if self._position != position or not self._is_newest(reader):
                     continue
-                if not found:  # the record could not store it for so long
+                if not found:  # the record no longer holds it
                     self._position = first_fresh - 1
                     continue
                 lines = [*found]
@@ -385,27 +377,27 @@ class StoredOutlet(HttpOutlet):
 
 @define(eq=False)
 class EventReplay:
-    """The stored events of a lane that is complete, and gone."""
+    """The stored events of an outlet that is complete and forgotten."""
 
     _record: EventRecord
     _stream: int
     _position: int
     retry_ms: int | None = field(default=None, init=False)
     _chunk: bytes = field(default=b"", init=False)
-    """What was read, and not sent yet."""
+    """The chunk that was read and not sent yet."""
 
     @property
     def event_id(self) -> str | None:
-        """Its client knows where it goes on: it has wait_output so."""
+        """None: its client has named the position itself."""
         return None
 
     async def find(self) -> bool:
-        """Return whether there is anything to replay; to be called first."""
+        """Return True if there are events to replay; to be called first."""
         self._chunk = await self._read()
         return bool(self._chunk)
 
     async def next_chunk(self) -> bytes:
-        """Return what to send next."""
+        """Return the next chunk to send."""
         chunk, self._chunk = self._chunk, b""
         return chunk or await self._read()
 
@@ -416,4 +408,4 @@ class EventReplay:
         return _events(self._stream, first, lines)
 
     def leave(self) -> None:
-        """Nothing depends on it."""
+        """Do nothing."""

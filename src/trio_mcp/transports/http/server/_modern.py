@@ -1,13 +1,19 @@
-"""The modern half of an HTTP server: each POST is one exchange, and nothing is remembered from one to the next.
+"""The modern half of an HTTP server: each POST is one exchange, and nothing is remembered between two POSTs.
 
 Rules of this file:
 
-1. What a request says first decides about its response. The answer alone is JSON, with the status of its error; an
-   update, or silence for as long as a keep-alive lasts, begins an event stream.
-2. A client that closes the response has cancelled the request: its handler is stopped, and nothing more is sent.
-3. At the end, streams without an end of their own are ended at once; other requests may go on for
-   `Limits.drain_seconds`, and are then told that the server stops.
-4. A stream without an end of its own ends with the access of who opened it. What has an end may go on to it.
+1. The first message of an exchange decides the form of its response. The answer alone is JSON, with the status of its
+   error. An update, or silence for as long as a keep-alive lasts, starts an event stream.
+2. A client that closes the response cancels the request: its handler is cancelled, and nothing more is sent.
+3. When the server stops, endless streams end at once. Other requests may go on for `Limits.drain_seconds`, and then
+   fail because the server stops.
+4. An endless stream ends with the access of the client that opened it. Other streams run to their end.
+5. All messages of an exchange are queued, and the task of its POST sends them. What is being written still counts as
+   queued, so a handler waits for a client that does not read.
+6. After an exchange has ended without an answer, nothing more of it is sent.
+7. There are no connections to bound, so the requests of one client share the limits of a connection (`Limits`). A
+   client is an authenticated principal, or else the address that the requests come from: clients behind one proxy share
+   one address, and its limits.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 """
@@ -48,51 +54,39 @@ from ._asgi import QUICK_PASSES, HttpRequest, RequestAuthorizer, Responding
 __all__ = ["ClientAddress", "ClientAddresses", "HeaderMirroring", "IncomingHttpRequest", "ModernEndpoint"]
 
 
-# A request that came in a POST of its own, whose answer, and all that belongs to it, leaves in the response to it.
-#
-# Rules of this file:
-#
-# 1. Everything is queued; one task, that of the POST, takes it from there. What is being written still counts as
-# queued:
-#    a handler waits for a client that does not read.
-# 2. Once the exchange is over without an answer, nothing is handed out any more.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
-
-
 @define(eq=False)
 class IncomingHttpRequest(IncomingRequest):
-    """One request in a POST of its own.
+    """A request that came in a POST of its own; all that belongs to it is sent in the response.
 
     Args:
-        bound: bytes that may wait to be written before handlers wait.
+        bound: the number of bytes that may wait to be written before handlers wait.
     """
 
     _bound: int
     status: int = field(default=200, init=False)
-    """The status of a response that is nothing but the answer."""
+    """The status of a response that consists of the answer alone."""
     _lines: deque[bytes] = field(factory=deque[bytes], init=False)
-    """What waits to be written, each without its newline."""
+    """The messages that wait to be written, each without its newline."""
     _size: int = field(default=0, init=False)
-    """Bytes of it, those being written included."""
+    """Their size in bytes, including those being written."""
     _taken: int = field(default=0, init=False)
-    """Bytes being written."""
+    """The number of bytes being written."""
     _is_disconnected: bool = field(default=False, init=False)
-    """Whether nobody waits for the answer any more."""
+    """True once no answer is awaited any more."""
     _written: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _space: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     async def wait_output(self) -> None:
-        """Wait until there is something to write, or never will be."""
+        """Wait until there is a message to write, or the exchange has ended."""
         while not self._lines and self.open:
             await self._written.park()
 
     def sole_answer(self) -> bytes | None:
-        """Take the answer, if it is there and nothing comes before it."""
+        """Take the answer, if it is there and no message precedes it."""
         return None if self.open or len(self._lines) != 1 else self._lines.popleft()
 
     async def take(self) -> list[bytes]:
-        """Return what is to be written next, in order; empty when all has been. What was taken before is written."""
+        """Return the messages to write next, in order; empty at the end. Those taken before are written."""
         self._size -= self._taken
         self._taken = 0
         if self._size < self._bound:
@@ -104,21 +98,21 @@ class IncomingHttpRequest(IncomingRequest):
         return lines
 
     def ask(self, method: str, params: JsonObject | None) -> OutgoingRequest:
-        """Refuse: in this revision the answer itself says what is asked."""
+        """Refuse: in this revision the answer itself carries questions."""
         del params
-        raise LocalProtocolError(f"{method!r} cannot be asked of a client of revision {self.context.revision}")
+        raise LocalProtocolError(f"{method!r} cannot be sent to a client of revision {self.context.revision}")
 
     def has_room(self) -> bool:
-        """Whether a handler need not wait."""
+        """Return True if a handler need not wait."""
         return self._size < self._bound and self.open
 
     async def room(self) -> None:
-        """Wait for a client that is slow; raises `ConnectionBroken` where it has left."""
+        """Wait for a slow client; raises `ConnectionBroken` if it has left."""
         await trio.lowlevel.checkpoint_if_cancelled()
         while self._size >= self._bound and self.open:
             await self._space.park()
         if self._is_disconnected:
-            await trio.lowlevel.checkpoint_if_cancelled()  # which it is, if it is the handler that waits
+            await trio.lowlevel.checkpoint_if_cancelled()  # the waiting handler has been cancelled
             raise ConnectionBroken("the client has left")
 
     def _send(self, outcome: JsonObject | McpError) -> None:
@@ -145,17 +139,12 @@ class IncomingHttpRequest(IncomingRequest):
         self._space.unpark_all()
 
 
-# Who sends modern requests over HTTP: there are no connections to bound, so those of one sender share their bounds.
-#
-# A sender is whoever was authenticated, or else the address that the requests come from. Clients behind one proxy have
-# one address: then the limits of a connection (`Limits`) hold for all of them together.
-
 _REMEMBERED = 256
 
 
 @define(eq=False)
 class ClientAddress:
-    """One sender, as a `peer.Peer`: nothing reaches it but the answers to its requests."""
+    """One client, as a `peer.Peer`: it gets nothing but the answers to its requests."""
 
     admission: Admission
     slots: HandlerSlots
@@ -166,25 +155,25 @@ class ClientAddress:
     )
 
     def has_room(self) -> bool:
-        """Nothing is ever queued."""
+        """True: nothing is queued."""
         return True
 
     async def room(self) -> None:
-        """Likewise."""
+        """Return at once: nothing is queued."""
         await trio.lowlevel.checkpoint()
 
     def notify_nowait(self, method: str, params: JsonObject) -> None:
-        """Drop it: in this revision nothing goes to a client that belongs to no request of its own."""
+        """Drop the notification: in this revision every message to a client belongs to one of its requests."""
 
     def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
-        """Call *callback* when the serving stops; a sender by itself may always come back."""
+        """Call *callback* when the server stops; the client itself may always return."""
         if self._lost is None:
             self._on_disconnect.append(callback)
         else:
             callback(copy(self._lost))
 
     def disconnect(self, reason: ConnectionLost) -> None:
-        """The serving stops."""
+        """Report that the server stops."""
         self._lost = reason
         for callback in self._on_disconnect:
             callback(copy(reason))
@@ -192,17 +181,17 @@ class ClientAddress:
 
 @define(eq=False)
 class ClientAddresses:
-    """The senders of one serving, each for as long as something of it is worked on, and the latest ones."""
+    """The clients of one serving: those with requests in flight, and the latest ones."""
 
     _serving: Serving
     _addresses: WeakValueDictionary[tuple[str, str | None], ClientAddress] = field(
         factory=WeakValueDictionary[tuple[str, str | None], ClientAddress], init=False
     )
     _latest: deque[ClientAddress] = field(factory=lambda: deque[ClientAddress](maxlen=_REMEMBERED), init=False)
-    """Keeps those that come again and again from being made anew each time."""
+    """Keeps returning clients from being created anew each time."""
 
     def of(self, request: HttpRequest) -> ClientAddress:
-        """Return who makes a request."""
+        """Return the client that makes a request."""
         who = ("principal", request.principal) if request.principal is not None else ("host", request.client)
         client = self._addresses.get(who)
         if client is None:
@@ -215,33 +204,31 @@ class ClientAddresses:
         return client
 
     def disconnect(self, reason: ConnectionLost) -> None:
-        """The serving stops; it takes no more requests."""
+        """Report to all clients that the server stops."""
         for client in list(self._addresses.values()):
             client.disconnect(reason)
 
 
-# Whether the header fields of a tool call repeat the arguments that the tool's schema wants to have repeated.
-
 _MAX_KNOWN = 4096
-"""Tools whose annotations are remembered; with more of them all are read anew."""
+"""The number of tools whose annotations are cached; if there are more, the cache is emptied."""
 
 
 @define(eq=False)
 class HeaderMirroring:
-    """Checks calls, and remembers what each tool's schema asks for."""
+    """Checks that the header fields of a tool call mirror the arguments that the tool's schema names."""
 
     _serving: HttpServing
     _known: dict[str, tuple[JsonObject, Sequence[MirroredParam]]] = field(
         factory=dict[str, "tuple[JsonObject, Sequence[MirroredParam]]"], init=False
     )
-    """By tool: its schema, and what that asks for. Another schema is another object."""
+    """The schema of each tool, and the parameters that it mirrors. Another schema is another object."""
 
     def fault(self, request: JsonRpcRequest, headers: Headers) -> McpError | None:
-        """Return what is wrong with the header fields of a request, None where nothing is."""
+        """Return what is wrong with the header fields of a request, or None."""
         params: Any = request.params or {}
         name, arguments = params.get("name"), params.get("arguments", {})
         if request.method != "tools/call" or type(name) is not str or not is_object(arguments):
-            return None  # what is wrong with a call without these is wait_output elsewhere
+            return None  # such a call is refused elsewhere
         mirrored = self._mirrored(name)
         fault = param_fault(mirrored, arguments, headers) if mirrored else None
         return None if fault is None else McpError(HEADER_MISMATCH, fault)
@@ -261,7 +248,7 @@ class HeaderMirroring:
 
 
 _FLUSH_SECONDS = 2.0
-"""How long last words may take to be written."""
+"""The maximum time for the last messages to be written."""
 
 
 @define(eq=False)
@@ -273,7 +260,7 @@ class ModernEndpoint:
     _addresses: ClientAddresses = field(init=False)
     _mirroring: HeaderMirroring = field(init=False)
     _open: set[IncomingHttpRequest] = field(factory=set[IncomingHttpRequest], init=False)
-    """Requests whose response is not written yet."""
+    """The requests whose response is not written yet."""
     _removed: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -307,13 +294,13 @@ class ModernEndpoint:
             if responding.left:
                 exchange.cancel("the client closed the response")
             else:
-                exchange.disconnect()  # harmless where it was answered
+                exchange.disconnect()  # has no effect once it is answered
             self._open.discard(exchange)
             if self._removed:
                 self._removed.unpark_all()
 
     def _admit(self, message: JsonRpcRequest, request: HttpRequest, client: Peer) -> ExchangeContext:
-        """Return the terms of a request; raises `McpError` where it is refused."""
+        """Return the context of a request; raises `McpError` if it is refused."""
         context = client.admission.admit(message.method, message.params)
         fault = self._mirroring.fault(message, request.headers)
         if fault is not None:
@@ -322,11 +309,11 @@ class ModernEndpoint:
         return evolve(context, access=envelope.access, headers=envelope.headers)
 
     def stop(self) -> None:
-        """End what does not end by itself; synchronous."""
+        """End the endless requests; synchronous."""
         self._abandon(endless_only=True)
 
     async def drained(self) -> None:
-        """Wait until every request is answered, and the answer written, for a bounded time (rule 3)."""
+        """Wait until every request is answered and its answer written, for a bounded time (rule 3)."""
         with trio.move_on_after(self._serving.limits.drain_seconds):
             await self._emptied()
         self.close()
@@ -338,7 +325,7 @@ class ModernEndpoint:
             await self._removed.park()
 
     def close(self) -> None:
-        """Tell those that still wait for an answer that there is none; synchronous."""
+        """Fail the requests that are not answered yet; synchronous."""
         self._abandon(endless_only=False)
         self._addresses.disconnect(ConnectionClosed("the server stops"))
 
@@ -349,7 +336,7 @@ class ModernEndpoint:
 
 
 async def _respond(exchange: IncomingHttpRequest, responding: Responding, access_until: float) -> None:
-    """Write what belongs to an exchange until all of it has been written, or its client has left (rules 1 and 4)."""
+    """Write the messages of an exchange until all are written, or the client has left (rules 1 and 4)."""
     answer = exchange.sole_answer()
     for _ in range(QUICK_PASSES):
         if answer is None:
@@ -371,7 +358,7 @@ async def _respond(exchange: IncomingHttpRequest, responding: Responding, access
 
 
 async def _take(exchange: IncomingHttpRequest, access_until: float) -> list[bytes]:
-    """Return what is to be written next."""
+    """Return the messages to write next."""
     with trio.CancelScope(deadline=access_until):
         return await exchange.take()
     if exchange.endless:
