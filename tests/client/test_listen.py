@@ -246,7 +246,7 @@ async def test_a_modern_server_that_refuses_is_an_error_of_the_block() -> None:
 @pytest.mark.requirement("B.13-P1a", "B.13-P1b")
 async def test_a_modern_server_that_acknowledges_nothing_is_given_up(autojump_clock: object) -> None:
     async with connected(MODERN, time_limits=TimeLimits(idle=7)) as (client, server):
-        with pytest.raises(RequestTimedOut, match=r"'subscriptions/listen': nothing was heard for 7 s"):
+        with pytest.raises(RequestTimedOut, match=r"'subscriptions/listen': the server sent nothing for 7 s"):
             async with client.listen(tools=True):
                 pass
         assert trio.current_time() == 7

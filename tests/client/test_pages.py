@@ -75,7 +75,7 @@ async def test_a_walk_may_go_on_after_a_cancellation() -> None:
 async def test_a_cursor_that_comes_back_ends_the_walk() -> None:
     book = Book("a", "b", "a")
 
-    with pytest.raises(RemoteProtocolError, match="no end: cursor 'a' came twice"):
+    with pytest.raises(RemoteProtocolError, match="endless: cursor 'a' is repeated"):
         assert [prompt async for prompt in walk(book.page)]
     assert book.asked == [None, "a", "b"]
 

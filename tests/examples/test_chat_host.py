@@ -178,7 +178,7 @@ def test_what_goes_wrong_with_a_call_is_told_to_the_model(mcp_json: Path) -> Non
     failed, unreadable, unknown, fine = model.told()
     assert failed.startswith("Error: ")
     assert "expected integer, got string" in failed
-    assert unreadable.startswith("Error: the arguments are no JSON")
+    assert unreadable.startswith("Error: the arguments are not JSON")
     assert unknown == "Error: there is no function 'sub'"
     assert fine == "42"
 

@@ -308,7 +308,7 @@ async def test_an_extension_that_makes_no_complete_result_is_named(made: Any, do
         return made
 
     async with door(make_server(), extensions=[Extension(TASKS, {}, {"task": resolve})]) as client:
-        with pytest.raises(LocalProtocolError, match="made of the result of 'tools/call' is no complete result"):
+        with pytest.raises(LocalProtocolError, match="the extension returned an incomplete result for 'tools/call'"):
             await client.call_tool("dig")
 
 
