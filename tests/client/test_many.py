@@ -163,7 +163,7 @@ async def test_what_cannot_be_used_at_all_is_refused_by_the_opener(tmp_path: Pat
     with pytest.raises(FileNotFoundError):
         async with open_clients(tmp_path / "mcp.json"):
             pytest.fail("opened")
-    with pytest.raises(ValueError, match="has no member 'mcpServers'"):
+    with pytest.raises(ValueError, match="has neither a member 'mcpServers' nor 'servers'"):
         async with open_clients({}):
             pytest.fail("opened")
     with pytest.raises(ValueError, match="prefix='never': must be one of 'clashes', 'always'"):

@@ -199,7 +199,7 @@ class Answering:
         if method != "ping":
             self.replies.check(
                 method, None
-            )  # before the params: an undeclared method is refused whatever its params are
+            )  # before the params: an undeclared method is refused before its params are read
         try:
             params: Any = types.structure(exchange.params or {}, row.params, revision=revision)
         except StructureError as exc:

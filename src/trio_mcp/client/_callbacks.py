@@ -22,9 +22,18 @@ from typing import Any, Literal, TypeAlias, TypeVar, Union
 from attrs import define, evolve, field, frozen
 
 from .. import types
-from .._errors import ConsentRefused, LocalProtocolError, McpError, MissingCapability
+from .._errors import ConsentRefused, LocalProtocolError, McpError, MissingCapability, StructureError
 from ..schema import SchemaError, compile_schema
-from ..wire import INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject, is_object, sampling_content, sampling_faults
+from ..wire import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    JsonObject,
+    NotJsonError,
+    copy_json,
+    is_object,
+    sampling_content,
+    sampling_faults,
+)
 
 __all__ = [
     "FORMS_ONLY",
@@ -39,6 +48,7 @@ __all__ = [
     "OnSample",
     "Replies",
     "Roots",
+    "call_with_consent",
     "check_declared",
     "checked_answer",
     "declaration",
@@ -74,6 +84,24 @@ async def with_consent(consent: Consent | None, request: C) -> C:
         raise TypeError(
             f"consent must return the {type(request).__name__} that may proceed, and returned {allowed!r:.200}"
         )
+    return allowed
+
+
+async def call_with_consent(consent: Consent, params: JsonObject | None, revision: str) -> JsonObject:
+    """Return the params of a tool call as it may proceed.
+
+    Raises:
+        ConsentRefused: the hook has refused the call.
+        LocalProtocolError: *params* is not JSON, or not that of a tool call.
+    """
+    try:
+        shown = copy_json(params)  # a copy, because the caller may change its object while the hook runs
+        call = types.structure(shown, types.CallToolRequestParams)
+    except NotJsonError as exc:
+        raise LocalProtocolError(f"the params of 'tools/call' cannot be sent: {exc}") from None
+    except StructureError as exc:
+        raise LocalProtocolError(f"the params of 'tools/call' do not fit: {'; '.join(exc.faults)}") from exc
+    allowed: JsonObject = types.unstructure(await with_consent(consent, call), revision=revision)
     return allowed
 
 

@@ -289,7 +289,7 @@ def _required(wanted: ChangeFilter) -> dict[str, Any]:
 class Client:
     """A connection to a server. Create it with `open_client`, `start_client` or one of their siblings.
 
-    Every method may be used from any number of tasks at once. If a call is cancelled, by whatever means, the server's
+    Every method may be used from any number of tasks at once. If a call is cancelled, the server's
     handler is cancelled too. Each method may raise `ErrorResponse`, `RequestTimedOut`, `RemoteProtocolError`,
     `LocalProtocolError` (the agreed revision has no such request), `MissingCapability` (the server has not declared a
     capability that the request needs) and `ConnectionLost`; only the last one means that the connection is gone. Over

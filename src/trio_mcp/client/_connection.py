@@ -54,14 +54,12 @@ from ..wire import (
     REVISION_KEY,
     ExchangeState,
     JsonObject,
-    NotJsonError,
-    copy_json,
     is_modern,
     stamp,
 )
 from ._answer import ELICITATION_COMPLETE, Answering, CustomMessages, Rounds
 from ._cache import Cacheable, ConnectionCache, with_cache_hints
-from ._callbacks import IDEMPOTENT, check_declared, declaration, with_consent
+from ._callbacks import IDEMPOTENT, check_declared, declaration
 from ._legacy_listen import SessionChanges
 from ._lists import KnownTools
 from ._timing import RequestClocks
@@ -483,8 +481,7 @@ class Attempt:
         self._last_activity = last_activity + now - max(stopped_at, last_activity)
 
 
-_PLAIN = ("complete", None)
-"""The result types of almost every result, which need no further steps."""
+_PLAIN = ("complete", None)  # the types of almost every result, which need no further steps
 
 
 @define(eq=False)
@@ -496,7 +493,7 @@ class OpenRequest:
         undeclared: allow requests that need capabilities the server has not declared.
         capabilities: the capabilities that this request declares in a modern revision; None for the client's.
         is_manual: return a result that asks for input; by default this client's callbacks answer it.
-        repeatable: allow every attempt to be repeated if its response was lost, whatever the request does.
+        repeatable: allow every attempt to be repeated if its response was lost, even if it is not idempotent.
     """
 
     connection: Connection
@@ -509,22 +506,16 @@ class OpenRequest:
     is_manual: bool = field(default=False, kw_only=True)
     repeatable: bool = field(default=False, kw_only=True)
     _attempt: Attempt = field(init=False)
-    _sent_params: JsonObject | None = field(init=False)
-    """The params of the current attempt."""
-    _refreshes: int = field(init=False)
-    """The number of refreshes of the list of tools before the attempt was sent."""
-    _rounds: Rounds | None = field(init=False)
-    """None until the server asks a question."""
+    _sent_params: JsonObject | None = field(init=False)  # the params of the current attempt
+    _refreshes: int = field(init=False)  # the number of refreshes of the list of tools before the attempt was sent
+    _rounds: Rounds | None = field(init=False)  # None until the server asks a question
     _was_corrected: bool = field(init=False)
     """True if the call was repeated because its arguments were mirrored wrongly."""
-    _previous: tuple[Attempt, ...] = field(init=False)
-    """Attempts that have ended, with unread updates."""
-    _skipped: int = field(init=False)
-    """The updates dropped in attempts that were left."""
+    _previous: tuple[Attempt, ...] = field(init=False)  # attempts that have ended, with unread updates
+    _skipped: int = field(init=False)  # the updates dropped in attempts that were left
     _is_busy: bool = field(init=False)
     _failure: Exception | None = field(init=False)
-    _completed: JsonObject | None = field(init=False)
-    """The result that an extension has made of the server's result."""
+    _completed: JsonObject | None = field(init=False)  # the result that an extension has made of the server's result
 
     def __attrs_post_init__(self) -> None:
         # Set here because attrs takes three times as long for fields that are not arguments, and each call creates one.
@@ -545,10 +536,10 @@ class OpenRequest:
         """
         consent = self.connection.consent
         if consent is not None and self.method == "tools/call":
-            return self._begin_with_consent(consent)
+            return self._begin_call_with_consent(consent)
         return self._send(self.params)
 
-    async def _begin_with_consent(self, consent: Consent) -> None:
+    async def _begin_call_with_consent(self, consent: Consent) -> None:
         await self._get_consent(consent)
         await self._send(self.params)
 
@@ -649,14 +640,7 @@ class OpenRequest:
 
     async def _get_consent(self, consent: Consent) -> None:
         self.connection.check(self.method, undeclared=self.undeclared)
-        try:
-            shown = copy_json(self.params)  # a copy, because the caller may change its object while the hook runs
-            call = types.structure(shown, types.CallToolRequestParams)
-        except NotJsonError as exc:
-            raise LocalProtocolError(f"the params of {self.method!r} cannot be sent: {exc}") from None
-        except StructureError as exc:
-            raise LocalProtocolError(f"the params of {self.method!r} do not fit: {'; '.join(exc.faults)}") from exc
-        self.params = types.unstructure(await with_consent(consent, call), revision=self.connection.revision)
+        self.params = await call_with_consent(consent, self.params, self.connection.revision)
 
     async def _send(self, params: JsonObject | None) -> None:
         """Make an attempt. If it cannot be sent, the state is unchanged."""

@@ -465,12 +465,12 @@ async def open_clients(
     """Connect to all servers of an ``mcpServers`` file at once, for as long as the block lasts.
 
     The block begins when each server has connected or failed; `TimeLimits.connect` bounds that time. A server that
-    fails, for whatever reason, is logged and is in `Clients.failed`; this function does not raise its exception, even
+    fails is logged and is in `Clients.failed`; this function does not raise its exception, even
     if all servers fail. An exception of the block is raised unwrapped. Leave the block in the task that entered it,
     innermost first; where that is too strict, use `start_clients`.
 
     Names of tools: a name that one server offers is kept. A name that several servers offer becomes ``server__name``
-    for each of them, in whatever order they connect, and so does a name that begins with the name of another server of
+    for each of them, and so does a name that begins with the name of another server of
     the file and ``__``; in the server's part, characters other than ``A-Z a-z 0-9 _ -`` become ``_``. If the result has
     more than 64 characters, or is the name of another tool, it ends in a digest of both names.
 

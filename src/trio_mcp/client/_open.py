@@ -493,7 +493,7 @@ def _opener_for(target: Any) -> TransportOpener:
     if isinstance(target, trio.abc.Stream):
         return transports.stream_transport(target)
     if isinstance(target, Mapping):
-        from ._mcp_json import opener_from_entry  # noqa: PLC0415 # few programs have entries
+        from ._mcp_json import opener_from_entry  # noqa: PLC0415 # few programs use entries
 
         return opener_from_entry(cast("Mapping[str, Any]", target))
     if isinstance(target, Sequence) and not isinstance(target, bytes):
