@@ -1,4 +1,19 @@
-"""BETWEEN: tools for a language model's chat interface, and answers to the calls it makes. No model is known here."""
+"""Tools for a language model's chat interface, and answers to the calls that the model makes.
+
+The format is that of chat completions, which most providers and local models accept. The application sends the
+requests; no model is known here. See ``examples/chat_host.py`` for a whole host.
+
+Rules of this file:
+
+1. A function name may have 64 characters of ``A-Z a-z 0-9 _ -``; a tool's name may be longer and contain others. A tool
+   name that is a valid function name is kept. Otherwise invalid characters become ``_``, and if the name is then too
+   long or not unique, it ends in a digest of the tool's name. So a name does not depend on the order of the tools.
+2. Results become text, the one kind of content that every interface accepts in a tool message. Images, audio and other
+   binary content are described.
+3. Every call of a model is answered with a message that the model can read.
+4. A call runs only if *approve*, when given, has allowed it.
+5. A call that fails does not affect the answers of other calls.
+"""
 
 from __future__ import annotations
 
@@ -31,24 +46,17 @@ __all__ = [
 ]
 
 
-# Tools as the functions of a chat-completions request: definitions, and names that such interfaces take.
-#
-# A tool's name may be longer than a function's, and hold other characters. One that fits stays as it is. Of one that
-# does not, other characters than ``A-Z a-z 0-9 _ -`` become ``_``; where that is too long, or not unique, it ends in a
-# digest of the tool's name. So a name does not depend on the order of the tools.
-
-
 class ServerToolLike(Protocol):
-    """A tool of one of several servers: what `Clients.tools` gives out."""
+    """A tool of one of several servers, as `Clients.tools` yields it."""
 
     @property
     def name(self) -> str:
-        """Unique among the tools of all servers."""
+        """A name that is unique among the tools of all servers."""
         ...
 
     @property
     def server(self) -> str:
-        """Which server has it."""
+        """The name of the server."""
         ...
 
     @property
@@ -58,19 +66,19 @@ class ServerToolLike(Protocol):
 
 
 class HasTools(Protocol):
-    """Anything with tools to call: a `Client`, or the `Clients` of many servers."""
+    """An object with tools to call: a `Client`, or the `Clients` of many servers."""
 
     def tools(self) -> AsyncIterator[types.Tool | ServerToolLike]:
         """Iterate over the tools."""
         ...
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> types.CallToolResult:
-        """Call the tool that `tools` gave this name."""
+        """Call the tool that has this name in `tools`."""
         ...
 
 
 def definition(name: str, tool: types.Tool) -> dict[str, Any]:
-    """Return *tool* as a function called *name*; its input schema is passed on as it is."""
+    """Return *tool* as a function called *name*; its input schema is passed on unchanged."""
     function: dict[str, Any] = {"name": name, "parameters": tool.input_schema}
     if about := tool.description or tool.title:
         function["description"] = about
@@ -78,7 +86,7 @@ def definition(name: str, tool: types.Tool) -> dict[str, Any]:
 
 
 def function_names(tools: Collection[str]) -> dict[str, str]:
-    """Return a function's name for the name of each tool; the names of the tools are unique, and so are these."""
+    """Return a unique function name for each tool name; the tool names are unique too."""
     wanted = {tool: sanitized_name(tool)[:MAX_NAME_LENGTH] or "_" for tool in sorted(tools)}
     times = Counter(wanted.values())
     names = {tool: name for tool, name in wanted.items() if name == tool or _is_unique(tool, times[name])}
@@ -90,16 +98,14 @@ def _is_unique(tool: str, times_wanted: int) -> bool:
     return len(tool) <= MAX_NAME_LENGTH and times_wanted == 1
 
 
-# What a tool returned, as the text of a chat's tool message: the one kind of content that every interface takes there.
-#
-# Pictures, sounds and other binary content are described, not given.
+# --- Results as text ---
 
 
 def result_text(result: types.CallToolResult) -> str:
-    """Return what a language model is told about *result*.
+    """Return *result* as text for a language model.
 
-    Text is given as it is, and so are embedded resources that are text. Structured content is given as JSON where
-    there is no text. Other content is described. A result that says `is_error` begins with ``Error:``.
+    Text, and embedded resources that are text, are included unchanged. Structured content is included as JSON if there
+    is no text. Other content is described. A result that says `is_error` begins with ``Error:``.
     """
     parts = [_part(block) for block in result.content]
     content: Any = result.structured_content
@@ -112,12 +118,12 @@ def result_text(result: types.CallToolResult) -> str:
 
 
 def error_text(text: str) -> str:
-    """Return *text* so that a model takes it for the description of a failure."""
+    """Return *text* marked as the description of a failure."""
     return f"Error: {text}"
 
 
 def bounded(text: str, max_characters: int) -> str:
-    """Return the beginning of *text*, with a note where something was left out."""
+    """Return the beginning of *text*, with a note if characters were left out."""
     if len(text) <= max_characters:
         return text
     return f"{text[:max_characters]}\n[{len(text) - max_characters} more characters are left out here]"
@@ -130,7 +136,7 @@ def _part(block: types.ContentBlock) -> str:
         case types.ImageContent():
             return f"[an image of type {block.mime_type}, {_size(block.data)} bytes, which cannot be shown here]"
         case types.AudioContent():
-            return f"[a sound of type {block.mime_type}, {_size(block.data)} bytes, which cannot be played here]"
+            return f"[audio of type {block.mime_type}, {_size(block.data)} bytes, which cannot be played here]"
         case types.ResourceLink():
             described = f": {block.description}" if block.description else ""
             return f"[resource {block.title or block.name} <{block.uri}>{described}]"
@@ -149,26 +155,17 @@ def _size(base64: str) -> int:
     return len(base64) * 3 // 4 - base64[-2:].count("=")
 
 
-# The step between a language model and tools: functions for a request, and answers to the calls in its response.
-#
-# The form is that of chat completions, which most providers and local models speak. Sending the request is the
-# application's business. See ``examples/chat_host.py`` for a whole host.
-#
-# Rules of this file:
-#
-# 1. Whatever a model writes in a call gets an answer: a message that the model can read.
-# 2. A call runs only if it has been approved, where there is somebody to ask.
-# 3. A call that fails costs no other call its answer.
+# --- The tools of one conversation ---
 
 _log = logging.getLogger("trio_mcp.llm")
 
 MAX_CHARACTERS = 50_000
-"""What a tool message may hold: some ten thousand tokens."""
+"""The longest tool message: some ten thousand tokens."""
 
 
 @frozen
 class _OfferedTool:
-    """A tool, and under which name it is called."""
+    """A tool, and the name to call it by."""
 
     name: str
     server: str | None
@@ -180,11 +177,11 @@ class ToolCall:
     """A call that the model wants to make."""
 
     id: str
-    """The model's own name for the call."""
+    """The model's identifier of the call."""
     function: str
     """The name of the function, as the model knows it."""
     server: str | None
-    """Which of many servers has the tool; None where there is but one."""
+    """The server that has the tool; None if there is only one server."""
     tool: types.Tool
     """The tool as its server describes it."""
     arguments: Mapping[str, Any]
@@ -192,46 +189,50 @@ class ToolCall:
 
 
 Approve: TypeAlias = Callable[[ToolCall], Awaitable[bool | str]]
-"""Decides about a call: True allows it, False refuses it, a text refuses it and is told to the model."""
+"""A callback that decides about a call: True allows it, False refuses it, a string refuses it with a reason.
+
+The model receives the reason.
+"""
 
 
 @define(eq=False)
 class Toolkit:
-    """The tools of a `Client`, or of `Clients`, for one conversation with a model. Made by `load_toolkit`.
+    """The tools of a `Client`, or of `Clients`, for one conversation with a model. Create it with `load_toolkit`.
 
     It may be used from any number of tasks at once.
     """
 
     _source: HasTools
     _offers: Mapping[str, _OfferedTool]
-    """By the name of the function."""
+    """The tools by function name."""
 
     @property
     def functions(self) -> list[dict[str, Any]]:
         """The tools as the member ``tools`` of a chat-completions request.
 
-        Input schemas are passed on as they are. A name that does not match ``[a-zA-Z0-9_-]{1,64}`` is made to.
+        Input schemas are passed on unchanged. A name that does not match ``[a-zA-Z0-9_-]{1,64}`` is replaced by one
+        that does.
         """
         return [definition(name, offer.tool) for name, offer in self._offers.items()]
 
     async def answer(
         self, message: Mapping[str, Any], *, approve: Approve | None = None, max_characters: int = MAX_CHARACTERS
     ) -> list[dict[str, Any]]:
-        """Make the calls in a message of the model, and return a ``tool`` message for each, in the calls' order.
+        """Make the calls in a message of the model, and return a ``tool`` message for each, in the order of the calls.
 
-        First *approve* is awaited for each call, one after the other in their order; then those that it has allowed
-        run at once. Whatever goes wrong with a call is told to the model: an unknown function, arguments that are no
-        JSON object, a refusal, an error of the tool, a lost connection. `result_text` says how results are told.
+        First *approve* is awaited for each call, one after the other; then the allowed calls run concurrently. The
+        model is told of every failure of a call: an unknown function, arguments that are not a JSON object, a refusal,
+        an error of the tool, a lost connection. `result_text` describes the form of results.
 
         Args:
-            message: the assistant's message, with ``tool_calls`` or without.
+            message: the assistant's message, with or without ``tool_calls``.
             approve: decides about each call; without it all calls are made.
-            max_characters: what is longer is cut there, with a note that says so.
+            max_characters: a longer tool message is truncated, with a note.
 
         Raises:
             ValueError: the message's ``tool_calls`` is not a list of objects.
 
-        What *approve* raises is raised here, and no call is made. Cancelling this cancels the calls.
+        An exception of *approve* is raised here, and no call is made. Cancelling this method cancels the calls.
         """
         calls: Any = message.get("tool_calls") or []
         if not is_array(calls) or not all(is_object(call) for call in calls):
@@ -248,7 +249,7 @@ class Toolkit:
         ]
 
     def _prepare(self, call: Mapping[str, Any]) -> ToolCall | str:
-        """Return what is to be called; a text says what is wrong with it."""
+        """Return the call to make, or a string that describes its fault."""
         function = call.get("function")
         name: Any = function.get("name") if is_object(function) else None
         if not isinstance(name, str) or name not in self._offers:
@@ -265,11 +266,11 @@ class Toolkit:
         offer = self._offers[call.function]
         try:
             contents[index] = result_text(await self._source.call_tool(offer.name, call.arguments))
-        except ServerExited as exc:  # without what it said on standard error, which is for this machine's user
+        except ServerExited as exc:  # without its standard error, which is for the user of this machine
             contents[index] = error_text(str(ServerExited(exc.status)))
         except TrioMcpError as exc:
             contents[index] = error_text(str(exc))
-        except KeyError as exc:  # `Clients` found the tool no more; its text would be quoted by str
+        except KeyError as exc:  # `Clients` no longer finds the tool; str() would quote the message
             contents[index] = error_text(" ".join(map(str, exc.args)) or "there is no such tool")
         except Exception as exc:  # noqa: BLE001 # logged, and told to the model
             _log.warning("the call of %r failed", offer.name, exc_info=exc)
@@ -277,9 +278,9 @@ class Toolkit:
 
 
 async def load_toolkit(source: HasTools) -> Toolkit:
-    """Ask a `Client`, or `Clients`, for the tools there are now, and return them for use with a language model.
+    """Ask a `Client`, or `Clients`, for the current tools, and return them for use with a language model.
 
-    Raises what listing the tools of *source* raises.
+    Raises the exceptions of listing the tools of *source*.
     """
     offers: dict[str, _OfferedTool] = {}
     async for each in source.tools():
@@ -302,15 +303,15 @@ def _id_of(call: Mapping[str, Any]) -> str:
 
 
 def _arguments(written: Any) -> Mapping[str, Any]:
-    """Return the arguments in what a model wrote: JSON in a text, or, from some endpoints, an object."""
+    """Return the arguments that a model wrote: JSON in a string or, from some endpoints, an object."""
     if is_object(written):
         return written
     if not isinstance(written, str | None):
-        raise ValueError("the arguments are no JSON object")
+        raise ValueError("the arguments are not a JSON object")
     try:
         value = decode((written or "").strip().encode("utf-8", "surrogatepass") or b"{}")
     except Undecodable as exc:
-        raise ValueError(f"the arguments are no JSON: {exc}") from None
+        raise ValueError(f"the arguments are not JSON: {exc}") from None
     if not is_object(value):
-        raise ValueError("the arguments are no JSON object")
+        raise ValueError("the arguments are not a JSON object")
     return value

@@ -150,7 +150,10 @@ def test_a_sign_in_that_makes_no_sense_is_one_line(arguments: Sequence[str], lin
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ({"command": "run"}, "server 'far': nobody signs in to a server that is started here; it has no 'url'"),
+        (
+            {"command": "run"},
+            "server 'far': only a server with a 'url' accepts credentials; this one is started as a process",
+        ),
         ({"url": FAR, "headers": {"Authorization": "Bearer secret"}}, "server 'far': auth and headers both show who"),
     ],
 )

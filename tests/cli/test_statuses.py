@@ -33,7 +33,7 @@ SILENT = ["--", sys.executable, "-c", "import sys; sys.stdin.read()"]
         (["call", "book", *raw(exit=7)], 3, "trio-mcp call: the server process exited with status 7"),
         (["tools", "--revision", "2024-11-05", *raw()], 3, "trio-mcp tools: no common protocol revision"),
         (["tools", *raw(answers={"tools/list": {"tools": 1}})], 3, "trio-mcp tools: the result of 'tools/list'"),
-        (["tools", "--timeout", "0.2", *SILENT], 3, "trio-mcp tools: the server has not agreed to anything within"),
+        (["tools", "--timeout", "0.2", *SILENT], 3, "trio-mcp tools: the server has not agreed to a revision within"),
     ],
     ids=lambda value: str(value) if isinstance(value, int) else "",
 )

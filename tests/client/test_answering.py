@@ -109,7 +109,7 @@ async def test_accepted_content_that_does_not_fit_the_form_is_not_sent(
     case: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     content, fault = UNFIT[case]
-    said = f"on_elicit accepted a form with what does not fit it: {fault}"
+    said = f"on_elicit accepted a form with invalid content: {fault}"
     for revision in ("2025-06-18", LEGACY):
         caplog.clear()
         answer = await told(HOW_MANY["params"], revision=revision, on_elicit=accepting(content))
@@ -290,7 +290,7 @@ async def test_an_error_that_names_pages_badly_is_still_the_outcome(
     ):
         await server.refuse(-32042, data)
     assert outcome[0].data == data
-    assert "an error -32042 of the server names no pages" in caplog.text
+    assert "error -32042 of the server lists no valid pages" in caplog.text
 
 
 async def test_of_very_many_visits_the_oldest_are_forgotten() -> None:

@@ -295,7 +295,7 @@ async def test_what_a_tool_promises_is_known_from_a_cached_list_as_well() -> Non
     server.tool(name="t")(lambda: "text")
     async with open_client(server, cache=shared) as second:
         await second.list_tools()
-        with pytest.raises(Exception, match="promised structured content and returned none"):
+        with pytest.raises(Exception, match="returned no structured content, which its output schema requires"):
             await second.call_tool("t")
 
 

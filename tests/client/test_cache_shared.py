@@ -296,7 +296,7 @@ def test_a_bound_is_a_whole_number_and_at_least_1(name: str, bound: Any) -> None
 def test_a_server_is_named_by_a_text_and_a_principal_can_be_compared() -> None:
     unnamed: Any = None
     unhashable: Any = []
-    with pytest.raises(TypeError, match="server=None: expected a text"):
+    with pytest.raises(TypeError, match="server=None: expected a string"):
         ResponseCache().for_server(unnamed)
     with pytest.raises(TypeError, match="unhashable"):
         ResponseCache().for_server("s", principal=unhashable)

@@ -161,7 +161,9 @@ async def test_a_hook_that_returns_something_else_is_told_so_at_the_caller() -> 
         return True
 
     async with asked(consent=confuse) as (client, _):
-        with pytest.raises(TypeError, match="consent was given CallToolRequestParams and returned True"):
+        with pytest.raises(
+            TypeError, match="consent must return the CallToolRequestParams that may proceed, and returned True"
+        ):
             await client.call_tool("t")
 
 

@@ -99,7 +99,7 @@ async def test_of_many_servers_each_is_shown_what_is_meant_for_it() -> None:
             assert await who(clients["far"]) == "Bearer t1"
             assert await who(clients["open"]) == "none"
 
-            assert "nobody signs in to a server that is started here" in str(clients.failed["here"])
+            assert "only a server with a 'url' accepts credentials" in str(clients.failed["here"])
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ async def test_of_many_servers_each_is_shown_what_is_meant_for_it() -> None:
     [
         ("ftp://example.org/mcp", "'ftp://example.org/mcp' .* http"),
         ("http://", "'http://' .* no host"),
-        ("npx", "'npx' is no URL; a command is a list"),
+        ("npx", "'npx' is not a URL; pass a command as a list"),
         ("https://me:secret@example.org/mcp", "'example.org' holds a user name or a password"),
     ],
 )

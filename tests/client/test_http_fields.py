@@ -160,7 +160,7 @@ async def test_tools_with_annotations_that_cannot_be_are_left_out_with_one_warni
         assert [each.name for each in (await client.list_tools()).tools] == ["book"]
 
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert [text.split(",")[0] for text in warnings] == [
+    assert [text.partition(":")[0] for text in warnings] == [
         "tool 'number' is left out",
         "tool 'twice' is left out",
         "tool 'space' is left out",

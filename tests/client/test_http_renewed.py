@@ -213,7 +213,7 @@ async def test_a_resource_that_the_server_no_longer_tells_of_ends_who_listens_to
         with pytest.raises(ErrorResponse, match=r"no \(-32002\)"):
             await changes.__anext__()
         assert await waiting_in(others) == [ListChanged("tools")]
-        assert f"the server no longer tells of {CONFIG!r}" in caplog.text
+        assert f"the server no longer reports changes of {CONFIG!r}" in caplog.text
         await lose_session(client, origin)
         async with client.listen(resources=[CONFIG]):
             assert subscribed(origin, 3) == [CONFIG]
@@ -229,7 +229,7 @@ async def test_a_server_that_refuses_the_log_level_now_is_named_in_the_log(caplo
         await lose_session(client, origin)
         await wait_all_tasks_blocked()
 
-    assert "the server may log less than it did" in caplog.text
+    assert "the log level of the server is not restored" in caplog.text
 
 
 async def test_a_client_that_is_closed_meanwhile_subscribes_to_nothing_more() -> None:

@@ -141,7 +141,7 @@ async def test_a_server_s_failure_is_the_cause_of_not_finding_it() -> None:
     async with opened({"dies": program(DYING), "off": {"disabled": True}}) as clients:
         assert [*clients] == []
         assert await names_of(clients) == []
-        with pytest.raises(KeyError, match="server 'dies' has failed; `failed` says why") as failed:
+        with pytest.raises(KeyError, match="server 'dies' has failed; see `failed` for the reason") as failed:
             clients["dies"]
         with pytest.raises(KeyError, match="server 'off' is disabled in the table of servers"):
             clients["off"]
@@ -163,7 +163,7 @@ async def test_what_cannot_be_used_at_all_is_refused_by_the_opener(tmp_path: Pat
     with pytest.raises(FileNotFoundError):
         async with open_clients(tmp_path / "mcp.json"):
             pytest.fail("opened")
-    with pytest.raises(ValueError, match="has no member 'mcpServers'"):
+    with pytest.raises(ValueError, match="has neither a member 'mcpServers' nor 'servers'"):
         async with open_clients({}):
             pytest.fail("opened")
     with pytest.raises(ValueError, match="prefix='never': must be one of 'clashes', 'always'"):
@@ -322,7 +322,9 @@ async def test_each_server_may_have_options_of_its_own() -> None:
 async def test_a_part_of_a_cache_that_is_about_one_server_is_not_for_all_of_them() -> None:
     part = ResponseCache().for_server("add")
     servers = {"mcpServers": {"one": tools("o", "add"), "two": tools("t", "add")}}
-    with pytest.raises(ValueError, match="a part of a cache is about one server; give each its own by options_for="):
+    with pytest.raises(
+        ValueError, match="a ServerCache is for one server; use options_for= to give each server its own"
+    ):
         async with open_clients(servers, cache=part):
             raise AssertionError
     async with open_clients(servers, options_for=lambda name: {"cache": part} if name == "one" else {}) as clients:

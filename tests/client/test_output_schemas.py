@@ -50,7 +50,7 @@ def test_content_is_compared_with_the_latest_schema() -> None:
 
     known.learn_outputs([tool(TEXT)])
     check(known, result({"n": "1"}))
-    with pytest.raises(RemoteProtocolError, match=r"what tool 't' returned .* \$\.n"):
+    with pytest.raises(RemoteProtocolError, match=r"the result of tool 't' .* \$\.n"):
         check(known, result({"n": 1}))
 
     known.learn_outputs([tool(None)])
@@ -61,7 +61,7 @@ def test_null_is_content() -> None:
     known = known_tools(tool({"type": "null"}))
 
     check(known, result(None))
-    with pytest.raises(RemoteProtocolError, match="promised structured content and returned none"):
+    with pytest.raises(RemoteProtocolError, match="returned no structured content, which its output schema requires"):
         check(known, result())
 
 

@@ -816,7 +816,7 @@ async def test_one_task_waits_also_while_questions_are_asked(autojump_clock: obj
             nursery.start_soon(call.result)
             await server.answer(interim("s", a=HOW_MANY))
             await trio.sleep(5)
-            with pytest.raises(trio.BusyResourceError, match="answering what the server asks"):
+            with pytest.raises(trio.BusyResourceError, match="answering the server's questions"):
                 await call.result()
             await server.answer(DONE)
         assert (await call.result()).content == [types.TextContent(text="done")]
@@ -965,7 +965,7 @@ async def test_in_an_earlier_revision_a_call_by_hand_asks_the_callbacks_and_carr
         more: list[Any] = [{"input_responses": {}}, {"request_state": ""}]
         for each in more:
             refused = client.open_call("t", manual_input=True, **each)
-            with pytest.raises(LocalProtocolError, match="in revision 2025-11-25 a call carries no answers"):
+            with pytest.raises(LocalProtocolError, match="calls of revision 2025-11-25 carry no answers"):
                 await refused.__aenter__()
 
 

@@ -42,23 +42,26 @@ def test_variables_stand_for_this_process_s_own(monkeypatch: pytest.MonkeyPatch)
     [
         ({}, "'command' is required"),
         ({"command": ""}, "'command' is required"),
-        ({"command": 7}, "'command' is required, and a text$"),
-        ({"comand": "x", "z": 1}, "'command' is required, and a text; 'comand' is not supported; 'z' is not supported"),
-        ({"command": "x", "args": "y"}, "'args' must be a list of texts"),
-        ({"command": "x", "args": [1]}, "'args' must be a list of texts"),
-        ({"command": "x", "env": ["A=1"]}, "'env' must be an object of texts"),
-        ({"command": "x", "env": {"A": 1}}, "'env' must be an object of texts"),
-        ({"command": "x", "cwd": 1}, "'cwd' must be a text"),
+        ({"command": 7}, "'command' is required, and must be a string$"),
+        (
+            {"comand": "x", "z": 1},
+            "'command' is required, and must be a string; 'comand' is not supported; 'z' is not supported",
+        ),
+        ({"command": "x", "args": "y"}, "'args' must be a list of strings"),
+        ({"command": "x", "args": [1]}, "'args' must be a list of strings"),
+        ({"command": "x", "env": ["A=1"]}, "'env' must be an object of strings"),
+        ({"command": "x", "env": {"A": 1}}, "'env' must be an object of strings"),
+        ({"command": "x", "cwd": 1}, "'cwd' must be a string"),
         ({"command": "x", "disabled": "yes"}, "'disabled' must be true or false"),
         ({"command": "x", "type": "pigeon"}, "'type' 'pigeon' is not supported; it may be 'stdio', 'http', 'sse', "),
         ({"command": "x", "type": ["stdio"]}, "'type' \\['stdio'\\] is not supported; it may be 'stdio'"),
-        ({"command": "x", "url": URL}, "'command' and 'url' are two servers"),
-        ({"type": "stdio", "url": URL}, "'command' is required, and a text; 'url' is not supported"),
-        ({"type": "http"}, "'url' is required, and a text$"),
-        ({"type": "sse", "serverUrl": URL}, "'url' is required, and a text; 'serverUrl' is not supported"),
-        ({"url": 7}, "'url' is required, and a text$"),
-        ({"url": URL, "headers": ["a: b"]}, "'headers' must be an object of texts"),
-        ({"url": URL, "headers": {"a": 1}}, "'headers' must be an object of texts"),
+        ({"command": "x", "url": URL}, "an entry has either 'command' or 'url', not both"),
+        ({"type": "stdio", "url": URL}, "'command' is required, and must be a string; 'url' is not supported"),
+        ({"type": "http"}, "'url' is required, and must be a string$"),
+        ({"type": "sse", "serverUrl": URL}, "'url' is required, and must be a string; 'serverUrl' is not supported"),
+        ({"url": 7}, "'url' is required, and must be a string$"),
+        ({"url": URL, "headers": ["a: b"]}, "'headers' must be an object of strings"),
+        ({"url": URL, "headers": {"a": 1}}, "'headers' must be an object of strings"),
         ({"url": "http://${NO_SUCH_VARIABLE}/"}, r"NO_SUCH_VARIABLE in '\$\{NO_SUCH_VARIABLE\}' is not set$"),
         ([], "expected an object with the member 'command' or 'url'"),
         ({"command": "x", "args": ["${NO_SUCH_VARIABLE}"]}, "variable NO_SUCH_VARIABLE in '\\${NO_SUCH_VARIABLE}'"),
@@ -84,9 +87,7 @@ def test_what_other_programs_have_written_is_ignored_with_one_warning(caplog: py
     entry: dict[str, Any] = {"command": "x", "timeout": 60, "autoApprove": ["add"], "disabled": False, "headers": {}}
 
     assert server_from_entry(entry, where="mcp.json: server 'sums'") == StdioServer(("x",), env={})
-    assert caplog.messages == [
-        "mcp.json: server 'sums': ignored what this package does not know: 'autoApprove', 'headers', 'timeout'"
-    ]
+    assert caplog.messages == ["mcp.json: server 'sums': ignored unknown members: 'autoApprove', 'headers', 'timeout'"]
 
 
 # Servers that are reached.
@@ -111,7 +112,7 @@ def test_variables_stand_in_urls_and_header_fields_as_well(monkeypatch: pytest.M
 
 def test_what_does_not_belong_to_a_url_is_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert server_from_entry({"url": URL, "env": {}, "oauth": {}}) == HttpServer(URL)
-    assert caplog.messages == ["server entry: ignored what this package does not know: 'env', 'oauth'"]
+    assert caplog.messages == ["server entry: ignored unknown members: 'env', 'oauth'"]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_who_asks_is_shown_to_a_server_that_is_reached_by_a_url_and_to_no_other(
     entry = {"url": URL, "headers": {"Authorization": "Bearer secret"}}
 
     assert callable(opener_from_entry({"url": URL}, auth=OAuth()))
-    with pytest.raises(ValueError, match=r"^mcp\.json: server 'a': nobody signs in to a server that is started here"):
+    with pytest.raises(ValueError, match=r"^mcp\.json: server 'a': only a server with a 'url' accepts credentials"):
         opener_from_entry({"command": "run"}, where="mcp.json: server 'a'", auth=OAuth())
     with pytest.raises(ValueError, match=r"^mcp\.json: server 'a': auth and headers both show who asks") as refused:
         opener_from_entry(entry, where="mcp.json: server 'a'", auth=OAuth())

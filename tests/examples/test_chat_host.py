@@ -180,7 +180,7 @@ def test_the_model_receives_the_errors_of_its_calls(mcp_json: Path) -> None:
     failed, unreadable, unknown, fine = model.told()
     assert failed.startswith("Error: ")
     assert "expected integer, got string" in failed
-    assert unreadable.startswith("Error: the arguments are no JSON")
+    assert unreadable.startswith("Error: the arguments are not JSON")
     assert unknown == "Error: there is no function 'sub'"
     assert fine == "42"
 

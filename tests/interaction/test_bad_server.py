@@ -156,7 +156,7 @@ async def test_only_an_invalid_progress_update_itself_is_dropped(
         await server.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
         assert [update.progress async for update in call.updates] == [1, 3]
         assert (await call.result()).content == []
-    assert caplog.text.count("a progress update is none") == 1  # and no more, however many there are
+    assert caplog.text.count("a progress update is invalid") == 1  # and no more, however many there are
 
 
 @pytest.mark.requirement("B.14-P5b")
@@ -466,7 +466,7 @@ async def test_structured_content_that_does_not_match_the_output_schema_fails_th
             await client.list_tools()
         for result, fault in (
             ({"structuredContent": {"n": "1"}}, "does not fit its output schema"),
-            ({}, "promised structured content and returned none"),
+            ({}, "returned no structured content, which its output schema requires"),
         ):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(answer, server, result)

@@ -230,7 +230,7 @@ def without_database() -> Server:
         ([], ValueError, "expected a list of the program"),
         ({"comand": "x"}, ValueError, "'comand' is not supported"),
         ("http://127.0.0.1:1/mcp", ConnectionBroken, "cannot connect to http://127.0.0.1:1/mcp"),
-        ("localhost", ValueError, "'localhost' is no URL"),
+        ("localhost", ValueError, "'localhost' is not a URL"),
         (7, TypeError, "cannot connect to 7"),
         ([sys.executable, "-c", "import sys; sys.exit('sorry')"], ServerExited, "sorry"),
     ],

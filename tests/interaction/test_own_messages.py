@@ -124,7 +124,9 @@ async def test_a_method_that_another_revision_defines_is_not_sent(opener: Opener
         absent = "ping" if revision == MODERN else "server/discover"
         with pytest.raises(LocalProtocolError, match=f"revision {revision} has no request '{absent}'"):
             await client.request(absent, None, types.EmptyResult)
-        with pytest.raises(LocalProtocolError, match="is the specification's own; it is sent where it is due"):
+        with pytest.raises(
+            LocalProtocolError, match="is a notification of the specification; the client sends it when it is due"
+        ):
             await client.notify("notifications/initialized")
 
 
@@ -474,13 +476,13 @@ def not_async() -> None:
     [
         ({"methods": {"roots/list": _any}}, ValueError, "method 'roots/list' is the specification's own"),
         ({"notifications": {"notifications/message": _any}}, ValueError, "is the specification's own"),
-        ({"methods": {"acme/a": not_async}}, TypeError, r"methods\['acme/a'\]: .* is no async function"),
+        ({"methods": {"acme/a": not_async}}, TypeError, r"methods\['acme/a'\]: .* must be an async function"),
         ({"extensions": {"rooms": {}}}, ValueError, "'rooms' names no extension"),
-        ({"extensions": [Extension(ROOMS), Extension(ROOMS)]}, ValueError, "'com.example/rooms' is there twice"),
+        ({"extensions": [Extension(ROOMS), Extension(ROOMS)]}, ValueError, "'com.example/rooms' is given twice"),
         (
             {"extensions": [Extension(ROOMS, {}, {"task": _any}), Extension("a/b", {}, {"task": _any})]},
             ValueError,
-            "two of them have results of type 'task'",
+            "two extensions have results of type 'task'",
         ),
     ],
 )

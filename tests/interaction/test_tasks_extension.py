@@ -306,7 +306,7 @@ async def test_the_error_names_an_extension_that_does_not_return_a_complete_resu
         return made
 
     async with opener(make_server(), extensions=[Extension(TASKS, {}, {"task": resolve})]) as client:
-        with pytest.raises(LocalProtocolError, match="made of the result of 'tools/call' is no complete result"):
+        with pytest.raises(LocalProtocolError, match="the extension returned an incomplete result for 'tools/call'"):
             await client.call_tool("dig")
 
 

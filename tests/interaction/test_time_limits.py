@@ -59,7 +59,9 @@ async def test_the_idle_limit_ends_a_silent_call_and_stops_its_handler(
     watched = Watched()
     async with opener(watched.server, time_limits=TimeLimits(idle=10)) as client:
         began = trio.current_time()
-        with pytest.raises(RequestTimedOut, match=r"'tools/call': nothing was heard for 10 s \(TimeLimits.idle\)"):
+        with pytest.raises(
+            RequestTimedOut, match=r"'tools/call': the server sent nothing for 10 s \(TimeLimits.idle\)"
+        ):
             await client.call_tool("work", {"naps": [100]})
         assert trio.current_time() - began == 10
         await trio.testing.wait_all_tasks_blocked()

@@ -26,7 +26,7 @@ def blob(**more: Any) -> types.EmbeddedResource:
         ),
         (
             types.AudioContent(data="AA==", mime_type="audio/wav"),
-            "[a sound of type audio/wav, 1 bytes, which cannot be played here]",
+            "[audio of type audio/wav, 1 bytes, which cannot be played here]",
         ),
         (types.ResourceLink(name="n", uri="file:///a"), "[resource n <file:///a>]"),
         (

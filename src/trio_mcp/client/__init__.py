@@ -1,6 +1,6 @@
-"""ASKING: the client, its openers, and how it finds out what the other side speaks.
+"""The client: openers, negotiation of a revision, requests, callbacks, the cache, and clients of many servers.
 
-Names only, each imported from its home when it is first used: most programs have one server and no `mcpServers` file.
+Names only, each imported from its module when it is first used: most programs have one server and no `mcpServers` file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,18 @@
 """Answers to a server: to the requests of a legacy one, to the questions in a modern result, and to custom messages.
 
-Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
+Rules of this file:
+
+1. A legacy server may report that the user has finished with a page. Only pages that this connection has received
+   count, once each; other reports are ignored.
+2. The number of remembered pages, log messages and notifications is bounded. Beyond the bound the oldest is dropped.
+3. All questions of a modern round are answered before the request is sent again. If one fails, nothing is sent again.
+4. A retry has the params of the first request and, of the latest round only, the answers and the unchanged state.
+5. The number of rounds is bounded. If a server asks no question, the client waits before the retry, longer each time.
+6. A cancelled round loses nothing: the next task that waits continues where it stopped.
+
+Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation,
+https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr,
+https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#extension-negotiation
 """
 
 from __future__ import annotations
@@ -48,20 +60,10 @@ __all__ = [
 _log = logging.getLogger("trio_mcp.client")
 
 
-# Pages that a server of 2025-11-25 has asked the user to visit: it tells when the user is done with one.
-#
-# Rules of this file:
-#
-# 1. Only pages that this connection was told of can be done with, once each; whatever else is told is ignored.
-# 2. What is remembered is bounded: of more pages than that, the oldest are forgotten.
-#
-# Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#completion-notifications-
-# for-url-mode-elicitation
-
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
 
 MAX_OPEN_PAGES = 1024
-"""Pages whose end is waited for."""
+"""The number of pages whose completion is awaited."""
 
 _REVISION = "2025-11-25"
 _URL_ELICITATION_REQUIRED = -32042
@@ -69,36 +71,36 @@ _URL_ELICITATION_REQUIRED = -32042
 
 @define(eq=False)
 class VisitedPages:
-    """The pages that one connection's user was asked to visit."""
+    """The pages that a server of 2025-11-25 has asked the user of one connection to visit."""
 
     _on_complete: OnElicitComplete | None
     _pending: dict[str, None] = field(factory=dict[str, None], init=False)
-    """A set in order."""
+    """An ordered set."""
     _completed: deque[types.ElicitationCompleteNotificationParams] = field(
         factory=partial(deque["types.ElicitationCompleteNotificationParams"], maxlen=MAX_OPEN_PAGES), init=False
     )
     _wakeup: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     def add(self, request: Any) -> None:
-        """Remember a question that names a page; others are nothing to remember."""
+        """Remember the page of a question; other questions are ignored."""
         if isinstance(request, types.ElicitRequestURLParams) and request.elicitation_id is not None:
             self._pending[request.elicitation_id] = None
             if len(self._pending) > MAX_OPEN_PAGES:
                 del self._pending[next(iter(self._pending))]
 
     def add_required(self, error: ErrorResponse) -> None:
-        """Remember the pages that an error names as to be visited first."""
+        """Remember the pages that must be visited first, according to an error."""
         if error.code == _URL_ELICITATION_REQUIRED:
             try:
                 data = types.structure(error.data, types.URLElicitationRequiredErrorData, revision=_REVISION)
             except StructureError as fault:
-                _log.warning("an error %s of the server names no pages: %s", error.code, fault)
+                _log.warning("error %s of the server lists no valid pages: %s", error.code, fault)
                 return
             for each in data.elicitations:
                 self.add(each)
 
     def completed(self, params: JsonObject) -> None:
-        """Take the notice that the user is done with a page; synchronous."""
+        """Take the notification that the user has finished with a page. Synchronous."""
         identifier = params.get("elicitationId")
         if type(identifier) is str and identifier in self._pending:
             del self._pending[identifier]
@@ -108,34 +110,34 @@ class VisitedPages:
             self._wakeup.unpark()
 
     def start(self, nursery: trio.Nursery) -> None:
-        """Start the task that hands the notices on, if the application wants to hear of them."""
+        """Start the task that delivers the notifications, if the application has a callback for them."""
         if self._on_complete is not None:
             nursery.start_soon(self._deliver, self._on_complete)
 
     async def _deliver(self, on_complete: OnElicitComplete) -> None:
-        """Hand the notices to `on_elicit_complete`, one after the other, for ever. Its failure costs one of them."""
+        """Pass the notifications to `on_elicit_complete` one by one, for ever. A failure affects one notification."""
         while True:
             while not self._completed:
                 await self._wakeup.park()
             try:
                 await on_complete(self._completed.popleft())
-            except Exception:  # noqa: BLE001 # it is the application's, and costs one notice
+            except Exception:  # noqa: BLE001 # a failure of the application affects one notification
                 _log.exception("on_elicit_complete failed")
 
 
 MAX_WAITING_LOGS = 1024
-"""Log messages that may wait for `on_log`; beyond it the oldest goes."""
+"""The number of log messages that may wait for `on_log`; beyond it the oldest is dropped."""
 
 MAX_WARNINGS = 10
-"""Log messages that break the protocol about which ours says so; a server that goes on fills no log."""
+"""The number of invalid messages of one kind that are logged as warnings; later ones are logged at debug level."""
 
 REFUSED_BY_USER = -1
-"""Answers a request to the model that there was no consent for."""
+"""The code of the error that answers a request to the model without consent."""
 
 
 @define(eq=False)
 class Answering:
-    """Answers what the server of one connection asks, and hands its log messages on."""
+    """The answers to the requests of one connection's server, and the delivery of its log messages."""
 
     _callbacks: Callbacks
     _clocks: RequestClocks
@@ -143,7 +145,7 @@ class Answering:
     replies: Replies = field(init=False)
     pages: VisitedPages = field(init=False)
     skipped_logs: int = field(default=0, init=False)
-    """Log messages that were dropped because `on_log` is too slow."""
+    """The number of log messages that were dropped because `on_log` is too slow."""
     _unreadable_logs: int = field(default=0, init=False)
     _logs: deque[JsonObject] = field(factory=deque[JsonObject], init=False)
     _log_wakeup: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
@@ -154,11 +156,11 @@ class Answering:
 
     @property
     def wants_messages(self) -> bool:
-        """Whether there is anything to answer, or to hand on."""
+        """True if a callback receives messages that the server sends outside of requests."""
         return self._callbacks.wants_messages
 
     def answer(self, exchange: IncomingRequest) -> None:
-        """Begin to answer; synchronous."""
+        """Begin to answer a request. Synchronous."""
         try:
             params = self._read_params(exchange)
         except McpError as error:
@@ -193,9 +195,11 @@ class Answering:
         method, revision = exchange.method, exchange.context.revision
         row = types.METHODS[revision].get(method)
         if row is None or row.direction == "client":
-            raise McpError(METHOD_NOT_FOUND, f"a client answers no {method!r} in revision {revision}")
+            raise McpError(METHOD_NOT_FOUND, f"a client does not answer {method!r} in revision {revision}")
         if method != "ping":
-            self.replies.check(method, None)  # before its params: what was not declared is not looked at
+            self.replies.check(
+                method, None
+            )  # before the params: an undeclared method is refused before its params are read
         try:
             params: Any = types.structure(exchange.params or {}, row.params, revision=revision)
         except StructureError as exc:
@@ -205,7 +209,7 @@ class Answering:
         return params
 
     def log(self, params: JsonObject) -> None:
-        """Take a log message of the server; synchronous."""
+        """Take a log message of the server. Synchronous."""
         if self._callbacks.on_log is not None:
             if len(self._logs) >= MAX_WAITING_LOGS:
                 self._logs.popleft()
@@ -214,13 +218,13 @@ class Answering:
             self._log_wakeup.unpark()
 
     def start(self, nursery: trio.Nursery, revision: str) -> None:
-        """Start the tasks that hand on what the application wants to hear, if it does."""
+        """Start the tasks that deliver messages to the application's callbacks."""
         if self._callbacks.on_log is not None:
             nursery.start_soon(self._deliver_logs, self._callbacks.on_log, revision)
         self.pages.start(nursery)
 
     async def _deliver_logs(self, on_log: OnLog, revision: str) -> None:
-        """Hand log messages to `on_log`, one after the other, for ever. Its failure costs one message."""
+        """Pass log messages to `on_log` one by one, for ever. A failure affects one message."""
         while True:
             while not self._logs:
                 await self._log_wakeup.park()
@@ -232,37 +236,26 @@ class Answering:
                 self._unreadable_logs += 1
                 level = logging.WARNING if self._unreadable_logs <= MAX_WARNINGS else logging.DEBUG
                 _log.log(level, "a log message of the server does not fit: %s", exc)
-            except Exception:  # noqa: BLE001 # it is the application's, and costs one message
+            except Exception:  # noqa: BLE001 # a failure of the application affects one message
                 _log.exception("on_log failed")
 
 
-# What a modern server asks about a request, round after round, and what the retries say that answer it.
-#
-# Rules of this file:
-#
-# 1. All questions of a round are answered before the request is sent again. Nothing is sent again where one fails.
-# 2. A retry has the params of the first request and, of the latest round alone, the answers and the state, exactly as
-# it
-#    came.
-# 3. There is a bound on rounds. A server that asks nothing is given time, longer each time.
-# 4. Who is cancelled has lost nothing: whoever goes on begins where the round stood.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
+# --- Questions in the results of modern servers ---
 
 ANSWERS, STATE = "inputResponses", "requestState"
 
 FIRST_PAUSE = 0.1
-"""Seconds before a request is sent again to a server that asks nothing; doubled each time, up to `LONGEST_PAUSE`."""
+"""The seconds before a request is sent again to a server that asks no question; doubled up to `LONGEST_PAUSE`."""
 LONGEST_PAUSE = 5.0
 
 
 @define(eq=False)
 class Rounds:
-    """The rounds of one request, which one task at a time goes through."""
+    """The rounds of questions of one request. One task at a time goes through them."""
 
     _method: str
     _params: JsonObject | None
-    """Of the first request."""
+    """The params of the first request."""
     _revision: str
     _limits: Limits
     _replies: Replies
@@ -270,21 +263,21 @@ class Rounds:
     """Returns a block that is cancelled when the connection is lost."""
     _count: int = field(default=0, init=False)
     _pauses: int = field(default=0, init=False)
-    """How often in a row the server has asked nothing."""
+    """The number of rounds in a row without a question."""
     _paused_until: float | None = field(default=None, init=False)
-    """While it has, when to send the request again, on Trio's clock."""
+    """The time at which the request is sent again, on Trio's clock; None if there is no pause."""
     _is_in_round: bool = field(default=False, init=False)
-    """Whether a task goes through a round, or did when it was cancelled."""
+    """True while a round is in progress, or if its task was cancelled."""
     _retry: JsonObject | None = field(default=None, init=False)
     """The params of a retry that is ready and not sent."""
 
     async def retry(self, outcome: JsonObject) -> JsonObject:
-        """Return the params of the retry that answers a round, when all it needs is there; `sent` is to follow.
+        """Return the params of the retry that answers a round; `sent` must follow.
 
         Raises:
-            RemoteProtocolError: what the server asks breaks the protocol, or goes beyond `Limits.max_rounds`.
+            RemoteProtocolError: a question of the server breaks the protocol, or exceeds `Limits.max_rounds`.
             ConnectionLost: the connection is gone.
-            Exception: whatever a callback raises.
+            Exception: any exception of a callback.
         """
         if not self._is_in_round:
             self._is_in_round = True
@@ -295,11 +288,11 @@ class Rounds:
         return self._retry
 
     def sent(self) -> None:
-        """The retry is sent: the next round is another one."""
+        """Note that the retry was sent: the next outcome begins a new round."""
         self._is_in_round, self._retry, self._paused_until = False, None, None
 
     async def _prepared(self, outcome: JsonObject) -> JsonObject:
-        """Return the params of the retry, when all it needs is there."""
+        """Return the params of the retry, with all answers."""
         interim = read_interim(outcome, self._method, self._revision)
         limit = self._limits.max_rounds
         if self._count > limit:
@@ -322,7 +315,7 @@ class Rounds:
                 raise RemoteProtocolError(message) from None
 
     async def _answers(self, questions: Mapping[str, types.InputRequest]) -> JsonObject:
-        """Ask the application all at once. The first failure takes the other questions back, and is raised bare."""
+        """Ask the application all questions at once. The first failure cancels the others and is raised unwrapped."""
         answers: dict[str, Any] = dict.fromkeys(questions)
 
         async def answer(key: str) -> None:
@@ -350,22 +343,22 @@ class Rounds:
 
 
 def read_interim(outcome: JsonObject, method: str, revision: str) -> types.InputRequiredResult:
-    """Return the round in a result.
+    """Return the round of questions in a result.
 
     Raises:
-        RemoteProtocolError: it is none.
+        RemoteProtocolError: the result is not a valid round.
     """
     try:
         interim = types.structure(outcome, types.InputRequiredResult, revision=revision)
     except StructureError as exc:
-        raise RemoteProtocolError(f"what {method!r} asks does not fit: {'; '.join(exc.faults)}") from exc
+        raise RemoteProtocolError(f"the questions of {method!r} do not fit: {'; '.join(exc.faults)}") from exc
     if interim.input_requests is None and interim.request_state is None:
         raise RemoteProtocolError(f"{method!r} asks for input, with neither 'inputRequests' nor 'requestState'")
     return interim
 
 
 MAX_WAITING_NOTIFICATIONS = 1024
-"""Notifications that may wait for their handlers; beyond it the oldest goes."""
+"""The number of notifications that may wait for their handlers; beyond it the oldest is dropped."""
 
 ResultResolver: TypeAlias = Callable[[Any, JsonObject], Awaitable[JsonObject]]
 """A `Resolve` for a client of any type."""
@@ -373,7 +366,7 @@ ResultResolver: TypeAlias = Callable[[Any, JsonObject], Awaitable[JsonObject]]
 
 @define(eq=False)
 class CustomMessages:
-    """What the application of one client has added to the protocol. Made by `custom_messages`."""
+    """The custom methods, notifications and extensions of one client's application."""
 
     extensions: Mapping[str, Mapping[str, Any]]
     """The client's settings by extension."""
@@ -381,17 +374,17 @@ class CustomMessages:
     _methods: Mapping[str, TypedFunction]
     _notifications: Mapping[str, TypedFunction]
     _resolvers: Mapping[str, ResultResolver]
-    """By the type of the result."""
+    """The resolvers by result type."""
     client: Any = field(default=None, init=False)
-    """Whose application it is; set before anything is asked."""
+    """The client of the application; set before the first request."""
     skipped: int = field(default=0, init=False)
-    """Notifications that were dropped because their handlers are too slow."""
+    """The number of notifications that were dropped because their handlers are too slow."""
     _waiting: deque[tuple[str, JsonObject]] = field(factory=deque[tuple[str, JsonObject]], init=False)
     _wakeup: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
     _warnings: int = field(default=0, init=False)
 
     def declared_with(self, capabilities: types.ClientCapabilities) -> types.ClientCapabilities:
-        """Return what the client declares: its own capabilities and these."""
+        """Return the capabilities that the client declares: *capabilities* and the custom ones."""
         settings = {id: dict(each) for id, each in self.extensions.items()}
         return with_plain_extensions(
             evolve(capabilities, experimental=self._experimental or None, extensions=settings or None)
@@ -399,11 +392,11 @@ class CustomMessages:
 
     @property
     def wants_messages(self) -> bool:
-        """Whether it has added anything that servers say of their own accord."""
+        """True if there are handlers for messages that a server sends outside of requests."""
         return bool(self._methods or self._notifications)
 
     def answer(self, exchange: IncomingRequest, pool: HandlerPool, clocks: RequestClocks) -> bool:
-        """Begin to answer a request of the server's, if it has a handler here; synchronous."""
+        """Begin to answer a custom request of the server; return False if there is no handler for it. Synchronous."""
         method, revision = exchange.method, exchange.context.revision
         if method not in self._methods or method in types.METHODS[revision]:
             return False
@@ -416,7 +409,7 @@ class CustomMessages:
             return True
 
         async def handle(_: HandlerRun) -> JsonObject:
-            with clocks.paused():  # the limits measure waiting for the server
+            with clocks.paused():  # the limits measure the time of the server
                 return to_object(await function.call(params), revision)
 
         def explain(failure: Exception) -> McpError:
@@ -429,7 +422,7 @@ class CustomMessages:
         return True
 
     def take_notification(self, method: str, params: JsonObject) -> bool:
-        """Take a notification of the server's, if it has a handler here; synchronous."""
+        """Take a custom notification of the server; return False if there is no handler for it. Synchronous."""
         if method not in self._notifications:
             return False
         if len(self._waiting) >= MAX_WAITING_NOTIFICATIONS:
@@ -440,12 +433,12 @@ class CustomMessages:
         return True
 
     def start(self, nursery: trio.Nursery) -> None:
-        """Start the task that hands notifications on, if there are handlers for any."""
+        """Start the task that delivers notifications, if there are handlers."""
         if self._notifications:
             nursery.start_soon(self._deliver)
 
     async def _deliver(self) -> None:
-        """Hand notifications to their handlers, one after the other, for ever. A failure costs one of them."""
+        """Pass notifications to their handlers one by one, for ever. A failure affects one notification."""
         while True:
             while not self._waiting:
                 await self._wakeup.park()
@@ -457,23 +450,23 @@ class CustomMessages:
                 self._warnings += 1
                 level = logging.WARNING if self._warnings <= MAX_WARNINGS else logging.DEBUG
                 _log.log(level, "the params of notification %r do not fit: %s", method, "; ".join(error.faults))
-            except Exception:  # noqa: BLE001 # it is the application's, and costs one notification
+            except Exception:  # noqa: BLE001 # a failure of the application affects one notification
                 _log.exception("the handler of notification %r failed", method)
 
     def resolver(self, method: str, kind: object) -> ResultResolver | None:
-        """Return what makes a complete result of one of type *kind*; None where there is nothing that could."""
+        """Return the function that completes a result of type *kind*; None if there is none."""
         is_open = method == "tools/call" or not is_specified(method)
         return self._resolvers.get(kind) if is_open and isinstance(kind, str) else None
 
     async def resolved(self, resolve: ResultResolver, method: str, json: JsonObject) -> JsonObject:
-        """Return the complete result that *json* stands for.
+        """Return the complete result for *json*.
 
         Raises:
             LocalProtocolError: *resolve* returned something else.
-            Exception: whatever it raises.
+            Exception: any exception of *resolve*.
         """
         assert self.client is not None
         complete: Any = await resolve(self.client, json)
         if not is_object(complete) or complete.get("resultType", "complete") != "complete":
-            raise LocalProtocolError(f"what the extension made of the result of {method!r} is no complete result")
+            raise LocalProtocolError(f"the extension returned an incomplete result for {method!r}")
         return complete

@@ -1,5 +1,19 @@
 """The cache of a client, or of several: results of servers that are used again while they are fresh.
 
+`CacheStore` keeps results in their JSON form, by request, for any number of servers. `ConnectionCache` is the view of
+one connection: the client's requests for lists, resources and discovery look there first, and reported changes are
+entered there. Results are fresh only in revisions that state a time to live, from 2026-07-28 on.
+
+Rules of this file:
+
+1. A result is kept as bytes of JSON, so that no two callers share an object.
+2. The freshness of a result is counted from the time of the request: the server may have created it as early as that,
+   and a slow response does not make it younger. HTTP counts in the same way (RFC 9111, 4.2.3).
+3. A change removes the results it affects at once. A result that is being fetched at that moment may be older than the
+   change and is not kept.
+4. Of two results of the same request, the one requested later wins.
+5. If there is no room, the least recently used result is dropped.
+
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
 """
 
@@ -48,96 +62,82 @@ __all__ = [
 ]
 
 
-# What is cached: results as JSON, by what was asked, of any number of servers.
-#
-# Rules of this file:
-#
-# 1. A result is kept as text, so that no two callers ever share an object.
-# 2. It is fresh for its time, counted from when it was asked for: the server may have made it as early as that, and a
-#    slow way back makes it no younger. HTTP reckons likewise (RFC 9111, 4.2.3).
-# 3. A change ends what it concerns at once. What is being fetched at that moment may be from before it, and is not
-# kept.
-# 4. Of two results of one key, the one that was asked for later is right.
-# 5. Where there is no more room, what was used least recently goes.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
-
 _LONGEST_MS = 10**12
-"""Thirty years: nothing is kept for longer, so that no number of a server's is too large to reckon with."""
+"""The longest time to live, thirty years, so that no number of a server is too large for the arithmetic."""
 
 
 class Topic(NamedTuple):
-    """What a result is about."""
+    """The subject of a result."""
 
     method: str
     change: Change | None
-    """What ends it; None where no server can tell of that."""
+    """The change that makes results outdated; None if servers do not report any."""
 
 
 class CacheKey(NamedTuple):
-    """What is asked of whom."""
+    """A server, and a request to it."""
 
     server: Hashable
     topic: Topic
     request: bytes
-    """All else that makes a difference to the answer."""
+    """Everything else that the answer depends on."""
 
 
 _Slot: TypeAlias = tuple[CacheKey, Hashable]
-"""A key, and whose the result is: None for everybody's."""
+"""A request, and the owner of its result; None for a result that is shared by all."""
 
 
 @define(eq=False)
 class PendingFetch:
-    """A key under way to the server."""
+    """A request to the server in flight."""
 
     key: CacheKey
     owner: Hashable
-    """Who asks."""
+    """The client that sent it."""
     began: float = field(default=0.0, init=False)
 
 
 @frozen
 class _CacheEntry:
-    """A result that is kept."""
+    """A cached result."""
 
     json: bytes
     size: int
     stale_at: float
-    """On Trio's clock."""
+    """A time on Trio's clock."""
 
 
 @define(eq=False)
 class CacheStore:
-    """The entries of a cache, and what is being fetched. Every method is synchronous, and called under Trio."""
+    """The entries of a cache, and the requests in flight. Every method is synchronous, and called under Trio."""
 
     max_entries: int
     max_bytes: int
     size: int = field(default=0, init=False)
-    """Bytes of all questions and results."""
+    """The bytes of all requests and results."""
     hits: int = field(default=0, init=False)
     misses: int = field(default=0, init=False)
     _entries: dict[_Slot, _CacheEntry] = field(factory=dict["_Slot", "_CacheEntry"], init=False)
-    """The least recently used first."""
+    """The least recently used entry is the first."""
     _topics: dict[Hashable, dict[Topic, set[_Slot]]] = field(
         factory=dict[Hashable, "dict[Topic, set[_Slot]]"], init=False
     )
-    """Which of them each server has on each topic."""
+    """The entries of each server on each topic."""
     _fetches: dict[PendingFetch, None] = field(factory=dict["PendingFetch", None], init=False)
-    """Those whose results may be kept, in the order they began."""
+    """The requests whose results may be kept, in the order they began."""
     _clock: trio.abc.Clock | None = field(default=None, init=False)
-    """Whose time it is."""
+    """The clock of the entries' times."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def has(self, key: CacheKey, owner: Hashable) -> bool:
-        """Tell whether there is a fresh result for *owner*. That is no use of it."""
+        """Return True if there is a fresh result for *owner*. This does not count as a use."""
         now = self._now()
         return any(self._is_fresh((key, each), now) for each in (owner, None))
 
     def find(self, key: CacheKey, owner: Hashable) -> bytes | None:
-        """Return the fresh result for *owner*, if there is any, and count that."""
+        """Return the fresh result for *owner*, if there is one, and count a hit or a miss."""
         now = self._now()
         for slot in ((key, owner), (key, None)):
             if self._is_fresh(slot, now):
@@ -149,26 +149,26 @@ class CacheStore:
         return None
 
     def begin(self, fetch: PendingFetch) -> None:
-        """Something is asked for."""
+        """Note that a request is sent."""
         fetch.began = self._now()
         self._fetches[fetch] = None
 
     def end(self, fetch: PendingFetch) -> None:
-        """It is over; a result that comes all the same is not kept."""
+        """Note that a request has ended; a result that arrives later is not kept."""
         self._fetches.pop(fetch, None)
 
     def keep(self, fetch: PendingFetch, json: bytes, ttl_ms: int, *, shared: bool) -> None:
-        """Take a result, unless it is outdated already (rules 3 and 4).
+        """Keep a result, unless it is outdated (rules 3 and 4).
 
         Args:
-            ttl_ms: for how long it is fresh; if that is over, those of before are forgotten all the same.
-            shared: keep it for everybody, and not only for who has asked.
+            ttl_ms: the time to live. If it is over, earlier results are dropped nevertheless.
+            shared: keep the result for all clients of the server, not only for the one that sent the request.
         """
         now = self._now()
         if fetch not in self._fetches:
             return
         key = fetch.key
-        for each in list(takewhile(lambda each: each is not fetch, self._fetches)):  # those that began before
+        for each in list(takewhile(lambda each: each is not fetch, self._fetches)):  # earlier requests
             if each.key == key and (shared or each.owner == fetch.owner):
                 self.end(each)
         self._drop((key, fetch.owner))
@@ -184,23 +184,23 @@ class CacheStore:
                 self._drop(next(iter(self._entries)))
 
     def changed(self, server: Hashable, change: Change) -> None:
-        """Something on a server is not what it was."""
+        """Drop the results that a change on a server affects."""
         if isinstance(change, ListChanged):
             self._invalidate(server, lambda topic: topic.change == change)
         else:
             self._invalidate(server, lambda topic: _is_part(topic.change, change))
 
     def missed(self, server: Hashable, changes: ChangeFilter) -> None:
-        """Any of these changes may have happened, because nobody was told."""
+        """Drop the results that *changes* would affect, because such changes may not have been reported."""
         self._invalidate(server, lambda topic: topic.change is not None and changes.covers(topic.change))
 
     def forget(self, server: Hashable, topic: Topic) -> None:
-        """What is kept on this topic is of no use."""
+        """Drop the results on a topic."""
         for key in list(self._topics.get(server, {}).get(topic, ())):
             self._drop(key)
 
     def disconnected(self, server: Hashable, owner: Hashable) -> None:
-        """What *owner* alone may see will not be asked for again; if it is the server's name, nothing of that will."""
+        """Drop the results that belong to *owner* alone; if it is the server's name, drop all of the server."""
         for topic in list(self._topics.get(server, {}).values()):
             for key in [key for key in topic if owner in (server, key[1])]:
                 self._drop(key)
@@ -208,14 +208,14 @@ class CacheStore:
             self.end(fetch)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self._entries.clear()
         self._topics.clear()
         self._fetches.clear()
         self.size = 0
 
     def _now(self) -> float:
-        """Return the time. Another clock, as every `trio.run` has its own, says nothing about what was kept by it."""
+        """Return the time. Every `trio.run` has its own clock, and entries of another clock are dropped."""
         clock = trio.lowlevel.current_clock()
         if clock is not self._clock:
             self._clock = clock
@@ -246,19 +246,13 @@ class CacheStore:
 
 
 def _is_part(whole: Change | None, part: ResourceUpdated) -> bool:
-    """Tell whether *part* is about the resource *whole*, or about a part of it."""
+    """Return True if *part* is the resource *whole*, or a part of it."""
     if not isinstance(whole, ResourceUpdated) or not part.uri.startswith(whole.uri):
         return False
     return ChangeFilter(resources=[whole.uri]).covers(part)
 
 
-# What one connection sees of a cache.
-#
-# The client's requests for lists, resources and discovery ask here first; what a server tells of its changes comes
-# here
-# as well. Results are fresh only in revisions that say for how long, which begin with 2026-07-28.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
+# --- The cache of one connection ---
 
 _READ = "resources/read"
 _TOPICS: Mapping[str, Topic] = {
@@ -271,14 +265,14 @@ _TOPICS: Mapping[str, Topic] = {
         Topic("resources/templates/list", ListChanged("resources")),
     )
 }
-"""What is cached besides resources, each of which is a topic of its own."""
+"""The cached methods, except for resources: each resource is a topic of its own."""
 
 _IGNORED_META = {PROGRESS_TOKEN_KEY, "traceparent", "tracestate", "baggage"}
-"""Members of `_meta` that say who asks when, and nothing that an answer could depend on."""
+"""Members of `_meta` that an answer does not depend on."""
 
 
 class Cacheable(Protocol):
-    """A result that says for how long it may be kept."""
+    """A result that states how long it may be kept."""
 
     @property
     def ttl_ms(self) -> int | None: ...
@@ -288,38 +282,39 @@ class Cacheable(Protocol):
 
 @define(eq=False)
 class ConnectionCache:
-    """The part of a cache that one connection sees. Until both sides have enable on a revision, that is nothing.
+    """The part of a cache that one connection sees; empty until both sides have agreed on a revision.
 
     Args:
-        store: None: nothing is cached.
-        name: the server's name in the cache; None: what is kept is about this connection alone.
-        principal: who the client is to the server; None: nobody else.
+        store: the entries; None: nothing is cached.
+        name: the server's name in the cache; None: the results belong to this connection alone.
+        principal: the identity of the client for the server; None: it shares no private results.
     """
 
     _store: CacheStore | None
     _name: str | None = None
     principal: Hashable = None
-    """Whoever authenticates the connection anew sets it anew."""
+    """Set again when the connection is authenticated again."""
     _server: Hashable = field(init=False)
     _client_envelope: JsonText | None = field(default=None, init=False)
-    """What the client says about itself in each request; None while nothing is cached."""
+    """The `_meta` that the client sends with each request; None while nothing is cached."""
 
     def __attrs_post_init__(self) -> None:
         self._server = self
 
     def enable(self, envelope: JsonObject, server_info: JsonObject | None) -> None:
-        """The server has been found out, and results say for how long they are fresh.
+        """Start caching: the agreed revision states how long results are fresh.
 
         Args:
-            envelope: what the client will say about itself in each request.
-            server_info: how the server names itself. One that is called the same and has another version is another.
+            envelope: the `_meta` that the client will send with each request.
+            server_info: the server's name and version. A server of the same name with another version is another
+                server.
         """
         self._client_envelope = json_text(encode(envelope))
         if self._name is not None:
             self._server = (self._name, encode(server_info))
 
     def request(self, method: str, params: JsonObject | None) -> CachedRequest | None:
-        """Return the request as the cache sees it; None where it is none of the cache's business."""
+        """Return the request as the cache sees it; None if it is not cached."""
         if self._store is None or self._client_envelope is None:
             return None
         params = params or {}
@@ -329,22 +324,22 @@ class ConnectionCache:
         try:
             request = encode([{**params, "_meta": differing}, self._client_envelope])
         except NotJsonError:
-            return None  # whoever sends it will say so
+            return None  # sending the request raises the error
         owner = self if self.principal is None else (self.principal,)
         return CachedRequest(self._store, PendingFetch(CacheKey(self._server, topic, request), owner))
 
     def changed(self, change: Change) -> None:
-        """The server has told of a change."""
+        """Note a change that the server has reported."""
         if self._store is not None:
             self._store.changed(self._server, change)
 
     def missed(self, changes: ChangeFilter) -> None:
-        """Until now, or from now on, the server does not tell of these changes."""
+        """Note that the server did not report these changes until now, or does not from now on."""
         if self._store is not None:
             self._store.missed(self._server, changes)
 
     def disconnected(self) -> None:
-        """The connection is gone: from now on every request shall say so."""
+        """Note that the connection is gone: from now on every request fails instead of using the cache."""
         self._client_envelope = None
         if self._store is not None:
             self._store.disconnected(self._server, self)
@@ -352,16 +347,19 @@ class ConnectionCache:
 
 @frozen(eq=False)
 class CachedRequest:
-    """One request whose result may be cached: look for that, or enter it, send the request and keep the result."""
+    """One request whose result may be cached.
+
+    Look for the result with `find`; or enter the block, send the request and `keep` its result.
+    """
 
     _store: CacheStore
     _fetch: PendingFetch
 
     async def find(self) -> JsonObject | None:
-        """Return a fresh result if there is one, after a checkpoint; at once if there is none."""
+        """Return a fresh result if there is one, after a checkpoint; return at once if there is none."""
         key, owner = self._fetch.key, self._fetch.owner
         if self._store.has(key, owner):
-            await trio.lowlevel.checkpoint()  # while others run, it may become stale
+            await trio.lowlevel.checkpoint()  # the result may become stale while other tasks run
         found = self._store.find(key, owner)
         return None if found is None else decode(found)
 
@@ -372,8 +370,8 @@ class CachedRequest:
     def keep(self, result: Cacheable) -> None:
         """Take the result, fresh or not.
 
-        It must be the answer to the request as the cache was shown it: what a server answers to one that carries
-        answers to its own questions, or its state, depends on those.
+        It must be the answer to the request as the cache has seen it. An answer to a request with `inputResponses` or
+        `requestState` depends on those and must not be kept.
         """
         ttl_ms = result.ttl_ms or 0
         json = encode(types.unstructure(result)) if ttl_ms else b""
@@ -382,22 +380,22 @@ class CachedRequest:
     def __exit__(self, _: type[BaseException] | None, failure: BaseException | None, __: TracebackType | None) -> None:
         self._store.end(self._fetch)
         if isinstance(failure, ErrorResponse) and failure.code == INVALID_PARAMS:
-            # A cursor that was refused makes all pages worthless, and a resource that is not there has no contents.
+            # A refused cursor makes all pages useless, and a missing resource has no contents.
             self._store.forget(self._fetch.key.server, self._fetch.key.topic)
 
 
 @frozen(kw_only=True)
 class CacheStatistics:
-    """What a cache holds now, and what it was good for."""
+    """The contents of a cache, and how often it was used."""
 
     entries: int
-    """Results that are kept; some may be out of date."""
+    """The number of cached results; some may be outdated."""
     bytes: int
-    """What they take as JSON, with what was asked for them."""
+    """The size of the results and their requests as JSON."""
     hits: int
-    """Requests that were not sent, because there was a fresh result."""
+    """The number of requests that were not sent because there was a fresh result."""
     misses: int
-    """Those that were. Requests that were to be sent in any case count as neither."""
+    """The number of requests that were sent for lack of one. Requests with ``fresh=True`` count as neither."""
 
 
 def _check_bound(_: object, attribute: Attribute[Any], value: object) -> None:
@@ -407,94 +405,97 @@ def _check_bound(_: object, attribute: Attribute[Any], value: object) -> None:
 
 @define(eq=False)
 class ResponseCache:
-    """Results of servers, kept for as long as the servers say; give it to clients as their option ``cache``.
+    """A cache for results of servers; pass it to clients as their option ``cache``.
 
-    By default each client has one of its own. Several clients may be given the same one: they share its room, and of
-    the results nothing; for that, see `for_server`. What is kept for one connection alone goes with it.
+    Results are kept for as long as the servers allow. By default each client has its own cache. Several clients may
+    share one: they then share its room, but no results; to share results, see `for_server`. Results that belong to one
+    connection are dropped when it ends.
 
-    Clients that share one run in one `trio.run`, in one thread. A later `trio.run` finds it empty.
+    All clients that share a cache run in one `trio.run`, in one thread. A later `trio.run` finds it empty.
 
     Raises:
-        ValueError: a bound is no whole number, or less than 1.
+        ValueError: a bound is not a whole number, or less than 1.
 
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
     """
 
     max_entries: int = field(default=1000, kw_only=True, validator=_check_bound)
-    """Results that are kept at once; the least recently used one makes room."""
+    """The largest number of results; beyond it the least recently used one is dropped."""
     max_bytes: int = field(default=16 * 2**20, kw_only=True, validator=_check_bound)
-    """What they may take as JSON; a larger one is not kept."""
+    """The largest size of all results as JSON; a single larger result is not kept."""
     _store: CacheStore = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._store = CacheStore(self.max_entries, self.max_bytes)
 
     def for_server(self, server: str, *, principal: Hashable = None) -> ServerCache:
-        """Return the part of the cache that is about one server, for all clients that are connected to it.
+        """Return the part of the cache for one server, for all clients that are connected to it.
 
-        They share what the server calls public, and a change that one of them is told of counts for all. They share
-        what it calls private only where they state the same principal. Clients that name themselves, their revision or
-        their capabilities differently share nothing.
+        The clients share results that the server calls public, and a change reported to one of them applies to all.
+        They share private results only if they state the same principal. Clients that differ in their name, revision or
+        capabilities share no results.
 
-        A result that was there before a client has connected is as good as any, for the time that the server has set.
+        A result that was cached before a client has connected is used like any other, for the time that the server has
+        set.
 
         Args:
-            server: its name here, such as its URL. Two servers must not have the same one.
-            principal: who the clients are to the server: equal for those who may see the same. None: each is another.
+            server: the server's name in the cache, such as its URL. Two servers must not have the same name.
+            principal: the identity of the clients for the server: equal for clients that may see the same results.
+                None: each client has its own.
 
         Raises:
-            TypeError: *server* is no text, or *principal* has no hash.
+            TypeError: *server* is not a string, or *principal* is not hashable.
         """
         if not isinstance(server, str):  # pyright: ignore[reportUnnecessaryIsInstance] # a user's value
-            raise TypeError(f"server={server!r}: expected a text")
+            raise TypeError(f"server={server!r}: expected a string")
         hash(principal)
         return ServerCache(self._store, server, principal)
 
     def clear(self) -> None:
-        """Forget everything, what is being fetched included."""
+        """Drop everything, including the results of requests in flight."""
         self._store.clear()
 
     def statistics(self) -> CacheStatistics:
-        """Return what it holds now, and what it was good for."""
+        """Return the current contents and the numbers of hits and misses."""
         store = self._store
         return CacheStatistics(entries=len(store), bytes=store.size, hits=store.hits, misses=store.misses)
 
     def for_connection(self) -> ConnectionCache:
-        """Return what a client sees that shares no results; called for each connection."""
+        """Return the view of a connection that shares no results; called for each connection."""
         return ConnectionCache(self._store)
 
 
 @frozen(eq=False)
 class ServerCache:
-    """The part of a `ResponseCache` that is about one server; made by `ResponseCache.for_server`."""
+    """The part of a `ResponseCache` for one server; created by `ResponseCache.for_server`."""
 
     _store: CacheStore
     server: str
     """The server's name in the cache."""
     principal: Hashable
-    """Who its clients are to it; None: each is another."""
+    """The identity of its clients for the server; None: each client has its own."""
 
     def for_connection(self) -> ConnectionCache:
-        """Return what a client sees that shares results; called for each connection."""
+        """Return the view of a connection that shares results; called for each connection."""
         return ConnectionCache(self._store, self.server, self.principal)
 
 
 CacheOption: TypeAlias = "ResponseCache | ServerCache | bool | None"
-"""What the option ``cache`` may be."""
+"""The type of the option ``cache``."""
 
 
 def check_cache(option: object) -> None:
-    """Refuse what is no `CacheOption`.
+    """Check that *option* is a `CacheOption`.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not.
     """
     if option is not None and not isinstance(option, ResponseCache | ServerCache | bool):
         raise TypeError(f"cache={option!r}: expected a ResponseCache, what its for_server() returns, or False")
 
 
 def connection_cache(option: CacheOption) -> ConnectionCache:
-    """Return what a new connection sees."""
+    """Return the view of a new connection."""
     if option is False:
         return ConnectionCache(None)
     if option is None or option is True:
@@ -503,7 +504,7 @@ def connection_cache(option: CacheOption) -> ConnectionCache:
 
 
 def with_cache_hints(json: JsonObject) -> JsonObject:
-    """Supply what it means where nothing is said about caching, or the age is negative: there shall be none.
+    """Supply the default caching hints, no caching, if they are missing or the time to live is negative.
 
     See https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
     """

@@ -1,8 +1,16 @@
-"""What a server may ask of us: the application's callbacks, and the capabilities that follow from them.
+"""The application's callbacks: the capabilities that follow from them, and their answers to a server's questions.
 
-A capability is declared when its callback is given, not otherwise.
+Rules of this file:
 
-Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
+1. A capability is declared if its callback is given, and not otherwise.
+2. The consent hook sees every tool call before it is sent and every question before it is asked. It may edit or refuse
+   it.
+3. Both sides use only the capabilities that were negotiated.
+4. An answer to a form is checked against the form before it is sent.
+
+Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation,
+https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#operation,
+https://modelcontextprotocol.io/specification/2026-07-28#security-and-trust-safety
 """
 
 from __future__ import annotations
@@ -14,9 +22,18 @@ from typing import Any, Literal, TypeAlias, TypeVar, Union
 from attrs import define, evolve, field, frozen
 
 from .. import types
-from .._errors import ConsentRefused, LocalProtocolError, McpError, MissingCapability
+from .._errors import ConsentRefused, LocalProtocolError, McpError, MissingCapability, StructureError
 from ..schema import SchemaError, compile_schema
-from ..wire import INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject, is_object, sampling_content, sampling_faults
+from ..wire import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    JsonObject,
+    NotJsonError,
+    copy_json,
+    is_object,
+    sampling_content,
+    sampling_faults,
+)
 
 __all__ = [
     "FORMS_ONLY",
@@ -31,6 +48,7 @@ __all__ = [
     "OnSample",
     "Replies",
     "Roots",
+    "call_with_consent",
     "check_declared",
     "checked_answer",
     "declaration",
@@ -40,25 +58,23 @@ __all__ = [
 
 _log = logging.getLogger("trio_mcp.client")
 
-# The application's word on what is about to happen: it sees each call and question, and may edit or refuse it.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28#security-and-trust-safety
+# --- Consent ---
 
 Consentable: TypeAlias = Union[
     "types.CallToolRequestParams", "types.CreateMessageRequestParams", "types.ElicitRequestParams"
 ]
-"""What consent is asked for: a tool call of this program's, or a question of the server's."""
+"""The requests that consent is asked for: a tool call of this program, or a question of the server."""
 Consent: TypeAlias = Callable[[Consentable], Awaitable[Consentable]]
-"""Returns what may happen, the same or edited; raises `ConsentRefused` where nothing may."""
+"""A hook that returns the request as it may proceed, the same or edited; it raises `ConsentRefused` to refuse it."""
 
 C = TypeVar("C", bound=Consentable)
 
 
 async def with_consent(consent: Consent | None, request: C) -> C:
-    """Return what may happen in place of *request*; without a hook that is the request.
+    """Return the request that may proceed in place of *request*; without a hook, *request* itself.
 
     Raises:
-        ConsentRefused: nothing may.
+        ConsentRefused: the hook has refused the request.
         TypeError: the hook has returned something else than a request of the same class.
     """
     if consent is None:
@@ -66,26 +82,44 @@ async def with_consent(consent: Consent | None, request: C) -> C:
     allowed = await consent(request)
     if type(allowed) is not type(request):
         raise TypeError(
-            f"consent was given {type(request).__name__} and returned {allowed!r:.200}, no other of its class"
+            f"consent must return the {type(request).__name__} that may proceed, and returned {allowed!r:.200}"
         )
     return allowed
 
 
+async def call_with_consent(consent: Consent, params: JsonObject | None, revision: str) -> JsonObject:
+    """Return the params of a tool call as it may proceed.
+
+    Raises:
+        ConsentRefused: the hook has refused the call.
+        LocalProtocolError: *params* is not JSON, or not that of a tool call.
+    """
+    try:
+        shown = copy_json(params)  # a copy, because the caller may change its object while the hook runs
+        call = types.structure(shown, types.CallToolRequestParams)
+    except NotJsonError as exc:
+        raise LocalProtocolError(f"the params of 'tools/call' cannot be sent: {exc}") from None
+    except StructureError as exc:
+        raise LocalProtocolError(f"the params of 'tools/call' do not fit: {'; '.join(exc.faults)}") from exc
+    allowed: JsonObject = types.unstructure(await with_consent(consent, call), revision=revision)
+    return allowed
+
+
 ElicitMode: TypeAlias = Literal["form", "url"]
-"""How a user can be asked: with fields to fill in, or by a page to visit."""
+"""The ways to ask a user: a form to fill in, or a page to visit."""
 FORMS_ONLY: Sequence[ElicitMode] = ("form",)
 
-# The classes by their names, because making those of all questions takes as long as all else that an import does.
+# The classes are strings, because creating the unions of questions takes as long as the rest of the import.
 OnElicit: TypeAlias = Callable[["types.ElicitRequestParams"], Awaitable["types.ElicitResult"]]
-"""Asks the user what the server wants to know."""
+"""A callback that asks the user for the server."""
 OnElicitComplete: TypeAlias = Callable[["types.ElicitationCompleteNotificationParams"], Awaitable[None]]
-"""Hears that the user is done with a page."""
+"""A callback that is notified when the user has finished with a page."""
 OnSample: TypeAlias = Callable[["types.CreateMessageRequestParams"], Awaitable["types.CreateMessageResult"]]
-"""Asks the host's model what the server wants it to say."""
+"""A callback that asks the host's model for the server."""
 OnLog: TypeAlias = Callable[["types.LoggingMessageNotificationParams"], Awaitable[None]]
-"""Takes one log message of the server."""
+"""A callback that receives one log message of the server."""
 Roots: TypeAlias = "Sequence[types.Root] | Callable[[], Awaitable[Sequence[types.Root]]]"
-"""The folders and files a server may care about, as ``file://`` URIs; a function is asked each time."""
+"""The folders and files that are relevant to a server, as ``file://`` URIs; a function is called for each request."""
 
 
 def _declared(is_declared: bool) -> types.JSONObject | None:
@@ -95,7 +129,7 @@ def _declared(is_declared: bool) -> types.JSONObject | None:
 def _check_root_uris(roots: Sequence[types.Root]) -> None:
     for root in roots:
         if not root.uri.startswith("file://"):
-            raise ValueError(f"root {root.uri!r} is no file: its URI must begin with 'file://'")
+            raise ValueError(f"root {root.uri!r}: the URI must begin with 'file://'")
 
 
 def _check_roots(_: object, __: object, roots: Roots | None) -> None:
@@ -105,7 +139,7 @@ def _check_roots(_: object, __: object, roots: Roots | None) -> None:
 
 @frozen(kw_only=True)
 class Callbacks:
-    """What the application answers, and how. Each is cancelled with the question."""
+    """The callbacks of an application and their options. A callback is cancelled when its question is."""
 
     on_elicit: OnElicit | None = None
     elicit_modes: Sequence[ElicitMode] = FORMS_ONLY
@@ -120,12 +154,12 @@ class Callbacks:
 
     @property
     def wants_messages(self) -> bool:
-        """Whether any of them wants_messages what a server of a handshake says outside of requests."""
+        """True if a callback receives messages that a legacy server sends outside of requests."""
         each = (self.on_elicit, self.on_elicit_complete, self.on_sample, self.roots, self.on_log)
         return any(callback is not None for callback in each)
 
     def capabilities(self) -> types.ClientCapabilities:
-        """Return what follows from them."""
+        """Return the capabilities that follow from the callbacks."""
         modes = self.elicit_modes
         elicitation = types.ElicitationCapability(form=_declared("form" in modes), url=_declared("url" in modes))
         sampling = types.SamplingCapability(
@@ -138,10 +172,10 @@ class Callbacks:
         )
 
     async def listed_roots(self) -> Sequence[types.Root]:
-        """Return the roots as they are now.
+        """Return the current roots.
 
         Raises:
-            ValueError: the application's function named one that is no file.
+            ValueError: the application's function returned a root that is not a ``file://`` URI.
         """
         assert self.roots is not None
         if not callable(self.roots):
@@ -151,9 +185,7 @@ class Callbacks:
         return roots
 
 
-# What each side must have declared before it is asked: both use only the capabilities that were negotiated.
-#
-# Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#operation
+# --- Capabilities that requests need ---
 
 _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "completion/complete": ("completions",),
@@ -168,7 +200,7 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "tools/call": ("tools",),
     "tools/list": ("tools",),
 }
-"""Where in the server's capabilities a method is declared; methods that are not here need nothing."""
+"""The server capability that each method requires, as a path; other methods require none."""
 
 IDEMPOTENT = frozenset(
     {
@@ -190,14 +222,17 @@ IDEMPOTENT = frozenset(
 
 
 def check_declared(method: str, declared: JsonObject, revision: str) -> None:
-    """Raise `MissingCapability` if the server has not declared what *method* needs.
+    """Check that the server has declared the capability that *method* requires.
 
     Args:
-        declared: the server's capabilities, as they go over the wire. An empty object is a declaration.
+        declared: the server's capabilities in their JSON form. An empty object is a declaration.
+
+    Raises:
+        MissingCapability: it has not.
     """
     path = _REQUIRED.get(method, ())
     if path == ("completions",) and revision == types.REVISIONS[0]:
-        return  # that capability came with the second revision
+        return  # the first revision has no such capability
     found: Any = declared
     for name in path:
         found = found.get(name) if is_object(found) else None
@@ -209,12 +244,12 @@ def check_declared(method: str, declared: JsonObject, revision: str) -> None:
 
 
 def declaration(capabilities: types.ClientCapabilities, revision: str) -> JsonObject:
-    """Return what a client declares as *revision* says it."""
+    """Return the capabilities of a client in their JSON form for *revision*."""
     declared: JsonObject = types.unstructure(capabilities, revision=revision)
     elicitation = capabilities.elicitation
     urls_only = elicitation is not None and elicitation.form is None and elicitation.url is not None
     if urls_only and declared.get("elicitation") == {}:
-        del declared["elicitation"]  # that revision has forms alone, and would take it to mean them
+        del declared["elicitation"]  # in that revision an empty object would declare forms
     return declared
 
 
@@ -228,7 +263,7 @@ _REQUIRED_OF_CLIENTS: Mapping[str, str] = {
 def undeclared_capability(capabilities: types.ClientCapabilities, method: str, params: Any) -> str | None:
     """Return the capability that a question needs and this client has not declared, such as ``sampling.tools``.
 
-    None where it has declared all. What no client could declare is named by its method.
+    None if all are declared. A capability that does not exist is named by its method.
     """
     name = _REQUIRED_OF_CLIENTS.get(method, method)
     found = getattr(capabilities, name, None) if name != method else None
@@ -240,15 +275,13 @@ def undeclared_capability(capabilities: types.ClientCapabilities, method: str, p
         case types.ElicitRequestURLParams() if found.url is None:
             return "elicitation.url"
         case types.CreateMessageRequestParams(tools=tools, tool_choice=choice) if found.tools is None:
-            # An empty list is there, too.
+            # An empty list counts as given.
             return None if tools is None and choice is None else "sampling.tools"
         case _:
             return None
 
 
-# Answers to a form of the server's, compared with what it asks for before they leave.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation#requested-schema
+# --- Answers to questions ---
 
 
 def checked_answer(
@@ -257,13 +290,13 @@ def checked_answer(
     *,
     apply_defaults: bool,
 ) -> types.ElicitResult:
-    """Return what may be sent of an answer: content leaves only with an accepted form, and only if it fits.
+    """Return the part of an answer that may be sent: content only if a form was accepted and the content matches it.
 
     Args:
-        apply_defaults: take the form's defaults for the members that were left out.
+        apply_defaults: use the form's defaults for members that the answer leaves out.
 
     Raises:
-        LocalProtocolError: the content does not fit the form; every fault is named.
+        LocalProtocolError: the content does not match the form; the message names every fault.
     """
     if answer.action != "accept" or isinstance(request, types.ElicitRequestURLParams):
         return evolve(answer, content=None)
@@ -273,12 +306,12 @@ def checked_answer(
         content = _defaults(form) | content
     faults = _faults(form, content)
     if faults:
-        raise LocalProtocolError(f"on_elicit accepted a form with what does not fit it: {'; '.join(faults)}")
+        raise LocalProtocolError(f"on_elicit accepted a form with invalid content: {'; '.join(faults)}")
     return answer if content == (answer.content or {}) else evolve(answer, content=content)
 
 
 def _defaults(form: JsonObject) -> JsonObject:
-    """Return the defaults that fit the members they are for; for the others the server is to blame, not the answer."""
+    """Return the defaults that match their members. Others are the server's fault and are ignored."""
     members: dict[str, JsonObject] = form["properties"]
     proposed = {name: schema["default"] for name, schema in members.items() if "default" in schema}
     return {name: value for name, value in proposed.items() if not _faults(members[name], value)}
@@ -288,16 +321,14 @@ def _faults(schema: JsonObject, value: Any) -> list[str]:
     try:
         return compile_schema(schema).faults(value)
     except SchemaError as error:
-        _log.warning("answers to a form cannot be checked: %s", error)  # the server has to check them by itself
+        _log.warning("answers to a form cannot be checked: %s", error)  # the server checks them too
         return []
 
-
-# What a question of the server is replied, whichever way it came: checks, consent, the callback, and checks again.
 
 Question: TypeAlias = (
     "types.CreateMessageRequestParams | types.ElicitRequestParams | types.ListRootsRequestParams | None"
 )
-"""The params of a question; of those for roots there may be none."""
+"""The params of a question; None is possible for roots."""
 Reply: TypeAlias = "types.CreateMessageResult | types.ElicitResult | types.ListRootsResult"
 
 R = TypeVar("R", "types.CreateMessageResult", "types.ElicitResult")
@@ -305,7 +336,7 @@ R = TypeVar("R", "types.CreateMessageResult", "types.ElicitResult")
 
 @define(eq=False)
 class Replies:
-    """The application's replies to the questions of one server."""
+    """The application's answers to the questions of one server."""
 
     callbacks: Callbacks
     _declared: types.ClientCapabilities = field(init=False)
@@ -314,10 +345,10 @@ class Replies:
         self._declared = self.callbacks.capabilities()
 
     def check(self, method: str, question: Question) -> None:
-        """Refuse a question that breaks the rules, before anybody is asked.
+        """Check a question before a callback is called.
 
         Raises:
-            McpError: the refusal; its message names what was not declared, or every fault with its path.
+            McpError: the question is refused; the message names the missing capability, or every fault with its path.
         """
         for params, code in ((None, METHOD_NOT_FOUND), (question, INVALID_PARAMS)):
             missing = undeclared_capability(self._declared, method, params)
@@ -332,8 +363,9 @@ class Replies:
         """Ask the application a question that has passed `check`.
 
         Raises:
-            ConsentRefused: there is no consent to ask its model; its user is not asked either, and has declined.
-            Exception: whatever the callback or the consent hook raises.
+            ConsentRefused: there is no consent to ask the model. Without consent to ask the user, the answer is a
+                decline.
+            Exception: any exception of the callback or the consent hook.
         """
         match question:
             case types.ElicitRequestFormParams() | types.ElicitRequestURLParams():
@@ -358,10 +390,10 @@ class Replies:
         return _of_class(types.ElicitResult, "on_elicit", reply)
 
     def resolve(self, question: Question, reply: Reply, revision: str) -> JsonObject:
-        """Return a reply as it may leave.
+        """Return an answer in the JSON form that is sent.
 
         Raises:
-            LocalProtocolError: it does not fit the question as the server has asked it, or the revision.
+            LocalProtocolError: the answer does not match the question of the server, or the revision.
         """
         if isinstance(reply, types.ElicitResult):
             assert isinstance(question, types.ElicitRequestFormParams | types.ElicitRequestURLParams)

@@ -1,4 +1,4 @@
-"""The typed client: one method for each request a client may send, in every revision.
+"""The typed client: one method for each request that a client may send, in every revision.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28
 """
@@ -30,17 +30,15 @@ from ._lists import MAX_PAGES, PageIterator
 __all__ = ["Call", "Client", "ManualCall", "OnProgress", "OpenCall", "Updates"]
 
 
-# One tool call in flight: its progress as it comes, then its result, and what the server asks in between.
-
 _log = logging.getLogger("trio_mcp.client")
 
 OnProgress: TypeAlias = Callable[["types.ProgressNotificationParams"], Awaitable[None]]
-"""Takes one progress update."""
+"""A callback that receives one progress update."""
 
 
 @define(eq=False)
 class Updates:
-    """The progress of one call, in order: iterate over it. It ends when the result has arrived."""
+    """The progress updates of one call, in order: an asynchronous iterator that ends when the result has arrived."""
 
     _request: OpenRequest
     _has_warned: bool = field(default=False, init=False)
@@ -53,39 +51,41 @@ class Updates:
             try:
                 revision = self._request.connection.revision
                 return types.structure(update[1], types.ProgressNotificationParams, revision=revision)
-            except StructureError as exc:  # costs this update, nothing else; a server that goes on fills no log
-                _log.log(logging.DEBUG if self._has_warned else logging.WARNING, "a progress update is none: %s", exc)
+            except StructureError as exc:  # only this update is lost; one warning a call keeps the log small
+                _log.log(
+                    logging.DEBUG if self._has_warned else logging.WARNING, "a progress update is invalid: %s", exc
+                )
                 self._has_warned = True
         raise StopAsyncIteration
 
 
 @define(eq=False)
 class _CallInFlight:
-    """What every call in flight has. One task reads from it at a time; a second one gets `trio.BusyResourceError`."""
+    """A tool call in flight. Only one task may read from it at a time; others get `trio.BusyResourceError`."""
 
     _request: OpenRequest
 
     @property
     def updates(self) -> Updates:
-        """Progress updates, in the order they were sent, all before the result; those of retries follow on."""
+        """The progress updates in the order they were sent, all before the result; updates of retries follow."""
         return Updates(self._request)
 
     @property
     def skipped(self) -> int:
-        """Updates that were dropped because too many waited unread; see `Limits`."""
+        """The number of updates that were dropped because too many waited unread; see `Limits`."""
         return self._request.skipped
 
 
 class Call(_CallInFlight):
     """A tool call in flight.
 
-    One task reads from it at a time; a second one gets `trio.BusyResourceError`. Whatever a modern server asks is
-    answered by the client's callbacks while `updates` are iterated over or the `result` is waited for, in that task;
-    what a callback raises is raised there, and again by whoever waits later.
+    One task reads from it at a time; a second one gets `trio.BusyResourceError`. If a modern server asks questions, the
+    client's callbacks answer them in the task that iterates over `updates` or waits for the `result`. An exception of a
+    callback is raised in that task, and again in each task that waits later.
     """
 
     async def result(self, *, raise_on_error: bool = False) -> types.CallToolResult:
-        """Wait for the result; updates that nobody reads do not hold it back. May be asked for repeatedly.
+        """Wait for the result. Unread updates do not delay it, and it may be awaited repeatedly.
 
         Args:
             raise_on_error: raise `ToolFailed` instead of returning a result that says `is_error`.
@@ -93,23 +93,24 @@ class Call(_CallInFlight):
         Raises:
             ToolFailed: the tool failed, and *raise_on_error* is set.
             ErrorResponse: the server answered with an error.
-            RequestTimedOut: it did not answer within the time limits.
-            RemoteProtocolError: the result does not fit its type, or the tool's output schema; or what the server asks
-                breaks the protocol, was not declared by this client, or is asked too often (`Limits.max_rounds`).
+            RequestTimedOut: the server did not answer within the time limits.
+            RemoteProtocolError: the result does not match its type or the tool's output schema; or the server asked a
+                question that breaks the protocol or that this client has not declared, or it asked too often
+                (`Limits.max_rounds`).
             ConnectionLost: the connection is gone.
         """
         return read_call(self._request, await self._request.result(), raise_on_error=raise_on_error)
 
 
 class ManualCall(_CallInFlight):
-    """A tool call in flight whose caller answers what the server asks; see `Client.open_call`."""
+    """A tool call in flight whose caller answers the server's questions; see `Client.open_call`."""
 
     async def result(self, *, raise_on_error: bool = False) -> types.CallToolResult | types.InputRequiredResult:
-        """Wait for the result, or for what the server must know before there is one.
+        """Wait for the result, or for the questions that the server asks before it gives one.
 
-        A `types.InputRequiredResult` ends this call. Its `input_requests`, each by its key, want an answer; a new call
-        of the same tool, with the same arguments, takes them and the `request_state`. The state may hold what is not
-        for others: keep it as you keep the answers.
+        A `types.InputRequiredResult` ends this call. Its `input_requests` are the questions by key. To answer them,
+        make a new call of the same tool with the same arguments, the answers and the `request_state`. The state may be
+        confidential: store it as carefully as the answers.
 
         Raises what `Call.result` raises.
         """
@@ -125,7 +126,7 @@ C = TypeVar("C", Call, ManualCall)
 
 @define(eq=False)
 class CallPlan:
-    """A tool call that is not begun."""
+    """A tool call that has not begun."""
 
     connection: Connection
     name: str
@@ -137,11 +138,11 @@ class CallPlan:
     repeatable: bool = False
 
     def open(self, *, is_manual: bool) -> OpenRequest:
-        """Return the request to begin, which wants updates.
+        """Return the request of the call, with progress updates.
 
         Raises:
-            LocalProtocolError: the agreed revision has nothing to be answered by a call.
-            TypeError: an answer is none.
+            LocalProtocolError: calls of the agreed revision carry no answers and no state.
+            TypeError: an answer has a wrong type.
         """
         return OpenRequest(
             self.connection,
@@ -158,7 +159,7 @@ class CallPlan:
         if given is None:
             return None
         usual = with_named_extensions(self.connection.capabilities)
-        if given.extensions is None:  # which depend on this client, and not on who answers
+        if given.extensions is None:  # extensions depend on the client, not on the caller that answers
             given = evolve(given, extensions=usual.extensions)
         if given.experimental is None:
             given = evolve(given, experimental=usual.experimental)
@@ -168,7 +169,7 @@ class CallPlan:
         params = call_params(self.name, self.arguments, self.meta)
         revision = self.connection.revision
         if (self.answers is not None or self.state is not None) and not self.connection.is_modern:
-            raise LocalProtocolError(f"in revision {revision} a call carries no answers and no state")
+            raise LocalProtocolError(f"calls of revision {revision} carry no answers and no state")
         if self.answers is not None:
             params[ANSWERS] = {
                 key: types.unstructure(answer, revision=revision) for key, answer in self.answers.items()
@@ -223,20 +224,23 @@ R = TypeVar("R")
 
 
 class _ListenMethod(Protocol):
-    """How a revision listens."""
+    """The way in which an era listens for changes."""
 
     async def begin(self) -> ChangeFilter:
-        """Ask the server; return what it has agreed to. If it fails or is cancelled, nothing is left."""
+        """Ask the server, and return the changes it has agreed to report.
+
+        If this fails or is cancelled, nothing stays open.
+        """
         ...
 
     def leave(self) -> None:
-        """Ask for no more; synchronous, and does not wait for the server to take note."""
+        """Stop listening. Synchronous; does not wait for the server."""
         ...
 
 
 @define(eq=False)
 class OpenListen:
-    """An `async with` block that hears of changes; see `Client.listen`."""
+    """An `async with` block that receives changes; see `Client.listen`."""
 
     _connection: Connection
     _wanted: ChangeFilter
@@ -247,7 +251,9 @@ class OpenListen:
         connection = self._connection
         possible = self._wanted.within(connection.server_capabilities)
         if not possible:
-            raise MissingCapability("the server has not declared that it tells of any of this", _required(self._wanted))
+            raise MissingCapability(
+                "the server has not declared that it reports any of these changes", _required(self._wanted)
+            )
         self._inbox = ChangeInbox(possible, connection.limits)
         if connection.is_modern:
             self._method = ListenRequest(
@@ -263,7 +269,7 @@ class OpenListen:
         return Changes(await self._method.begin(), self._inbox)
 
     async def __aexit__(self, *_: object) -> None:
-        self._inbox.end(trio.ClosedResourceError("the block that listened was left"))
+        self._inbox.end(trio.ClosedResourceError("the block of listen() has ended"))
         self._method.leave()
 
 
@@ -281,16 +287,17 @@ def _required(wanted: ChangeFilter) -> dict[str, Any]:
 
 @define(eq=False)
 class Client:
-    """A connection to a server. Made by `open_client`, `start_client` and their siblings, never by hand.
+    """A connection to a server. Create it with `open_client`, `start_client` or one of their siblings.
 
-    Every method may be used from any number of tasks at once. A call that is cancelled, by whatever means, stops the
-    server's handler too. Each may raise `ErrorResponse`, `RequestTimedOut`, `RemoteProtocolError`,
-    `LocalProtocolError` (the agreed revision has no such request), `MissingCapability` (the server has not declared
-    what the request needs) and `ConnectionLost`; only the last says that the connection is gone. Over HTTP it may raise
-    `ResponseLost` and `HttpStatusError` too. What only reads is asked once more before it raises `ResponseLost`.
+    Every method may be used from any number of tasks at once. If a call is cancelled, the server's
+    handler is cancelled too. Each method may raise `ErrorResponse`, `RequestTimedOut`, `RemoteProtocolError`,
+    `LocalProtocolError` (the agreed revision has no such request), `MissingCapability` (the server has not declared a
+    capability that the request needs) and `ConnectionLost`; only the last one means that the connection is gone. Over
+    HTTP a method may also raise `ResponseLost` and `HttpStatusError`. A request that only reads is repeated once before
+    `ResponseLost` is raised.
 
-    What a server must know first it asks the callbacks of `ClientOptions`. In 2026-07-28 it does so in the result of a
-    tool call, a prompt or a resource: then that request raises what the callback raises, bare.
+    The callbacks of `ClientOptions` answer the server's questions. In 2026-07-28 a server asks in the result of a tool
+    call, a prompt or a resource; an exception of a callback is then raised by that request, unwrapped.
     """
 
     _connection: Connection = field(repr=False)
@@ -304,49 +311,49 @@ class Client:
 
     @property
     def server_info(self) -> types.Implementation | None:
-        """How the server names itself, None where it did not say. For display only."""
+        """The name and version that the server states, for display only; None if it states none."""
         return self._connection.server_info
 
     @property
     def server_capabilities(self) -> types.ServerCapabilities:
-        """What the server declared."""
+        """The capabilities that the server declared."""
         return self._connection.server_capabilities
 
     @property
     def instructions(self) -> str | None:
-        """How to use the server, in its own words, for the calling model."""
+        """The server's instructions for the calling model; None if there are none."""
         return self._connection.instructions
 
     def statistics(self) -> ConnectionStatistics:
-        """Return what the connection holds now, for debugging."""
+        """Return the current contents of the connection, for debugging."""
         return self._connection.transport.statistics()
 
     async def aclose(self) -> None:
         """Close the connection: from any task, in any order with other clients, any number of times.
 
-        Calls that wait raise `ConnectionClosed`. If cancelled, the connection closes all the same.
+        Calls in flight raise `ConnectionClosed`. If cancelled, the connection closes all the same.
         """
         self._closing.set()
         await self._closed.wait()
 
     async def hold(self) -> None:
-        """Wait until somebody closes the client; called by the coroutine that owns the connection."""
+        """Wait until the client is closed; called by the coroutine that owns the connection."""
         await self._closing.wait()
 
     def ended(self) -> None:
-        """The connection is gone, for whatever reason; called by the coroutine that owned it."""
+        """Mark the connection as gone, for any reason; called by the coroutine that owned it."""
         self._closing.set()
         self._closed.set()
 
     def tools(self, *, max_pages: int = MAX_PAGES, fresh: bool = False) -> AsyncIterator[types.Tool]:
         """Iterate over all tools of the server, page by page.
 
-        Pages that the server says may be kept are not asked for again while they are fresh. If it refuses a cursor,
-        the list is read anew, once, without repeating a name.
+        A cached page is used again while it is fresh. If the server refuses a cursor, the list is read again from the
+        start, once, without repeating a name.
 
         Args:
-            max_pages: how many pages to ask for before the list is taken to be endless, 1000 by default.
-            fresh: ask for every page, whatever is cached.
+            max_pages: the number of pages after which the list is considered endless; 1000 by default.
+            fresh: request every page, even if it is cached.
 
         Raises:
             RemoteProtocolError: the server gives out a cursor twice, or has more than *max_pages* pages.
@@ -373,10 +380,14 @@ class Client:
         return PageIterator(partial(self.list_prompts, fresh=fresh), lambda page: page.prompts, max_pages)
 
     async def list_tools(self, cursor: str | None = None, *, fresh: bool = False) -> types.ListToolsResult:
-        """Return one page of the tools; *cursor* is the `next_cursor` of the page before. *fresh*: as in `tools`.
+        """Return one page of the tools.
 
-        Over HTTP, a tool of a modern server whose schema wants arguments to be mirrored in header fields that cannot be
-        is left out, and the log says why.
+        Over HTTP, a tool of a modern server is left out, and logged, if its schema requires arguments to be mirrored in
+        header fields that are not possible.
+
+        Args:
+            cursor: the `next_cursor` of the page before; None for the first page.
+            fresh: as in `tools`.
         """
         return await self._connection.tools.page(cursor, fresh=fresh)
 
@@ -390,26 +401,26 @@ class Client:
         meta: Mapping[str, Any] | None = None,
         repeatable: bool = False,
     ) -> types.CallToolResult:
-        """Call a tool and return its result, also one that says `is_error`.
+        """Call a tool and return its result, including a result that says `is_error`.
 
-        Structured content is checked against the tool's output schema if this client has listed the tool. Without any
-        it is `types.UNSET`, because None is a value a tool may return.
+        Structured content is checked against the tool's output schema if this client has listed the tool. A result
+        without structured content has `types.UNSET` there, because None is a value that a tool may return.
 
         Args:
             name: the tool's name.
             arguments: JSON values by parameter.
-            on_progress: awaited with each progress update, in order, in this task, before the result is returned. What
-                it raises ends the call and is raised here.
+            on_progress: awaited with each progress update, in order, in this task, before the result is returned. An
+                exception it raises ends the call and is raised here.
             raise_on_error: raise `ToolFailed` instead of returning a result that says `is_error`.
             meta: members for the request's `_meta`.
-            repeatable: the call may be made once more where its answer was lost, with an HTTP connection or a session:
-                the tool may then run twice. By default such a call raises `ResponseLost`.
+            repeatable: allow the client to repeat the call if its response was lost with an HTTP connection or a
+                session. The tool may then run twice. By default such a call raises `ResponseLost`.
 
         Raises:
             ToolFailed: the tool failed, and *raise_on_error* is set.
-            ConsentRefused: the client's consent hook said no; nothing was sent.
-            RemoteProtocolError: the result does not fit its type, or the tool's output schema; or the server asked for
-                what this client has not declared, or too often (`Limits.max_rounds`).
+            ConsentRefused: the client's consent hook refused the call; nothing was sent.
+            RemoteProtocolError: the result does not match its type or the tool's output schema; or the server asked a
+                question that this client has not declared, or asked too often (`Limits.max_rounds`).
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
@@ -463,12 +474,12 @@ class Client:
         request_state: str | None = None,
         capabilities: types.ClientCapabilities | None = None,
     ) -> OpenCall[Call] | OpenCall[ManualCall]:
-        """Open a call whose updates you read yourself; use it with `async with`.
+        """Open a call whose updates the caller reads; use it with `async with`.
 
         Leaving the block before the result has arrived cancels the call. See `Call`.
 
-        With *manual_input* the questions of a modern server come to you, and can be answered later, by another client,
-        in another process::
+        With *manual_input* the caller receives the questions of a modern server. They may be answered later, by another
+        client, in another process::
 
             async with client.open_call("book", {"show": "Hamlet"}, manual_input=True) as call:
                 answer = await call.result()
@@ -488,17 +499,20 @@ class Client:
             name: the tool's name.
             arguments: JSON values by parameter.
             meta: members for the request's `_meta`.
-            repeatable: as in `call_tool`; it holds for each round of questions as well.
-            manual_input: let `result` return a `types.InputRequiredResult` where the server asks: see `ManualCall`.
-            input_responses: answers to the questions of the call before, by their keys; a message, or its JSON value.
-            request_state: the state of the call before, exactly as it came; None where there was none.
-            capabilities: what this call declares in place of what follows from this client's callbacks: whatever those
-                who will answer can be asked. Extensions and experimental capabilities are the client's own, unless
-                they are in it. Revisions before 2026-07-28 declare nothing by call.
+            repeatable: as in `call_tool`; it applies to each round of questions as well.
+            manual_input: let `result` return a `types.InputRequiredResult` when the server asks; see `ManualCall`.
+            input_responses: the answers to the questions of the previous call, by key; each is a message or its JSON
+                value.
+            request_state: the state of the previous call, exactly as it was received; None if there was none.
+            capabilities: the capabilities that this call declares instead of those that follow from this client's
+                callbacks. Declare the questions that can be answered later. The client's extensions and experimental
+                capabilities are added unless *capabilities* contains its own. Revisions before 2026-07-28 declare no
+                capabilities by call.
 
         Raises:
-            TypeError: there is something to go on with, and *manual_input* is not set.
-            LocalProtocolError: so is there in a revision whose calls carry no answers; raised by entering the block.
+            TypeError: an argument that continues a call is given, and *manual_input* is not set.
+            LocalProtocolError: such an argument is given in a revision whose calls carry no answers; raised when the
+                block is entered.
         """
         plan = CallPlan(
             self._connection, name, arguments, meta, input_responses, request_state, capabilities, repeatable
@@ -526,23 +540,26 @@ class Client:
     async def read_resource(
         self, uri: str, *, meta: Mapping[str, Any] | None = None, fresh: bool = False
     ) -> types.ReadResourceResult:
-        """Read a resource; what the server says may be kept is not asked for again while it is fresh.
+        """Read a resource. A cached result is used again while it is fresh.
 
         Args:
-            uri: which.
+            uri: the resource's URI.
             meta: members for the request's `_meta`.
-            fresh: ask the server, whatever is cached.
+            fresh: request the resource even if it is cached.
         """
         return await self._connection.cached_request(
             "resources/read", _with_meta({"uri": uri}, meta), types.ReadResourceResult, fresh=fresh
         )
 
     async def subscribe_resource(self, uri: str) -> None:
-        """Ask a legacy server to tell when a resource changes; `listen` does this by itself, and hears of it."""
+        """Ask a legacy server to report when a resource changes.
+
+        `listen` does this by itself, and receives the reports.
+        """
         await self._connection.changes.subscribe_explicitly(uri)
 
     async def unsubscribe_resource(self, uri: str) -> None:
-        """End what `subscribe_resource` began; blocks of `listen` that want the same go on being told."""
+        """End a subscription of `subscribe_resource`. Blocks of `listen` for the same resource continue."""
         await self._connection.changes.unsubscribe_explicitly(uri)
 
     def listen(
@@ -553,7 +570,7 @@ class Client:
         resource_list: bool = False,
         resources: Sequence[str] = (),
     ) -> AbstractAsyncContextManager[Changes]:
-        """Hear of changes on the server, of whatever revision, for as long as the block lasts.
+        """Receive changes on a server of any revision for as long as the block lasts.
 
         Use it with `async with`::
 
@@ -565,27 +582,27 @@ class Client:
                         case ResourceUpdated(uri=uri):
                             ...
 
-        From the moment the block begins no change is missed, and each is there once until it is read. What the server
-        does not tell of is left out: see `Changes.honored`. Any number of blocks may listen at once. No time limit
-        applies to them.
+        No change is missed from the moment the block begins, and each one is kept once until it is read. Changes that
+        the server does not report are left out: see `Changes.honored`. Any number of blocks may listen at once. No time
+        limit applies to them.
 
-        Over HTTP the stream of a modern server may break: then `changes` raises `ResponseLost`, and what is listened
-        for may have changed missed. Where an earlier server has lost its session, another is begun; then everything
-        that is listened for is reported as changed.
+        Over HTTP the stream of a modern server may break: `changes` then raises `ResponseLost`, and changes may have
+        been missed. If a legacy server has lost its session, the client opens a new one and reports everything that is
+        listened for as changed.
 
-        Leaving the block ends what it asked for, without waiting for the server to take note.
+        Leaving the block ends the subscriptions it made, without waiting for the server.
 
         Args:
-            tools: hear that the list of tools has changed.
-            prompts: hear that the list of prompts has.
-            resource_list: hear that the list of resources, or of resource templates, has.
-            resources: the URIs of resources: hear that one of them was updated.
+            tools: report changes of the list of tools.
+            prompts: report changes of the list of prompts.
+            resource_list: report changes of the list of resources or of resource templates.
+            resources: the URIs of resources whose updates are reported.
 
         Raises:
-            ValueError: nothing at all is asked for.
-            TypeError: *resources* is a single text.
-            MissingCapability: the server has not declared that it tells of any of this. Raised by entering the block,
-                as is whatever else a request may raise.
+            ValueError: no argument selects any change.
+            TypeError: *resources* is a single string.
+            MissingCapability: the server has not declared that it reports any of these changes. Raised when the block
+                is entered, as are the exceptions of the requests it makes.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
         """
@@ -595,7 +612,7 @@ class Client:
             tools=tools, prompts=prompts, resource_list=resource_list, resources=dict.fromkeys(resources)
         )
         if not wanted:
-            raise ValueError("listen() was asked to listen for nothing")
+            raise ValueError("listen(): select at least one kind of change")
         return OpenListen(self._connection, wanted)
 
     async def list_prompts(self, cursor: str | None = None, *, fresh: bool = False) -> types.ListPromptsResult:
@@ -607,7 +624,7 @@ class Client:
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, *, meta: Mapping[str, Any] | None = None
     ) -> types.GetPromptResult:
-        """Get a prompt's messages. Its arguments are texts."""
+        """Get a prompt's messages. The arguments are strings."""
         params: JsonObject = {"name": name} | ({} if arguments is None else {"arguments": dict(arguments)})
         return await self._connection.request("prompts/get", _with_meta(params, meta), types.GetPromptResult)
 
@@ -622,10 +639,10 @@ class Client:
         """Return suggestions for an argument of a prompt or resource template.
 
         Args:
-            ref: whose argument it is.
-            argument: its name.
-            value: what has been typed so far.
-            context: arguments that are settled already; revisions before 2025-06-18 do not carry them.
+            ref: the prompt or the resource template.
+            argument: the name of its argument.
+            value: the characters typed so far.
+            context: arguments that already have a value; revisions before 2025-06-18 do not carry them.
         """
         params = types.CompleteRequestParams(
             ref=ref,
@@ -638,7 +655,7 @@ class Client:
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Ask for log messages of *level* and above.
 
-        In a legacy revision that concerns the whole connection, in a modern one each request made from now on.
+        In a legacy revision this applies to the whole connection, in a modern one to each request made from now on.
         """
         if self._connection.has("logging/setLevel"):
             await self._connection.changes.set_log_level(level)
@@ -651,49 +668,51 @@ class Client:
         await self._connection.request("ping", None, types.EmptyResult)
 
     async def discover(self, *, fresh: bool = False) -> types.DiscoverResult:
-        """Ask the server what it offers now; modern revisions only. *fresh*: whatever is cached."""
+        """Ask the server for its current capabilities; modern revisions only. *fresh*: even if the result is cached."""
         return await self._connection.cached_request("server/discover", None, types.DiscoverResult, fresh=fresh)
 
     async def roots_changed(self) -> None:
-        """Tell a legacy server that the roots are not what they were."""
+        """Notify a legacy server that the roots have changed."""
         await self._connection.notify("notifications/roots/list_changed")
 
     async def request(self, method: str, params: Any, result: type[R]) -> R:
-        """Send a request of your own or of an extension, or one of the agreed revision that has no method here.
+        """Send a custom request, a request of an extension, or one of the agreed revision that has no method here.
 
-        What the server has declared does not count. In a modern revision the request says of itself what every other
-        does, so that a server sees which extensions it declares.
+        The server's declared capabilities are not checked. In a modern revision the request carries the same `_meta` as
+        every other, so that a server sees which extensions the client declares.
 
         Args:
             method: such as ``"com.example/rooms/list"``, or ``"tasks/get"`` (of 2025-11-25, and of an extension).
-            params: an object: a mapping, or an instance of a class whose JSON is one.
+            params: an object: a mapping, or an instance of a class that is converted to a JSON object.
             result: the class to return: one of `trio_mcp.types`, an attrs class, a dataclass, a TypedDict, a
                 `msgspec.Struct`, a pydantic model, or `dict`.
 
         Raises:
-            TypeError: *params* or *result* are no object.
-            LocalProtocolError: the specification has that method, and the agreed revision lacks it.
+            TypeError: *params* or *result* is not an object.
+            LocalProtocolError: the specification has that method, and the agreed revision does not.
         """
         json = None if params is None else to_object(params, self.revision)
         return await self._connection.request(method, json, result, undeclared=True)
 
     async def notify(self, method: str, params: Any = None) -> None:
-        """Send a notification of your own or of an extension. If cancelled, nothing was sent.
+        """Send a custom notification or one of an extension. If cancelled, nothing was sent.
 
         Args:
-            method: its name, none of the specification's.
+            method: a name that the specification does not use.
             params: as those of `request`.
 
         Raises:
-            LocalProtocolError: it is one of the specification's: they are sent where they are due.
-            TypeError: *params* are no object.
+            LocalProtocolError: the specification has that notification; the client sends it when it is due.
+            TypeError: *params* is not an object.
         """
         if is_specified(method):
-            raise LocalProtocolError(f"{method!r} is the specification's own; it is sent where it is due")
+            raise LocalProtocolError(
+                f"{method!r} is a notification of the specification; the client sends it when it is due"
+            )
         await self._connection.notify(method, to_object(params, self.revision))
 
     def extension(self, id: str) -> Mapping[str, Any] | None:
-        """Return the server's settings of an extension that both sides have declared; None where one has not."""
+        """Return the server's settings of an extension that both sides have declared; otherwise None."""
         if id not in self._connection.custom.extensions:
             return None
         return (self.server_capabilities.extensions or {}).get(id)

@@ -54,14 +54,12 @@ from ..wire import (
     LOG_LEVEL_KEY,
     REVISION_KEY,
     JsonObject,
-    NotJsonError,
-    copy_json,
     is_modern,
     stamp,
 )
 from ._answer import ELICITATION_COMPLETE, Answering, CustomMessages, Rounds
 from ._cache import Cacheable, ConnectionCache, with_cache_hints
-from ._callbacks import IDEMPOTENT, check_declared, declaration, with_consent
+from ._callbacks import IDEMPOTENT, check_declared, declaration
 from ._legacy_listen import SessionChanges
 from ._lists import KnownTools
 from ._timing import RequestClocks
@@ -81,49 +79,49 @@ C = TypeVar("C", bound=Cacheable)
 
 @define(eq=False)
 class Connection:
-    """A client's connection: what `abc.Client` promises the transport, and requests for the layer above."""
+    """A client's connection: an `abc.TransportClient` for the transport, and requests for the typed client."""
 
     info: types.Implementation
-    """How this client names itself."""
+    """The name and version of this client."""
     capabilities: types.ClientCapabilities
-    """What this client declares: in a handshake, or in each modern request."""
+    """The capabilities that this client declares, in a handshake or in each modern request."""
     limits: Limits
     clocks: RequestClocks
     answering: Answering
     tap: Tap | None
-    """Sees each message that passes; never raises."""
+    """A function that sees each message; it never raises."""
     cache: ConnectionCache
-    """What was outgoing before and need not be outgoing again."""
+    """The cached results of earlier requests."""
     custom: CustomMessages
-    """What the application has added to the protocol."""
+    """The requests, notifications and extensions that the application has added to the protocol."""
     changes: SessionChanges = field(init=False)
-    """What the server tells unasked."""
+    """The notifications of a legacy server, and the subscriptions to its resources."""
     tools: KnownTools = field(init=False)
-    """What it has meta about its tools."""
+    """The tools that the client has listed."""
     admission: ClientSession = field(factory=ClientSession, init=False)
     consent: Consent | None = field(init=False)
-    """The application's word on each tool call; None where it has none."""
+    """The application's consent hook for tool calls; None if there is none."""
     transport: Transport = field(init=False)
-    """What carries the exchanges, once there is something; see `use_transport`."""
+    """The transport that carries the exchanges; set by `use_transport`."""
     revision: str = field(init=False)
-    """The protocol revision, once it is agreed on."""
+    """The protocol revision, set once it is agreed on."""
     is_modern: bool = field(default=False, init=False)
-    """Whether that is one whose requests say about themselves what others say in a handshake."""
+    """True if the requests of the revision carry the envelope that legacy revisions exchange in a handshake."""
     server_info: types.Implementation | None = field(default=None, init=False)
     server_capabilities: types.ServerCapabilities = field(init=False)
     instructions: str | None = field(default=None, init=False)
     _disconnect_reason: ConnectionLost | None = field(default=None, init=False)
-    """Why the connection is gone; None while it is up."""
+    """The reason why the connection is gone; None while it is up."""
     _scopes: set[trio.CancelScope] = field(factory=set[trio.CancelScope], init=False)
-    """What makes no sense without it."""
+    """The blocks that are cancelled when the connection is lost."""
     _envelope: JsonObject = field(factory=dict[str, Any], init=False)
-    """What each modern message says about itself."""
+    """The `_meta` of each modern message."""
     _request_meta: JsonObject = field(factory=dict[str, Any], init=False)
-    """What each modern request does: besides, which messages it asks to be logged."""
+    """The `_meta` of each modern request: the envelope, and the log level that the application has set."""
     _checked: set[str] = field(factory=set[str], init=False)
-    """The methods of which it is known that the server has declared what they need."""
+    """The methods whose required capabilities the server is known to have declared."""
     _declared: JsonObject = field(factory=dict[str, Any], init=False)
-    """The server's capabilities, as they go ended the wire."""
+    """The server's capabilities in their JSON form."""
 
     def __attrs_post_init__(self) -> None:
         nursery = self.answering.pool.nursery
@@ -133,13 +131,13 @@ class Connection:
         nursery.start_soon(self.clocks.run)
 
     def use_transport(self, transport: Transport) -> None:
-        """There is something to carry exchanges."""
+        """Attach the transport that carries the exchanges."""
         self.transport = transport
         transport.on_disconnect(self._on_disconnect)
 
     @property
     def expects_news(self) -> bool:
-        """Whether the application wants_messages what the server says outside of requests, even if it does not `listen`."""
+        """True if the application handles messages that the server sends outside of requests, even without `listen`."""
         return self.answering.wants_messages or self.custom.wants_messages
 
     def _on_disconnect(self, reason: ConnectionLost) -> None:
@@ -151,10 +149,10 @@ class Connection:
 
     @contextmanager
     def while_connected(self) -> Generator[None]:
-        """Cancel the block when the connection is lost: nobody need answer what cannot be sent any more.
+        """Cancel the block when the connection is lost: an answer that cannot be sent is not needed.
 
         Raises:
-            ConnectionLost: it is gone.
+            ConnectionLost: the connection is gone.
         """
         with trio.CancelScope() as scope:
             if self._disconnect_reason is not None:
@@ -169,7 +167,7 @@ class Connection:
             raise copy(self._disconnect_reason)
 
     def answer(self, exchange: IncomingRequest) -> None:
-        """Begin to answer what the server asks."""
+        """Begin to answer a request of the server."""
         span = exchange.begin_span()
         if span is None:
             self._answer(exchange)
@@ -182,7 +180,7 @@ class Connection:
             self.answering.answer(exchange)
 
     def notified(self, method: str, params: JsonObject) -> None:
-        """Take a notification of the server's."""
+        """Handle a notification of the server."""
         if method == "notifications/message":
             self.answering.log(params)
         elif method == ELICITATION_COMPLETE:
@@ -191,11 +189,11 @@ class Connection:
             self.changes.take_notification(method, params)
 
     def asking_person(self) -> AbstractContextManager[None]:
-        """Return a block in which a person is being outgoing: all time limits stand still."""
+        """Return a block in which a person is asked: all time limits are paused."""
         return self.clocks.paused()
 
     def renewed(self) -> None:
-        """Another session stands in the place of a lost one; what this client wanted of that is outgoing for again."""
+        """Restore subscriptions and forget known tools after a new session has replaced a lost one."""
         self.tools.forget()
         self.changes.session_renewed()
 
@@ -206,7 +204,7 @@ class Connection:
         server_info: types.Implementation | None,
         instructions: str | None,
     ) -> None:
-        """Settle on what the server answered."""
+        """Store the terms that the server answered with."""
         capabilities = with_named_extensions(capabilities)
         self.server_capabilities, self.server_info, self.instructions = capabilities, server_info, instructions
         info = None if server_info is None else types.unstructure(server_info)
@@ -220,7 +218,7 @@ class Connection:
             self.cache.enable(self._envelope, info)
 
     def envelope(self, revision: str) -> JsonObject:
-        """Return what each modern request says about itself."""
+        """Return the `_meta` of each modern request."""
         return {
             REVISION_KEY: revision,
             CLIENT_INFO_KEY: types.unstructure(self.info, revision=revision),
@@ -228,25 +226,25 @@ class Connection:
         }
 
     def ask_for_logs(self, level: types.LoggingLevel) -> None:
-        """From now on modern requests ask that messages of *level* and above be logged."""
+        """Add *level* to later modern requests: the server logs messages of that level and above."""
         self._request_meta = {**self._envelope, LOG_LEVEL_KEY: level}
 
     def has(self, method: str) -> bool:
-        """Tell whether the agreed revision has a request *method* that clients send."""
+        """Return True if the agreed revision has a request *method* that clients send."""
         row = types.METHODS[self.revision].get(method)
         return row is not None and row.kind == "request" and row.direction != "server"
 
     def check(self, method: str, *, undeclared: bool = False) -> None:
-        """Refuse what cannot be outgoing.
+        """Check that a request may be sent.
 
         Args:
-            undeclared: allow what the server has not declared.
+            undeclared: allow requests that need capabilities the server has not declared.
 
         Raises:
             LocalProtocolError: the agreed revision has no such request.
-            MissingCapability: the server has not declared what the request needs.
+            MissingCapability: the server has not declared a capability that the request needs.
         """
-        if not self.has(method) and is_specified(method):  # it may be the application's own
+        if not self.has(method) and is_specified(method):  # other methods may be custom ones
             raise LocalProtocolError(f"revision {self.revision} has no request {method!r}")
         if not undeclared:
             check_declared(method, self._declared, self.revision)
@@ -261,16 +259,16 @@ class Connection:
         undeclared: bool = False,
         capabilities: JsonObject | None = None,
     ) -> OutgoingRequest:
-        """Return a request to enter, without time limits; leaving it before the outcome has arrived cancels it.
+        """Return a request to begin, without time limits; leaving it before the outcome has arrived cancels it.
 
         Args:
             wants_updates: ask for progress.
-            undeclared: ask even what the server has not declared.
-            capabilities: what a modern request declares in place of what this client does.
+            undeclared: allow requests that need capabilities the server has not declared.
+            capabilities: the capabilities that a modern request declares instead of the client's.
 
         Raises:
             LocalProtocolError: the agreed revision has no such request; or an argument of a call cannot be mirrored.
-            MissingCapability: the server has not declared what the request needs.
+            MissingCapability: the server has not declared a capability that the request needs.
         """
         if method not in self._checked:
             self.check(method, undeclared=undeclared)
@@ -290,17 +288,17 @@ class Connection:
         return outgoing
 
     async def request(self, method: str, params: JsonObject | None, result: type[R], *, undeclared: bool = False) -> R:
-        """Send a request, answer what a modern server asks first, and return the typed result.
+        """Send a request, answer the questions of a modern server, and return the typed result.
 
         Args:
-            undeclared: ask even what the server has not declared.
+            undeclared: allow requests that need capabilities the server has not declared.
 
         Raises:
-            MissingCapability: the server has not declared what the request needs.
+            MissingCapability: the server has not declared a capability that the request needs.
             ErrorResponse: the server answered with an error.
-            RequestTimedOut: it did not answer within the time limits.
-            RemoteProtocolError: its answer breaks the protocol.
-            LocalProtocolError: the agreed revision has no such request, or *params* are not JSON.
+            RequestTimedOut: the server did not answer within the time limits.
+            RemoteProtocolError: the answer breaks the protocol.
+            LocalProtocolError: the agreed revision has no such request, or *params* is not JSON.
             ConnectionLost: the connection is gone.
         """
         request = OpenRequest(self, method, params, undeclared=undeclared)
@@ -311,10 +309,10 @@ class Connection:
             request.leave()
 
     async def cached_request(self, method: str, params: JsonObject | None, result: type[C], *, fresh: bool) -> C:
-        """Return a result that was outgoing for before, if it is fresh, and else do as `request` does, and keep it.
+        """Return a fresh cached result, or send the request as `request` does and cache the result.
 
         Args:
-            fresh: ask in any case.
+            fresh: send the request even if a result is cached.
         """
         cached = self.cache.request(method, params)
         if cached is None:
@@ -329,12 +327,16 @@ class Connection:
                 value = self.read_result(method, await request.result(), result)
             finally:
                 request.leave()
-            if not request.has_rounds:  # else it depends on what was answered
+            if not request.has_rounds:  # else the result depends on the answers
                 cached.keep(value)
             return value
 
     def read_result(self, method: str, json: JsonObject, result: type[R]) -> R:
-        """Return the typed result; raises `RemoteProtocolError` where it does not fit its type, or is of another."""
+        """Return the typed result.
+
+        Raises:
+            RemoteProtocolError: it does not match *result*, or has an unknown result type.
+        """
         if self.is_modern:
             kind = json.get("resultType", "complete")
             if kind != "complete":
@@ -349,11 +351,11 @@ class Connection:
         return read
 
     async def notify(self, method: str, params: JsonObject | None = None) -> None:
-        """Send a notification that belongs to no request. The application's custom say of themselves what requests do.
+        """Send a notification outside of any request. A custom one carries the same envelope as requests.
 
         Raises:
             LocalProtocolError: the agreed revision has no such notification from a client, or this client has not
-                declared what it is about.
+                declared the capability it belongs to.
             ConnectionLost: the connection is gone.
         """
         if not is_specified(method):
@@ -363,15 +365,16 @@ class Connection:
         if row is None or row.kind != "notification" or row.direction == "server":
             raise LocalProtocolError(f"revision {self.revision} has no notification {method!r} from a client")
         if method == "notifications/roots/list_changed" and self.capabilities.roots is None:
-            raise LocalProtocolError("this client has declared no roots that could have changed")
+            raise LocalProtocolError("this client has not declared any roots")
         await self.transport.notify(method, params)
 
 
 @define(eq=False)
 class Attempt:
-    """One attempt at a request, and its clock: `begin` sends it, `leave` ends it.
+    """One attempt at a request, with its clock: `begin` sends it, `leave` ends it.
 
-    What only hands on what is to be awaited is no coroutine itself: whoever is resumed passes through all of them.
+    A method that only passes on an awaitable is not a coroutine itself: each coroutine in the chain would be resumed
+    for every step.
     """
 
     _clocks: RequestClocks
@@ -379,20 +382,20 @@ class Attempt:
     _began: float = field(init=False)
     _total_deadline: float = field(init=False)
     _last_activity: float = field(init=False)
-    """When the idle limit began last, unless an update has come since."""
+    """The time of the last message, or of the start of the last wait."""
 
     async def begin(self) -> None:
-        """Send the request; `leave` must follow. If it cannot be sent, it is ended.
+        """Send the request; `leave` must follow. If sending fails, the attempt has ended.
 
         Raises:
-            RequestTimedOut: it could not be sent within the total limit.
+            RequestTimedOut: the request could not be sent within the total limit.
         """
         outgoing = self.outgoing
         if not outgoing.begins_at_once():
             await self._begin_in_time()
             return
         await outgoing.begin()
-        if outgoing.state is _OPEN:  # else the answer is there, and nobody will wait
+        if outgoing.state is _OPEN:  # else the answer has arrived, and no task will wait
             self._start()
 
     async def _begin_in_time(self) -> None:
@@ -413,7 +416,7 @@ class Attempt:
         clocks.running.add(self)
 
     def leave(self) -> None:
-        """End the attempt; synchronous, and harmless when it has ended already."""
+        """End the attempt. Synchronous; may be repeated."""
         self._clocks.running.discard(self)
         self.outgoing.leave()
 
@@ -423,7 +426,7 @@ class Attempt:
         Raises:
             RequestTimedOut: a limit is reached.
         """
-        if self.outgoing.state is _OPEN:  # else the outcome is there, however late it is outgoing for
+        if self.outgoing.state is _OPEN:  # else the outcome has arrived, and limits no longer apply
             self._begin_wait()
         return self.outgoing.next_update()
 
@@ -438,20 +441,20 @@ class Attempt:
         return self.outgoing.result()
 
     def _begin_wait(self) -> None:
-        """From now on the other side is waited for. When a limit is reached, the wait raises `RequestTimedOut`."""
+        """Restart the idle limit. When a limit is reached, the wait raises `RequestTimedOut`."""
         clocks = self._clocks
         self._last_activity = now = clocks.now()
         if now >= self._total_deadline and math.isinf(clocks.stopped_at):
             raise self._timed_out(now)
         deadline = min(now + clocks.limits.idle, self._total_deadline)
-        if deadline < clocks.next_check:  # which is rare
+        if deadline < clocks.next_check:  # this is rare
             clocks.check_at(deadline)
 
     def check(self, now: float) -> float:
-        """Give the request up if a limit is reached; return when to look again, infinite where nobody waits."""
+        """Fail the request if a limit is reached; return the time of the next check, infinite if no task waits."""
         if not self.outgoing.receiving:
             return math.inf
-        # Updates may have come in that nobody has read yet.
+        # Unread updates may have arrived.
         deadline = min(
             max(self._last_activity, self.outgoing.last_heard) + self._clocks.limits.idle, self._total_deadline
         )
@@ -464,65 +467,58 @@ class Attempt:
         method, limits = self.outgoing.method, self._clocks.limits
         if now >= self._total_deadline:
             return self._too_long()
-        return RequestTimedOut(f"{method!r}: nothing was heard for {limits.idle:g} s (TimeLimits.idle)")
+        return RequestTimedOut(f"{method!r}: the server sent nothing for {limits.idle:g} s (TimeLimits.idle)")
 
     def _too_long(self) -> RequestTimedOut:
         total = self._clocks.limits.total
         return RequestTimedOut(f"{self.outgoing.method!r} took longer than {total:g} s in all (TimeLimits.total)")
 
     def resume(self, stopped_at: float) -> None:
-        """The person has answered; *stopped_at* is when the clocks were stopped."""
+        """Restart the clock, which has been stopped since *stopped_at*."""
         now = self._clocks.now()
         self._total_deadline += now - max(stopped_at, self._began)
         last_activity = max(self._last_activity, self.outgoing.last_heard)
         self._last_activity = last_activity + now - max(stopped_at, last_activity)
 
 
-_PLAIN = ("complete", None)
-"""The types of almost every result: there is nothing more to do."""
+_PLAIN = ("complete", None)  # the types of almost every result, which need no further steps
 
 
 @define(eq=False)
 class OpenRequest:
-    """One request with all its attempts: `begin` sends it, `leave` ends what is under way.
+    """One request with all its attempts: `begin` sends it, `leave` ends the attempt in flight.
 
     Args:
         wants_updates: ask for progress.
-        undeclared: ask even what the server has not declared.
-        capabilities: what this request declares, in a modern revision; None for what the client does.
-        is_manual: a result that asks for input is the outcome; by default this client's callbacks answer it.
-        repeatable: every attempt may be sent once more where its answer was lost, whatever it does.
+        undeclared: allow requests that need capabilities the server has not declared.
+        capabilities: the capabilities that this request declares in a modern revision; None for the client's.
+        is_manual: return a result that asks for input; by default this client's callbacks answer it.
+        repeatable: allow every attempt to be repeated if its response was lost, even if it is not idempotent.
     """
 
     connection: Connection
     method: str
     params: JsonObject | None
-    """What is outgoing; once it is sent, with what the consent hook has made of it."""
+    """The params of the request; after sending, as edited by the consent hook."""
     wants_updates: bool = field(default=False, kw_only=True)
     undeclared: bool = field(default=False, kw_only=True)
     capabilities: JsonObject | None = field(default=None, kw_only=True)
     is_manual: bool = field(default=False, kw_only=True)
     repeatable: bool = field(default=False, kw_only=True)
     _attempt: Attempt = field(init=False)
-    _sent_params: JsonObject | None = field(init=False)
-    """The params of that attempt."""
-    _refreshes: int = field(init=False)
-    """Of the list of tools, when it was sent."""
-    _rounds: Rounds | None = field(init=False)
-    """None until the server asks."""
+    _sent_params: JsonObject | None = field(init=False)  # the params of the current attempt
+    _refreshes: int = field(init=False)  # the number of refreshes of the list of tools before the attempt was sent
+    _rounds: Rounds | None = field(init=False)  # None until the server asks a question
     _was_corrected: bool = field(init=False)
-    """Whether something was sent once more because it was mirrored wrongly."""
-    _previous: tuple[Attempt, ...] = field(init=False)
-    """Attempts that are ended, with updates that nobody has read."""
-    _skipped: int = field(init=False)
-    """Of the attempts that are left."""
+    """True if the call was repeated because its arguments were mirrored wrongly."""
+    _previous: tuple[Attempt, ...] = field(init=False)  # attempts that have ended, with unread updates
+    _skipped: int = field(init=False)  # the updates dropped in attempts that were left
     _is_busy: bool = field(init=False)
     _failure: Exception | None = field(init=False)
-    _completed: JsonObject | None = field(init=False)
-    """What an extension has made of the result."""
+    _completed: JsonObject | None = field(init=False)  # the result that an extension has made of the server's result
 
     def __attrs_post_init__(self) -> None:
-        # Here, because attrs takes three times as long to set what is no argument, and each call makes one of these.
+        # Set here because attrs takes three times as long for fields that are not arguments, and each call creates one.
         self._rounds = None
         self._was_corrected = False
         self._previous = ()
@@ -532,39 +528,39 @@ class OpenRequest:
         self._completed = None
 
     def begin(self) -> Awaitable[None]:
-        """Send the request; `leave` must follow. If it cannot be sent, it is ended.
+        """Send the request; `leave` must follow. If sending fails, the request has ended.
 
         Raises:
-            RequestTimedOut: it could not be sent within the total limit.
-            Exception: whatever `Connection.ask` raises, the consent hook, or the transport.
+            RequestTimedOut: the request could not be sent within the total limit.
+            Exception: any exception of `Connection.ask`, the consent hook or the transport.
         """
         consent = self.connection.consent
         if consent is not None and self.method == "tools/call":
-            return self._begin_with_consent(consent)
+            return self._begin_call_with_consent(consent)
         return self._send(self.params)
 
-    async def _begin_with_consent(self, consent: Consent) -> None:
+    async def _begin_call_with_consent(self, consent: Consent) -> None:
         await self._get_consent(consent)
         await self._send(self.params)
 
     def leave(self) -> None:
-        """End it; synchronous, and harmless when it has ended already."""
+        """End the request. Synchronous; may be repeated."""
         for each in self._previous:
             each.leave()
         self._attempt.leave()
 
     @property
     def has_rounds(self) -> bool:
-        """Whether the server has outgoing."""
+        """True if the server has asked a question."""
         return self._rounds is not None
 
     @property
     def skipped(self) -> int:
-        """Updates that were dropped because too many waited."""
+        """The number of updates that were dropped because too many waited."""
         return self._skipped + sum(each.outgoing.skipped for each in (*self._previous, self._attempt))
 
     async def next_update(self) -> tuple[str, JsonObject] | None:
-        """Wait for the next update of whichever attempt; None when the outcome has arrived."""
+        """Wait for the next update of any attempt; None when the outcome has arrived."""
         while True:
             while self._previous:
                 update = await self._previous[0].outgoing.next_update()
@@ -582,11 +578,11 @@ class OpenRequest:
             await self._continue(interim)
 
     async def _interim(self) -> JsonObject | ErrorResponse | None:
-        """Return the latest outcome if it is none of the request: it asks for a round, or for a correction."""
+        """Return the latest outcome if it calls for a round of questions or for a correction; otherwise None."""
         if self._failure is not None:
             return None
         try:
-            outcome = await self._attempt.outgoing.result()  # it is there
+            outcome = await self._attempt.outgoing.result()  # it has arrived
         except ErrorResponse as error:
             return error if self._can_correct(error) else None
         except TrioMcpError:
@@ -598,11 +594,11 @@ class OpenRequest:
         return is_mismatch and not self._was_corrected and self.connection.tools.mirrors_arguments
 
     async def result(self) -> JsonObject:
-        """Wait for the result, which is a round only if the caller goes through them.
+        """Wait for the result. A round of questions is returned only if the caller answers them itself.
 
         Raises:
-            RemoteProtocolError: what the server asks breaks the protocol, or goes beyond `Limits.max_rounds`.
-            Exception: whatever a callback raises; the request is not sent again.
+            RemoteProtocolError: a question of the server breaks the protocol, or exceeds `Limits.max_rounds`.
+            Exception: any exception of a callback; the request is not sent again.
         """
         while True:
             if self._failure is not None:
@@ -625,7 +621,7 @@ class OpenRequest:
             await self._continue(outcome)
 
     async def _complete(self, outcome: JsonObject) -> JsonObject:
-        """Return what a result of an extension's type stands for; any other as it is."""
+        """Return the complete result for a result of an extension's type; return any other result unchanged."""
         custom = self.connection.custom
         resolve = custom.resolver(self.method, outcome.get("resultType")) if self.connection.is_modern else None
         if resolve is None:
@@ -636,25 +632,18 @@ class OpenRequest:
         return self._completed
 
     def is_interim(self, outcome: JsonObject) -> bool:
-        """Say whether the server has outgoing instead of answering."""
+        """Return True if the server has asked a question instead of answering."""
         if outcome.get("resultType") != "input_required" or not self.connection.is_modern:
             return False
         row = types.METHODS[self.connection.revision].get(self.method)
-        return row is not None and types.InputRequiredResult in row.results  # of others it is an unknown type
+        return row is not None and types.InputRequiredResult in row.results  # other methods have no such result type
 
     async def _get_consent(self, consent: Consent) -> None:
         self.connection.check(self.method, undeclared=self.undeclared)
-        try:
-            shown = copy_json(self.params)  # the caller's own may change while the hook thinks, and what it saw may not
-            call = types.structure(shown, types.CallToolRequestParams)
-        except NotJsonError as exc:
-            raise LocalProtocolError(f"the params of {self.method!r} cannot be sent: {exc}") from None
-        except StructureError as exc:
-            raise LocalProtocolError(f"the params of {self.method!r} do not fit: {'; '.join(exc.faults)}") from exc
-        self.params = types.unstructure(await with_consent(consent, call), revision=self.connection.revision)
+        self.params = await call_with_consent(consent, self.params, self.connection.revision)
 
     async def _send(self, params: JsonObject | None) -> None:
-        """Make an attempt. If it cannot be sent, nothing has changed."""
+        """Make an attempt. If it cannot be sent, the state is unchanged."""
         connection, refreshes = self.connection, self.connection.tools.refreshes
         outgoing = connection.ask(
             self.method,
@@ -669,7 +658,10 @@ class OpenRequest:
         self._attempt, self._sent_params, self._refreshes = attempt, params, refreshes
 
     async def _continue(self, outcome: JsonObject | ErrorResponse) -> None:
-        """Go through a round or a correction. If cancelled, nothing was sent; who waits next begins where it stood."""
+        """Answer a round or make a correction.
+
+        If cancelled, nothing was sent, and the next task that waits continues here.
+        """
         ended = self._attempt
         with self._exclusively():
             try:
@@ -703,7 +695,7 @@ class OpenRequest:
     @contextmanager
     def _exclusively(self) -> Generator[None]:
         if self._is_busy:
-            raise trio.BusyResourceError("another task is answering what the server asks")
+            raise trio.BusyResourceError("another task is answering the server's questions")
         self._is_busy = True
         try:
             yield
@@ -717,7 +709,7 @@ class OpenRequest:
 
 @cache
 def _reader(result: Any, revision: str) -> Callable[[JsonObject], Any]:
-    """Return what reads a result; required members whose absence has a meaning may be missing where there are any."""
+    """Return a function that reads a result; missing members that have a default meaning are supplied."""
     if not is_model(result):
         return reader_of(result)
     read = types.structurer(result, revision)

@@ -1,10 +1,11 @@
-"""Listening on a connection with a handshake: lists are told of unasked, resources are subscribed to.
+"""Listening for changes on a legacy connection: list changes arrive unrequested, resources are subscribed to.
 
-All listeners of a connection hear all that its server tells, and each keeps what it asked for. What several of them
-want the server is asked for once, and told to stop when the last one has left.
+All listeners of a connection receive every notification of its server, and each keeps the changes it asked for. The
+client sends one subscription for a resource, however many listeners want it, and ends it when the last listener has
+left.
 
-Over HTTP a session may be lost, and another begun in its place. Then the server is asked for the same again, and each
-listener is told that all it listens for may have changed, because nobody knows what has.
+Over HTTP a session may be lost and replaced by another. The client then makes the same subscriptions again and reports
+everything that is listened for as changed, because changes may have been missed.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
 """
@@ -32,18 +33,18 @@ _log = logging.getLogger("trio_mcp.client")
 
 @define(eq=False)
 class _ResourceSubscription:
-    """The one subscription of a connection to a resource, while somebody wants it or it is being ended."""
+    """The subscription of a connection to one resource, while it has listeners or is being ended."""
 
     listeners: int = field(default=0, init=False)
-    """Blocks that want it."""
+    """The number of blocks that listen for the resource."""
     is_requested: bool = field(default=False, init=False)
-    """Whether the server may know of it."""
+    """True if the server may know of the subscription."""
     lock: trio.Lock = field(factory=trio.Lock, init=False)
-    """Held while the server is being asked: what it is asked in what order is what counts."""
+    """Held during a request, because the order of requests matters."""
 
 
 class SendRequest(Protocol):
-    """`Connection.request`, as far as it is used here."""
+    """The type of `Connection.request`, as far as it is used here."""
 
     def __call__(
         self, method: str, params: JsonObject | None, result: type[types.EmptyResult]
@@ -54,23 +55,23 @@ class SendRequest(Protocol):
 
 @define(eq=False)
 class SessionChanges:
-    """What the server of one connection tells unasked, and what it is subscribed to."""
+    """The notifications of one connection's legacy server, and the subscriptions to its resources."""
 
     _request: SendRequest
     _cache: ConnectionCache
     _nursery: trio.Nursery
-    """The tasks of the connection."""
+    """The nursery of the connection's tasks."""
     _inboxes: dict[ChangeInbox, None] = field(factory=dict[ChangeInbox, None], init=False)
-    """A set in order: who listens."""
+    """An ordered set: the inboxes of all listeners."""
     _subscriptions: dict[str, _ResourceSubscription] = field(factory=dict[str, _ResourceSubscription], init=False)
     _explicit: set[str] = field(factory=set[str], init=False)
-    """The resources that `Client.subscribe_resource` was used for: they are not for blocks to end."""
+    """The resources subscribed with `Client.subscribe_resource`: blocks must not end these."""
     _log_level: types.LoggingLevel | None = field(default=None, init=False)
-    """What the server was asked to log."""
+    """The log level that the server was asked for."""
     _disconnect_reason: ConnectionLost | None = field(default=None, init=False)
 
     def take_notification(self, method: str, params: JsonObject) -> None:
-        """Take a notification; those that are no news mean nothing."""
+        """Take a notification; one that reports no change is ignored."""
         change = read_change(method, params)
         if change is not None:
             self._cache.changed(change)
@@ -78,32 +79,32 @@ class SessionChanges:
                 inbox.put(change)
 
     def disconnected(self, reason: ConnectionLost) -> None:
-        """The connection is gone."""
+        """End all listeners: the connection is gone."""
         self._disconnect_reason = reason
         for inbox in self._inboxes:
             inbox.end(copy(reason))
 
     def add(self, inbox: ChangeInbox) -> None:
-        """Tell *inbox* what is heard from now on.
+        """Put the changes that arrive from now on into *inbox*.
 
         Raises:
-            ConnectionLost: nothing will be.
+            ConnectionLost: the connection is gone.
         """
         if self._disconnect_reason is not None:
             raise copy(self._disconnect_reason)
         self._inboxes[inbox] = None
 
     def discard(self, inbox: ChangeInbox) -> None:
-        """Tell it no more."""
+        """Put no more changes into *inbox*."""
         del self._inboxes[inbox]
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Ask for log messages of *level* and above, in this session and in those that may follow it."""
+        """Ask for log messages of *level* and above, in this session and in those that replace it."""
         await self._request("logging/setLevel", {"level": level}, types.EmptyResult)
         self._log_level = level
 
     def session_renewed(self) -> None:
-        """Another session has begun: ask for the same as in the one before, in a task of the connection."""
+        """Make the subscriptions of the lost session again, in a task of the connection."""
         for inbox in self._inboxes:
             for change in inbox.wanted.changes():
                 if isinstance(change, ListChanged):
@@ -115,7 +116,7 @@ class SessionChanges:
             try:
                 await self.set_log_level(self._log_level)
             except TrioMcpError as exc:
-                self._warn("the server may log less than it did", exc)
+                self._warn("the log level of the server is not restored", exc)
         for uri in dict.fromkeys([*self._subscriptions, *self._explicit]):
             await self._resubscribe(uri)
 
@@ -123,11 +124,11 @@ class SessionChanges:
         subscription = self._subscriptions.get(uri, _ResourceSubscription())
         async with subscription.lock:
             if not subscription.is_requested and uri not in self._explicit:
-                return  # nobody wants it any more
+                return  # the last listener has left
             try:
                 await self._send("resources/subscribe", uri)
             except TrioMcpError as exc:
-                self._warn(f"the server no longer tells of {uri!r}", exc)
+                self._warn(f"the server no longer reports changes of {uri!r}", exc)
                 subscription.is_requested = False
                 for inbox in self._inboxes:
                     if uri in inbox.wanted.resources:
@@ -137,21 +138,21 @@ class SessionChanges:
             inbox.put(ResourceUpdated(uri))
 
     def _warn(self, what: str, why: TrioMcpError) -> None:
-        if self._disconnect_reason is None:  # else nobody expects anything
-            _log.warning("%s, since its session was lost: %s", what, why)
+        if self._disconnect_reason is None:  # else the listeners have received the reason
+            _log.warning("%s after the loss of its session: %s", what, why)
 
     async def subscribe(self, uri: str) -> None:
-        """Want a resource to be told of, until `release`. If it fails or is cancelled, nothing is left.
+        """Subscribe to a resource until `release`. If this fails or is cancelled, no subscription remains.
 
         Raises:
-            TrioMcpError: the server does not agree, or cannot be asked.
+            TrioMcpError: the server refuses, or cannot be reached.
         """
         subscription = self._subscriptions.setdefault(uri, _ResourceSubscription())
         subscription.listeners += 1
         try:
             async with subscription.lock:
                 if not subscription.is_requested:
-                    subscription.is_requested = True  # also if the answer never comes: then it has to be told to stop
+                    subscription.is_requested = True  # also without an answer: the server must then be asked to stop
                     await self._send("resources/subscribe", uri)
         except BaseException as exc:
             subscription.is_requested &= not isinstance(exc, ErrorResponse)
@@ -159,19 +160,19 @@ class SessionChanges:
             raise
 
     def release(self, uri: str) -> None:
-        """Want it no more. The server is told if nobody does, in a task of the connection; this does not wait."""
+        """Release a subscription. The last release ends it in a task of the connection; this method does not wait."""
         subscription = self._subscriptions[uri]
         subscription.listeners -= 1
         if subscription.listeners == 0 and self._disconnect_reason is None:
             self._nursery.start_soon(self._end, uri, subscription)
 
     async def subscribe_explicitly(self, uri: str) -> None:
-        """Ask the server to tell of a resource, until `unsubscribe_explicitly`."""
+        """Subscribe to a resource until `unsubscribe_explicitly`."""
         await self._send("resources/subscribe", uri)
         self._explicit.add(uri)
 
     async def unsubscribe_explicitly(self, uri: str) -> None:
-        """Ask it to tell no more, unless a block wants that it does."""
+        """Unsubscribe from a resource, unless a block listens for it."""
         self._explicit.discard(uri)
         if uri in self._subscriptions:
             await trio.lowlevel.checkpoint()
@@ -181,7 +182,7 @@ class SessionChanges:
     async def _end(self, uri: str, subscription: _ResourceSubscription) -> None:
         async with subscription.lock:
             if subscription.listeners > 0:
-                return  # somebody has come meanwhile
+                return  # a new listener has come meanwhile
             is_requested, subscription.is_requested = subscription.is_requested, False
             if is_requested and uri not in self._explicit:
                 try:
@@ -197,7 +198,7 @@ class SessionChanges:
 
 @define(eq=False)
 class LegacyListen:
-    """One block that listens."""
+    """One block that listens on a legacy connection."""
 
     _changes: SessionChanges
     _open_stream: Callable[[], Awaitable[None]]
@@ -207,11 +208,11 @@ class LegacyListen:
     _subscribed: list[str] = field(factory=list[str], init=False)
 
     async def begin(self) -> ChangeFilter:
-        """Subscribe to the resources; return what the server does not refuse.
+        """Subscribe to the resources; return the changes that the server does not refuse.
 
         Raises:
             RequestTimedOut: the server does not answer.
-            RemoteProtocolError: what it says breaks the protocol.
+            RemoteProtocolError: the answer breaks the protocol.
             ConnectionLost: the connection is gone.
         """
         await trio.lowlevel.checkpoint()
@@ -223,14 +224,14 @@ class LegacyListen:
                     await self._changes.subscribe(uri)
                     self._subscribed.append(uri)
                 except ErrorResponse as exc:
-                    _log.debug("the server does not tell of %r: %s", uri, exc)
+                    _log.debug("the server does not report changes of %r: %s", uri, exc)
         except BaseException:
             self.leave()
             raise
         return evolve(self._wanted, resources=self._subscribed)
 
     def leave(self) -> None:
-        """End what this block has begun."""
+        """End the subscriptions of this block."""
         self._changes.discard(self._inbox)
         for uri in self._subscribed:
             self._changes.release(uri)

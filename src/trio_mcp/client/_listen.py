@@ -33,22 +33,22 @@ _log = logging.getLogger("trio_mcp.client")
 
 @define(eq=False)
 class ChangeInbox:
-    """Where the reader of a connection puts changes, and one task takes them out."""
+    """The queue of unread changes: the reader of a connection puts them in, and one task takes them out."""
 
     _wanted: ChangeFilter
     _limits: Limits
     skipped: int = field(default=0, init=False)
-    """Changes that were dropped because too many waited."""
+    """The number of changes that were dropped because too many waited."""
     _waiting: dict[Change, None] = field(factory=dict["Change", None], init=False)
-    """A set in order."""
+    """An ordered set."""
     _bytes: int = field(default=0, init=False)
-    """Of the URIs in it."""
+    """The length of the URIs in it."""
     _end: Exception | None = field(default=None, init=False)
-    """What is raised when all has been read."""
+    """The exception that is raised when all changes have been read."""
     _wakeup: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     def put(self, change: Change) -> None:
-        """Take a change, if it was asked for and does not wait already; synchronous."""
+        """Add a change, if it is wanted and does not wait already. Synchronous."""
         if self._end is None and change not in self._waiting and self._wanted.covers(change):
             self._waiting[change] = None
             self._bytes += _size(change)
@@ -61,11 +61,11 @@ class ChangeInbox:
 
     @property
     def wanted(self) -> ChangeFilter:
-        """What was asked for."""
+        """The changes that were asked for."""
         return self._wanted
 
     def end(self, reason: Exception) -> None:
-        """Nothing more will come, and why; the first reason stands. `StopAsyncIteration` is an end in peace."""
+        """Note that no more changes will come. The first reason is kept; `StopAsyncIteration` is an orderly end."""
         if self._end is None:
             self._end = reason
             self._wakeup.unpark_all()
@@ -80,7 +80,7 @@ class ChangeInbox:
         await trio.lowlevel.checkpoint_if_cancelled()
         while not self._waiting:
             if self._end is not None:
-                # One cancellation may take down the connection and its reader: that is cancelled, not surprised.
+                # One cancellation may end the connection and its reader: the reader is then cancelled.
                 await trio.lowlevel.checkpoint_if_cancelled()
                 raise self._end
             if self._wakeup:
@@ -101,20 +101,21 @@ def _size(change: Change) -> int:
 
 @define(eq=False)
 class Changes(AsyncIterator[Change]):
-    """What changes on a server, as long as the block of `Client.listen` lasts: iterate over it, in one task at a time.
+    """The changes on a server during a block of `Client.listen`: an asynchronous iterator for one task at a time.
 
-    Yields a `ListChanged` or a `ResourceUpdated`. The same change is not there twice before it is read. The iteration
-    ends when the server stops in an orderly way; when the connection is lost, it raises `ConnectionLost`. Over HTTP a
-    stream of changes may be lost alone: then it raises `ResponseLost`, and what has changed since is to be asked for.
+    Yields a `ListChanged` or a `ResourceUpdated`. A change is contained once until it is read. The iteration ends when
+    the server stops in an orderly way, and raises `ConnectionLost` when the connection is lost. Over HTTP the stream of
+    changes alone may be lost: the iteration then raises `ResponseLost`, and the caller has to request the current
+    state.
     """
 
     honored: ChangeFilter
-    """What the server has agreed to tell of: all that was asked for, or a part of it."""
+    """The changes that the server has agreed to report: all that were asked for, or a part."""
     _inbox: ChangeInbox
 
     @property
     def skipped(self) -> int:
-        """Changes that were dropped because too many different ones waited unread; see `Limits.max_updates`."""
+        """The number of changes that were dropped because too many waited unread; see `Limits.max_updates`."""
         return self._inbox.skipped
 
     async def __anext__(self) -> Change:
@@ -123,34 +124,34 @@ class Changes(AsyncIterator[Change]):
 
 @define(eq=False)
 class ListenRequest:
-    """One such request, from its beginning to its end."""
+    """One request `subscriptions/listen`, from its beginning to its end."""
 
     _request: OutgoingRequest
-    """Not sent yet."""
+    """The request, not sent yet."""
     _wanted: ChangeFilter
     _inbox: ChangeInbox
     _cache: ConnectionCache
     _revision: str
     _idle_limit: float
-    """Seconds until the server must have acknowledged the request."""
+    """The seconds within which the server must acknowledge the request."""
     _acknowledged: trio.Event = field(factory=trio.Event, init=False)
-    """The acknowledgement has come, or the end before it."""
+    """Set when the acknowledgement has arrived, or the request has ended without one."""
     _acknowledgement: ChangeFilter | Exception | None = field(default=None, init=False)
 
     async def begin(self) -> ChangeFilter:
-        """Send the request, and return what the server acknowledges.
+        """Send the request, and return the changes that the server acknowledges.
 
         Raises:
-            ErrorResponse: the server refuses it.
-            RequestTimedOut: it acknowledges nothing within the idle limit.
-            RemoteProtocolError: what it says breaks the protocol.
+            ErrorResponse: the server refuses the request.
+            RequestTimedOut: the server does not acknowledge it within the idle limit.
+            RemoteProtocolError: the acknowledgement breaks the protocol.
             ConnectionLost: the connection is gone.
         """
         self._request.listener = self
         limit = self._idle_limit
         deadline, timeout_message = (
             trio.current_time() + limit,
-            f"{LISTEN!r}: nothing was heard for {limit:g} s (TimeLimits.idle)",
+            f"{LISTEN!r}: the server sent nothing for {limit:g} s (TimeLimits.idle)",
         )
         with trio.CancelScope(deadline=deadline) as sending:
             await self._request.begin()
@@ -182,10 +183,10 @@ class ListenRequest:
             self._inbox.put(change)
         elif method == ACKNOWLEDGED and self._acknowledgement is None:
             self._acknowledgement = self._read(params)
-            self._cache.missed(self._wanted)  # what was cached before may have changed since
+            self._cache.missed(self._wanted)  # earlier changes were not reported
             self._acknowledged.set()
         else:
-            _log.debug("%s in a subscription means nothing", method)
+            _log.debug("ignored %s in a subscription", method)
 
     def _read(self, params: JsonObject) -> ChangeFilter | Exception:
         try:
@@ -195,7 +196,7 @@ class ListenRequest:
         return ChangeFilter.from_wire(read.notifications)
 
     def ended(self, outcome: JsonObject | Exception) -> None:
-        """The request is over: by an error, or in peace."""
+        """Note the end of the request, with an error or in an orderly way."""
         failure = outcome if isinstance(outcome, Exception) else None
         self._cache.missed(self._wanted)
         self._inbox.end(failure or StopAsyncIteration())

@@ -1,15 +1,24 @@
-"""What a client remembers of the tools it has listed: what they promise, and which arguments go into header fields too.
+"""The lists of a server: iteration over their pages, and what the client remembers of the tools.
+
+A client remembers the output schemas of listed tools, and the arguments that are mirrored in header fields.
 
 Rules of this file:
 
-1. The latest list is right. It is learned from whoever has asked for it.
-2. Header fields are for modern requests over a transport that has any. What a schema asks for is not looked at
-   otherwise.
-3. A tool whose schema asks for fields that cannot be is left out of the lists, and the log says why.
-4. A server that finds a field missing or wrong has run nothing. The list is old then: it is asked for anew, once,
-   however many calls have found out.
+1. The latest list is right, whichever task has requested it.
+2. Header fields are for modern requests over a transport that has header fields. Otherwise input schemas are not
+   examined.
+3. A tool whose schema requires impossible header fields is left out of the lists, and the reason is logged.
+4. A server that finds a field missing or wrong has run nothing, and the client's list is outdated. The client lists the
+   tools again, once, however many calls have failed in this way.
+5. A page iterator is not an async generator: there is nothing to clean up between two items. The caller may leave its
+   loop early without closing the iterator, and may continue after a cancellation.
+6. A server may refuse a cursor that it gave out earlier, for example on a cached page. The list is then read again from
+   the start, once, and items that the caller has received are not repeated.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters
+Specification:
+https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters,
+https://modelcontextprotocol.io/specification/2026-07-28/server/tools#output-schema,
+https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
 """
 
 from __future__ import annotations
@@ -30,10 +39,6 @@ from ..wire import INVALID_PARAMS, JsonObject, MirroredParam, is_object, mirrore
 
 __all__ = ["MAX_PAGES", "KnownTools", "PageIterator", "ToolOutput"]
 
-
-# Checking structured content against the output schemas that a server has published.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools#output-schema
 
 MAX_SCHEMAS = 10_000
 """The number of tools whose output schemas are kept. Results of further tools are not checked."""
@@ -62,7 +67,7 @@ class ToolOutput:
             return
         name = self._tool
         if result.structured_content is types.UNSET:
-            raise RemoteProtocolError(f"tool {name!r} promised structured content and returned none")
+            raise RemoteProtocolError(f"tool {name!r} returned no structured content, which its output schema requires")
         content: Any = result.structured_content
         try:
             faults = self._validator.faults(content)
@@ -70,20 +75,11 @@ class ToolOutput:
             raise RemoteProtocolError(f"the output schema of tool {name!r} cannot be used: {exc}") from exc
         if faults:
             raise RemoteProtocolError(
-                f"what tool {name!r} returned does not fit its output schema: {'; '.join(faults)}"
+                f"the result of tool {name!r} does not fit its output schema: {'; '.join(faults)}"
             )
 
 
-# Walking over a list that a server hands out page by page.
-#
-# An iterator of its own, not an async generator: there is nothing to clean up between two items, so a caller may leave
-# its loop early without closing anything, and one that was cancelled in the middle may go on.
-#
-# A server may refuse a cursor that it gave out some time ago, on a page that was cached, say. Then the list is read
-# anew
-# from its beginning, once, and what the caller has had is not repeated.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
+# --- Pages ---
 
 Item = TypeVar("Item", bound="types.Tool | types.Resource | types.ResourceTemplate | types.Prompt")
 Page = TypeVar(
@@ -95,17 +91,17 @@ Page = TypeVar(
 )
 
 MAX_PAGES = 1000
-"""Pages of a list that are walked, if the caller does not say otherwise; a server that has more has no end."""
+"""The default number of pages after which a list is considered endless."""
 
 
 @define(eq=False)
 class PageIterator(AsyncIterator[Item], Generic[Page, Item]):
-    """The items of every page, in order. No request is open while the caller works.
+    """The items of all pages, in order. No request is open while the caller works.
 
     Args:
         fetch: returns the page of a cursor; the first page for None.
         read: returns a page's items.
-        max_pages: how many pages are walked; 1 or more.
+        max_pages: the largest number of pages; 1 or more.
     """
 
     _fetch: Callable[[str | None], Awaitable[Page]]
@@ -117,7 +113,7 @@ class PageIterator(AsyncIterator[Item], Generic[Page, Item]):
     """The cursors of the pages so far."""
     _ended: bool = field(default=False, init=False)
     _returned: set[str] = field(factory=set[str], init=False)
-    """What tells the items so far from others."""
+    """The identities of the items so far."""
     _restarted: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -133,9 +129,9 @@ class PageIterator(AsyncIterator[Item], Generic[Page, Item]):
 
     async def _fetch_page(self) -> None:
         if self._cursor in self._seen:
-            raise RemoteProtocolError(f"the server's list has no end: cursor {self._cursor!r:.100} came twice")
+            raise RemoteProtocolError(f"the server's list is endless: cursor {self._cursor!r:.100} is repeated")
         if len(self._seen) == self._max_pages:
-            raise RemoteProtocolError(f"the server's list has no end within {self._max_pages} pages (max_pages)")
+            raise RemoteProtocolError(f"the server's list has more than {self._max_pages} pages (max_pages)")
         try:
             page = await self._fetch(self._cursor)
         except ErrorResponse as error:
@@ -167,13 +163,13 @@ def _identity(item: types.Tool | types.Resource | types.ResourceTemplate | types
 _log = logging.getLogger("trio_mcp.client")
 
 MAX_MIRRORED_TOOLS = 10_000
-"""Tools whose arguments are mirrored; of a server that lists more, those of the rest are not."""
+"""The number of tools whose arguments are mirrored; those of further tools are not."""
 MAX_WARNINGS = 100
-"""Tools left out of which the log says so; a server that goes on fills no log."""
+"""The number of left-out tools that are logged."""
 
 
 class FetchTools(Protocol):
-    """`Connection.cached_request`, as far as it is used here."""
+    """The type of `Connection.cached_request`, as far as it is used here."""
 
     def __call__(
         self, method: str, params: JsonObject | None, result: type[types.ListToolsResult], *, fresh: bool
@@ -190,17 +186,17 @@ class KnownTools:
     outputs: dict[str, ToolOutput] = field(factory=dict[str, ToolOutput], init=False)
     """The output schemas, by the names of the tools that have one."""
     mirrors_arguments: bool = field(default=False, init=False)
-    """Whether arguments of a call go into header fields as well, where its tool wants that."""
+    """True if the arguments of a call are mirrored in header fields when the tool's schema requires it."""
     refreshes: int = field(default=0, init=False)
-    """How often the list was asked for anew because a field was wrong."""
+    """The number of times the list was requested again because a field was wrong."""
     _mirrored: dict[str, Sequence[MirroredParam]] = field(factory=dict[str, "Sequence[MirroredParam]"], init=False)
-    """By the names of the tools that have any."""
+    """The mirrored parameters, by the names of the tools that have any."""
     _reported: set[tuple[str, str]] = field(factory=set[tuple[str, str]], init=False)
-    """The tools that the log has been told of, and why they are left out."""
+    """The names and faults of left-out tools that were logged."""
     _refreshing: trio.Lock = field(factory=trio.Lock, init=False)
 
     async def page(self, cursor: str | None, *, fresh: bool) -> types.ListToolsResult:
-        """Return one page of the tools, of those that can be called."""
+        """Return one page of the tools that can be called."""
         params: JsonObject | None = None if cursor is None else {"cursor": cursor}
         page = await self._fetch("tools/list", params, types.ListToolsResult, fresh=fresh)
         self.learn_outputs(page.tools)
@@ -210,7 +206,7 @@ class KnownTools:
         return page if len(callable_tools) == len(page.tools) else evolve(page, tools=callable_tools)
 
     def learn_outputs(self, tools: Iterable[types.Tool]) -> None:
-        """Take over the output schemas of a page of tools."""
+        """Remember the output schemas of a page of tools."""
         for tool in tools:
             known = self.outputs.get(tool.name)
             if tool.output_schema is None:
@@ -221,7 +217,7 @@ class KnownTools:
                 self.outputs[tool.name] = ToolOutput(tool.name, LazyValidator(tool.output_schema))
 
     def _learn_fields(self, tool: types.Tool) -> bool:
-        """Take note of what a tool wants to have mirrored; False where that cannot be."""
+        """Remember the mirrored parameters of a tool; return False if its header fields are impossible."""
         self._mirrored.pop(tool.name, None)
         try:
             mirrored = mirrored_params(tool.input_schema)
@@ -235,10 +231,10 @@ class KnownTools:
     def _report(self, name: str, fault: str) -> None:
         if (name, fault) not in self._reported and len(self._reported) < MAX_WARNINGS:
             self._reported.add((name, fault))
-            _log.warning("tool %.200r is left out, because its input schema breaks the protocol: %.1000s", name, fault)
+            _log.warning("tool %.200r is left out: its input schema breaks the protocol: %.1000s", name, fault)
 
     def fields(self, call: JsonObject) -> Mapping[str, str]:
-        """Return the header fields of a call, none where its tool has not been listed.
+        """Return the header fields of a call; empty if its tool has not been listed.
 
         Raises:
             LocalProtocolError: an argument cannot be mirrored.
@@ -252,18 +248,18 @@ class KnownTools:
             raise LocalProtocolError(f"the call of {name!r} cannot be sent: {fault}") from None
 
     async def refresh(self, known_refreshes: int) -> None:
-        """List all tools anew, unless that was done since there were *known_refreshes* `refreshes`. A failure is not raised."""
+        """List all tools again, unless that was done since there were *known_refreshes*. A failure is logged."""
         async with self._refreshing:
             if self.refreshes != known_refreshes:
                 return
             try:
                 async for _ in PageIterator(partial(self.page, fresh=True), lambda page: page.tools):
                     pass
-            except TrioMcpError as exc:  # the call that wanted it will say what is wrong
-                _log.debug("the tools could not be listed anew: %s", exc)
+            except TrioMcpError as exc:  # the call that needs the list raises its own error
+                _log.debug("the tools could not be listed again: %s", exc)
             self.refreshes += 1
 
     def forget(self) -> None:
-        """The server may be another one now."""
+        """Forget the tools: the server may be another one now."""
         self.outputs.clear()
         self._mirrored.clear()

@@ -1,10 +1,18 @@
-"""The doors to many servers at once, those of one ``mcpServers`` file: one that fails never reaches another.
+"""Clients for many servers at once, those of one ``mcpServers`` file: the failure of one does not affect the others.
 
 Rules of this file:
 
-1. Each server has a task of its own, which runs what every door to a client runs. What that task raises is kept for
-   whoever asks, and never reaches the nursery that all share.
-2. Nobody waits for a server but the opener, and it waits until each has connected or failed.
+1. Each server has a task of its own, which runs the same coroutine as every client. An exception in that task is kept
+   for callers and does not reach the shared nursery.
+2. Only the opener waits for servers, until each of them has connected or failed.
+3. A tool name that one server offers is kept. If several servers offer it, it becomes ``server__name`` for each of
+   them.
+4. A name that begins with another server's prefix (``other__``) is prefixed too, even if that server is not connected:
+   no server receives calls that are meant for another.
+5. In the server's part, characters other than ``A-Z a-z 0-9 _ -`` become ``_``.
+6. A ``server__name`` of more than `MAX_NAME_LENGTH` characters, or one that is also the name of another tool, ends in a
+   digest of the server's and the tool's name. So names are unique, readable, and independent of the order in which
+   servers connect.
 """
 
 from __future__ import annotations
@@ -50,13 +58,13 @@ __all__ = [
 ]
 
 
-# Names that the interfaces of language models take for a function, and what makes one unique that would not be.
+# --- Names ---
 
 MAX_NAME_LENGTH: Final = 64
-"""Characters in a name."""
+"""The longest name, in characters, that the interfaces of language models accept for a function."""
 _DIGEST: Final = 8
 MAX_PREFIX_LENGTH: Final = MAX_NAME_LENGTH - _DIGEST - 1
-"""Characters that a digest leaves of a name."""
+"""The number of characters of a name that are kept when a digest is appended."""
 _UNSUITABLE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 Key = TypeVar("Key", bound=Hashable)
@@ -68,7 +76,7 @@ def sanitized_name(text: str) -> str:
 
 
 def with_digest(name: str, identity: str) -> str:
-    """Return the beginning of *name* and a digest of *identity*, which says what the name stands for."""
+    """Return the beginning of *name* and a digest of *identity*, the full identity of the tool."""
     digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{name[:MAX_PREFIX_LENGTH]}_{digest[:_DIGEST]}"
 
@@ -76,10 +84,10 @@ def with_digest(name: str, identity: str) -> str:
 def unique_names(
     wanted: Mapping[Key, str], taken: Collection[str], identity: Callable[[Key, int], str]
 ) -> dict[Key, str]:
-    """Return names with digests in place of *wanted* ones, unique beside one another and those that are *taken*.
+    """Return names with digests in place of the *wanted* ones; they are unique and differ from those that are *taken*.
 
     Args:
-        identity: says what a name stands for, anew for each attempt from 0 on.
+        identity: returns the full identity of the named object, different for each attempt from 0 on.
     """
     names: dict[Key, str] = {}
     used = set(taken)
@@ -90,38 +98,25 @@ def unique_names(
     return names
 
 
-# Names for the tools of many servers: unique, readable by a person, and the same whichever server was quicker.
-#
-# Rules of this file:
-#
-# 1. A name that one server offers stays as it is. One that several offer becomes ``server__name`` for each of them.
-# 2. So does a name that begins as another server's do (``other__``), whether that one is there or not: no server gets
-# the
-#    calls that are meant for another.
-# 3. In the server's part, characters other than ``A-Z a-z 0-9 _ -`` become ``_``.
-# 4. A ``server__name`` of more than `MAX_NAME_LENGTH` characters, or one that would be somebody else's name as well, ends in
-# a
-#    digest of the server's and the tool's name.
-
 Prefix: TypeAlias = Literal["clashes", "always"]
-"""Which names get their server's in server_prefix: those that several servers offer, or all."""
+"""The names that get a server prefix: those that several servers offer, or all."""
 Offer: TypeAlias = tuple[str, str]
 """A server's name, and the name of one of its tools."""
 
 
 def qualified_name(offer: Offer) -> str:
-    """Return a tool's name with its server's in server_prefix."""
+    """Return a tool's name with its server's prefix."""
     server, tool = offer
     name = f"{_server_prefix(server)}{tool}"
     return name if len(name) <= MAX_NAME_LENGTH else with_digest(name, _identity(offer, 0))
 
 
 def assign_names(offers: Collection[Offer], *, prefix: Prefix, servers: Collection[str] = ()) -> dict[Offer, str]:
-    """Return a unique name for each of *offers*, none of which is there twice; their order does not matter.
+    """Return a unique name for each of *offers*. The order of the offers does not matter.
 
     Args:
-        prefix: which names get their server's in server_prefix.
-        servers: those that have nothing to offer now, but may have later.
+        prefix: the names that get a server prefix.
+        servers: servers without tools at present, which may have some later.
     """
     prefixes = {server: _server_prefix(server) for server in {*servers, *(server for server, _ in offers)}}
     times = Counter(tool for _, tool in offers)
@@ -146,13 +141,13 @@ def _server_prefix(server: str) -> str:
 
 
 def _is_ambiguous(server: str, tool: str, prefixes: Mapping[str, str]) -> bool:
-    """Whether a tool is called as a tool of another server is with its server's name in server_prefix."""
+    """Return True if a tool's name begins with the prefix of another server."""
     return any(
         tool.startswith(server_prefix[:MAX_PREFIX_LENGTH]) for each, server_prefix in prefixes.items() if each != server
     )
 
 
-# The tools of many servers as one list, and the way back from a name in it to the server.
+# --- Tools ---
 
 _log = logging.getLogger("trio_mcp.client")
 
@@ -162,22 +157,22 @@ class ServerTool:
     """A tool, and the server that has it."""
 
     name: str
-    """Unique among the tools of all servers."""
+    """A name that is unique among the tools of all servers."""
     server: str
     """The server's name in the file."""
     tool: types.Tool
-    """The tool as the server describes it, its name there included."""
+    """The tool as the server describes it, with its name there."""
 
 
 @define(eq=False)
 class Toolbox:
-    """What the servers had to offer when they were last asked.
+    """The tools of all servers as one list, and the mapping from a name in it to a server.
 
     Args:
         clients: the servers by name.
-        prefix: which names get their server's in server_prefix.
-        servers: all servers of the file, those included that are not there.
-        report: message the name of each server that was asked, and why it could not be listed (None: it could).
+        prefix: the names that get a server prefix.
+        servers: all servers of the file, including those that are not connected.
+        report: called with the name of each server that was asked, and the reason if it could not be listed.
     """
 
     _clients: Mapping[str, Client]
@@ -186,22 +181,22 @@ class Toolbox:
     _report: Callable[[str, Exception | None], None]
     _listed: Sequence[ServerTool] | None = field(default=None, init=False)
     _found: Mapping[str, ServerTool] = field(factory=dict[str, ServerTool], init=False)
-    """By unique name, and by ``server__name`` where that is not the name of another tool."""
+    """The tools by unique name, and by ``server__name`` unless that is the name of another tool."""
     _refreshing: trio.Lock = field(factory=trio.Lock, init=False)
 
     async def refresh(self, *, fresh: bool = False) -> Sequence[ServerTool]:
-        """Ask every server for its tools, all at once; one that cannot answer is reported, and left out.
+        """Ask every server for its tools, all at once; a server that cannot answer is reported and left out.
 
         Args:
-            fresh: ask also those whose lists are kept.
+            fresh: ask also servers whose lists are cached.
         """
         offered: dict[str, list[types.Tool]] = {}
         jobs = [partial(self._refresh_one, name, client, offered, fresh) for name, client in self._clients.items()]
         await run_all(jobs, log=_log)
         tools: dict[Offer, types.Tool] = {}
-        for server in self._clients:  # in the file's order, whoever answered first
+        for server in self._clients:  # in the file's order
             for tool in offered.get(server, ()):
-                tools.setdefault((server, tool.name), tool)  # a server that lists a name twice means the first
+                tools.setdefault((server, tool.name), tool)  # of a name that a server lists twice, the first counts
         names = assign_names(tools, prefix=self._prefix, servers=self._servers)
         listed = {offer: ServerTool(names[offer], offer[0], tool) for offer, tool in tools.items()}
         qualified = Counter(map(qualified_name, listed))
@@ -223,14 +218,14 @@ class Toolbox:
         self._report(name, None)
 
     def iterate(self) -> AsyncIterator[ServerTool]:
-        """Return an iterator that asks when it is first used."""
+        """Return an iterator that asks the servers when it is first used."""
         return _ToolIterator(self)
 
     async def find(self, name: str) -> ServerTool:
-        """Return the tool called *name*; where it is not known, the servers are asked (anew).
+        """Return the tool called *name*; if it is unknown, ask the servers again.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such tool.
         """
         if name not in self._found:
             known = self._listed
@@ -255,7 +250,7 @@ class Toolbox:
 
 @define(eq=False)
 class _ToolIterator(AsyncIterator[ServerTool]):
-    """Not an async generator: there is nothing to clean up, and one that was cancelled while it asked may go on."""
+    """An iterator over tools. It is not an async generator, so that it may continue after a cancellation."""
 
     _toolbox: Toolbox
     _items: deque[ServerTool] | None = field(default=None, init=False)
@@ -269,22 +264,22 @@ class _ToolIterator(AsyncIterator[ServerTool]):
 
 
 _LOGGED_CHARACTERS = 1000
-"""How much of what a server has said is logged."""
+"""The number of characters of a server's message that are logged."""
 
 
 @define(eq=False, repr=False)
 class Clients(Mapping[str, Client]):
-    """The servers of an ``mcpServers`` file, by name. Made by `open_clients` and `start_clients`, never by hand.
+    """The servers of an ``mcpServers`` file, by name. Create it with `open_clients` or `start_clients`.
 
-    It is a mapping of the servers that have connected, in the file's order: ``clients["weather"]`` is a `Client`. One
-    whose connection is lost later stays in it, and its calls say so; the others do not notice. Everything here may be
-    used from any number of tasks at once.
+    It is a mapping of the connected servers in the file's order: ``clients["weather"]`` is a `Client`. A server whose
+    connection is lost later stays in the mapping, and its calls fail; the others are not affected. Everything here may
+    be used from any number of tasks at once.
     """
 
     _table: ServerTable
     _prefix: Prefix
     _clients: dict[str, Client] = field(factory=dict[str, Client], init=False)
-    """In the order in which they connected."""
+    """The clients in the order in which they connected."""
     _failed: dict[str, Exception] = field(factory=dict[str, Exception], init=False)
     _toolbox: Toolbox = field(init=False)
     _closing: trio.Event = field(factory=trio.Event, init=False)
@@ -297,7 +292,7 @@ class Clients(Mapping[str, Client]):
         if name in self._clients:
             return self._clients[name]
         if name in self._failed:
-            raise KeyError(f"server {name!r} has failed; `failed` says why") from self._failed[name]
+            raise KeyError(f"server {name!r} has failed; see `failed` for the reason") from self._failed[name]
         if name in self.disabled:
             raise KeyError(f"server {name!r} is disabled in {self._table.where}")
         raise KeyError(f"{self._table.where} has no server {name!r}; it has {', '.join(self.names) or 'none'}")
@@ -313,29 +308,29 @@ class Clients(Mapping[str, Client]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The servers that were to be used, in the file's order, whatever became of them."""
+        """The names of the enabled servers, in the file's order, connected or not."""
         return tuple(self._table.entries)
 
     @property
     def disabled(self) -> tuple[str, ...]:
-        """The servers that the file says are not to be used."""
+        """The names of the servers that the file disables."""
         return self._table.disabled
 
     @property
     def failed(self) -> Mapping[str, Exception]:
-        """What is wrong with which server: why it could not connect, or why it last could not say which tools it has.
+        """The failures by server: the reason why it could not connect, or could not list its tools the last time.
 
-        `ServerExited` has the last lines it wrote to standard error, `OSError` names a program that cannot be
-        started, `ConnectionBroken` a URL that cannot be reached, `ValueError` the member of the file that makes no
-        sense, `RequestTimedOut` the time limit.
+        `ServerExited` contains the last lines written to standard error, `OSError` names a program that cannot be
+        started, `ConnectionBroken` a URL that cannot be reached, `ValueError` an invalid member of the file,
+        `RequestTimedOut` the time limit.
         """
         return MappingProxyType(self._failed)
 
     def tools(self) -> AsyncIterator[ServerTool]:
         """Iterate over all tools of all servers, in the file's order; see `open_clients` for their names.
 
-        The first step asks every server, all at once. One that cannot answer is left out, logged, and in `failed`
-        until it can.
+        The first step asks every server, all at once. A server that cannot answer is left out and logged, and is in
+        `failed` until it can.
 
         Raises:
             ConnectionClosed: the clients were closed.
@@ -344,9 +339,9 @@ class Clients(Mapping[str, Client]):
         return self._toolbox.iterate()
 
     async def find_tool(self, name: str) -> ServerTool:
-        """Return the tool that `tools` calls *name*; ``server__name`` is understood also where there is no clash.
+        """Return the tool that `tools` calls *name*; ``server__name`` is accepted also for unique names.
 
-        The servers are asked for their tools if they have not been yet, and again if none of what they said is called
+        The servers are asked for their tools if they have not been asked yet, and again if no listed tool is called
         *name*.
 
         Raises:
@@ -397,9 +392,9 @@ class Clients(Mapping[str, Client]):
         *,
         task_status: trio.TaskStatus[Clients] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Connect, report that every server has connected or failed, and keep the connections until they are closed.
+        """Connect, report when every server has connected or failed, and keep the connections until they are closed.
 
-        Called by the doors, once.
+        Called by the openers, once.
         """
         try:
             async with owned_nursery() as nursery:
@@ -420,7 +415,7 @@ class Clients(Mapping[str, Client]):
     async def _run_client(
         self, name: str, options: ClientOptions, auth: ClientAuth | None, resolved: trio.Event
     ) -> None:
-        """Own one server's connection from beginning to end, whatever becomes of it."""
+        """Own one server's connection from beginning to end, and record its failure."""
         try:
             connected = _Connected(self._clients, name, resolved)
             await run_client(self._table.opener(name, auth=auth), options, task_status=connected)
@@ -434,7 +429,7 @@ class Clients(Mapping[str, Client]):
             self._failed.pop(name, None)
             return
         if self._closing.is_set():
-            return  # it did not fail: this side closes
+            return  # not a failure: this side closes the connection
         self._failed[name] = failure
         expected = isinstance(failure, TrioMcpError | OSError | ValueError)
         message = _printable(failure)
@@ -447,7 +442,7 @@ class Clients(Mapping[str, Client]):
 
 @define(eq=False)
 class _Connected(trio.TaskStatus[Client]):
-    """Told by the coroutine that runs a client that it has connected."""
+    """A task status that records that a server has connected."""
 
     _clients: dict[str, Client]
     _name: str
@@ -469,39 +464,38 @@ async def open_clients(
 ) -> AsyncGenerator[Clients]:
     """Connect to all servers of an ``mcpServers`` file at once, for as long as the block lasts.
 
-    The block begins when each server has connected or failed; `TimeLimits.connect` bounds that. A server that fails,
-    for whatever reason, is in `Clients.failed`, and logged; this raises nothing for it, not even if all of them fail.
-    The block sees its own exception bare. Leave it in the task that entered it, innermost first; where that is too
-    strict, use `start_clients`.
+    The block begins when each server has connected or failed; `TimeLimits.connect` bounds that time. A server that
+    fails is logged and is in `Clients.failed`; this function does not raise its exception, even
+    if all servers fail. An exception of the block is raised unwrapped. Leave the block in the task that entered it,
+    innermost first; where that is too strict, use `start_clients`.
 
-    Names of tools: a name that one server offers stays as it is. One that several offer becomes ``server__name`` for
-    each of them, whichever was quicker, and so does one that begins with the name of another server of the file and
-    ``__``; in the server's part, characters other than ``A-Z a-z 0-9 _ -`` become ``_``. Where that makes more than 64
-    characters, or the name of another tool, the name ends in a digest of both names.
+    Names of tools: a name that one server offers is kept. A name that several servers offer becomes ``server__name``
+    for each of them, and so does a name that begins with the name of another server of
+    the file and ``__``; in the server's part, characters other than ``A-Z a-z 0-9 _ -`` become ``_``. If the result has
+    more than 64 characters, or is the name of another tool, it ends in a digest of both names.
 
     Args:
-        source: the path of the file, or what such a file holds: an object with the member ``mcpServers``. Where there
-            is none, ``servers`` is taken, as Visual Studio Code has it. Each entry has ``command``, ``args``, ``env``
-            and ``cwd``, or ``url`` and ``headers``, in which ``${VAR}`` and ``${VAR:-default}`` stand for environment
-            variables of this process. Entries that say ``"disabled": true`` are skipped. Members that other programs
-            have put into an entry are ignored, and named in one logged warning.
-        prefix: ``"always"`` makes every tool's name ``server__name``, so that names do not depend on what else there
-            is.
-        options_for: returns more options for the server of that name, such as callbacks that know who asks.
-        auth_for: returns what shows the server of that name who asks (`OAuth`, `Bearer`), None where nothing does. Only
-            servers with a ``url`` can be shown it.
-        options: what every server gets; see `ClientOptions`.
+        source: the path of the file, or its contents: an object with the member ``mcpServers`` or, as in Visual Studio
+            Code, ``servers``. Each entry has ``command``, ``args``, ``env`` and ``cwd``, or ``url`` and ``headers``, in
+            which ``${VAR}`` and ``${VAR:-default}`` stand for environment variables of this process. Entries with
+            ``"disabled": true`` are skipped. Unknown members of an entry are ignored, and named in one logged warning.
+        prefix: ``"always"`` makes every tool's name ``server__name``, so that a name does not depend on the other
+            servers.
+        options_for: returns more options for the server of that name, such as callbacks that know which server asks.
+        auth_for: returns the credentials for the server of that name (`OAuth`, `Bearer`), or None. Only servers with a
+            ``url`` accept credentials.
+        options: the options of every server; see `ClientOptions`.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file is no JSON, or has no table of servers; or *prefix* or an option is something else, or
-            *options* have the part of a `ResponseCache` that is about one server.
-        TypeError: there is no option of this name.
+        ValueError: the file is not JSON, or has no table of servers; or *prefix* or an option has an invalid value, or
+            *options* contain the part of a `ResponseCache` for one server.
+        TypeError: an option does not exist.
     """
     clients: Clients | None = None
 
     async def close() -> None:
-        if clients is not None:  # None: the file cannot be used
+        if clients is not None:  # None: starting has failed
             await clients.aclose()
 
     async with owned_nursery(close) as nursery:
@@ -522,7 +516,7 @@ async def start_clients(
 ) -> Clients:
     """Connect to all servers of an ``mcpServers`` file in a task of *nursery*, until `Clients.aclose` or its end.
 
-    Takes what `open_clients` takes, and raises what it raises.
+    Takes the arguments of `open_clients`, and raises the same exceptions.
     """
     if prefix not in get_args(Prefix):
         raise ValueError(f"prefix={prefix!r}: must be one of {', '.join(map(repr, get_args(Prefix)))}")
@@ -531,16 +525,16 @@ async def start_clients(
     for each in [options, *all_options.values()]:
         check_options(each)
     if isinstance(options.get("cache"), ServerCache):
-        raise ValueError("cache=: a part of a cache is about one server; give each its own by options_for=")
+        raise ValueError("cache=: a ServerCache is for one server; use options_for= to give each server its own")
     auths = {name: auth_for(name) if auth_for else None for name in clients.names}
     started: Clients = await nursery.start(partial(clients.run, all_options, auths), name="trio-mcp clients")
     return started
 
 
 def _printable(failure: Exception) -> str:
-    """Return the text of *failure*; a server that has written it cannot make lines of the log with it."""
+    """Return the message of *failure* without characters that a server could use to forge lines of the log."""
     text = str(failure)
-    if isinstance(failure, ServerExited):  # each of the lines from standard error is indented
+    if isinstance(failure, ServerExited):  # the lines from standard error are indented, and stay lines
         return "".join(each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in text)
     shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text[:_LOGGED_CHARACTERS])
     return shown if len(text) <= _LOGGED_CHARACTERS else f"{shown} [...]"

@@ -1,7 +1,7 @@
-"""The ``mcpServers`` file, the widespread way to write down how servers are started, or reached.
+"""The ``mcpServers`` file, the widespread format for the commands and URLs of servers.
 
-The file belongs to many programs. What is wrong with one entry is said about that entry, so that the others can be
-used; and members that mean something to other programs only are left alone.
+The file is shared by many programs. An invalid entry is reported for that entry alone, so that the others can be used,
+and members for other programs are ignored.
 """
 
 from __future__ import annotations
@@ -22,18 +22,16 @@ from ..abc import ClientAuth, TransportOpener
 __all__ = ["HttpServer", "ServerTable", "TableSource", "opener_from_entry", "read_server_table", "server_from_entry"]
 
 
-# One entry of an ``mcpServers`` file: how a server is started, or where it is reached, as hosts write it down.
-#
-# Members that mean something to other programs only are left alone.
+# --- One entry ---
 
 _log = logging.getLogger("trio_mcp.client")
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-_ARGS = "'args' must be a list of texts"
-_ENV = "'env' must be an object of texts"
-_HEADERS = "'headers' must be an object of texts"
+_ARGS = "'args' must be a list of strings"
+_ENV = "'env' must be an object of strings"
+_HEADERS = "'headers' must be an object of strings"
 _KINDS = ("stdio", "http", "sse", "streamable-http", "streamableHttp")
-"""What hosts call them. Which HTTP transport the server has is found out in any case."""
+"""The server types of common hosts. The client finds out by itself which HTTP transport a server has."""
 _OF_ALL = {"type", "disabled"}
 _OF_COMMANDS = _OF_ALL | {"command", "args", "env", "cwd"}
 _OF_URLS = _OF_ALL | {"url", "headers"}
@@ -41,28 +39,28 @@ _OF_URLS = _OF_ALL | {"url", "headers"}
 
 @frozen
 class HttpServer:
-    """Where a server is reached."""
+    """The address of a server that is reached over HTTP."""
 
     url: str
     headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
-    """Header fields that go with each request; they may hold secrets."""
+    """Header fields that are sent with each request; they may contain secrets."""
 
 
 def server_from_entry(entry: object, *, where: str = "server entry") -> transports.StdioServer | HttpServer:
     """Return the server that *entry* describes.
 
-    One that is started has ``command`` (text), ``args`` (texts), ``env`` (texts) and ``cwd`` (text); one that is
-    reached over HTTP has ``url`` (text) and ``headers`` (texts by name). ``type`` may say which it is. In any text,
-    ``${NAME}`` stands for the environment variable NAME of this process, as does ``${env:NAME}``; ``${NAME:-TEXT}`` is
-    TEXT where that variable is not set or empty. Members that other programs have put there are ignored, and named in
+    A server that is started has ``command`` (a string), ``args`` (strings), ``env`` (strings by name) and ``cwd`` (a
+    string); a server that is reached over HTTP has ``url`` (a string) and ``headers`` (strings by name). ``type`` may
+    state the kind. In every string, ``${NAME}`` and ``${env:NAME}`` stand for the environment variable NAME of this
+    process; ``${NAME:-TEXT}`` is TEXT if that variable is not set or empty. Unknown members are ignored, and named in
     one logged warning.
 
     Args:
         entry: the entry, as it is in the file.
-        where: what the entry is called in errors and in the log.
+        where: the name of the entry in errors and in the log.
 
     Raises:
-        ValueError: a member is missing or of the wrong type, or a variable is not set; the text names it.
+        ValueError: a member is missing or has a wrong type, or a variable is not set; the message names it.
     """
     if not isinstance(entry, Mapping):
         raise ValueError(f"{where}: expected an object with the member 'command' or 'url'")
@@ -73,25 +71,28 @@ def server_from_entry(entry: object, *, where: str = "server entry") -> transpor
     if type(members.get("disabled", False)) is not bool:
         raise ValueError(f"{where}: 'disabled' must be true or false")
     if "command" in members and "url" in members:
-        raise ValueError(f"{where}: 'command' and 'url' are two servers")
+        raise ValueError(f"{where}: an entry has either 'command' or 'url', not both")
     known = _OF_COMMANDS if kind == "stdio" else _OF_URLS
     unknown = sorted(str(name) for name in members if name not in known)
     server = _stdio_server(members, where, unknown) if kind == "stdio" else _http_server(members, where, unknown)
     if unknown:
-        _log.warning("%s: ignored what this package does not know: %s", where, ", ".join(map(repr, unknown)))
+        _log.warning("%s: ignored unknown members: %s", where, ", ".join(map(repr, unknown)))
     return server
 
 
 def opener_from_entry(entry: object, *, where: str = "server entry", auth: ClientAuth | None = None) -> TransportOpener:
-    """Return what connects to the server that *entry* describes; see `server_from_entry`.
+    """Return an opener for the server that *entry* describes; see `server_from_entry`.
 
     Raises:
-        ValueError: also where *auth* is to show who asks, and the server is started, or has a header that shows it.
+        ValueError: also if *auth* is given for a server that is started, or for one with a header that holds
+            credentials.
     """
     server = server_from_entry(entry, where=where)
     if isinstance(server, transports.StdioServer):
         if auth is not None:
-            raise ValueError(f"{where}: nobody signs in to a server that is started here; it has no 'url'")
+            raise ValueError(
+                f"{where}: only a server with a 'url' accepts credentials; this one is started as a process"
+            )
         return transports.stdio_transport(server)
     try:
         return transports.http_transport(server.url, headers=server.headers, auth=auth)
@@ -110,7 +111,7 @@ def _stdio_server(members: Mapping[str, Any], where: str, unknown: Sequence[str]
             *(_string(_ARGS, arg, where) for arg in cast("Sequence[object]", args)),
         ],
         env=_strings(_ENV, members.get("env", {}), where),
-        cwd=None if cwd is None else _string("'cwd' must be a text", cwd, where),
+        cwd=None if cwd is None else _string("'cwd' must be a string", cwd, where),
     )
 
 
@@ -123,7 +124,7 @@ def _require(members: Mapping[str, Any], name: str, where: str, unknown: Sequenc
     value = members.get(name)
     if not isinstance(value, str) or not value:
         misspelt = "".join(f"; {each!r} is not supported" for each in unknown)
-        raise ValueError(f"{where}: {name!r} is required, and a text{misspelt}")
+        raise ValueError(f"{where}: {name!r} is required, and must be a string{misspelt}")
 
 
 def _strings(rule: str, value: object, where: str) -> dict[str, str]:
@@ -151,45 +152,45 @@ def _expand(text: str, where: str) -> str:
 
 
 TableSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
-"""The path of an ``mcpServers`` file, or what such a file holds: an object with the member ``mcpServers``."""
+"""The path of an ``mcpServers`` file, or its contents: an object with the member ``mcpServers``."""
 
 _TABLES = ("mcpServers", "servers")
 
 
 @frozen
 class ServerTable:
-    """What an ``mcpServers`` file says: the entries by server name, in the file's order, none of them read yet."""
+    """The contents of an ``mcpServers`` file: the unread entries by server name, in the file's order."""
 
     where: str
-    """What the table is called in errors: the path of the file."""
+    """The name of the table in errors: the path of the file."""
     entries: Mapping[str, object]
-    """The servers that are to be used."""
+    """The enabled servers."""
     disabled: tuple[str, ...] = ()
-    """The servers whose entry says ``"disabled": true``."""
+    """The servers whose entry contains ``"disabled": true``."""
 
     def opener(self, name: str, *, auth: ClientAuth | None = None) -> TransportOpener:
-        """Return what connects to the server *name*.
+        """Return an opener for the server *name*.
 
         Args:
-            name: of the server, in the table.
-            auth: shows it who asks; it must be a server that is reached over HTTP.
+            name: the server's name in the table.
+            auth: the credentials; only for a server that is reached over HTTP.
 
         Raises:
             KeyError: the table has no such server, or it is disabled.
-            ValueError: its entry makes no sense; the text names the file, the server and the member.
+            ValueError: the entry is invalid; the message names the file, the server and the member.
         """
         return opener_from_entry(self.entries[name], where=f"{self.where}: server {name!r}", auth=auth)
 
 
 async def read_server_table(source: TableSource) -> ServerTable:
-    """Read the table of servers in a file, or in what such a file holds.
+    """Read the table of servers from a file, or from the contents of such a file.
 
-    The table is the member ``mcpServers``, or, where there is none, ``servers``, as Visual Studio Code has it. Other
-    members of the file are left alone.
+    The table is the member ``mcpServers`` or, if there is none, ``servers``, as in Visual Studio Code. Other members of
+    the file are ignored.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it is no JSON, or has no such table; the text names the file.
+        ValueError: the file is not JSON, or has no such table; the message names the file.
     """
     if isinstance(source, Mapping):
         return _table(source, "the table of servers")
@@ -198,7 +199,7 @@ async def read_server_table(source: TableSource) -> ServerTable:
     try:
         value = json.loads(content)
     except RecursionError:
-        raise ValueError(f"{where}: not JSON that can be read: nested too deep") from None
+        raise ValueError(f"{where}: JSON that is nested too deeply") from None
     except ValueError as exc:
         raise ValueError(f"{where}: not JSON: {exc}") from None
     return _table(value, where)
@@ -210,7 +211,7 @@ def _table(value: object, where: str) -> ServerTable:
     members = cast("Mapping[str, object]", value)
     found = next((name for name in _TABLES if name in members), None)
     if found is None:
-        raise ValueError(f"{where}: has no member 'mcpServers', nor 'servers'")
+        raise ValueError(f"{where}: has neither a member 'mcpServers' nor 'servers'")
     table = members[found]
     if not isinstance(table, Mapping):
         raise ValueError(f"{where}: {found!r} must be an object: the servers by name")

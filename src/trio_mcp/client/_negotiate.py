@@ -1,19 +1,19 @@
-"""Finding out what the other side speaks: modern by `server/discover`, legacy by `initialize`.
+"""The negotiation of a revision with the server: modern by `server/discover`, legacy by `initialize`.
 
 Rules of this file:
 
-1. A server that is not known is request `server/discover` first. A discovery, or one of the errors that only modern
-   servers have, means modern; any other error means legacy, and so does a result with nothing of one in it. No single
-   code means legacy, because legacy servers answer with many. Over HTTP so does a status that says the request was
-   wrong, but none that is about who asks (401, 403) or about a server in trouble: what those say is raised.
-2. Silence is no answer. After the probe limit `initialize` is request as well, and whoever answers first decides: a late_answers
+1. The first request to an unknown server is `server/discover`. A discovery, or an error that only modern servers send,
+   means modern. Any other error means legacy, and so does a result without any member of a discovery. No particular
+   code means legacy, because legacy servers answer with many. Over HTTP a status for a wrong request means legacy too,
+   but a status about authentication (401, 403) or about a failing server does not: it is raised.
+2. Silence is not an answer. After the probe limit `initialize` is sent as well, and the first answer decides: a late
    discovery, or a refusal of `initialize` that names revisions, switches back. A refusal that a modern server may give
-   to a request it does not know is no decision: the probe is waited for.
-3. A pinned revision is request for and nothing else.
-4. The newest revision both sides speak is agreed on. A modern server may name legacy revisions too; they are
-   revisions after a handshake.
-5. A revision that a server refuses and offers at the same time is request for once more, and not again: it may be many
-   servers behind one address, not all of which are up to date yet.
+   to a request it does not know decides nothing: the client waits for the answer to the probe.
+3. If a revision is pinned, no other is asked for.
+4. The newest common revision is agreed on. A modern server may name legacy revisions too; they are spoken after a
+   handshake.
+5. A revision that a server refuses and offers at the same time is asked for once more, and not again: there may be many
+   servers behind one address, and not all of them may be up to date.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 """
@@ -55,27 +55,27 @@ from ._connection import Connection
 __all__ = ["negotiate"]
 
 _MODERN_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY)
-"""Besides the refusal of a revision: nothing that a handshake could mend."""
+"""The errors, besides the refusal of a revision, after which a handshake is useless."""
 _DISCOVERY_MEMBERS = ("capabilities", "supportedVersions")
-"""Members of a result, without any of which it is no discovery, however late_answers the draft."""
+"""A result without any of these members is not a discovery of any draft."""
 _AUTHENTICATION_STATUSES = (401, 403)
-"""The statuses of requests that are wrong only because of who makes them."""
+"""The statuses of requests that fail only because of missing or insufficient authentication."""
 
 
 async def negotiate(connection: Connection, *, pinned: str | None, probe: bool = True) -> None:
     """Agree with the server on a revision.
 
     Args:
-        pinned: the one revision to speak.
-        probe: ask `server/discover`; without it the handshake begins at once.
+        pinned: the only revision to speak.
+        probe: send `server/discover`; without it the client begins with the handshake.
 
     Raises:
-        UnsupportedRevision: there is no revision that both sides speak, or the server does not speak the pinned one.
+        UnsupportedRevision: there is no common revision, or the server does not speak the pinned one.
         ErrorResponse: the server refused the handshake.
-        RemoteProtocolError: its answer breaks the protocol.
-        HttpStatusError: it answered with an HTTP status that says nothing about revisions.
-        ResponseLost: it cannot be reached by HTTP, or does not answer.
-        AuthorizationFailed: it wants to know who asks, and there is no token for it.
+        RemoteProtocolError: the answer breaks the protocol.
+        HttpStatusError: the server answered with an HTTP status that says nothing about revisions.
+        ResponseLost: the server cannot be reached by HTTP, or does not answer.
+        AuthorizationFailed: the server requires authentication, and there is no token for it.
         ConnectionLost: the connection is gone.
     """
     revisions = types.REVISIONS if pinned is None else (pinned,)
@@ -88,22 +88,22 @@ async def negotiate(connection: Connection, *, pinned: str | None, probe: bool =
 
 @define(eq=False)
 class _Negotiation:
-    """One attempt to agree."""
+    """One negotiation."""
 
     connection: Connection
     revisions: Sequence[str]
-    """The revisions this side may agree to, oldest first."""
+    """The revisions that this side may agree to, oldest first."""
     _refused: set[str] = field(factory=set[str], init=False)
-    """The revisions the server has refused so far: if it offers one of them, it sends us round in circles."""
+    """The revisions that the server has refused; if it offers one of them, the negotiation would not end."""
     _has_retried: bool = field(default=False, init=False)
-    """Whether one was request for again, because its refusal offered it (rule 5)."""
+    """True if a revision was asked for again because its refusal offered it (rule 5)."""
 
     @property
     def _legacy(self) -> list[str]:
         return [revision for revision in self.revisions if not is_modern(revision)]
 
     async def discover(self, revision: str) -> None:
-        """Probe with *revision*, and go wherever the answer leads."""
+        """Probe with *revision*, and continue according to the answer."""
         self._check_not_refused(revision)
         params = stamp(None, self.connection.envelope(revision))
         probe = self.connection.transport.ask("server/discover", params)
@@ -122,7 +122,7 @@ class _Negotiation:
             raise RemoteProtocolError(f"the server both offers revision {revision} and refuses it")
 
     async def _probe_answer(self, request: OutgoingRequest) -> JsonObject | ErrorResponse | HttpStatusError | None:
-        """Return the answer to the probe; None where a silent server has completed a handshake instead."""
+        """Return the answer to the probe; None if a silent server has completed a handshake instead."""
         if not self._legacy:
             return await _answer_to(request)
         clocks = self.connection.clocks
@@ -150,7 +150,7 @@ class _Negotiation:
         try:
             late_answers.append(await request.result())
             initializing.cancel(reason="the server has answered the probe after all")
-        except TrioMcpError:  # it says legacy, and the handshake is under way
+        except TrioMcpError:  # the server is legacy, and the handshake is in flight
             refused.set()
 
     async def _after_refusal(self, revision: str, error: ErrorResponse | HttpStatusError) -> None:
@@ -168,7 +168,7 @@ class _Negotiation:
             raise UnsupportedRevision(revision, ()) from error
 
     async def _choose(self, refused: str, supported: Sequence[str]) -> None:
-        """The server names what it speaks: take the newest that this side speaks as well."""
+        """Take the newest common revision of those that the server names."""
         common = [each for each in self.revisions if each in supported]
         self._refused.add(refused)
         if not common:
@@ -190,7 +190,7 @@ class _Negotiation:
             await self._choose(request, [str(each) for each in versions])
 
     def _resolve(self, revision: str, discovered: JsonObject) -> None:
-        defaults = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}  # what a missing member means
+        defaults = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}  # the defaults of missing members
         result = _structured("server/discover", defaults | discovered, types.DiscoverResult, revision)
         meta: JsonObject = result.meta or {}
         info: Any = meta.get(SERVER_INFO_KEY) or discovered.get("serverInfo")  # drafts had it in the body
@@ -227,7 +227,7 @@ class _Negotiation:
 
 
 async def _answer_to(probe: OutgoingRequest) -> JsonObject | ErrorResponse | HttpStatusError:
-    """Return an error as a value, so that it cannot be taken for one of the handshake's."""
+    """Return an error as a value, so that it is not mistaken for an error of the handshake."""
     try:
         return await probe.result()
     except (ErrorResponse, HttpStatusError) as error:
@@ -235,19 +235,19 @@ async def _answer_to(probe: OutgoingRequest) -> JsonObject | ErrorResponse | Htt
 
 
 def _is_final(error: ErrorResponse | HttpStatusError) -> bool:
-    """Tell whether a refusal of the probe says that a handshake would be of no use (rule 1)."""
+    """Return True if a refusal of the probe means that a handshake is useless (rule 1)."""
     if isinstance(error, ErrorResponse):
         return error.code in _MODERN_ERRORS
     return error.status in _AUTHENTICATION_STATUSES or not 400 <= error.status < 500
 
 
 def _may_be_modern(refusal: ErrorResponse | HttpStatusError) -> bool:
-    """Tell whether a refusal of the handshake may be that of a modern server, whose answer to the probe is to come."""
+    """Return True if a refusal of the handshake may come from a modern server that will still answer the probe."""
     return _is_final(refusal) if isinstance(refusal, ErrorResponse) else not _is_final(refusal)
 
 
 def _named_revisions(error: ErrorResponse | HttpStatusError) -> Sequence[str] | None:
-    """Return the revisions that a refusal names, if any; None where it is no refusal of a revision."""
+    """Return the revisions that a refusal names, which may be none; None if it does not refuse a revision."""
     if not isinstance(error, ErrorResponse) or error.code != UNSUPPORTED_REVISION:
         return None
     supported: Any = error.data.get("supported") if is_object(error.data) else None

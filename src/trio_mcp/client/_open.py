@@ -1,7 +1,10 @@
-"""The doors to a client: `open_*` for a block, `start_*` for a nursery of the caller's.
+"""Openers of clients: `open_*` for a block, `start_*` for a nursery of the caller.
 
-All of them run the same supervised coroutine. A failure to connect is raised bare by the door; a connection that
-is lost later fails the calls that need it, and never the block.
+All of them run the same coroutine, which owns the client's connection from beginning to end. Closing a client asks this
+coroutine to end; any task may do so, in any order and any number of times. An opener raises a failure to connect
+unwrapped. If a connection is lost later, the calls that need it fail, and the block continues.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#extension-negotiation
 """
 
 from __future__ import annotations
@@ -57,9 +60,10 @@ __all__ = [
 
 
 Resolve: TypeAlias = Callable[[Client, JsonObject], Awaitable[JsonObject]]
-"""Given a result of an extension's type, as it came, returns the complete result that it stands for, as JSON."""
+"""A function that takes a result of an extension's type, as received, and returns the complete result as JSON."""
 CustomHandler: TypeAlias = Callable[..., Awaitable[Any]]
-"""Takes the params of a message, as the annotation of its parameter says; of a request it returns the result."""
+"""A function that takes the params of a message, as its parameter is annotated, and for a request returns the result.
+"""
 
 
 @frozen(eq=False)
@@ -69,12 +73,13 @@ class Extension:
     Args:
         id: its name, with a prefix: ``"com.example/rooms"``.
         settings: this client's settings of it.
-        result_types: what becomes of the results it has added to tool calls and to methods that the specification
-            does not have, by their ``resultType``. Each is an async function of the client and the result's JSON, and
-            returns the JSON of the complete result; what it raises is raised by the call. It may take its time.
+        result_types: functions by ``resultType``, for the result types that the extension adds to tool calls and to
+            methods that the specification does not have. Each is an async function that takes the client and the
+            result's JSON and returns the JSON of the complete result; an exception it raises is raised by the call. No
+            time limit applies to it.
 
     Raises:
-        ValueError: the id is none, or a result type is one of the protocol's own.
+        ValueError: the id is not a valid name, or a result type is one of the protocol's own.
     """
 
     id: str
@@ -84,94 +89,98 @@ class Extension:
     def __attrs_post_init__(self) -> None:
         checked_settings({self.id: self.settings}, "settings")
         for taken in sorted(self.result_types.keys() & set(CORE_RESULT_TYPES)):
-            raise ValueError(f"{taken!r} is a result type of the protocol's own, not one of {self.id!r}")
+            raise ValueError(f"{taken!r} is a result type of the protocol, not of {self.id!r}")
 
 
 Extensions: TypeAlias = "Mapping[str, Mapping[str, Any]] | Sequence[Extension]"
-"""The extensions that a client understands: by id, with its settings of each; or as `Extension` objects."""
-
-
-# The one coroutine that owns a client's connection from first byte to last; every door runs it.
-#
-# Closing a client is asking this coroutine to end, which any task may do, in any order and any number of times.
+"""The extensions that a client understands: settings by id, or `Extension` objects."""
 
 
 class ClientOptions(TypedDict, total=False):
-    """What every door to a client takes, all by keyword and all optional; None is the default of each."""
+    """The options of every opener of a client. All are keyword arguments and optional; the default of each is None."""
 
     revision: str | None
-    """Speak this protocol revision and no other; by default the newest that both sides speak is found out."""
+    """The only protocol revision to speak; by default the client finds out the newest one that both sides speak."""
     info: types.Implementation | None
-    """How this client names itself to servers."""
+    """The name and version that this client states to servers."""
     limits: Limits | None
-    """What the connection may cost."""
+    """The limits of the connection's memory and rates."""
     time_limits: TimeLimits | None
-    """How long requests may take."""
+    """The time limits of requests."""
     on_elicit: OnElicit | None
-    """Asks the user what the server wants to know; declares the capability.
+    """Asks the user for the server; declares the capability.
 
-    What it accepts is compared with the form before it leaves; see also `elicit_modes` and `apply_form_defaults`. While
-    the user is asked, no time limit runs. What it raises is, for a question that came inside a result (2026-07-28),
-    raised at the caller of that request, which is not sent again; in earlier revisions the server is answered with an
-    error (that of a `McpError`, else -32603), and the request goes on. So it is with `on_sample` and `roots`."""
+    Accepted content is checked against the form before it is sent; see also `elicit_modes` and `apply_form_defaults`.
+    While the user is asked, no time limit runs. If the callback raises an exception for a question in a result
+    (2026-07-28), the request that returned it raises the exception and is not sent again; in earlier revisions the
+    client answers the server with an error (that of an `McpError`, else -32603), and the request continues. The same
+    applies to `on_sample` and `roots`.
+    """
     elicit_modes: Sequence[ElicitMode] | None
-    """How `on_elicit` can ask: ``"form"`` by default, ``"url"`` where it can have the user visit a page as well. It
-    must show the whole URL and open nothing without the user's consent."""
+    """The ways in which `on_elicit` can ask: ``"form"`` by default, ``"url"`` if it can have the user visit a page as
+    well. It must show the whole URL and open nothing without the user's consent.
+    """
     apply_form_defaults: bool | None
-    """Take the defaults of a form for the members that `on_elicit` has accepted it without."""
+    """Use the defaults of a form for members that are missing in accepted content."""
     on_elicit_complete: OnElicitComplete | None
-    """Hears that the user is done with a page that the server named, in a question or in the data of an error -32042
-    (`types.URLElicitationRequiredErrorData`). Servers of 2025-11-25 alone tell of it."""
+    """Notified when the user has finished with a page that the server named in a question or in the data of an error
+    -32042 (`types.URLElicitationRequiredErrorData`). Only servers of 2025-11-25 report that.
+    """
     on_sample: OnSample | None
-    """Asks the host's model what the server wants it to say; declares the capability."""
+    """Asks the host's model for the server; declares the capability."""
     sample_with_tools: bool | None
     """Declare that `on_sample` understands `tools` and `tool_choice`; without it, requests with them are refused."""
     sample_with_context: bool | None
     """Declare that `on_sample` understands `include_context`."""
     roots: Roots | None
-    """The folders and files the server may care about; declares the capability."""
+    """The folders and files that are relevant to the server; declares the capability."""
     on_log: OnLog | None
-    """Takes the server's log messages, one after the other, in a task of the connection."""
+    """Receives the server's log messages, one after the other, in a task of the connection."""
     consent: Consent | None
-    """Sees each tool call, before it is sent, and each question to the user or the model, before it is asked.
+    """Sees each tool call before it is sent, and each question to the user or the model before it is asked.
 
     It is awaited with `types.CallToolRequestParams`, `types.ElicitRequestFormParams`, `types.ElicitRequestURLParams` or
-    `types.CreateMessageRequestParams`, and returns the same or an edited copy (`attrs.evolve`), with which things go
-    on; to refuse, it raises `ConsentRefused`. Whatever else it raises is treated as if a callback, or the call, had
-    raised it. A call is shown once, not again for each round of questions. No time limit runs meanwhile."""
+    `types.CreateMessageRequestParams`, and returns the same object or an edited copy (`attrs.evolve`), which is then
+    used; to refuse, it raises `ConsentRefused`. Any other exception is treated as if a callback, or the call, had
+    raised it. A call is shown once, not again for each round of questions. No time limit runs meanwhile.
+    """
     cache: CacheOption
-    """Where results are kept for as long as a server of 2026-07-28 or later says that they may be: by default a
-    `ResponseCache` of the client's own. False asks for everything each time."""
+    """The cache for results that a server of 2026-07-28 or later allows to be kept. By default each client has a
+    `ResponseCache` of its own; False disables caching.
+    """
     extensions: Extensions | None
-    """The extensions of the protocol that this client understands; they are declared, and off otherwise."""
+    """The extensions of the protocol that this client understands and declares."""
     experimental: Mapping[str, Mapping[str, Any]] | None
     """Non-standard capabilities to declare, by name."""
     methods: Mapping[str, CustomHandler] | None
-    """Async functions that answer requests of the server beyond the specification, by method: each takes the params, as
-    its annotation says, and returns an object. Only servers of revisions before 2026-07-28 ask."""
+    """Async functions that answer custom requests of the server, by method: each takes the params, as its parameter is
+    annotated, and returns an object. Only servers of revisions before 2026-07-28 send requests.
+    """
     notifications: Mapping[str, CustomHandler] | None
-    """Async functions that take notifications of the server beyond the specification, by method: one after the other,
-    in the order they came, in a task of the connection. What they raise is logged, and costs one notification."""
+    """Async functions that take custom notifications of the server, by method: one after the other, in the order of
+    arrival, in a task of the connection. An exception is logged, and affects one notification.
+    """
     tap: Tap | None
     """Called with ``"sent"`` or ``"received"`` and each message as bytes, without its newline, when it passes.
 
-    Synchronous: everything waits for it. What it raises is logged once, and it is called no more. A message that is
-    too large to be received, or does not leave or come in as a whole, is not seen; a server's whole line that is no
-    message is. Between a client and a server in one process there are no bytes; it sees what they would be. Messages
-    may hold secrets."""
+    Synchronous: the connection waits for it. If it raises an exception, that is logged once, and it is not called
+    again. It does not see a message that is too large to be received, or that is not sent or received as a whole; it
+    sees a server's whole line that is not a message. Between a client and a server in one process there are no bytes;
+    it sees what they would be. Messages may contain secrets.
+    """
 
 
 def check_options(options: ClientOptions) -> None:
-    """Refuse options that no server could make right.
+    """Check options before anything is connected.
 
     Raises:
-        TypeError: there is no option of this name: a callback under a misspelt one would never be asked. Or one is
-            something else than it must be.
-        ValueError: the revision is none, or a mode of elicitation.
+        TypeError: an option does not exist: a callback under a misspelt name would never be called. Or an option has a
+            wrong type.
+        ValueError: the revision, or a mode of elicitation, does not exist.
     """
     unknown = sorted(options.keys() - ClientOptions.__annotations__.keys())
     if unknown:
-        raise TypeError(f"there is no client option {', '.join(map(repr, unknown))}; ClientOptions lists them")
+        raise TypeError(f"unknown client option {', '.join(map(repr, unknown))}; see ClientOptions")
     modes = options.get("elicit_modes")
     if modes is not None and (isinstance(modes, str) or not modes or not {*modes} <= {*get_args(ElicitMode)}):
         raise ValueError(f"elicit_modes={modes!r}: expected a list of one or both of {get_args(ElicitMode)!r}")
@@ -183,20 +192,20 @@ def check_options(options: ClientOptions) -> None:
 
 
 def _custom_messages(options: ClientOptions) -> CustomMessages:
-    """Check what an application adds to the protocol, and return it.
+    """Check the options for custom messages, and return them as one object.
 
     Raises:
-        ValueError: a name is none, or is the specification's, or two extensions claim the same.
-        TypeError: a handler is no async function that could be called with params.
+        ValueError: a name is invalid or is the specification's, or two extensions claim the same name.
+        TypeError: a handler is not an async function that can be called with params.
     """
     settings: dict[str, Mapping[str, Any]] = {}
     resolvers: dict[str, ResultResolver] = {}
     for each in _listed(options.get("extensions") or {}):
         if each.id in settings:
-            raise ValueError(f"extensions: {each.id!r} is there twice")
+            raise ValueError(f"extensions: {each.id!r} is given twice")
         for kind, resolve in each.result_types.items():
             if kind in resolvers:
-                raise ValueError(f"extensions: two of them have results of type {kind!r}")
+                raise ValueError(f"extensions: two extensions have results of type {kind!r}")
             resolvers[kind] = resolve
         settings[each.id] = each.settings
     methods, notifications = options.get("methods") or {}, options.get("notifications") or {}
@@ -222,7 +231,7 @@ def _listed(extensions: Extensions) -> Sequence[Extension]:
 def _handler(handler: CustomHandler, label: str) -> TypedFunction:
     looked_at = look_at(handler, label)
     if not looked_at.is_async:
-        raise TypeError(f"{label}: {handler!r} is no async function")
+        raise TypeError(f"{label}: {handler!r} must be an async function")
     return looked_at
 
 
@@ -238,9 +247,9 @@ async def run_client(
 
 
 class _ExitedOnProbeError(Exception):
-    """The server process ended when it was asked what it speaks.
+    """The server process exited when it received the probe.
 
-    Seen in legacy servers that know no other first request than `initialize`.
+    Some legacy servers do so because they accept only `initialize` as the first request.
     """
 
 
@@ -296,45 +305,45 @@ async def _agree(connection: Connection, pinned: str | None, *, probe: bool) -> 
             if probing and pinned is None:
                 raise _ExitedOnProbeError from None
             raise
-        except ResponseLost as lost:  # there is no connection that would go on
+        except ResponseLost as lost:  # without an agreement there is no connection
             raise ConnectionBroken(str(lost)) from lost
         return
-    raise RequestTimedOut(f"the server has not agreed to anything within {limit:g} s (TimeLimits.connect)")
+    raise RequestTimedOut(f"the server has not agreed to a revision within {limit:g} s (TimeLimits.connect)")
 
 
 Target: TypeAlias = (
     "str | Sequence[str | os.PathLike[str]] | Mapping[str, Any] | trio.abc.Stream | Answerer | TransportOpener"
 )
-"""What `open_client` connects to: a URL, a command, one entry of an ``mcpServers`` table, a byte stream, a server in
-this process, or whatever an `abc.TransportOpener` of the caller's own connects to."""
+"""The targets of `open_client`: a URL, a command, one entry of an ``mcpServers`` table, a byte stream, a server in this
+process, or a custom `abc.TransportOpener`.
+"""
 
 
 @asynccontextmanager
 async def open_client(target: Target, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
     """Connect to a server, for as long as the block lasts.
 
-    Leave the block in the task that entered it, innermost first; where that is too strict, use `start_client`.
-    Inside an async generator, close the generator with `contextlib.aclosing`. The block sees its own exception bare.
+    Leave the block in the task that entered it, innermost first; where that is too strict, use `start_client`. Inside
+    an async generator, close the generator with `contextlib.aclosing`. An exception of the block is raised unwrapped.
 
     Args:
-        target: a text is a URL, a list is a command to run, a mapping is one entry of an ``mcpServers`` table, a
-            `trio.abc.Stream` is a link, a `Server` is in memory, and a function is an `abc.TransportOpener`: the door
-            for your own transport.
+        target: a string is a URL, a list is a command to run, a mapping is one entry of an ``mcpServers`` table, a
+            `trio.abc.Stream` is a link, a `Server` is in memory, and a function is an `abc.TransportOpener`, for a
+            custom transport.
         options: see `ClientOptions`.
 
     Raises:
         OSError: the command cannot be started.
         UnsupportedRevision: there is no revision that both sides speak.
-        ServerExited: the server process ended while connecting.
+        ServerExited: the server process exited while connecting.
         ConnectionBroken: the connection ended while connecting, or the URL cannot be reached.
-        HttpStatusError: what is at the URL, or a proxy before it, answers as no MCP server does, or wants to know who
-            asks.
-        AuthorizationFailed: it wants to know who asks, and what `open_http_client` was given as `auth` cannot show it.
+        HttpStatusError: the URL is not that of an MCP server, a proxy has answered, or authentication is required.
+        AuthorizationFailed: authentication is required, and the `auth` of `open_http_client` cannot provide it.
         RequestTimedOut: the server did not answer in time.
         ErrorResponse: the server refused the handshake.
         RemoteProtocolError: the server's answer breaks the protocol.
-        TypeError: *target* is nothing that can be connected to.
-        ValueError: it is a text and no ``http`` or ``https`` URL, or an entry that makes no sense.
+        TypeError: *target* is of a type that cannot be connected to.
+        ValueError: *target* is a string and not an ``http`` or ``https`` URL, or an invalid entry.
     """
     async with _opened(_opener_for(target), options) as client:
         yield client
@@ -343,7 +352,8 @@ async def open_client(target: Target, **options: Unpack[ClientOptions]) -> Async
 async def start_client(nursery: trio.Nursery, target: Target, **options: Unpack[ClientOptions]) -> Client:
     """Connect to a server in a task of *nursery*, until `Client.aclose` or the nursery's end.
 
-    Takes what `open_client` takes, and raises what it raises. Clients may be closed in any order, from any task.
+    Takes the arguments of `open_client`, and raises the same exceptions. Clients may be closed in any order, from any
+    task.
     """
     return await _started(nursery, _opener_for(target), options)
 
@@ -360,7 +370,7 @@ async def open_stdio_client(
 
     Args:
         command: the program and its arguments; no shell is involved.
-        env: environment variables to add to the few that are handed on (PATH, HOME, LANG and the like).
+        env: environment variables, in addition to the few that are passed on (PATH, HOME, LANG and the like).
         cwd: the child's working directory; this process's by default.
     """
     async with _opened(
@@ -393,24 +403,24 @@ async def open_http_client(
     engine: HttpEngine | None = None,
     **options: Unpack[ClientOptions],
 ) -> AsyncGenerator[Client]:
-    """Connect to a server by its URL; see `open_client`. What the server speaks is found out, HTTP+SSE included.
+    """Connect to a server by its URL; see `open_client`. The protocol of the server is detected, HTTP+SSE included.
 
-    An HTTP exchange that breaks fails the one request that it carried, with `ResponseLost`; others go on. Redirects are
-    not followed.
+    If an HTTP exchange breaks, the request that it carried fails with `ResponseLost`, and others continue. Redirects
+    are not followed.
 
     Args:
-        url: where the server is: ``"https://example.org/mcp"``.
+        url: the URL of the server: ``"https://example.org/mcp"``.
         headers: fields to send with each request, such as ``{"X-Tenant": "a"}``.
-        auth: shows the server who asks: `OAuth`, `ClientCredentials`, `Bearer` and so on, or an `abc.ClientAuth` of
-            your own. It is asked when the server wants to know, and as often as tokens have to be renewed. While a
-            person signs in, no time limit runs.
-        http_client: a `httpx2.AsyncClient` that carries the requests, for proxies and certificates of your own. It is
-            not closed. By default each client has one made for it, which does as the environment says.
-        engine: what carries them in place of that, such as `testing.AsgiEngine`: an ASGI application in this process.
+        auth: provides credentials: `OAuth`, `ClientCredentials`, `Bearer` and so on, or a custom `abc.ClientAuth`. It
+            is used when the server requires authentication, and whenever tokens have to be renewed. While a person
+            signs in, no time limit runs.
+        http_client: a `httpx2.AsyncClient` that carries the requests, for custom proxies and certificates. It is not
+            closed. By default each client has its own, configured by the environment.
+        engine: carries the requests instead, such as `testing.AsgiEngine`, an ASGI application in this process.
 
     Raises:
-        ValueError: *url* is no ``http`` or ``https`` URL, or holds a password; or a header is none, or says what *auth*
-            is there to say. Otherwise it raises what `open_client` does.
+        ValueError: *url* is not an ``http`` or ``https`` URL, or contains a password; or a header is invalid, or is one
+            that *auth* sends. Otherwise it raises the exceptions of `open_client`.
     """
     opener = transports.http_transport(url, headers=headers, auth=auth, http_client=http_client, engine=engine)
     async with _opened(opener, options) as client:
@@ -463,7 +473,7 @@ async def _opened(opener: TransportOpener, options: ClientOptions) -> AsyncGener
     client: Client | None = None
 
     async def close() -> None:
-        if client is not None:  # None: it could not be opened
+        if client is not None:  # None: opening has failed
             await client.aclose()
 
     async with owned_nursery(close) as nursery:
@@ -479,12 +489,12 @@ async def _started(nursery: trio.Nursery, opener: TransportOpener, options: Clie
 def _opener_for(target: Any) -> TransportOpener:
     if isinstance(target, str):
         if "://" not in target:
-            raise ValueError(f"{target!r} is no URL; a command is a list of the program and its arguments")
+            raise ValueError(f"{target!r} is not a URL; pass a command as a list of the program and its arguments")
         return transports.http_transport(target)
     if isinstance(target, trio.abc.Stream):
         return transports.stream_transport(target)
     if isinstance(target, Mapping):
-        from ._mcp_json import opener_from_entry  # noqa: PLC0415 # few programs have entries
+        from ._mcp_json import opener_from_entry  # noqa: PLC0415 # few programs use entries
 
         return opener_from_entry(cast("Mapping[str, Any]", target))
     if isinstance(target, Sequence) and not isinstance(target, bytes):

@@ -37,16 +37,16 @@ def _duration(_: object, attribute: Attribute[Any], value: float) -> None:
 
 @frozen(kw_only=True)
 class TimeLimits:
-    """How long a client waits, in seconds; `math.inf` lifts a limit. What exceeds one raises `RequestTimedOut`."""
+    """The time limits of a client in seconds; `math.inf` disables a limit. Exceeding one raises `RequestTimedOut`."""
 
     idle: float = field(default=300.0, validator=_duration)
-    """A request whose other side says nothing for this long is given up. Progress counts, where it was asked for."""
+    """The longest time without a message about a request. Progress counts, if it was asked for."""
     total: float = field(default=3600.0, validator=_duration)
-    """A request that takes longer than this in all is given up."""
+    """The longest time that a request may take in all."""
     connect: float = field(default=60.0, validator=_duration)
-    """How long opening may take, until both sides know what they speak."""
+    """The longest time for opening a connection and agreeing on a revision."""
     probe: float = field(default=5.0, validator=_duration)
-    """A server that has not answered `server/discover` after this long is asked to `initialize` as well."""
+    """The time without an answer to `server/discover` after which the client also sends `initialize`."""
 
 
 class TimedRequest(Protocol):
@@ -63,28 +63,28 @@ class TimedRequest(Protocol):
 
 @define(eq=False)
 class RequestClocks:
-    """The clocks of all requests of one connection, which stand still together, and the one timer they share.
+    """The clocks of all requests of one connection, which are paused together, and their shared timer.
 
-    One timer, because a cancel scope for each wait would be a seventh of what a call costs. Limits are the same for
-    all requests, so the time at which the timer looks is early enough for almost every wait that begins after it was
-    set: it is set when a wait needs it earlier, and when it has looked. Nothing unsets it, so a process that asks for
-    nothing any more wakes up once.
+    A cancel scope for each wait would cost a seventh of a call, so all requests share one timer. The limits are the
+    same for all of them, so a timer that is set for one wait is early enough for almost every later wait. It is set
+    when a wait needs an earlier check, and after each check. It is never unset: a process without further requests
+    wakes up once.
 
     Args:
-        limits: what each request may take.
+        limits: the limits of each request.
     """
 
     limits: TimeLimits
     timeouts: PausableTimeouts = field(factory=PausableTimeouts, init=False)
-    """The limits of blocks, which stand still with the clocks."""
+    """The time limits of blocks, which are paused together with the clocks."""
     now: Callable[[], float] = field(init=False)
-    """Trio's clock, found once: each request asks for the time twice."""
+    """The method of Trio's clock, looked up once because each request reads the time twice."""
     running: set[TimedRequest] = field(factory=set[TimedRequest], init=False)
-    """Those whose clocks run."""
+    """The requests whose clocks run."""
     stopped_at: float = field(default=math.inf, init=False)
-    """When the clocks were stopped, on Trio's clock; infinite while they run."""
+    """The time at which the clocks were paused, on Trio's clock; infinite while they run."""
     next_check: float = field(default=math.inf, init=False)
-    """When the timer looks at the clocks."""
+    """The time at which the timer checks the clocks."""
     _pauses: int = field(default=0, init=False)
     _timer: trio.CancelScope = field(factory=trio.CancelScope, init=False)
 
@@ -92,7 +92,7 @@ class RequestClocks:
         self.now = trio.lowlevel.current_clock().current_time
 
     async def run(self) -> None:
-        """Give up the requests that reach a limit, for ever. Runs in one task of the connection."""
+        """Fail requests that reach a limit, for ever. Runs in one task of the connection."""
         while True:
             with self._timer:
                 await trio.sleep_forever()
@@ -100,7 +100,7 @@ class RequestClocks:
             self._check()
 
     def check_at(self, time: float) -> None:
-        """Look at the clocks at *time*, if not before."""
+        """Check the clocks at *time* or earlier."""
         if time < self.next_check:
             self.next_check = self._timer.deadline = time
 
@@ -111,7 +111,7 @@ class RequestClocks:
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Stop the clocks for as long as a person is being asked."""
+        """Pause the clocks while a person is asked."""
         if self._pauses == 0:
             self.stopped_at = self.now()
         self._pauses += 1
