@@ -1,7 +1,7 @@
-"""What the project can do, as an index: ``nox`` runs every gate, ``nox -l`` lists the sessions.
+"""The sessions of the project: ``nox`` runs every gate, ``nox -l`` lists the sessions.
 
-A session whose name is not in the default set is run with ``nox -s NAME``; what follows ``--`` goes to the tool
-that the session is about. Sessions need the network to fill their environments, and nothing else.
+A session whose name is not in the default set is run with ``nox -s NAME``; the arguments after ``--`` are passed
+to the tool of the session. Sessions need the network to fill their environments, and nothing else.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ OLDEST = "3.11"
 NEWEST = "3.14"
 LATER = ("3.12", "3.13", "3.14")
 
-# Peers are pinned: a new release of one of them must not turn this project red overnight.
+# Peers are pinned: a new release of one must not break the gates of this project.
 OFFICIAL_SDK = "mcp==2.3.0"
 SQLITE_SERVER = ("mcp-server-sqlite==2025.4.25", "mcp<2")
 EVERYTHING_SERVER = "@modelcontextprotocol/server-everything@2026.8.31"
 INSPECTOR = ("@modelcontextprotocol/inspector@2.12.0", "node@24.21.0")
-# The Inspector and the conformance suite need a newer Node than most machines have, so they bring their own.
+# The Inspector and the conformance suite need a newer Node than most machines have, so Node is installed too.
 CONFORMANCE_SUITE = ("@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@24.21.0")
-# What the benchmarks compare with, too. FastMCP wants the newest certifi, which not every index has, and needs it for
-# nothing that is measured: so it comes without its requirements, and these by name.
+# Contenders of the benchmarks. FastMCP requires the newest certifi, which not every index has, but does not use it in
+# the measured work. So it is installed without its requirements, and these are listed here.
 FASTMCP = ("fastmcp==4.1.6", "fastmcp-slim==4.1.6")
 FASTMCP_NEEDS = (
     *(OFFICIAL_SDK, "authlib>=1.6.11", "certifi", "cyclopts>=4", "exceptiongroup>=1.2.2", "griffelib>=2"),
@@ -41,7 +41,7 @@ FASTMCP_NEEDS = (
     *("uncalled-for>=0.4", "watchfiles>=1", "websockets>=15.0.1"),
 )
 TYPESCRIPT_SDK = ("@modelcontextprotocol/client@2.4.0", "@modelcontextprotocol/server@2.4.0")
-# Looks for input that breaks things, and sees which branches it takes.
+# The guided fuzzer.
 ATHERIS = "atheris==3.0.0"
 
 # Processes that share the tests of a session: as many as the machines that must be fast enough have cores. More would
@@ -67,9 +67,9 @@ def group(*names: str) -> tuple[str, ...]:
 
 
 def starts(version: str) -> bool:
-    """Whether this machine has a Python of that version which runs and can make environments.
+    """Return True if this machine has a working Python of that version that can create environments.
 
-    A name on the path is not enough: version managers leave stand-ins there that only print an error.
+    A name on the path is not enough: version managers leave stubs there that only print an error.
     """
     program = shutil.which(f"python{version}")
     if program is None:
@@ -80,7 +80,7 @@ def starts(version: str) -> bool:
 
 
 def has_node(session: nox.Session) -> bool:
-    """Whether Node is here; where it is not, say so loudly, and fail in CI, where nothing may be left out."""
+    """Return True if Node is installed; otherwise print a warning, and fail in CI, which must skip nothing."""
     if shutil.which("node") and shutil.which("npm"):
         return True
     message = "Node is not installed: what needs it is LEFT OUT of this session"
@@ -91,9 +91,9 @@ def has_node(session: nox.Session) -> bool:
 
 
 def has_browser(session: nox.Session) -> bool:
-    """Whether Chromium and its driver are here, as Debian's packages have them.
+    """Return True if Chromium and its driver are installed, as in Debian's packages.
 
-    CI installs them where they are missing, and fails where it cannot; elsewhere it is said loudly.
+    CI installs them if they are missing, and fails if it cannot; other machines print a warning.
     """
     programs = ("chromium", "chromedriver")
     if IN_CI and not all(map(shutil.which, programs)) and shutil.which("apt-get"):
@@ -112,7 +112,7 @@ def has_browser(session: nox.Session) -> bool:
 
 
 def install_python_peer(session: nox.Session, home: Path, *requirements: str) -> None:
-    """Make an environment for somebody else's package, so that its requirements do not meet ours."""
+    """Create an environment for another package, so that its requirements do not conflict with those of this one."""
     session.run("python", "-m", "venv", "--clear", str(home))
     session.run(str(home / "bin" / "pip"), "install", "--quiet", *requirements, external=True)
 
@@ -127,7 +127,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def typing(session: nox.Session) -> None:
-    """Mypy and pyright, both strict, as Python 3.11 and as 3.14 would read the code."""
+    """Mypy and pyright, both strict, for Python 3.11 and 3.14."""
     session.install("-e", ".", *group("typing"))
     for version in (OLDEST, NEWEST):
         session.run("mypy", "--python-version", version)
@@ -139,7 +139,7 @@ def typing(session: nox.Session) -> None:
 
 @nox.session(python=[OLDEST, *filter(starts, LATER)])
 def tests(session: nox.Session) -> None:
-    """The test suite on every Python that starts here; on 3.11 with every branch of the package covered."""
+    """The test suite on every installed Python; on 3.11 with full branch coverage of the package."""
     session.install("-e", ".", *group("tests"))
     if session.python != OLDEST or session.posargs:
         session.run("pytest", *(session.posargs or IN_PARALLEL))
@@ -152,7 +152,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def codegen_check(session: nox.Session) -> None:
-    """The generated types are what `schema/` generates, and `schema/` is what its pins say. Needs no upstream file."""
+    """Check that the generated types match `schema/`, and `schema/` its pins. It needs no upstream file."""
     session.install("-e", ".", *group("codegen"))
     session.run("python", "-m", "codegen", "--check")
 
@@ -166,7 +166,7 @@ def readme(session: nox.Session) -> None:
 
 @nox.session
 def peers(session: nox.Session) -> None:
-    """Our client against other people's servers, and the official client against ours, each peer in its own home."""
+    """Test the client with servers of other projects, and the server with the official client."""
     node = has_node(session)
     session.install(".", *group("runner"))
     homes = Path(session.create_tmp())
@@ -185,13 +185,13 @@ def peers(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Look for input that breaks a parser or a state machine; `-- --seconds N [--target NAME]` looks so long at each.
+    """Search for input that breaks a parser or a state machine; `-- --seconds N [--target NAME]` limits the time.
 
-    Without arguments it tries a few thousand inputs for each target, the same each time: a session of its own and not
-    a test, because it needs atheris and processes, and because it sees each branch of what the tests only replay.
+    Without arguments it tries a few thousand inputs for each target, the same each time. It is a session and not a
+    test, because it needs atheris and processes, and traces the branches that the tests only replay.
     """
     session.install("-e", ".", *group("tests"))
-    # There are no wheels for some systems and Pythons; hypothesis looks there, without seeing branches.
+    # Some systems and Pythons have no wheel of atheris; hypothesis searches there, without tracing branches.
     session.install("--only-binary=:all:", ATHERIS, success_codes=(0, 1), silent=True)
     session.run("python", "-m", "fuzz", "--work", session.create_tmp(), *session.posargs)
     if "--seconds" in session.posargs and "--target" not in session.posargs:
@@ -200,10 +200,10 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session
 def bench_smoke(session: nox.Session) -> None:
-    """The benchmarks still run: our cells, the floors', some of the official SDK, with hardly any repetitions.
+    """Test that the benchmarks run: the cells of this project and of the floors, and some of the official SDK, briefly.
 
-    It proves that every adapter does the work and gets right results, and that tables are made of the figures. It says
-    nothing about speed, and no figure can fail it.
+    It tests that every adapter does the work with correct results, and that the figures become tables. It does not
+    measure speed, and no figure can fail it.
     """
     session.install(".")
     homes = Path(session.create_tmp()) / "peers"
@@ -213,7 +213,7 @@ def bench_smoke(session: nox.Session) -> None:
 
 @nox.session
 def conformance(session: nox.Session) -> None:
-    """The protocol's own conformance suite against our server and our client; `-- --only NAME` runs one scenario."""
+    """Run the conformance suite of the protocol with the server and the client; `-- --only NAME` runs one scenario."""
     if not has_node(session):
         session.skip("the suite needs npm")
     session.install(".")
@@ -224,7 +224,7 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session
 def browser(session: nox.Session) -> None:
-    """A person's sign-in with a real browser: the consent page, the way back, and what the tokens are good for."""
+    """Test a sign-in of a user with a real browser: the consent page, the redirect, and the use of the tokens."""
     if not has_browser(session):
         session.skip("Chromium is not installed")
     session.install(".", *group("runner"))
@@ -233,13 +233,13 @@ def browser(session: nox.Session) -> None:
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """Build the sdist and, from it, the wheel; install the wheel and use it where the sources are out of reach."""
+    """Build the sdist and, from it, the wheel; install the wheel and use it without access to the sources."""
     session.install("build", *group("runner"))
     dist = Path(session.create_tmp()) / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     session.run("python", "-m", "build", "--outdir", str(dist))
     session.install(str(next(dist.glob("*.whl"))))
-    # Outside the checkout, so that neither the sources nor the settings of pytest can be found from there.
+    # Outside the checkout, so that neither the sources nor the settings of pytest are found.
     with tempfile.TemporaryDirectory() as elsewhere:
         shutil.copy(ROOT / "tests" / "build" / "test_wheel.py", elsewhere)
         session.chdir(elsewhere)
@@ -267,16 +267,16 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def codegen(session: nox.Session) -> None:
-    """Regenerate the types; `-- --check` fails on drift, `-- --from DIR` takes in new upstream schema files."""
+    """Regenerate the types; `-- --check` fails on drift, `-- --from DIR` imports new upstream schema files."""
     session.install("-e", ".", *group("codegen"))
     session.run("python", "-m", "codegen", *session.posargs)
 
 
 @nox.session(default=False)
 def spec(session: nox.Session) -> None:
-    """Hold our types, and all messages of our tests, against upstream's own files: `nox -s spec -- --from DIR`.
+    """Compare the types, and all messages of the tests, with the upstream files: `nox -s spec -- --from DIR`.
 
-    The second part runs every test that puts messages on a wire; what is left out puts none there, and takes long.
+    The second part runs every test that sends messages; the omitted tests send none and take long.
     """
     session.install("-e", ".", *group("tests"))
     session.run("python", "-m", "codegen", "spec", *session.posargs)
@@ -291,8 +291,8 @@ def spec(session: nox.Session) -> None:
 def soak(session: nox.Session) -> None:
     """A long mixed load with faults, over real processes and sockets: `-- --minutes N [--over stdio|http|both]`.
 
-    Fails on growth, on an answer that is lost or there twice, and on a process that uses CPU time at rest.
-    `-- --idle-seconds 30` measures that for as long as the promise is: under 10 ms in 30 seconds.
+    It fails on growth, on a lost or duplicated answer, and on a process that uses CPU time at rest.
+    `-- --idle-seconds 30` measures that for the full duration of the limit: under 10 ms in 30 seconds.
     """
     session.install(".")
     session.run("python", "-m", "soak", *session.posargs)

@@ -1,1 +1,1 @@
-"""What this package costs beside other SDKs and beside bare floors, measured on the same work; see README.md."""
+"""The benchmarks of this package, other SDKs and bare floors on the same work; see README.md."""

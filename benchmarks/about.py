@@ -1,4 +1,4 @@
-"""On what machine, and with what versions, the figures were measured."""
+"""The machine and the versions of a measurement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ASK = "import importlib.metadata as m, json, sys; print(json.dumps({n: m.version
 
 
 def about(launcher: Launcher, rounds: int) -> dict[str, Any]:
-    """What stands above the tables."""
+    """Return the lines above the tables."""
     told = {
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": f"{os.cpu_count()} cores, {_processor()}, {platform.system()} {platform.release()}",
@@ -57,7 +57,7 @@ def _output(command: list[str]) -> str:
 
 
 def _processor() -> str:
-    """As Linux tells it, which `platform` does not."""
+    """Return the model of the processor, which Linux reports and `platform` does not."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -1,4 +1,4 @@
-"""What this project promises itself about speed and size: ratios of one run, checked against its figures."""
+"""The budget of speed and size: ratios of figures of one run, each with a limit."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ ERAS = ("2025", "2026")
 
 @frozen
 class Row:
-    """One promise."""
+    """One limit of the budget."""
 
     name: str
     measure: Measure
-    """The value in a run; None where the cells it needs were not measured."""
+    """A function that returns the value in a run; None if the cells that it needs were not measured."""
     bound: float | None
-    """None: the row is shown, and nothing is promised."""
+    """The limit; None if the row is only shown."""
     at_least: bool
     unit: str = "x"
 
     def holds(self, results: Results) -> bool | None:
-        """Whether it holds in this run; None where that cannot be said."""
+        """Return True if the limit holds in this run; None if it cannot be decided."""
         value = self.measure(results)
         if value is None or self.bound is None:
             return None
@@ -37,7 +37,7 @@ class Row:
 
 
 def _ratio(work: str, over: str, under: str) -> Measure:
-    """How many times better *under* is than *over*."""
+    """Return the ratio by which *under* is better than *over*."""
     figure = WORKS[work].main
     if FIGURES[figure].more_is_better:
         over, under = under, over
@@ -78,7 +78,7 @@ ROWS = (
     *_near_floor("stdio, p50", "stdio-1", "floor", 1.4),
     *_beats_official("stdio, 64 in flight", "stdio-64", (15, 15)),
     *_near_floor("stdio, 64 in flight", "stdio-64", "floor", 0.65, throughput=True),
-    # In memory, official's newer era passes objects and no messages; the promise is about the older one.
+    # In memory, the modern era of the official SDK passes objects, not messages; the limit is about the legacy era.
     *_beats_official("In memory, p50", "memory-1", (3, None)),
     *_beats_official("In memory, 64 in flight", "memory-64", (9, None)),
     *_beats_official("`tools/list` of 200 tools", "list", (5, 5)),
@@ -102,7 +102,7 @@ ROWS = (
 
 
 def markdown(results: Results) -> str:
-    """The rows as a table."""
+    """Return the rows as a table."""
     lines = ["| budget | bound | measured | holds |", "| --- | --: | --: | --- |"]
     for row in ROWS:
         value = row.measure(results)

@@ -1,4 +1,4 @@
-"""The program of one cell: one piece of work, given to one adapter, in a fresh process. Prints its figures.
+"""The program of one cell: it does one piece of work with one adapter in a fresh process, and prints the figures.
 
 ::
 
@@ -34,7 +34,7 @@ WORKS = {
     "growth": ("growth", "calls"),
     "cycles": ("growth", "cycles"),
 }
-"""Where the function of each work is; a number after a dash in the name of a work is how much is in flight."""
+"""The function of each work. A number after a dash in the name of a work is the number of calls in flight."""
 
 
 def main() -> None:

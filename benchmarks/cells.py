@@ -1,4 +1,4 @@
-"""What is measured: each piece of work with those who do it. A pair of the two is a cell."""
+"""The cells of the benchmark: each is a piece of work and a contender."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 @frozen
 class Figure:
-    """How a figure is called in a table, and how many decimals mean something."""
+    """The name of a figure in a table, and its significant decimals."""
 
     label: str
     digits: int
@@ -54,17 +54,17 @@ FIGURES = {
     "rss_mb": Figure("memory MB", 1),
     "modules": Figure("modules", 0),
 }
-"""By the names that the cells print."""
+"""The figures, by the names that the cells print."""
 
 
 @frozen
 class Contender:
-    """Who does the work: an adapter, in an era of the protocol, run by the interpreter in a home."""
+    """A contender: an adapter in an era of the protocol, run by the interpreter in a home folder."""
 
     adapter: str
     era: str
     home: str
-    """The name of the folder of the peer's environment; empty for this project's own."""
+    """The name of the folder of the peer's environment; empty for this project."""
 
 
 CONTENDERS = {
@@ -91,11 +91,13 @@ IMPORTS = {
     "fastmcp-client": ("fastmcp", "from fastmcp import Client"),
     "fastmcp-server": ("fastmcp", "from fastmcp import FastMCP"),
 }
-"""Who is imported, with the home of the interpreter, and the statement."""
+"""The imported packages, each with the home of its interpreter and the import statement."""
 
 SDKS = tuple(name for name in CONTENDERS if not name.startswith("floor"))
 WITH_FLOOR = ("floor", *SDKS)
-IN_MEMORY = tuple(name for name in WITH_FLOOR if name != "ts/2026")  # its pair of transports knows the older era only
+IN_MEMORY = tuple(
+    name for name in WITH_FLOOR if name != "ts/2026"
+)  # its pair of transports supports the legacy era only
 OVER_HTTP = ("floor-h11", "floor-httpx2", *SDKS)
 
 
@@ -106,10 +108,10 @@ class Work:
     name: str
     title: str
     main: str
-    """The figure that contenders are compared by."""
+    """The figure by which contenders are compared."""
     contenders: tuple[str, ...]
     once: bool = False
-    """It is about memory, which noise does not disturb, or takes very long: the first round is enough."""
+    """True if one round is enough, because the work measures memory, which has no noise, or takes very long."""
 
 
 def _calls(kind: str, title: str, contenders: tuple[str, ...], numbers: Sequence[int]) -> Iterator[Work]:
@@ -141,7 +143,7 @@ WORKS = {
 
 @frozen(order=True)
 class Cell:
-    """One contender at one piece of work."""
+    """One piece of work done by one contender."""
 
     work: str
     contender: str
@@ -151,7 +153,7 @@ class Cell:
 
     @property
     def home(self) -> str:
-        """The home of the interpreter that it needs."""
+        """The home folder of its interpreter."""
         return IMPORTS[self.contender][0] if self.work == "import" else CONTENDERS[self.contender].home
 
 
@@ -162,13 +164,13 @@ SMOKE = (
     *("stdio-1:ours/2025", "memory-1:ours/2025", "http-1:ours/2025", "clients:ours/2025", "storm:ours/2025"),
     *("stdio-1:official/2025", "memory-1:official/2026", "http-1:official/2026"),
 )
-"""Every work by ourselves and the floors, and one call over each transport in the older era and by the official SDK."""
+"""The default cells: all works of this project and the floors, and one call over each transport by other contenders."""
 SMOKE_WITHOUT = ("stdio-16", "stdio-256", "memory-16", "memory-256")
-"""Works that differ from others in nothing but a number."""
+"""The works that differ from others only in a number."""
 
 
 def chosen(patterns: Iterable[str], cells: Iterable[Cell] = CELLS) -> list[Cell]:
-    """The cells that fit any of the patterns: ``stdio-*``, ``*:ours/*``, ``list:floor``. A name of a work is enough.
+    """Return the cells that match any pattern: ``stdio-*``, ``*:ours/*``, ``list:floor``, or the name of a work.
 
     Raises:
         LookupError: no cell fits one of the patterns.
@@ -184,7 +186,7 @@ def chosen(patterns: Iterable[str], cells: Iterable[Cell] = CELLS) -> list[Cell]
 
 
 def plan(cells: Sequence[Cell], rounds: int) -> Iterator[Cell]:
-    """The order of all runs: contenders of one work stand together, and every second round goes the other way.
+    """Return the order of all runs: the contenders of a work run together, in reverse in every second round.
 
     So what is compared was measured within minutes, and nobody always comes after the same neighbour.
     """

@@ -1,4 +1,4 @@
-"""How long and how often the work is done: enough for figures, or just enough to see that it still runs."""
+"""The durations and repetitions of the work: enough for figures, or just enough to test that it runs."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ __all__ = ["FULL", "SMOKE", "Effort"]
 
 @dataclasses.dataclass(frozen=True)
 class Effort:
-    """How much of each work is done. Times are seconds. Goes to other interpreters, and to Node, as a JSON object."""
+    """The amount of each work, with times in seconds. It is passed to other interpreters and to Node as JSON."""
 
     seconds: float
-    """How long calls are made."""
+    """The time during which calls are made."""
     warm_up: float
-    """How long before that, unmeasured."""
+    """The time of unmeasured calls before that."""
     repeats: int
-    """How often a large answer is asked for."""
+    """The number of requests for a large answer."""
     updates: int
-    """Progress of one call."""
+    """The progress notifications of one call."""
     cancels: int
-    """Calls that are cancelled, one after the other."""
+    """The number of calls that are cancelled, in sequence."""
     clients: int
-    """Clients of one HTTP server."""
+    """The number of clients of one HTTP server."""
     sessions: int
-    """Sessions in memory that are open and idle."""
+    """The number of idle sessions in memory."""
     calls: int
-    """Calls of one session whose memory is watched; the watching begins after a fifth."""
+    """The number of calls of one session whose memory is measured, from the first fifth on."""
     cycles: int
-    """Sessions one after the other whose memory is watched; it begins after a quarter."""
+    """The number of sessions in sequence whose memory is measured, from the first quarter on."""
 
 
 FULL = Effort(

@@ -1,4 +1,4 @@
-"""The little statistics that the figures need. Uses the standard library alone, and no module that is slow to load."""
+"""The statistics of the figures. It uses only modules of the standard library that load fast."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Spread", "percentile"]
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """The smallest value that is at least as large as this part of all of them; the median of an even number is low.
+    """Return the smallest value that is at least as large as this part of all values; a median of two is the lower one.
 
     Raises:
         ValueError: there are no values.

@@ -1,4 +1,4 @@
-"""Runs one cell in a fresh process, by the interpreter that has its SDK."""
+"""The launcher of one cell in a fresh process, with the interpreter that has its SDK."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ __all__ = ["CellFailed", "Launcher"]
 ROOT = Path(__file__).parent.parent
 SCRIPTS = Path(__file__).parent / "adapters" / "typescript"
 PATIENCE = 600
-"""Seconds after which a cell counts as hanging."""
+"""The seconds after which a cell counts as hanging."""
 
 
 class CellFailed(Exception):
-    """A cell has no figures; the text is the end of what it said."""
+    """A cell printed no figures; the message is the end of its output."""
 
 
 @frozen
 class Launcher:
-    """Knows where the interpreters are."""
+    """The launcher, which finds the interpreters."""
 
     peers: Path | None
-    """The folder with the homes of the peers; None: there are none."""
+    """The folder with the homes of the peers; None without peers."""
     effort: Effort
 
     def has(self, home: str) -> bool:
-        """Whether what is run in this home can be."""
+        """Return True if the interpreter of this home is installed."""
         if not home:
             return True
         return self.peers is not None and (self.peers / home).is_dir() and (home != "typescript" or _node() is not None)
 
     def prepare(self) -> None:
-        """Put the programs of the TypeScript SDK where Node finds it: beside its packages."""
+        """Copy the programs for the TypeScript SDK beside its packages, where Node finds them."""
         if self.has("typescript"):
             for script in SCRIPTS.glob("*.mjs"):
                 shutil.copy(script, self.home("typescript"))
 
     def home(self, name: str) -> Path:
-        """The folder of a peer."""
+        """Return the folder of a peer."""
         assert self.peers is not None
         return self.peers / name
 
     def python(self, home: str) -> str:
-        """The interpreter of a home."""
+        """Return the interpreter of a home."""
         return str(self.home(home) / "bin" / "python") if home else sys.executable
 
     def run(self, cell: Cell) -> dict[str, float]:
-        """The figures of one run.
+        """Return the figures of one run.
 
         Raises:
             CellFailed: the process failed, or hung.
@@ -71,7 +71,7 @@ class Launcher:
         return self._figures(cell)
 
     def command(self, cell: Cell) -> list[str]:
-        """What is run for a cell."""
+        """Return the command of a cell."""
         contender = CONTENDERS[cell.contender]
         effort = json.dumps(dataclasses.asdict(self.effort))
         if contender.home == "typescript":

@@ -1,4 +1,4 @@
-"""The figures of a whole run, as they are kept in a file, and what is asked of them."""
+"""The results of a whole run: the figures, their file, and their evaluation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Results:
     """Every figure of every cell, once for each round."""
 
     about: dict[str, Any]
-    """The machine, the versions, and how much was done."""
+    """The machine, the versions, and the amount of work."""
     values: dict[Cell, dict[str, list[float]]] = field(factory=dict[Cell, dict[str, list[float]]])
     failures: dict[Cell, str] = field(factory=dict[Cell, str])
 
@@ -30,12 +30,12 @@ class Results:
             self.values.setdefault(cell, {}).setdefault(name, []).append(value)
 
     def spread(self, work: str, contender: str, figure: str) -> Spread | None:
-        """One figure of one cell; None where it was not measured."""
+        """Return one figure of one cell; None if it was not measured."""
         values = self.values.get(Cell(work, contender), {}).get(figure)
         return Spread.of(values) if values else None
 
     def ratio(self, work: str, figure: str, over: str, under: str) -> float | None:
-        """How many times the figure of *under* that of *over* is; None where one was not measured.
+        """Return the figure of *under* divided by that of *over*; None if one was not measured.
 
         The median over the rounds, because the two were neighbours in each; without equal numbers of rounds, or where a
         round has a zero, the ratio of the medians.
@@ -49,14 +49,14 @@ class Results:
         return Spread.of(above).median / divisor if divisor else None
 
     def save(self, path: Path) -> None:
-        """Write all of it as JSON."""
+        """Write the results as JSON."""
         cells = {str(cell): figures for cell, figures in self.values.items()}
         failures = {str(cell): text for cell, text in self.failures.items()}
         path.write_text(json.dumps({"about": self.about, "cells": cells, "failures": failures}, indent=1) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> Results:
-        """Read what `save` has written. Figures that are no longer known are left out.
+        """Read a file of `save`. Unknown figures are ignored.
 
         Raises:
             OSError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""The command: measures cells in rounds, prints tables and the budget, keeps the figures.
+"""The command of the benchmark: it measures cells in rounds, prints tables and the budget, and saves the figures.
 
 ::
 
@@ -25,7 +25,7 @@ BEGIN, END = "<!-- figures: written by --write -->", "<!-- end of figures -->"
 
 
 def main() -> int:
-    """Do what the command line asks for; the status is 1 where a cell has failed. No figure ever fails it."""
+    """Run the command line; the status is 1 if a cell has failed, independent of the figures."""
     options = _options()
     if options.list:
         print("\n".join(map(str, CELLS)))
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def replaced(readme: str, text: str) -> str:
-    """The README with these tables in place of those it had.
+    """Return the README with its tables replaced.
 
     Raises:
         ValueError: it has no place for them.
@@ -82,7 +82,7 @@ def _measured(options: argparse.Namespace) -> Results:
     for number, cell in enumerate(runs, 1):
         _run(launcher, cell, results, f"{number}/{len(runs)}")
         if options.json is not None:
-            results.save(options.json)  # after each cell, so that a run that is stopped was not for nothing
+            results.save(options.json)  # after each cell, so that an interrupted run keeps its figures
     return results
 
 

@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 
 def announce(url: str) -> None:
-    """Tell the process that waits for it."""
+    """Print the URL for the process that waits for it."""
     sys.stdout.write(url + "\n")
     sys.stdout.flush()
 

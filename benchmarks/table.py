@@ -1,4 +1,4 @@
-"""The figures as Markdown: a table for each work, with how many times slower than ourselves the others are."""
+"""The figures as Markdown: a table for each work, with the ratios to this project."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["markdown", "reference"]
 
 
 def markdown(results: Results) -> str:
-    """All tables of what was measured."""
+    """Return all tables of the measurement."""
     return "\n".join([*_about(results), *_tables(results), *_failures(results)])
 
 
 def reference(work: Work, contender: str) -> str:
-    """Who of ourselves somebody is compared with: the same era, and 2025 where there is none."""
+    """Return the contender of this project for a comparison: of the same era, or else of 2025."""
     if work.name == "import":
         return "ours-server" if contender.endswith("-server") else "ours-client"
     return f"ours/{contender[-4:]}" if contender.endswith(("/2025", "/2026")) else "ours/2025"

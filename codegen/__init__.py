@@ -1,1 +1,1 @@
-"""Makes `trio_mcp.types` out of the specification's JSON Schemas: `python -m codegen --help`."""
+"""The generator of `trio_mcp.types` from the JSON Schemas of the specification: `python -m codegen --help`."""

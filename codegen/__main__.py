@@ -11,7 +11,7 @@ from codegen.shapes import RefusedError
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; return the exit status: 0, or 1 when something is refused or differs."""
+    """Run the command line; return the exit status: 0, or 1 if an input is refused or a file differs."""
     options = _parser().parse_args(arguments)
     try:
         if options.command == "spec":
@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
         dest="folder",
         type=Path,
         metavar="DIR",
-        help="take over upstream files DIR/<revision>/schema.json first",
+        help="first import the upstream files DIR/<revision>/schema.json",
     )
     parser.add_argument("--commit", metavar="SHA", help="the upstream commit of those files")
     commands = parser.add_subparsers(metavar="spec")
@@ -66,7 +66,7 @@ def _check() -> int:
 
 
 def _spec(folder: Path) -> int:
-    # Imported late: generating must work while the generated package is broken, and this part imports it.
+    # Imported late, because it imports the generated package, which the generator must be able to repair.
     from codegen.spec.run import verify  # noqa: PLC0415
 
     return verify(folder)

@@ -1,7 +1,7 @@
-"""Bring the revisions' definitions to common names, so that `merge` compares like with like.
+"""Common names for the definitions of all revisions, so that `merge` can compare them.
 
-A revision that wrote an object inline, or let any object pass, gets the class that another revision has at the same
-place (owner and member). What is inline and nowhere defined keeps the name that `hoist` gave it.
+A revision that defines an object inline, or allows any object, gets the class that another revision has at the same
+place (owner and member). An object that is inline in every revision keeps the name that `hoist` gave it.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from codegen.shapes import (
 
 JSON_OBJECT_REF = ref("JSONObject")
 Places: TypeAlias = dict[tuple[str, str], str]
-"""Owner and member, to the name of the class found there."""
+"""The name of the class at each place, by owner and member."""
 
 
 @frozen(kw_only=True)
 class Revision:
-    """One revision on its way to the merge."""
+    """A revision during the alignment."""
 
     name: str
     definitions: Definitions
     hoisted: dict[str, Hoist]
     metas: dict[str, str] = field(factory=dict[str, str])
-    """Class name to the name of the class that its `_meta` fits."""
+    """The name of the class that describes the `_meta` of each class."""
 
 
 def align(documents: list[dict[str, Any]]) -> list[Revision]:
     """Return the revisions, oldest first, with common names.
 
     Args:
-        documents: what `normalise` returned, oldest first.
+        documents: the normalised schemas, oldest first.
 
     Raises:
         RefusedError: a declared rename does not fit, or two different objects would get one name.
@@ -93,7 +93,7 @@ def _renamed(revision: Revision) -> Revision:
 
 
 def _with_plain_json(revision: Revision) -> Revision:
-    """Spell every "any JSON object" as a reference to JSONObject and every "any JSON value" as the empty schema."""
+    """Write every "any JSON object" as a reference to JSONObject and every "any JSON value" as the empty schema."""
     plain = {name for name, schema in revision.definitions.items() if is_json_object(schema)} | {"JSONObject"}
 
     def spell(schema: Schema) -> Schema:
@@ -111,7 +111,7 @@ def _with_plain_json(revision: Revision) -> Revision:
 
 
 def _places(revisions: list[Revision]) -> Places:
-    """Map owner and member to the class found there, in the newest revision that has one."""
+    """Return the class at each place, in the newest revision that has one."""
     found: Places = {}
     for revision in reversed(revisions):
         for owner, schema in revision.definitions.items():
@@ -123,7 +123,7 @@ def _places(revisions: list[Revision]) -> Places:
 
 
 def _folded(revision: Revision, places: Places) -> Revision:
-    """Give hoisted objects the names that newer revisions have at their places; owners before what they own."""
+    """Give hoisted objects the names that newer revisions have at their places, owners first."""
     for name, place in sorted(revision.hoisted.items()):
         if place.member == META_MEMBER and "progressToken" in revision.definitions[name]["properties"]:
             revision = _rename(revision, {name: REQUEST_META})
@@ -157,7 +157,7 @@ def _with_base_meta(revision: Revision) -> Revision:
 def _adopted(revision: Revision, places: Places, newer: Places) -> Revision:
     """Put the class of another revision where this one lets any object pass, or refers to a more general class.
 
-    For `_meta` only a newer revision counts: which one fits is told per revision, so a newer "any object" may stay.
+    For `_meta` only a newer revision counts: each revision states its own class, so a newer "any object" may stay.
     """
     definitions = dict(revision.definitions)
     for owner, schema in revision.definitions.items():
@@ -180,7 +180,7 @@ def _adopted(revision: Revision, places: Places, newer: Places) -> Revision:
 
 
 def _without_json_members(revision: Revision) -> Revision:
-    """Turn the members that are a user's own JSON into plain objects, remembering what `_meta` was."""
+    """Turn the members that hold JSON of the user into plain objects, and record the class of `_meta`."""
     definitions: Definitions = {}
     metas: dict[str, str] = {}
     for owner, schema in revision.definitions.items():

@@ -1,4 +1,4 @@
-"""What the schemas cannot say and we decided: names across revisions, what gets no class, what stays plain JSON."""
+"""The decisions that the schemas leave open: names across revisions, definitions without a class, and plain JSON."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ RENAMES: dict[str, dict[str, str]] = {
         "JSONRPCResponse": "JSONRPCResultResponse",
     },
 }
-"""Per revision, its name for a type and ours. A rename that is not declared is one type gone and another added."""
+"""The names of types in each revision and in this package. An undeclared rename counts as a removal and an addition."""
 
 NO_CLASS = frozenset(
     {
-        # bases that upstream has already written out in everything that extends them
+        # bases whose members upstream repeats in every definition that extends them
         "Annotated",
         "BaseMetadata",
         "CacheableResult",
@@ -37,7 +37,7 @@ NO_CLASS = frozenset(
         "ResourceContents",
         "ResourceRequestParams",
         "TaskAugmentedRequestParams",
-        # JSON-RPC and the lists of who sends what: the engine's business, and the method table's
+        # JSON-RPC envelopes and unions of messages: covered by the engine and the method table
         "ClientNotification",
         "ClientRequest",
         "ClientResult",
@@ -59,13 +59,13 @@ NO_CLASS = frozenset(
         "MetaObject",
     }
 )
-"""Definitions of the specification that get no type of their own."""
+"""The definitions of the specification without a type of their own."""
 
 JSON_MEMBERS = frozenset({("Tool", "inputSchema"), ("Tool", "outputSchema")})
-"""Members that are a user's own JSON and stay a plain dict, whatever the schema says about their inside."""
+"""The members that hold JSON of the user and stay a plain dict, even if the schema describes their contents."""
 
 META_MEMBER = "_meta"
-"""Likewise a plain dict, everywhere; the table of profiles names the class that fits it, for who wants it checked."""
+"""The member that is a plain dict everywhere. The table of profiles names a class by which a caller can check it."""
 
 MODULES: dict[str, tuple[str, ...]] = {
     "basic": (
@@ -94,16 +94,16 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "questions": ("ElicitRequestURLParams", "InputRequiredResult"),
 }
-"""The modules of the generated types, and the types that each is about.
+"""The modules of the generated types, with the main types of each.
 
-A type lives in the first module whose own types lead to it, or are it: so a module imports only those before it, and a
-program loads the types of what it does. What no module asks for lives in `OTHER_MODULE`.
+A type is placed in the first module whose main types include it or refer to it. So a module imports only modules before
+it, and a program loads only the types that it uses. All other types are in `OTHER_MODULE`.
 """
 
 OTHER_MODULE = "others"
 
 LENIENT_ROOTS = frozenset({"ClientCapabilities", "ServerCapabilities"})
-"""Classes that keep a wrongly shaped member in `extra` instead of failing: a handshake must survive a peer's slip."""
+"""The classes that keep a member of the wrong type in `extra`, so that a peer's mistake does not fail the handshake."""
 
 REQUEST_META = "RequestMetaObject"
 """The class for the inline `_meta` of requests, recognised by its progress token."""

@@ -1,4 +1,4 @@
-"""Have datamodel-code-generator write the classes, check that it wrote the ones asked for, and share them out."""
+"""The classes: datamodel-code-generator writes them, this module checks them and distributes them over the modules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def generate_classes(merged: Merged, docs: Docs) -> dict[str, str]:
     """Return the sources of the modules of classes by the name of each, without their head lines and unformatted.
 
     Raises:
-        RefusedError: the classes would not be the ones the schema describes.
+        RefusedError: the classes do not match the schema.
     """
     document: dict[str, Any] = {"$defs": {**_described(merged, docs), _JSON_OBJECT: JSON_OBJECT}}
     aliases = {
@@ -34,7 +34,7 @@ def generate_classes(merged: Merged, docs: Docs) -> dict[str, str]:
         for member in schema.get("properties", {})
     }
     with warnings.catch_warnings():
-        # A mere warning here stands before unusable output.
+        # After a warning the output is unusable.
         warnings.simplefilter("error")
         source = generate(
             document,
@@ -64,7 +64,7 @@ def generate_classes(merged: Merged, docs: Docs) -> dict[str, str]:
     if not isinstance(source, str):
         raise RefusedError("the class generator returned several modules where one was asked for")
     _check(source, merged.definitions)
-    return _shared_out(source, homes_of(merged.definitions))
+    return _distributed(source, homes_of(merged.definitions))
 
 
 def _described(merged: Merged, docs: Docs) -> dict[str, Any]:
@@ -80,11 +80,11 @@ def _described(merged: Merged, docs: Docs) -> dict[str, Any]:
     return described
 
 
-def _shared_out(source: str, homes: dict[str, str]) -> dict[str, str]:
+def _distributed(source: str, homes: dict[str, str]) -> dict[str, str]:
     """Return the source of each module: its imports, its classes sorted, and below them its aliases without quotes.
 
-    Annotations are evaluated late and aliases at once: an alias stands below those it names, and this order needs no
-    forward reference that cattrs cannot follow.
+    Annotations are evaluated late, but aliases at once. So an alias is placed below the aliases that it names, without
+    forward references, which cattrs cannot resolve.
     """
     tree = ast.parse(source)
     lines = source.splitlines()
@@ -99,18 +99,18 @@ def _shared_out(source: str, homes: dict[str, str]) -> dict[str, str]:
         for node in tree.body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
-    ordered = [*sorted(classes), *_each_below_those_it_names(aliases)]
+    ordered = [*sorted(classes), *_in_dependency_order(aliases)]
     written = {**classes, **aliases}
     modules: dict[str, str] = {}
     for module in dict.fromkeys(homes.values()):
-        # Of all that could be imported, what is not used goes when the text is laid out.
+        # ruff removes the unused imports later.
         others = [f"from {GENERATED}.{home} import {name}" for name, home in homes.items() if home != module]
         parts = [written[name] for name in ordered if homes[name] == module]
         modules[module] = "\n\n\n".join(["\n".join([*imports, *others]), *parts]) + "\n"
     return modules
 
 
-def _each_below_those_it_names(aliases: dict[str, str]) -> list[str]:
+def _in_dependency_order(aliases: dict[str, str]) -> list[str]:
     ordered: list[str] = []
 
     def place(name: str) -> None:
@@ -125,7 +125,7 @@ def _each_below_those_it_names(aliases: dict[str, str]) -> list[str]:
 
 
 class _Unquoted(ast.NodeTransformer):
-    """Turns the forward references of a type alias into plain names, and leaves its literals alone."""
+    """A transformer that turns the forward references of a type alias into plain names, except in literals."""
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         return node if isinstance(node.value, ast.Name) and node.value.id == "Literal" else self.generic_visit(node)
@@ -135,7 +135,7 @@ class _Unquoted(ast.NodeTransformer):
 
 
 def _check(source: str, definitions: Definitions) -> None:
-    """Compare the classes and their attributes with the definitions they were made from."""
+    """Compare the classes and their attributes with their definitions."""
     tree = ast.parse(source)
     written = {
         node.name: {

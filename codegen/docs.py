@@ -1,4 +1,4 @@
-"""Docstrings of the generated classes: our words from `prose`; revisions and the link to the specification derived."""
+"""The docstrings of the generated classes: the text of `prose`, the revisions, and a link to the specification."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _SPECIFICATION = "https://modelcontextprotocol.io/specification"
 
 
 class Docs:
-    """Finds or makes the docstring of a class or a member.
+    """The source of the docstring of each class and member.
 
     Args:
-        merged: the types to be described.
+        merged: the types to describe.
     """
 
     def __init__(self, merged: Merged) -> None:
@@ -22,7 +22,7 @@ class Docs:
         self._newest = list(merged.profiles)[-1]
 
     def of_class(self, name: str) -> str:
-        """Return what the class is for, which revisions have it, and where the specification describes it."""
+        """Return the purpose of a class, the revisions that have it, and the link to the specification."""
         revisions = self._merged.revisions_of[name]
         return (
             f"{CLASSES.get(name) or _derived(name)}\n\n"
@@ -31,7 +31,7 @@ class Docs:
         )
 
     def of_member(self, name: str, member: str) -> str | None:
-        """Return what is worth saying of a member beyond its name and type, if anything."""
+        """Return the docstring of a member; None if its name and type say enough."""
         return MEMBERS.get(f"{name}.{member}") or MEMBERS_ANYWHERE.get(member)
 
     def _revisions(self, revisions: list[str]) -> str:
@@ -46,7 +46,7 @@ class Docs:
         return f"In revisions {revisions[0]} to {revisions[-1]}."
 
     def _anchor(self, name: str) -> str:
-        """Return the definition on whose place in the specification a class is described."""
+        """Return the definition under which the specification describes a class."""
         seen = {name}
         while (owner := self._merged.hoisted_from.get(name)) is not None and owner not in seen:
             name = owner
@@ -55,6 +55,6 @@ class Docs:
 
 
 def _derived(name: str) -> str:
-    """Return a sentence for a class nobody has described yet: its name in words."""
+    """Return a docstring for a class that `prose` does not describe: its name in words."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
     return f"{words[0]}{words[1:].lower()}, as the specification defines it."

@@ -1,4 +1,4 @@
-"""From the normalised schemas to the text of the generated modules. Touches no file."""
+"""The sources of the generated modules, from the normalised schemas. This module writes no file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IMPORTS = [
 
 
 def emit(documents: list[dict[str, Any]]) -> dict[str, str]:
-    """Return path to text for the modules of `trio_mcp/types` that are generated.
+    """Return the sources of the generated modules by their path in `trio_mcp/types`.
 
     Args:
         documents: the normalised schemas, oldest revision first.
@@ -61,13 +61,13 @@ def _headed(subject: str, source: str) -> str:
 
 
 def _formatted(source: str) -> str:
-    """Remove unused imports, sort the rest and `__all__`, and lay the text out."""
-    checked = _ruff(["check", "--fix", "--select", "F401,I001,RUF022", *IMPORTS, "-"], source)
+    """Remove unused imports, sort the others, and format the source."""
+    checked = _ruff(["check", "--fix", "--select", "F401,I001", *IMPORTS, "-"], source)
     return _ruff(["format", "-"], checked)
 
 
 def _ruff(arguments: list[str], source: str) -> str:
-    done = subprocess.run(  # noqa: S603 - the command is ours
+    done = subprocess.run(  # noqa: S603 - a fixed command
         [*RUFF, *arguments[:-1], *SETTINGS, "--stdin-filename", "types.py", "-"],
         input=source,
         capture_output=True,

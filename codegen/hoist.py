@@ -1,7 +1,7 @@
-"""Give every inline object a definition of its own, because a class needs a name.
+"""A definition for every inline object, because a class needs a name.
 
-The name follows from the place, owner and member; a short table holds the names that would read badly. Where an object
-came from is recorded, so that `merge` can recognise it when another revision defines it properly.
+The name follows from the place (owner and member); a short table holds better names for some. The place of each object
+is recorded, so that `merge` recognises the object if another revision defines it by name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NAMES = {
 
 
 class Hoist(NamedTuple):
-    """Where a named inline object came from."""
+    """The place of a named inline object."""
 
     owner: str
     member: str
@@ -46,7 +46,7 @@ class Hoist(NamedTuple):
 def hoist_inline_objects(
     definitions: Definitions, earlier: dict[str, Hoist], revision: str
 ) -> tuple[Definitions, dict[str, Hoist]]:
-    """Return the definitions with every inline object moved out, and where each of those came from.
+    """Return the definitions with every inline object moved out, and the place of each such object.
 
     Args:
         definitions: flattened definitions; not changed.
@@ -93,7 +93,7 @@ def _move(schema: Schema, name: str, moved: list[Schema]) -> Schema:
 
 def _name(owner: str, member: str) -> str:
     word = member.lstrip("_$").rsplit("/", 1)[-1]
-    # The errors of the specification are whole responses; their class is made of `error.data` alone.
+    # The errors of the specification are whole responses; only `error.data` becomes a class.
     base = owner.removesuffix("Object") if owner.endswith("ErrorObject") else owner
     name = f"{base}Object" if member == "error" else base + word[:1].upper() + word[1:]
     return NAMES.get(name, name)

@@ -1,4 +1,4 @@
-"""Which module each generated type lives in, so that a program loads the types it uses and not all of them."""
+"""The module of each generated type, so that a program loads only the types that it uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GENERATED = "trio_mcp.types._generated"
 def homes_of(definitions: Definitions) -> dict[str, str]:
     """Return the name of the module of each definition, sorted by definition.
 
-    No two modules import one another: what a type refers to lives in its own module or in one before that.
+    No two modules import each other: the types that a type refers to are in its own module or in an earlier one.
     """
     homes: dict[str, str] = {}
     for module, roots in {**MODULES, OTHER_MODULE: tuple(definitions)}.items():
@@ -23,7 +23,7 @@ def homes_of(definitions: Definitions) -> dict[str, str]:
 
 
 def _reached(roots: Iterable[str], definitions: Definitions) -> set[str]:
-    """Return the definitions among *roots* with all that they refer to. A root may be one that there is not yet."""
+    """Return the existing definitions among *roots* with all definitions that they refer to."""
     reached: set[str] = set()
     waiting = [*roots]
     while waiting:

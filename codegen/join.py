@@ -1,4 +1,4 @@
-"""Find one schema that admits what either of two admits: the heart of `merge`."""
+"""The join of two schemas: one schema that admits what either of them admits. It is the core of `merge`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ def join(wide: Schema, other: Schema, place: str, kept: dict[str, Definitions]) 
     """Return a schema that admits what either admits.
 
     Args:
-        wide: the one to prefer where both say the same.
-        other: the other one.
-        place: for the message.
+        wide: the schema to prefer if both are equivalent.
+        other: the other schema.
+        place: their place, for the error message.
         kept: the definitions of all revisions, to follow the names of unions.
 
     Raises:
-        RefusedError: there is no such schema that a type could express.
+        RefusedError: no type can express such a schema.
     """
     if wide == other:
         return wide
@@ -29,7 +29,7 @@ def join(wide: Schema, other: Schema, place: str, kept: dict[str, Definitions]) 
     joined = _join_same_kind(wide, other, place, kept)
     if joined is not None:
         return joined
-    # Two definitions are two types, also where one took the place of the other: only `RENAMES` makes them one.
+    # Two definitions are two types, even if one replaced the other: only `RENAMES` unites them.
     if "anyOf" in wide or "anyOf" in other or (target(wide) and target(other)):
         return {"anyOf": [*arms, *(arm for arm in others if arm not in arms)]}
     raise RefusedError(f"{place}: other revisions describe it in a way that no one type covers")
@@ -53,7 +53,7 @@ def _join_same_kind(wide: Schema, other: Schema, place: str, kept: dict[str, Def
 
 
 def _arms(schema: Schema, kept: dict[str, Definitions]) -> list[Schema]:
-    """Return the alternatives that a schema amounts to, following names of unions."""
+    """Return the alternatives of a schema, with the unions that it refers to resolved."""
     name = target(schema)
     if name is not None:
         unions = [each[name] for each in kept.values() if "anyOf" in each.get(name, {})]

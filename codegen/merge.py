@@ -1,4 +1,4 @@
-"""Join the revisions into one set of types, each as wide as its widest revision, and say how each revision differs."""
+"""The merge of all revisions into one set of types, and the differences of each revision from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from codegen.shapes import (
 
 @frozen(kw_only=True)
 class Differences:
-    """What one revision (or, in the superset, all of them) asks of the merged types."""
+    """The rules that one revision (or, in the superset, every revision) adds to the merged types."""
 
     required: dict[str, list[str]]
     unknown: dict[str, list[str]]
@@ -35,13 +35,13 @@ class Differences:
 
 @frozen(kw_only=True)
 class Merged:
-    """The types of all revisions together."""
+    """The merged types of all revisions. Each type is as wide as in its widest revision."""
 
     definitions: Definitions
     own: dict[str, Definitions]
-    """Per revision, what it says itself about those types."""
+    """The definitions of these types in each revision."""
     hoisted_from: dict[str, str]
-    """For a class that is inline upstream, in its newest revision, the definition that holds it."""
+    """The containing definition of each class that is inline in its newest upstream revision."""
     revisions_of: dict[str, list[str]]
     profiles: dict[str, Differences]
     superset: Differences
@@ -53,10 +53,10 @@ def merge(revisions: list[Revision], embedded: set[str]) -> Merged:
 
     Args:
         revisions: oldest first.
-        embedded: request definitions that travel inside a result, and so need a class.
+        embedded: the request definitions that are sent inside a result, and so need a class.
 
     Raises:
-        RefusedError: two revisions describe something in ways that no one type covers.
+        RefusedError: no single type covers the descriptions of two revisions.
     """
     kept = {revision.name: _kept(revision, embedded) for revision in revisions}
     for revision, definitions in kept.items():
@@ -92,7 +92,7 @@ def _hoisted_from(revisions: list[Revision]) -> dict[str, str]:
 
 
 def _kept(revision: Revision, embedded: set[str]) -> Definitions:
-    """Return the definitions that become types: no envelopes, no bases, nothing that only those used."""
+    """Return the definitions that become types: without envelopes, bases, and definitions that only these use."""
     chosen: Definitions = {}
     for name, schema in revision.definitions.items():
         members = schema.get("properties", {})
@@ -113,7 +113,7 @@ def _kept(revision: Revision, embedded: set[str]) -> Definitions:
 
 
 def _needed_by_envelopes(revision: Revision) -> Iterator[str]:
-    """Yield what is referred to by definitions that get no class: params, data of errors, `_meta`."""
+    """Yield the definitions that definitions without a class refer to: params, error data, `_meta`."""
     for schema in revision.definitions.values():
         members = schema.get("properties", {})
         if "const" in members.get("method", {}):
@@ -136,7 +136,7 @@ def _join_definition(name: str, versions: list[tuple[str, Schema]], kept: dict[s
     if len({is_class(schema) for _, schema in versions}) > 1:
         raise RefusedError(
             f"{name} is a class in one of the revisions {', '.join(revision for revision, _ in versions)} "
-            f"and none in another: declare a rename in codegen/choices.py"
+            f"and not in another: declare a rename in codegen/choices.py"
         )
     if not is_class(versions[0][1]):
         (_, joined), *older = versions
@@ -160,7 +160,7 @@ def _join_definition(name: str, versions: list[tuple[str, Schema]], kept: dict[s
 
 
 def _check_attributes(name: str, members: dict[str, Schema]) -> None:
-    seen: dict[str, str] = {"extra": "which is what unknown members are kept in"}
+    seen: dict[str, str] = {"extra": "which holds the unknown members"}
     for member in members:
         attribute = wire_to_attribute(member)
         if not attribute.isidentifier():
@@ -171,7 +171,7 @@ def _check_attributes(name: str, members: dict[str, Schema]) -> None:
 
 
 def _without_bounds(schema: Schema) -> Schema:
-    """Drop what Python types do not say; the converter enforces the bounds from the profiles."""
+    """Drop the bounds, which the converter enforces from the profiles."""
     inner = rebuild(schema, _without_bounds)
     return {key: value for key, value in inner.items() if key not in BOUND_KEYS and key != "format"}
 
@@ -208,7 +208,7 @@ def _refuse_bounds(schema: Schema, place: str) -> None:
 
 
 def _superset(profiles: dict[str, Differences], kept: dict[str, Definitions]) -> Differences:
-    """Return what holds in every revision: the bounds that all of them share."""
+    """Return the rules that hold in every revision: the bounds that all revisions share."""
     bounds: dict[str, dict[str, dict[str, float]]] = {}
     newest = list(profiles)[-1]
     metas: dict[str, str] = {}

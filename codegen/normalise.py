@@ -1,7 +1,7 @@
-"""Upstream schema in, facts out: prose dropped, inline objects named, `allOf` flattened, known mistakes repaired.
+"""The normal form of an upstream schema: no prose, named objects, flattened `allOf`, and known mistakes repaired.
 
-Works on one revision at a time and knows nothing of the others. Idempotent: what it returns, it returns unchanged.
-A keyword it does not know is refused, never ignored, because an ignored keyword is a wrong type.
+It works on one revision at a time. It is idempotent: its output is its own normal form. An unknown keyword is refused,
+never ignored, because ignoring it could produce a wrong type.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def normalise(document: dict[str, Any], revision: str) -> dict[str, Any]:
     """Return the normal form of one revision's schema file.
 
     Raises:
-        RefusedError: the file says something that the generated types could not express.
+        RefusedError: the generated types cannot express the schema.
     """
     found: Any = document.get("$defs") or document.get("definitions")
     if not isinstance(found, dict):
@@ -66,7 +66,7 @@ def normalise(document: dict[str, Any], revision: str) -> dict[str, Any]:
 
 
 def clean(schema: Any, place: str) -> Schema:
-    """Drop the prose, unify spellings of the same fact, and refuse what has no counterpart in a type."""
+    """Drop the prose, unify equivalent forms, and refuse forms that no type can express."""
     if schema is True:
         return {}
     if not isinstance(schema, dict):
@@ -101,7 +101,7 @@ def _clean_type(given: Any, place: str) -> str | list[str]:
 
 
 def _clean_object(facts: Schema, place: str) -> Schema:
-    """Settle what an object is: a class (its members are named), a map (its values have one schema), or any object."""
+    """Decide the kind of an object: a class (named members), a map (values of one schema), or any object."""
     if facts.get("type") != "object":
         if "properties" in facts or "additionalProperties" in facts:
             if "allOf" in facts or "type" not in facts:
@@ -169,7 +169,7 @@ def _check_references(definitions: Definitions, revision: str) -> None:
 
 
 def _flatten(schema: Schema, definitions: Definitions, place: str) -> Schema:
-    """Replace every `allOf` by the one object it amounts to."""
+    """Replace every `allOf` with the equivalent single object."""
     if "properties" in schema:
         members = {
             name: _flatten(inner, definitions, f"{place}.{name}") for name, inner in schema["properties"].items()
@@ -198,7 +198,7 @@ def _flatten(schema: Schema, definitions: Definitions, place: str) -> Schema:
 
 
 def _narrower(first: Schema, second: Schema, place: str) -> Schema:
-    """Return the schema of a member that two parts of an `allOf` describe, when one of them says it all."""
+    """Return the schema of a member that two parts of an `allOf` describe, if one of them implies the other."""
     if not first or first == second:
         return second
     if not second:

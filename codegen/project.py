@@ -1,4 +1,4 @@
-"""The files of the project that the generator reads and writes: `schema/`, its pins, and the generated modules."""
+"""The files that the generator reads and writes: `schema/`, its pins, and the generated modules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PINS_HEAD = """\
 
 @frozen(kw_only=True)
 class Pin:
-    """What one normalised schema was made from."""
+    """The origin of one normalised schema."""
 
     commit: str
     upstream: str
@@ -37,7 +37,7 @@ class Pin:
 
 
 def read_pins() -> dict[str, Pin]:
-    """Return the pins by revision; none where there is no file yet."""
+    """Return the pins by revision; an empty dict if there is no file yet."""
     if not PINS.exists():
         return {}
     return {revision: Pin(**row) for revision, row in tomllib.loads(PINS.read_text("utf-8")).items()}
@@ -56,7 +56,7 @@ def read_schemas() -> list[dict[str, Any]]:
     """Return the normalised schemas, oldest first.
 
     Raises:
-        RefusedError: there are none.
+        RefusedError: there are no schemas.
     """
     documents = [json.loads(path.read_text("utf-8")) for path in sorted(SCHEMA.glob("*.json"))]
     if not documents:
@@ -71,7 +71,7 @@ def take_over(folder: Path, commit: str | None) -> list[str]:
         The revisions that were found. Others keep their files.
 
     Raises:
-        RefusedError: nothing was found, or a file cannot be expressed; nothing is written then.
+        RefusedError: no file was found, or one cannot be expressed. Then nothing is written.
     """
     found = sorted(folder.glob("*/schema.json"))
     if not found:
@@ -86,7 +86,7 @@ def take_over(folder: Path, commit: str | None) -> list[str]:
         known = pins.get(revision)
         kept = known.commit if known is not None and known.upstream == digest else "unknown"
         pins[revision] = Pin(commit=commit or kept, upstream=digest, normalised=_digest(texts[revision]))
-    # The whole must be expressible before any of it replaces what works.
+    # All revisions together must be expressible before a file is replaced.
     others = [document for document in read_schemas_or_none() if document["revision"] not in texts]
     emit(sorted([*others, *map(json.loads, texts.values())], key=lambda document: str(document["revision"])))
     SCHEMA.mkdir(exist_ok=True)
@@ -97,12 +97,12 @@ def take_over(folder: Path, commit: str | None) -> list[str]:
 
 
 def read_schemas_or_none() -> list[dict[str, Any]]:
-    """Return the normalised schemas, or an empty list where there are none yet."""
+    """Return the normalised schemas, or an empty list if there are none yet."""
     return read_schemas() if any(SCHEMA.glob("*.json")) else []
 
 
 def regenerate() -> list[str]:
-    """Write the generated modules anew and remove those that are no more; return the names of what changed."""
+    """Write the generated modules and remove obsolete ones; return the names of the changed files."""
     texts = emit(read_schemas())
     changed = _left_over(texts)
     for name in changed:
@@ -117,13 +117,13 @@ def regenerate() -> list[str]:
 
 
 def _left_over(texts: Mapping[str, str]) -> list[str]:
-    """Return the modules of types that are there and are generated no more."""
+    """Return the existing modules of types that are no longer generated."""
     there = [path.relative_to(TYPES).as_posix() for path in sorted(TYPES.glob("_generated/*.py"))]
     return [name for name in there if name not in texts]
 
 
 def drift() -> list[str]:
-    """Return, as sentences, everything in which the files differ from what the generator would write."""
+    """Return every difference between the files and the output of the generator, as sentences."""
     documents = read_schemas()
     pins = read_pins()
     faults: list[str] = []
@@ -149,7 +149,7 @@ def drift() -> list[str]:
 
 
 def upstream_drift(folder: Path) -> list[str]:
-    """Return, as sentences, in what `schema/` differs from the normal form of the upstream files in `folder`."""
+    """Return every difference between `schema/` and the normal form of the upstream files, as sentences."""
     faults: list[str] = []
     for revision, pin in read_pins().items():
         path = folder / revision / "schema.json"
@@ -168,9 +168,9 @@ def _parse(data: bytes, path: Path) -> dict[str, Any]:
     try:
         document = json.loads(data)
     except ValueError as error:
-        raise RefusedError(f"{path} is no JSON file: {error}") from error
+        raise RefusedError(f"{path} is not a JSON file: {error}") from error
     if not isinstance(document, dict):
-        raise RefusedError(f"{path} is no JSON Schema: not an object")
+        raise RefusedError(f"{path} is not a JSON Schema: it is not an object")
     return cast("dict[str, Any]", document)
 
 

@@ -1,4 +1,4 @@
-"""Refuse, by name, what is well formed and still has no counterpart in a type."""
+"""The refusal, by name, of schemas that are well formed but that no type can express."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from codegen.shapes import Definitions, RefusedError, Schema, children, is_class
 
 
 def refuse_malformed(definitions: Any, revision: str) -> None:
-    """Refuse what is no JSON Schema at all, so that later steps can rely on the shape of what they read.
+    """Refuse a document that is not a JSON Schema, so that later steps can rely on its structure.
 
     Raises:
-        RefusedError: names the place.
+        RefusedError: the document is not a JSON Schema. The message names the place.
     """
     try:
         jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": definitions})
     except jsonschema_rs.ValidationError as error:
         place = ".".join(map(str, error.instance_path[1:]))
-        raise RefusedError(f"revision {revision}: {place} is no JSON Schema: {error.message}") from error
+        raise RefusedError(f"revision {revision}: {place} is not a JSON Schema: {error.message}") from error
 
 
 def refuse_inexpressible(definitions: Definitions, revision: str) -> None:
     """Refuse definitions in normal form that the generated types or their converter could not express.
 
     Raises:
-        RefusedError: names the definition.
+        RefusedError: a definition cannot be expressed. The message names it.
     """
     for name, schema in definitions.items():
         if not is_class(schema):

@@ -1,4 +1,4 @@
-"""Read off the schemas alone what each revision says about each method and each error code."""
+"""The methods and error codes of each revision, read from the schemas alone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ErrorRow:
 
 
 def embedded_requests(revisions: list[Revision]) -> set[str]:
-    """Return the names of the requests that travel inside a result in any revision."""
+    """Return the names of the requests that are sent inside a result in any revision."""
     return {name for revision in revisions for name in references(revision.definitions.get("InputRequest", {}))}
 
 
@@ -45,7 +45,7 @@ def methods(revision: Revision) -> dict[str, MethodRow]:
     """Return the methods of a revision.
 
     Raises:
-        RefusedError: a method whose sender or result the schema does not tell.
+        RefusedError: the schema does not state the sender or the result of a method.
     """
     rows: dict[str, MethodRow] = {}
     for name, schema in sorted(revision.definitions.items()):
@@ -76,7 +76,7 @@ def _method(name: str, method: str, schema: Schema, revision: Revision) -> Metho
 
 
 def _results(name: str, params: str | None, revision: Revision) -> list[str]:
-    """Return the types a request's result may have, the final one first."""
+    """Return the types of the result of a request, the final one first."""
     definitions = revision.definitions
     base = name.removesuffix("Request")
     response = definitions.get(f"{base}ResultResponse")

@@ -1,4 +1,4 @@
-"""Known mistakes of the upstream files. Each repair names what it expects, so that an upstream fix fails loudly."""
+"""Repairs of known mistakes in the upstream files. Each names the expected mistake, to notice an upstream fix."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from codegen.shapes import Definitions, RefusedError, Schema, ref
 
 
 class Repair(NamedTuple):
-    """One mistake: where it is, what is written there, what should be."""
+    """One mistake: its place, the wrong schema, and the correct one."""
 
     reason: str
     revisions: tuple[str, ...]
-    """Where it must be found; in other revisions it is repaired if it is there."""
+    """The revisions that must have the mistake; in others it is repaired if present."""
     path: tuple[str, ...]
     wrong: Any
     right: Any
 
     def apply(self, definitions: Definitions, revision: str) -> None:
-        """Replace what is wrong in place; input that was repaired before stays as it is.
+        """Repair the mistake in place; repaired input stays unchanged.
 
         Raises:
-            RefusedError: upstream says something else by now, so this repair must be looked at again.
+            RefusedError: upstream has changed the place, so this repair must be reviewed.
         """
         *parents, last = self.path
         holder: Any = definitions
@@ -29,7 +29,7 @@ class Repair(NamedTuple):
             holder = holder.get(key, {})
         found = holder.get(last)
         if found == self.wrong:
-            # The parents are copied on the way, because `allOf` parts share them.
+            # The parents are copied, because the parts of an `allOf` share them.
             self._write(definitions)
         elif found != self.right and revision in self.revisions:
             raise RefusedError(

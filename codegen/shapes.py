@@ -1,4 +1,4 @@
-"""The few forms a schema may have here, and how to walk them: shared by every step of the generator."""
+"""The forms of a normalised schema, and the functions that walk them. Every step of the generator uses them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BOUND_KEYS = frozenset({"maxItems", "maxLength", "maximum", "minItems", "minLeng
 
 
 class RefusedError(Exception):
-    """The input cannot be turned into types; the text names the definition and, where known, the revision."""
+    """The input cannot be turned into types; the message names the definition and, if known, the revision."""
 
 
 def ref(name: str) -> Schema:
@@ -32,17 +32,17 @@ def target(schema: Schema) -> str | None:
 
 
 def is_class(schema: Schema) -> bool:
-    """Say whether a definition becomes a class: an object whose members are named (or that has none)."""
+    """Return True if a definition becomes a class: an object with named members, or with none."""
     return "properties" in schema
 
 
 def is_json_object(schema: Schema) -> bool:
-    """Say whether a schema admits any JSON object and names no member."""
+    """Return True if a schema admits any JSON object and names no member."""
     return schema.get("type") == "object" and "properties" not in schema and schema.get("additionalProperties") == {}
 
 
 def children(schema: Schema) -> Iterator[Schema]:
-    """Yield the schemas directly inside a schema, a class's members included."""
+    """Yield the schemas directly inside a schema, including the members of a class."""
     yield from schema.get("properties", {}).values()
     yield from schema.get("anyOf", ())
     for key in ("items", "additionalProperties"):
@@ -81,7 +81,7 @@ def references(schema: Schema) -> Iterator[str]:
 
 
 def single_reference(schema: Schema) -> str | None:
-    """Return the one definition a member's schema leads to, through arrays and maps; None if none or several."""
+    """Return the only definition that a member's schema refers to, also through arrays and maps; None otherwise."""
     found = list(references(schema))
     return found[0] if len(found) == 1 and "anyOf" not in schema else None
 
@@ -96,6 +96,6 @@ def wire_to_attribute(wire: str) -> str:
 
 
 def attribute_to_wire(attribute: str) -> str:
-    """Return the member name that an attribute has by rule, camelCase; exceptions are listed in `WIRE_NAMES`."""
+    """Return the member name of an attribute by the rule, camelCase. `WIRE_NAMES` lists the exceptions."""
     first, *rest = attribute.split("_")
     return first + "".join(word.capitalize() for word in rest)

@@ -1,1 +1,1 @@
-"""Properties that hold for any bytes, and what looks for bytes for which they do not: `python -m fuzz`."""
+"""Properties that hold for any bytes, and a search for bytes that break them: `python -m fuzz`."""

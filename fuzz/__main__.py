@@ -17,11 +17,11 @@ from fuzz.runner import Verdict, run_guided, run_unguided
 from fuzz.targets import TARGETS
 
 _RUNS = 3_000
-"""Of each target where nothing is said: always the same ones, so that a run that passed will pass again."""
+"""The default number of inputs for each target: always the same inputs, so that a passed run passes again."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; return the exit status: 0, or 1 when an input breaks a target."""
+    """Run the command line; return the exit status: 0, or 1 if an input breaks a target."""
     options = _parser().parse_args(arguments)
     if options.replay is not None:
         return _replay(options.replay)
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     runs = options.runs or (None if options.seconds else _RUNS)
     run = partial(run_guided if guided else run_unguided, runs=runs, seconds=options.seconds)
     with tempfile.TemporaryDirectory() as emptied, ThreadPoolExecutor(options.jobs) as pool:
-        # What was found on the way is kept from run to run, but not for a run that shall be the same each time.
+        # Interesting inputs are kept for later runs, but not for a reproducible run.
         folder = options.work if runs is None and options.work is not None else Path(emptied)
         crashes = (options.work or Path(tempfile.gettempdir())) / "crashes"
         targets: Sequence[str] = options.target or TARGETS
@@ -50,7 +50,7 @@ def _report(verdict: Verdict) -> int:
 
 
 def _replay(named: list[str]) -> int:
-    from fuzz.targets import load  # noqa: PLC0415 # after the options, for a target may take long to load
+    from fuzz.targets import load  # noqa: PLC0415 # after the options, because a target may take long to load
 
     target, *files = named
     for file in files:

@@ -1,4 +1,4 @@
-"""How much work something is, as a number that is the same on every machine: calls of functions, not time."""
+"""The effort of a function as a number that is the same on every machine: function calls, not time."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, ParamSpec, TypeVar
 __all__ = ["effort"]
 
 _WATCHER = "atheris."
-"""The modules whose functions atheris calls at each branch begin so; that counts for nothing."""
+"""The prefix of the modules of atheris, whose calls at each branch do not count."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def effort(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[T, int]:
-    """Call *function*; return what it returns, and how many calls of Python and C functions that took.
+    """Call *function*; return its result and the number of calls of Python and C functions.
 
-    What one C function does to a text of any length is one call: time that grows as the square of the length there is
-    found by the fuzzer's own limit for one input.
+    A call of a C function counts as one, whatever the length of its argument. Quadratic time inside it is found by the
+    time limit of the fuzzer for one input.
     """
     calls = 0
 

@@ -1,6 +1,6 @@
-"""The child process that looks with atheris for an input that breaks one target: `python -m fuzz.guided`.
+"""The child process that searches with atheris for an input that breaks one target: `python -m fuzz.guided`.
 
-Atheris counts the branches of what is imported while it watches, and ends the process itself.
+Atheris counts the branches of modules that are imported while it is active, and ends the process itself.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 
 from fuzz.targets import load
 
-# Imported before atheris watches: what tells it nothing and would only slow down every input.
+# Imported before atheris is active: modules whose branches do not help and only slow it down.
 _UNWATCHED = ("attrs", "cattrs", "hypothesis", "jsonschema", "msgspec", "pydantic", "trio")
 
 
 def main(name: str, options: list[str]) -> None:
-    """Look until the options, which are those of libFuzzer, say that it is enough, or the target has raised."""
+    """Search until a limit of the options, which are those of libFuzzer, or until the target raises."""
     atheris: Any = import_module("atheris")  # is not everywhere
     for module in _UNWATCHED:
         import_module(module)

@@ -1,6 +1,6 @@
-"""One target under its fuzzer, in a process of its own: what is run, and what became of it.
+"""The runner of one target under a fuzzer in a child process.
 
-A process, because a fuzzer may be killed by what it finds, and because atheris ends the one that it runs in.
+It needs a process because an input may kill the fuzzer, and because atheris ends its own process.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ __all__ = ["CORPORA", "LONGEST", "REGRESSIONS", "Verdict", "known_inputs", "run_
 _HERE = Path(__file__).parent
 CORPORA, REGRESSIONS = _HERE / "corpora", _HERE / "regressions"
 LONGEST = 2_048
-"""Bytes of an input."""
+"""The longest input, in bytes."""
 _HUNG_SECONDS = 20
-"""One input that takes this long hangs, or takes time that grows as a power of its length."""
+"""The time limit of one input in seconds: beyond it the target hangs, or its time is not linear."""
 _MEMORY_MB = 1_024
 _SHOWN = 6_000
-"""Characters of the end of the output that are shown for a broken target."""
+"""The length of the end of the output that is shown for a broken target, in characters."""
 _EXECUTED = re.compile(r"stat::number_of_executed_units: (\d+)")
 
 
 @frozen
 class Verdict:
-    """What a search has come to."""
+    """The result of a search."""
 
     target: str
     executed: int
-    """Inputs tried."""
+    """The number of inputs tried."""
     passed: bool
     crash: Path | None
-    """Where the input is that broke the target."""
+    """The file of the input that broke the target; None without one."""
     output: str
-    """What the process said last."""
+    """The end of the output of the process."""
 
 
 def known_inputs(target: str) -> list[Path]:
-    """Return the inputs of the repository: interesting ones, and those that once broke the target."""
+    """Return the inputs in the repository: interesting ones, and those that once broke the target."""
     folders = (CORPORA / target, REGRESSIONS / target)
     return sorted(path for folder in folders if folder.is_dir() for path in folder.iterdir())
 
 
 def run_guided(target: str, folder: Path, crashes: Path, *, runs: int | None, seconds: int | None) -> Verdict:
-    """Look with atheris.
+    """Search with atheris.
 
     Args:
         target: its name.
-        folder: where it keeps inputs that reach something new, for the next search.
-        crashes: where an input goes that breaks the target.
-        runs: how many inputs are tried, the same in every search; None to look for *seconds* instead.
+        folder: the folder of inputs that reach new branches, for the next search.
+        crashes: the folder for an input that breaks the target.
+        runs: the number of inputs, the same in every search; None to search for *seconds* instead.
     """
     found = folder / target
     found.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def run_guided(target: str, folder: Path, crashes: Path, *, runs: int | None, se
 
 
 def run_unguided(target: str, folder: Path, crashes: Path, *, runs: int | None, seconds: int | None) -> Verdict:
-    """Look with hypothesis; the arguments are those of `run_guided`, and nothing is kept but a crash."""
+    """Search with hypothesis; the arguments are those of `run_guided`. Only a crash is kept."""
     del folder
     crashes.mkdir(parents=True, exist_ok=True)
     crash = crashes / f"{target}-{os.urandom(8).hex()}"

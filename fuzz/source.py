@@ -1,7 +1,7 @@
-"""Choices out of bytes: how a target makes what it needs of the input that a fuzzer gives it.
+"""A source of choices: it turns the bytes of a fuzzer into the values that a target needs.
 
-Everything is read from the front, so that a byte more at the end changes little, and where the bytes are used up each
-choice is the simplest one. The same bytes make the same choices everywhere, with and without atheris.
+Bytes are read from the front, so that an additional byte at the end changes little. After the last byte, each choice is
+the simplest one. The same bytes make the same choices everywhere, with and without atheris.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _DEEPEST = 6
 
 @define(eq=False)
 class Source:
-    """The bytes of one input, and how far they are used."""
+    """The bytes of one input, and the position of the next one."""
 
     data: bytes
     _place: int = field(default=0, init=False)
 
     @property
     def used_up(self) -> bool:
-        """Whether nothing is left."""
+        """True if no bytes are left."""
         return self._place >= len(self.data)
 
     def take(self, count: int) -> bytes:
-        """Return the next *count* bytes, or what is left."""
+        """Return the next *count* bytes, or the rest if there are fewer."""
         start = self._place
         self._place = min(start + count, len(self.data))
         return self.data[start : self._place]
 
     def rest(self) -> bytes:
-        """Return all that is left."""
+        """Return the remaining bytes."""
         return self.take(len(self.data))
 
     def below(self, bound: int) -> int:
@@ -49,11 +49,11 @@ class Source:
         return int.from_bytes(self.take(1)) % bound
 
     def flag(self) -> bool:
-        """Return a truth value; false where nothing is left."""
+        """Return a boolean; False if no bytes are left."""
         return self.below(2) == 1
 
     def choose(self, choices: Sequence[T]) -> T:
-        """Return one of the choices; the first where nothing is left."""
+        """Return one of the choices; the first if no bytes are left."""
         return choices[self.below(min(len(choices), 256))] if len(choices) <= 256 else choices[self._wide(len(choices))]
 
     def _wide(self, bound: int) -> int:
@@ -64,17 +64,17 @@ class Source:
         return self.take(self.below(longest + 1))
 
     def text(self, longest: int = 16) -> str:
-        """Return a text that UTF-8 can say."""
+        """Return a string that UTF-8 can encode."""
         if self.flag():
             return self.choose(_WORDS)
         return self.binary(longest).decode(errors="replace")
 
     def any_text(self, longest: int = 16) -> str:
-        """Return a text that may hold lone surrogates."""
+        """Return a string that may contain lone surrogates."""
         return self.binary(longest).decode(errors="surrogateescape")
 
     def cut(self, data: bytes) -> list[bytes]:
-        """Return *data* in pieces, empty ones among them."""
+        """Return *data* in pieces, some of them empty."""
         pieces: list[bytes] = []
         while data and len(pieces) < 64 and not self.used_up:
             size = self.below(17)
@@ -111,6 +111,6 @@ class Source:
         return found
 
     def number(self) -> float:
-        """Return a number that JSON can say."""
+        """Return a number that JSON can express."""
         (value,) = struct.unpack(">d", self.take(8).ljust(8, b"\0"))
         return value if isfinite(value) else 0.5

@@ -1,6 +1,6 @@
-"""The same search without atheris: hypothesis makes inputs, and knows the corpus but nothing of branches.
+"""The same search without atheris: hypothesis generates inputs from the corpus, without knowledge of branches.
 
-Like `fuzz.guided` a child process: `python -m fuzz.unguided`.
+A child process like `fuzz.guided`: `python -m fuzz.unguided`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fuzz.targets import load
 __all__ = ["inputs", "search"]
 
 _AT_ONCE = 500
-"""Inputs between two looks at the clock."""
+"""The number of inputs between two checks of the clock."""
 
 
 @st.composite
@@ -35,7 +35,7 @@ def _changed(draw: st.DrawFn, corpus: Sequence[bytes], longest: int) -> bytes:
 
 
 def inputs(corpus: Sequence[bytes], longest: int) -> st.SearchStrategy[bytes]:
-    """Return inputs of up to *longest* bytes: any, and changed ones of the corpus."""
+    """Return a strategy for inputs of up to *longest* bytes: arbitrary ones, and mutated ones of the corpus."""
     anything = st.binary(max_size=longest)
     return anything | _changed(corpus, longest) if corpus else anything
 
@@ -48,10 +48,10 @@ def search(
     runs: int | None = None,
     seconds: float | None = None,
 ) -> tuple[int, bytes | None]:
-    """Look for an input that breaks *target*, for a number of runs or for a time.
+    """Search for an input that breaks *target*, for a number of runs or for a time.
 
     Returns:
-        How many inputs were tried, and the simplest one found that breaks it.
+        The number of inputs tried, and the simplest one found that breaks the target.
     """
     executed, broken = 0, None
     started, seed = monotonic(), 0 if seconds is None else random.getrandbits(32)
@@ -89,7 +89,7 @@ def _look(once: Callable[[bytes], None], strategy: st.SearchStrategy[bytes], run
 
 
 def main(name: str, longest: int, runs: int | None, seconds: int | None, crash: Path, known: Sequence[Path]) -> int:
-    """Search as the arguments say, and print how much was tried; return 1, and write the input, where one breaks it."""
+    """Search, and print the number of inputs tried; if one breaks the target, write it to a file and return 1."""
     logging.disable()
     corpus = [path.read_bytes() for path in known]
     executed, broken = search(load(name), corpus, longest, runs=runs, seconds=seconds)
@@ -99,7 +99,7 @@ def main(name: str, longest: int, runs: int | None, seconds: int | None, crash: 
     crash.write_bytes(broken)
     try:
         load(name)(broken)
-    finally:  # whatever it raises is printed
+    finally:  # every exception is printed
         print(f"broken by {broken[:200]!r}")
     return 1
 

@@ -1,1 +1,1 @@
-"""Hours of a mixed load with faults in it, and the proof that nothing was lost, nothing grows, and rest is rest."""
+"""A soak test: hours of mixed load with faults, and checks for lost calls, leaks, and CPU time at rest."""

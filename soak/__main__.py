@@ -1,4 +1,4 @@
-"""``python -m soak --minutes N``: run over stdio, HTTP or both, say what came of it, and fail if anything is wrong."""
+"""``python -m soak --minutes N``: run over stdio, HTTP or both, print a report, and fail on any fault."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Whether every numbered call is accounted for on both sides: none lost, none duplicated, none left running.
+"""The accounting of numbered calls: no call may be lost, duplicated or left running on either side.
 
 Rules of this file:
 
-1. Each call that was asked for has exactly one outcome, and one that what was done to it explains.
-2. A handler begins at most once for a call, and only if somebody asked.
-3. What was answered was worked on to its end.
+1. Each call of a client has exactly one outcome, which must follow from the fault that was applied to it.
+2. A handler begins at most once for a call, and only if a client made the call.
+3. The handler of an answered call has run to its end.
 4. A handler that has begun ends, unless its process was killed.
-5. Who was asked a question for a call was asked it once, and so was everybody whose call was answered after one.
+5. The user is asked at most once for a call, and exactly once if the call needs the answer.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from .journal import ASKED, BEGAN, ENDED, FAULT, GOT, QUESTIONED, Entry
 __all__ = ["CANCEL", "CUT", "KILL", "SAFE", "Account", "account_for"]
 
 SAFE, CANCEL, CUT, KILL = "safe", "cancel", "cut", "kill"
-"""What is done to a call: nothing; it is cancelled; its connection is cut; its server is killed."""
+"""The fault applied to a call: none, a cancellation, a cut of its connection, or the death of its server."""
 
 ANSWERED, CANCELLED, LOST = "answered", "cancelled", "lost"
-"""What may come of a call: its answer; nothing, as it was wanted; an error that says that the connection broke."""
+"""The outcome of a call: its answer, nothing (it was cancelled), or an error because the connection broke."""
 
 _EXPLAINED: Mapping[str, frozenset[str]] = {
     SAFE: frozenset({ANSWERED}),
@@ -33,12 +33,12 @@ _EXPLAINED: Mapping[str, frozenset[str]] = {
     KILL: frozenset({ANSWERED, CANCELLED, LOST}),
 }
 _SHOWN = 50
-"""Faults that are kept; a run that goes wrong goes wrong often."""
+"""The most faults that are kept, because a failing run has many."""
 
 
 @define
 class _Call:
-    """What is known of one call."""
+    """The entries about one call."""
 
     peril: str = ""
     kind: str = ""
@@ -63,7 +63,7 @@ class _Call:
                 raise ValueError(f"a journal has no entry {event!r}")
 
     def faults(self) -> Iterator[str]:
-        """Yield what is wrong with it."""
+        """Yield the faults of the call."""
         if not self.peril:
             yield "was worked on, and nobody had asked for it"
             return
@@ -98,33 +98,33 @@ class _Call:
 
 @frozen(kw_only=True)
 class Account:
-    """What became of all calls of a run."""
+    """The outcomes of all calls of a run."""
 
     outcomes: Mapping[str, int]
-    """How many calls came to each outcome."""
+    """The number of calls by outcome."""
     kinds: Mapping[str, int]
-    """How many calls there were of each kind."""
+    """The number of calls by kind."""
     wrong: int
-    """How many faults there are."""
+    """The number of faults."""
     faults: tuple[str, ...]
     """The first of them."""
 
     @property
     def calls(self) -> int:
-        """How many calls there were."""
+        """The number of calls."""
         return sum(self.kinds.values())
 
 
 def _kind_of(outcome: str) -> str:
-    """Return an outcome without what explains it."""
+    """Return an outcome without its explanation."""
     return outcome.partition(":")[0]
 
 
 def account_for(entries: Iterable[Entry]) -> Account:
-    """Hold what one side wrote down against what the other did. The order of *entries* does not matter.
+    """Compare the journal entries of both sides. The order of *entries* does not matter.
 
     Raises:
-        ValueError: an entry is none of a journal.
+        ValueError: an entry is not a journal entry.
     """
     calls: dict[int, _Call] = {}
     faults: list[str] = []

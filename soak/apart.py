@@ -1,4 +1,4 @@
-"""Tools that work in processes of their own, which find them by their names."""
+"""Tools that run in worker processes, which import them by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .journal import Journal
 __all__ = ["FOLDER", "compute", "spin"]
 
 FOLDER = "SOAK_FOLDER"
-"""The variable of the environment that says where journals are."""
+"""The environment variable with the folder of the journals."""
 
 
 def compute(n: int) -> dict[str, Any]:

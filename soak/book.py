@@ -1,4 +1,4 @@
-"""The client's half of the accounts: numbers for calls, what came of each, and what passed its connections."""
+"""The client's records: the number and outcome of each call, and the answers on its connections."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from .journal import ASKED, GOT, QUESTIONED, Journal
 __all__ = ["PATIENCE", "Book", "WrongAnswerError"]
 
 PATIENCE = 60.0
-"""Seconds after which a call that has come to nothing is lost."""
+"""The seconds after which a call without an outcome counts as lost."""
 _REMEMBERED = 256
-"""Answers of one connection among which a second one of the same request is looked for."""
+"""The number of recent answers of a connection among which duplicates are detected."""
 
 
 class WrongAnswerError(Exception):
-    """An answer is there, and not that of the call."""
+    """An answer does not belong to its call."""
 
 
 @define(eq=False)
 class Book:
-    """Gives out numbers, and writes down what becomes of them."""
+    """A register that numbers calls and records their outcomes."""
 
     journal: Journal
     _numbers: count[int] = field(factory=lambda: count(1), init=False)
 
     async def ask(self, kind: str, call: Callable[[int], Awaitable[None]], *, peril: str = SAFE) -> None:
-        """Make one call, which gets a number; what it raises is its outcome, and goes no further.
+        """Make one numbered call. An exception of the call is its outcome and does not propagate.
 
         Args:
-            kind: what kind of call that is, for the report.
-            call: makes it, and raises `WrongAnswerError` if what it gets is not the answer.
-            peril: what is going to be done to it; see `accounting`.
+            kind: the kind of call, for the report.
+            call: makes the call, and raises `WrongAnswerError` for a wrong answer.
+            peril: the fault that will be applied to the call; see `accounting`.
         """
         number = next(self._numbers)
         self.journal.write(number, ASKED, f"{peril} {kind}")
@@ -52,11 +52,11 @@ class Book:
             self.journal.write(number, GOT, outcome)
 
     def fault(self, what: str) -> None:
-        """Write down that something went wrong that no call stands for."""
+        """Record a fault that belongs to no call."""
         self.journal.fault(what)
 
     async def answer(self, request: types.ElicitRequestParams) -> types.ElicitResult:
-        """Be the user."""
+        """Answer a question as the user."""
         number = int(request.message.rpartition(" ")[2])
         self.journal.write(number, QUESTIONED)
         await trio.lowlevel.checkpoint()

@@ -17,26 +17,26 @@ _RESET = struct.pack("ii", 1, 0)
 
 @define(eq=False)
 class Cuttable:
-    """Passes bytes on between clients and a port of this machine, until it is cut."""
+    """A proxy between clients and a port of this machine that can be cut."""
 
     port: int
-    """Where the server is."""
+    """The port of the server."""
     is_plugged_in: bool = True
-    """While it is not, whoever connects is thrown out."""
+    """False while the network is down: new connections are then reset."""
     url: str = field(default="", init=False)
-    """What leads through it."""
+    """The open connections."""
     _streams: set[trio.SocketStream] = field(factory=set["trio.SocketStream"], init=False)
     _scopes: set[trio.CancelScope] = field(factory=set["trio.CancelScope"], init=False)
 
     def cut(self) -> None:
-        """Reset all connections that there are."""
+        """Reset all open connections."""
         for stream in self._streams:
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         for scope in self._scopes:
             scope.cancel()
 
     async def carry(self, client: trio.SocketStream) -> None:
-        """Carry one connection until either side ends it, or it is cut."""
+        """Relay one connection until either side ends it or it is cut."""
         if not self.is_plugged_in:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             client.socket.close()
@@ -70,7 +70,7 @@ async def _copy(source: trio.SocketStream, target: trio.SocketStream, both: trio
 
 @asynccontextmanager
 async def cuttable(port: int) -> AsyncGenerator[Cuttable]:
-    """Put one before the server at a port, for as long as the block lasts."""
+    """Run a proxy in front of the server at a port during the block."""
     async with trio.open_nursery() as nursery:
         network = Cuttable(port)
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")

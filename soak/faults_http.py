@@ -1,4 +1,4 @@
-"""What goes wrong over HTTP: sockets are cut, servers die, clients vanish, read nothing, or say half of it."""
+"""The faults over HTTP: cut sockets, killed servers, and clients that vanish, do not read, or send partial requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .shared_faults import SHARED
 __all__ = ["HTTP_FAULTS"]
 
 _MANY = 10 * LARGE
-"""Bytes of an answer that no buffer between two processes takes."""
+"""The size of an answer that exceeds every buffer between two processes, in bytes."""
 
 
 def _server_of(place: Place) -> HttpServer:
@@ -34,7 +34,7 @@ def _server_of(place: Place) -> HttpServer:
 
 @asynccontextmanager
 async def sockets_cut(place: Place) -> AsyncGenerator[Watched]:
-    """Reset all connections of a client, with calls under way and a listener: each call is told, the client goes on."""
+    """Reset all connections of a client with in-flight calls and a listener: each call fails, the client continues."""
     revision = place.rng.choice(ERAS)
     async with (
         cuttable(_server_of(place).port) as network,
@@ -51,7 +51,7 @@ async def sockets_cut(place: Place) -> AsyncGenerator[Watched]:
 
 
 async def _hear(book: Book, changes: Changes) -> None:
-    """See that a listener is told: of what has changed, or that it may have missed that."""
+    """Check that a listener gets the change, or a notice that it may have missed changes."""
     try:
         with trio.fail_after(PATIENCE):
             await anext(changes)
@@ -63,7 +63,7 @@ async def _hear(book: Book, changes: Changes) -> None:
 
 @asynccontextmanager
 async def sessions_abandoned(place: Place) -> AsyncGenerator[Watched]:
-    """Cut the network for good, with calls under way, and give up: the server has to find out by itself."""
+    """Cut the network permanently with calls in flight: the server must detect it."""
     async with cuttable(_server_of(place).port) as network:
         for revision in ERAS:
             async with (
@@ -82,7 +82,7 @@ async def sessions_abandoned(place: Place) -> AsyncGenerator[Watched]:
 
 @asynccontextmanager
 async def server_killed(place: Place) -> AsyncGenerator[Watched]:
-    """Kill a server with calls under way, and start it again: the client goes on with the new one."""
+    """Kill a server with calls in flight and restart it: the client continues with the new one."""
     revision, port = place.rng.choice(ERAS), lasting_port(place.rng)
     async with AsyncExitStack() as stack:
         async with HttpServer.run(place.book, place.folder, port) as server:
@@ -99,7 +99,7 @@ async def server_killed(place: Place) -> AsyncGenerator[Watched]:
 
 @asynccontextmanager
 async def server_frozen(place: Place) -> AsyncGenerator[Watched]:
-    """Stop a server with calls under way, and let it go on: every call is answered."""
+    """Suspend a server with calls in flight and resume it: every call is answered."""
     revision = place.rng.choice(ERAS)
     async with (
         HttpServer.run(place.book, place.folder) as server,
@@ -133,7 +133,7 @@ def _post(n: int, tool: str, **arguments: object) -> tuple[bytes, bytes]:
 
 @asynccontextmanager
 async def slow_reader(place: Place) -> AsyncGenerator[Watched]:
-    """Ask for more than a socket takes, and read it much later: it is all there."""
+    """Request an answer larger than the socket buffers and read it much later: it is complete."""
     server = _server_of(place)
     async with trio.open_nursery() as calls:
         go_on = trio.Event()
@@ -167,7 +167,7 @@ def _check(response: bytes, n: int) -> None:
 
 @asynccontextmanager
 async def half_said(place: Place) -> AsyncGenerator[Watched]:
-    """Begin requests and never end them: half a head, half a body; and hang up on one that is worked on."""
+    """Send partial requests (half a head, half a body), and disconnect during a running request."""
     port = _server_of(place).port
     async with AsyncExitStack() as stack:
         head, body = _post(0, "echo")

@@ -1,4 +1,4 @@
-"""What goes wrong with servers over stdio: they are killed, frozen, not read, hung up on."""
+"""The faults over stdio: servers that are killed or suspended, and clients that do not read or disconnect."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .shared_faults import SHARED, inside, pid_of
 __all__ = ["STDIO_FAULTS"]
 
 _ENDS_WITHIN = 20.0
-"""Seconds in which a server has to end when its client has gone."""
+"""The seconds within which a server must exit after its client is gone."""
 
 
 @asynccontextmanager
 async def server_killed(place: Place) -> AsyncGenerator[Watched]:
-    """Kill a server with calls under way: each of them is told, and the client lives on."""
+    """Kill a server with calls in flight: each call fails, and the client survives."""
     async with place.client(place.rng.choice(ERAS)) as client:
         pid = await pid_of(client)
         async with trio.open_nursery() as nursery:
@@ -49,7 +49,7 @@ async def server_killed(place: Place) -> AsyncGenerator[Watched]:
 
 @asynccontextmanager
 async def server_frozen(place: Place) -> AsyncGenerator[Watched]:
-    """Stop a server with calls under way, and let it go on: every call is answered."""
+    """Suspend a server with calls in flight and resume it: every call is answered."""
     async with place.client(place.rng.choice(ERAS)) as client, trio.open_nursery() as nursery:
         pid = await pid_of(client)
         many_under_way(nursery, client, place.book, peril=SAFE)
@@ -63,14 +63,14 @@ async def server_frozen(place: Place) -> AsyncGenerator[Watched]:
 
 @define(eq=False)
 class ByHand:
-    """A server process, and a client that writes every byte by hand and reads when it likes."""
+    """A server process with a client that writes raw bytes and reads on demand."""
 
     process: trio.Process
     _book: Book
     _received: dict[int, Any] = field(factory=dict[int, Any], init=False)
-    """The answers that were read, by the id of their request."""
+    """The answers read so far, by request id."""
     _is_here: defaultdict[int, trio.Event] = field(factory=lambda: defaultdict(trio.Event), init=False)
-    """Set when there is one, by the same id."""
+    """The event that is set when the answer arrives, by request id."""
     _waiting: bytes = field(default=b"", init=False)
     _writing: trio.Lock = field(factory=trio.Lock, init=False)
 
@@ -95,7 +95,7 @@ class ByHand:
                 self._is_here[message["id"]].set()
 
     async def answer(self, n: int) -> None:
-        """Wait for the answer of a call, and see that it is whole.
+        """Wait for the answer of a call and check that it is complete.
 
         Raises:
             WrongAnswerError: it is not.
@@ -109,7 +109,7 @@ class ByHand:
 
 @asynccontextmanager
 async def by_hand(place: Place) -> AsyncGenerator[ByHand]:
-    """Run a server process; in the end it is hung up on, and has to go by itself."""
+    """Run a server process; at the end the client disconnects and the process must exit."""
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     process = await trio.lowlevel.open_process(stdio_command(place.folder), cwd=ROOT, **pipes)
     assert process.stdin is not None
@@ -130,7 +130,7 @@ async def by_hand(place: Place) -> AsyncGenerator[ByHand]:
 
 @asynccontextmanager
 async def slow_reader(place: Place) -> AsyncGenerator[Watched]:
-    """Ask for more than a pipe takes, and read it much later: it is all there, once."""
+    """Request an answer larger than the pipe buffer and read it much later: it is complete and not duplicated."""
     async with by_hand(place) as peer, trio.open_nursery() as readers:
 
         async def ask_and_wait(n: int) -> None:
@@ -148,7 +148,7 @@ async def slow_reader(place: Place) -> AsyncGenerator[Watched]:
 
 @asynccontextmanager
 async def hung_up(place: Place) -> AsyncGenerator[Watched]:
-    """Go away without a word, with calls under way: the server ends, and so do its handlers."""
+    """Disconnect without notice with calls in flight: the server and its handlers end."""
     async with by_hand(place) as peer:
         for tool, arguments in (("hang", {}), ("nap", {"seconds": 0.3}), ("echo", {"size": LARGE})):
             with trio.CancelScope() as scope:

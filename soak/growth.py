@@ -1,8 +1,8 @@
-"""Whether something grows: what is left of it at rest, again and again, while the same work is done.
+"""The detection of growth: samples of each metric at rest, between repetitions of the same work.
 
-Noise only ever adds: a thread that has not ended yet, garbage between two blocks of memory. So the least of several
-samples is what was really held. The first third of a run warms up: caches fill and the allocator finds its size. From
-the least of the second third to the least of the last one nothing may be added, beyond what the metric allows.
+Noise only adds: a thread that has not ended yet, garbage between two blocks of memory. So the least of several
+samples is the real amount. The first third of a run warms up: caches fill and the allocator finds its size. From
+the least of the second third to the least of the last third, a metric may grow only by its tolerance.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ ALLOWED: Mapping[str, float] = {
     "threads": 3,
     "processes": 0,
 }
-"""By how much each metric may grow. Memory is what is resident and no file; objects are those that Python's garbage
-collector knows of. These two have room for what is learned late: Python's allocator takes 1 MiB at a time. Worker
-threads are kept for ten seconds after their work, which may be longer than a rest. The others are counts of what
-somebody holds."""
+"""The tolerance of each metric. Memory is resident memory without files; objects are those that Python's garbage
+collector tracks. Both may grow a little late: Python's allocator takes 1 MiB at a time. Worker threads are kept for
+ten seconds after their work, which may be longer than a rest. The others are counts of held resources."""
 
 _FEWEST = 6
-"""Samples that a verdict needs: two for each third."""
+"""The samples that a verdict needs: two for each third."""
 
 
 @frozen(kw_only=True)
 class Growth:
-    """How one metric of one process went."""
+    """The growth of one metric of one process."""
 
     first: float
     """The first sample."""
@@ -44,17 +43,17 @@ class Growth:
 
     @property
     def grown(self) -> float:
-        """How much more there is in the end; below zero where there is less."""
+        """The growth between the two thirds; negative if the metric has shrunk."""
         return self.last - self.middle
 
     @property
     def is_too_much(self) -> bool:
-        """Whether that is a leak."""
+        """True if the growth is a leak."""
         return self.grown > self.allowed
 
 
 def growth_of(metric: str, samples: Sequence[float]) -> Growth | None:
-    """Return how *metric* went, given its samples at rest in their order; None if they are too few to say."""
+    """Return the growth of *metric* from its samples at rest, in order; None if there are too few samples."""
     if len(samples) < _FEWEST:
         return None
     third = len(samples) // 3

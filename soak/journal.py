@@ -1,4 +1,4 @@
-"""What both sides of a run write down of every numbered call, in files that outlive whoever is killed.
+"""The journal: the records of both sides about every numbered call, in files that survive killed processes.
 
 Each entry is one line, a number, an event and a detail with tabs between them, and is written by one system call: a
 process that is killed loses none, and one that runs for hours holds none in memory, where they would look like a leak.
@@ -16,11 +16,11 @@ from attrs import define, frozen
 __all__ = ["ASKED", "BEGAN", "ENDED", "FAULT", "GOT", "QUESTIONED", "Entry", "Journal", "read_journals"]
 
 ASKED, GOT, QUESTIONED = "asked", "got", "questioned"
-"""What a client writes: a call is about to be made, what came of it, the user was asked something for it."""
+"""The events of a client: a call begins, a call has an outcome, the user is asked for a call."""
 BEGAN, ENDED = "began", "ended"
-"""What a server writes: a handler has begun, a handler has ended."""
+"""The events of a server: a handler begins, a handler ends."""
 FAULT = "fault"
-"""Something went wrong that no call stands for; its number is 0."""
+"""The event of a fault that belongs to no call; its number is 0."""
 
 _SUFFIX = ".journal"
 
@@ -36,7 +36,7 @@ class Entry:
 
 @define(eq=False)
 class Journal:
-    """A file that entries are appended to, by any number of processes."""
+    """A file to which any number of processes append entries."""
 
     _descriptor: int
 
@@ -52,12 +52,12 @@ class Journal:
         os.write(self._descriptor, f"{number}\t{event}\t{flat}\n".encode())
 
     def fault(self, detail: str) -> None:
-        """Append that something went wrong."""
+        """Append a fault."""
         self.write(0, FAULT, detail)
 
     @contextmanager
     def handling(self, number: int) -> Generator[None]:
-        """Write down when a handler begins, when it ends, and whether it was stopped."""
+        """Record the begin of a handler, its end, and its cancellation."""
         self.write(number, BEGAN)
         how = "stopped"
         try:

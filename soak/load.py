@@ -1,6 +1,6 @@
-"""The mixed load: what clients do all day, each of it checked to the letter where it is done.
+"""The mixed load: the actions of the clients, each with a check of its result.
 
-Every function makes one numbered call, or a few, of one client. None of them sleeps for the sake of sleeping.
+Every function makes one or a few numbered calls of one client. None sleeps without a reason.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Activity: TypeAlias = Callable[[Client, Book, Random], Awaitable[None]]
 
 MAX_STEPS = 200
 LARGE = 200_000
-"""Bytes of an answer that no pipe and no socket takes at once."""
+"""The size of an answer that no pipe or socket takes at once, in bytes."""
 SOON = 0.02
-"""Seconds within which most calls end: calls are cancelled somewhere in there."""
+"""The seconds within which most calls end. Calls are cancelled at a random time within it."""
 
 
 async def call_number(client: Client, n: int, tool: str, **arguments: Any) -> None:
-    """Call a tool with a number, and see that the answer is that of this number.
+    """Call a tool with a number and check that the answer belongs to it.
 
     Raises:
         WrongAnswerError: it is not.
@@ -39,7 +39,7 @@ async def call_number(client: Client, n: int, tool: str, **arguments: Any) -> No
 
 
 def check(result: types.CallToolResult, n: int, size: int = 0) -> None:
-    """See that a result is that of a number, and whole."""
+    """Check that a result belongs to a number and is complete."""
     content: Any = result.structured_content
     if result.is_error or not is_object(content) or content.get("n") != n:
         raise WrongAnswerError(f"{n} was asked, and the answer was {str(result)[:200]}")
@@ -69,7 +69,7 @@ async def burst(client: Client, book: Book, rng: Random) -> None:
 
 
 async def count(client: Client, book: Book, rng: Random) -> None:
-    """Listen to progress, which has to grow, and to come to its end before the result."""
+    """Follow progress, which must grow and reach its end before the result."""
     steps = rng.randint(1, MAX_STEPS)
 
     async def listen_to_it(n: int) -> None:
@@ -91,7 +91,7 @@ async def ask(client: Client, book: Book, _: Random) -> None:
 
 
 async def listen(client: Client, book: Book, _: Random) -> None:
-    """Listen to one resource, change it, and hear of it."""
+    """Subscribe to a resource, change it, and get the notification."""
 
     async def hear(n: int) -> None:
         uri = f"thing://{n}"
@@ -105,12 +105,12 @@ async def listen(client: Client, book: Book, _: Random) -> None:
 
 
 async def flip(client: Client, book: Book, _: Random) -> None:
-    """Change the list of tools, to which others listen."""
+    """Change the list of tools, to which other clients listen."""
     await book.ask("change", lambda n: call_number(client, n, "flip"))
 
 
 async def look_around(client: Client, book: Book, _: Random) -> None:
-    """Read what has no number."""
+    """Read the lists and resources, which need no numbers."""
     names = {tool.name async for tool in client.tools(fresh=True)}
     if "echo" not in names:
         book.fault(f"the list of tools was {names}")
@@ -119,13 +119,13 @@ async def look_around(client: Client, book: Book, _: Random) -> None:
 
 
 async def cancel_soon(client: Client, book: Book, rng: Random) -> None:
-    """Cancel a call wherever it stands."""
+    """Cancel a call at any point."""
     with trio.move_on_after(rng.uniform(0, SOON)):
         await book.ask("call", lambda n: call_number(client, n, "nap", seconds=SOON), peril=CANCEL)
 
 
 async def cancel_at_work(client: Client, book: Book, _: Random) -> None:
-    """Cancel a call whose handler is known to be at work."""
+    """Cancel a call whose handler is running."""
     with trio.CancelScope() as scope:
 
         async def wait_for_it(n: int) -> None:
@@ -138,7 +138,7 @@ async def cancel_at_work(client: Client, book: Book, _: Random) -> None:
 
 
 async def cancel_a_process(client: Client, book: Book, rng: Random) -> None:
-    """Cancel what never ends by itself; its process is killed."""
+    """Cancel a call that never ends; its worker process is killed."""
     with trio.move_on_after(rng.uniform(0, 0.5)):
         await book.ask("process", lambda n: call_number(client, n, "spin"), peril=KILL)
 
@@ -157,11 +157,11 @@ EVERYTHING: tuple[tuple[Activity, float], ...] = (
     (compute, 1),
     (cancel_a_process, 0.1),
 )
-"""What there is to do, and how much of each."""
+"""The actions and their weights."""
 
 
 async def do_anything(client: Client, book: Book, rng: Random) -> None:
-    """Do one thing."""
+    """Perform one action."""
     (activity,) = rng.choices([each for each, _ in EVERYTHING], [weight for _, weight in EVERYTHING])
     await activity(client, book, rng)
 
@@ -169,7 +169,7 @@ async def do_anything(client: Client, book: Book, rng: Random) -> None:
 def many_under_way(
     nursery: trio.Nursery, client: Client, book: Book, *, peril: str, calls: int = 16, seconds: float = 0.2
 ) -> None:
-    """Begin several calls at once, which take a while, and have large answers."""
+    """Start several slow calls with large answers at once."""
     for index in range(calls):
         size = LARGE if index % 4 == 0 else 0
         call = partial(_nap, client, seconds * (index + 1) / calls, size)

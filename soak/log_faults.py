@@ -1,4 +1,4 @@
-"""Errors that are logged are faults of a run: nothing that happens to the processes is an error of theirs."""
+"""A log handler that records logged errors as faults: no fault of the run may cause a logged error."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .journal import Journal
 __all__ = ["faults_go_to"]
 
 _LINES = 4
-"""Of a traceback, from its end."""
+"""The length of the end of a traceback that is recorded, in characters."""
 
 
 @contextmanager
 def faults_go_to(journal: Journal) -> Generator[None]:
-    """Write whatever this process logs as an error into *journal*, for as long as the block lasts."""
+    """Record every logged error of this process in *journal* during the block."""
     handler = _FaultHandler(journal)
     logging.getLogger().addHandler(handler)
     try:

@@ -1,4 +1,4 @@
-"""Where a run takes place: real server processes, and how clients get to them."""
+"""The places of a run: real server processes, and the connections of clients to them."""
 
 from __future__ import annotations
 
@@ -33,39 +33,39 @@ __all__ = [
 ]
 
 ERAS = ("2026-07-28", "2025-11-25")
-"""The revisions that are spoken: the newest of each era."""
+"""The revisions of the clients: the newest of each era."""
 ROOT = Path(__file__).parent.parent
 _ENDS_WITHIN = 20.0
-"""Seconds in which a server process that was asked to end has to."""
+"""The seconds within which a server process must exit on request."""
 _LASTING_PORTS = (20_000, 30_000)
-"""Below those that outgoing connections get."""
+"""A port range below that of outgoing connections."""
 
 Watched: TypeAlias = Mapping[str, int]
-"""Processes of a fault, whose CPU time at rest counts as well, by a name for the report."""
+"""The processes of a fault, whose CPU time at rest is measured too, by their name in the report."""
 
 
 @define(eq=False)
 class Place(ABC):
-    """What faults and the load need to know of it."""
+    """The interface of a place for the faults and the load."""
 
     book: Book
     folder: Path
-    """Where journals are."""
+    """The folder of the journals."""
     rng: Random
     faults: Mapping[str, Fault]
-    """What can go wrong here, by name."""
+    """The faults of the place, by name."""
 
     def options(self, revision: str) -> ClientOptions:
-        """Return what a client of the run is opened with."""
+        """Return the options of a client of the run."""
         return ClientOptions(revision=revision, on_elicit=self.book.answer, tap=self.book.witness())
 
     @abstractmethod
     def client(self, revision: str) -> AbstractAsyncContextManager[Client]:
-        """Open a client of a server that lasts as long as the place, or as long as the client."""
+        """Open a client, of a server that lives as long as the place or as the client."""
 
 
 Fault: TypeAlias = "Callable[[Place], AbstractAsyncContextManager[Watched]]"
-"""Makes something go wrong. Inside of the block it has happened, and nobody has tidied up; after it, somebody has."""
+"""A fault, as a context manager: the fault is present inside the block and cleaned up after it."""
 
 
 def stdio_command(folder: Path) -> list[str]:
@@ -93,7 +93,7 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port of the server."""
         port = urlsplit(self.url).port
         assert port is not None
         return port
@@ -101,7 +101,7 @@ class HttpServer:
     @classmethod
     @asynccontextmanager
     async def run(cls, book: Book, folder: Path, port: int = 0) -> AsyncGenerator[HttpServer]:
-        """Run one for as long as the block lasts; in the end it has to go by itself, unless it was killed."""
+        """Run a server during the block; at the end it must exit, unless it was killed."""
         command = [sys.executable, "-m", "soak.server", "http", str(folder), str(port)]
         process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
         assert process.stdin is not None
@@ -121,7 +121,7 @@ class HttpServer:
 
 
 def lasting_port(rng: Random) -> int:
-    """Return a free port that the system gives to nobody who asks for any, so that a server can come back to it."""
+    """Return a free port that the system does not assign, so that a restarted server can use it again."""
     while True:
         port = rng.randint(*_LASTING_PORTS)
         with socket.socket() as trial:

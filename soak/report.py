@@ -1,4 +1,4 @@
-"""What came of a run: a verdict, a short table for people, and JSON for everything else."""
+"""The report of a run: a verdict, a short table, and JSON."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _PER_SECOND_MS = 8.0 / 30
 
 
 def idle_limit(seconds: float) -> float:
-    """Return how much CPU time, in milliseconds, a process may use that rests for so long: 10 ms in 30 seconds.
+    """Return the CPU time in milliseconds that a process may use at rest: 10 ms in 30 seconds.
 
-    Of these, 2 ms are for what wakes up once, however short the time is.
+    Of these, 2 ms are for a single wake-up and allowed for any duration.
     """
     return _WAKE_UPS_MS + _PER_SECOND_MS * seconds
 
@@ -31,7 +31,7 @@ class Rest:
 
     fault: str
     seconds: float
-    """For how long it was measured; 0 if it was not."""
+    """The duration of the measurement; 0 without one."""
     used: Mapping[str, float]
     """Milliseconds by process."""
 
@@ -43,21 +43,21 @@ class Rest:
 
 @frozen
 class Report:
-    """What came of one run."""
+    """The results of one run."""
 
     over: str
     seed: int
     seconds: float
     account: Account
     samples: Mapping[str, Mapping[str, Sequence[float]]]
-    """What was held at rest, by process and metric, round by round."""
+    """The samples at rest, by process and metric, in the order of the rounds."""
     rests: Sequence[Rest]
     known_faults: Sequence[str]
-    """What there is to go wrong; not all of it has had its turn in a short run."""
+    """The faults of the place. A short run does not reach all of them."""
 
     @property
     def growth(self) -> Iterator[tuple[str, str, Growth]]:
-        """How each metric of each process went, if there are enough samples to say."""
+        """The growth of each metric of each process, if there are enough samples."""
         for process, metrics in self.samples.items():
             for metric, samples in metrics.items():
                 if (growth := growth_of(metric, samples)) is not None:
@@ -65,7 +65,7 @@ class Report:
 
     @property
     def failures(self) -> list[str]:
-        """What is wrong, in sentences."""
+        """The faults of the run, as sentences."""
         found = list(self.account.faults)
         if self.account.wrong > len(found):
             found.append(f"... and {self.account.wrong - len(found)} more of these")

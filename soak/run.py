@@ -1,4 +1,4 @@
-"""One run over one transport: rounds of load, one fault, rest, and what is left then.
+"""One run over one transport: rounds of load, one fault, rest, and a sample.
 
 A round is a mixed load with faults in it, for a while; then one fault of the list by itself, and in its aftermath the
 CPU time that all processes use at rest; then, when it is tidied up, one sample of what each process holds. Clients that
@@ -43,35 +43,35 @@ Over: TypeAlias = Literal["stdio", "http"]
 _TASKS_OF_EACH = 3
 """Tasks that use each lasting client."""
 _VISIT = 30
-"""Things that a visitor does before it goes."""
+"""The number of actions of a short-lived client."""
 _MOMENT = 0.3
-"""Seconds for connections and tasks to end that have nothing more to do."""
+"""The seconds that idle connections and tasks get to end."""
 _CLIENT = "client"
 """The name of this process in the report."""
 
 
 @frozen(kw_only=True)
 class Pace:
-    """How long everything takes, in seconds."""
+    """The durations of a run, in seconds."""
 
     total: float
-    """The run: the round under way then is the last one."""
+    """The run; the round in progress at its end is the last one."""
     busy: float = 8.0
     """The mixed load of one round."""
     resolve: float = 6.0
-    """After a fault, and after it is tidied up: longer than what the server waits for."""
+    """The rest after a fault and after its cleanup: longer than the timeouts of the server."""
     idle: float = 3.0
-    """For so long CPU time at rest is measured; 0 leaves that out."""
+    """The duration of the measurement of CPU time at rest; 0 omits it."""
 
 
 async def run(over: Over, pace: Pace, *, seed: int, say: Callable[[str], object]) -> Report:
-    """Run, and return what came of it.
+    """Run, and return the report.
 
     Args:
-        over: what the messages go over.
-        pace: how long everything takes.
-        seed: chooses what is done; when it is done is up to the machine.
-        say: told how far it is, a line now and then.
+        over: the transport.
+        pace: the durations of the run.
+        seed: selects the actions; their timing depends on the machine.
+        say: called with lines about the progress of the run.
     """
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal.open(Path(folder), "client")
@@ -113,12 +113,12 @@ class Rounds:
     _pace: Pace
     _say: Callable[[str], object]
     samples: dict[str, dict[str, list[float]]] = field(factory=dict[str, "dict[str, list[float]]"], init=False)
-    """What was held at rest, by process and metric, in the order of the rounds."""
+    """The samples at rest, by process and metric, in the order of the rounds."""
     rests: list[Rest] = field(factory=list[Rest], init=False)
     seconds: float = field(default=0.0, init=False)
-    """How long the run took."""
+    """The duration of the run."""
     _lasting: dict[str, Client] = field(factory=dict[str, Client], init=False)
-    """The clients that last, by the name of their server in the report."""
+    """The lasting clients, by the name of their server in the report."""
     _pids: dict[str, int] = field(factory=dict[str, int], init=False)
     """The processes of these servers, by the same names."""
 
@@ -163,7 +163,7 @@ class Rounds:
             nursery.start_soon(self._keep_doing, self._go_wrong, until)
 
     async def _keep_doing(self, what: Callable[[], Awaitable[None]], until: float) -> None:
-        """Do something again and again. What it raises is a fault of the run, and the run goes on."""
+        """Repeat an action. An exception of it is a fault of the run, which continues."""
         while trio.current_time() < until:
             try:
                 await what()
@@ -176,14 +176,14 @@ class Rounds:
         await trio.sleep(self._place.rng.uniform(0, 0.005))
 
     async def _visit(self, era: str, until: float) -> None:
-        """Connect, do some things, and leave."""
+        """Connect, perform some actions, and disconnect."""
         async with self._place.client(era) as client:
             for _ in range(_VISIT):
                 if trio.current_time() < until:
                     await self._do_anything(client)
 
     async def _go_wrong(self) -> None:
-        """Let something go wrong beside everything else."""
+        """Apply a fault during the load."""
         fault = self._place.rng.choice([*self._place.faults.values()])
         async with fault(self._place):
             await trio.sleep(self._place.rng.uniform(0, 0.3))

@@ -1,7 +1,7 @@
 """The server under load: ``python -m soak.server stdio FOLDER`` or ``python -m soak.server http FOLDER [PORT]``.
 
 What its handlers do goes into a journal in FOLDER. Over HTTP it prints its URL and serves until its input ends.
-Sessions that nobody uses end soon, so that they have ended when a run is at rest.
+Unused sessions expire soon, so that none is left when a run is at rest.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ SESSIONS = SessionSettings(
     idle_seconds=4.0, half_open_seconds=4.0, retry_seconds=0.1, event_store=MemoryEventStore(max_age=2.0)
 )
 KEEP_ALIVE_SECONDS = 5.0
-"""A little longer than clients use a connection again: one that is closed while a request is on its way loses it."""
+"""The keep-alive timeout, longer than that of clients: closing a connection during a request would lose the request."""
 WRITE_SECONDS = 300.0
-"""Who does not read is waited for: that has to be free of charge."""
+"""The write timeout: the server waits for clients that do not read, which must cost nothing."""
 
 
 @frozen
 class Reply:
-    """An answer, which says what it answers."""
+    """An answer that names its call."""
 
     n: int
     fill: str = ""
@@ -53,14 +53,14 @@ class Reply:
 
 @frozen
 class Number:
-    """What users are asked for."""
+    """The form for the user."""
 
     n: int
 
 
 @frozen
 class Inside:
-    """What only the process itself knows."""
+    """The values that only the process itself can report."""
 
     pid: int
     tasks: int
@@ -91,7 +91,7 @@ def make_server(journal: Journal) -> Server:
 
 
 def add_calls(server: Server, journal: Journal) -> None:
-    """Add what answers at once."""
+    """Add the tools that answer at once."""
 
     @server.tool
     async def echo(n: int, size: int = 0) -> Reply:
@@ -105,7 +105,7 @@ def add_calls(server: Server, journal: Journal) -> None:
 
     @server.tool
     async def touch(n: int, ctx: Context) -> Reply:
-        """Tell whoever listens that the thing of this number has changed."""
+        """Notify the subscribers that the resource of this number has changed."""
         with journal.handling(n):
             ctx.resource_updated(f"thing://{n}")
             return Reply(n)
@@ -120,7 +120,7 @@ def add_calls(server: Server, journal: Journal) -> None:
 
 
 def add_long_calls(server: Server, journal: Journal) -> None:
-    """Add what takes a while."""
+    """Add the slow tools."""
 
     @server.tool
     async def count(n: int, steps: int, ctx: Context) -> Reply:
@@ -137,7 +137,7 @@ def add_long_calls(server: Server, journal: Journal) -> None:
 
     @server.tool
     async def hang(n: int, ctx: Context) -> Reply:
-        """Report once, and work until stopped."""
+        """Report progress once, then run until cancelled."""
         with journal.handling(n):
             await ctx.report_progress(1)
             await trio.sleep_forever()
@@ -153,7 +153,7 @@ def add_long_calls(server: Server, journal: Journal) -> None:
 
 
 def look_inside() -> Inside:
-    """Return what this process holds, garbage not counted."""
+    """Return the resources of this process, after a garbage collection."""
     release_garbage()
     return Inside(os.getpid(), trio.lowlevel.current_statistics().tasks_living, len(gc.get_objects()))
 

@@ -1,4 +1,4 @@
-"""What goes wrong everywhere: floods of cancellations, clients that come and go. And looking inside of a server."""
+"""The faults of every transport: floods of cancellations, and short-lived clients. Also the inspection of a server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VISITS = 3
 
 
 async def inside(client: Client) -> Mapping[str, int]:
-    """Return what only the server process itself knows: its pid, its tasks, its objects."""
+    """Return the values that only the server process can report: its pid, tasks and objects."""
     content: Any = (await client.call_tool("inside")).structured_content
     return {name: int(value) for name, value in content.items()}
 
@@ -42,7 +42,7 @@ async def cancelled(place: Place) -> AsyncGenerator[Watched]:
 
 @asynccontextmanager
 async def reconnected(place: Place) -> AsyncGenerator[Watched]:
-    """Come and go."""
+    """Connect and disconnect many clients."""
     for _ in range(_VISITS):
         for revision in ERAS:
             async with place.client(revision) as client:

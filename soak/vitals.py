@@ -1,6 +1,6 @@
-"""What a process holds and uses, read from outside: from Linux, which tells it of every process of the same user.
+"""The resources of a process, read from Linux, which reports them for every process of the same user.
 
-Asking the process itself would cost it what is to be measured, and a process that is stuck does not answer.
+A request to the process itself would distort the measurement, and a process that hangs would not answer.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ __all__ = ["OsVitals", "cpu_ms", "is_measurable", "os_vitals", "release_garbage"
 
 _PROC = Path("/proc")
 _SCHED_CLOCK = 2
-"""The clock of a process that counts the time its threads were running, as the kernel numbers it."""
+"""The kernel's number of the clock that counts the CPU time of all threads of a process."""
 
 
 @frozen(kw_only=True)
 class OsVitals:
-    """What a process holds at one moment."""
+    """The resources of a process at one moment."""
 
     memory_kib: int
-    """Resident memory that is no file, in KiB."""
+    """The resident memory without files, in KiB."""
     descriptors: int
     threads: int
     processes: int
-    """Its children, those that have ended and were not waited for included."""
+    """The number of its children, including zombies."""
 
 
 def is_measurable() -> bool:
-    """Tell whether this system says what is asked here."""
+    """Return True if this system reports these values."""
     return sys.platform == "linux" and (_PROC / "self" / "task").is_dir()
 
 
 def os_vitals(pid: int) -> OsVitals:
-    """Return what a process holds now.
+    """Return the current resources of a process.
 
     Raises:
-        OSError: there is no such process.
+        OSError: the process does not exist.
     """
     home = _PROC / str(pid)
     status = dict(line.split(":", 1) for line in (home / "status").read_text().splitlines())
@@ -60,16 +60,16 @@ def _children(home: Path) -> Iterator[str]:
 
 
 def cpu_ms(pid: int) -> float:
-    """Return the CPU time a process has used so far, by all its threads, those that have ended included; milliseconds.
+    """Return the CPU time of a process so far in milliseconds, including that of ended threads.
 
     Raises:
-        OSError: there is no such process.
+        OSError: the process does not exist.
     """
     return time.clock_gettime_ns(~pid << 3 | _SCHED_CLOCK) / 1e6
 
 
 def release_garbage() -> None:
-    """Give back what this process has no use for, so that what is resident is what is held."""
+    """Return unused memory to the system, so that the resident memory is the memory in use."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other C libraries than GNU's have none
     if trim is not None:

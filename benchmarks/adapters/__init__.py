@@ -1,1 +1,1 @@
-"""One way to drive each SDK and each floor, so that all of them are given the same work."""
+"""The adapters: one interface to each SDK and each floor, so that all do the same work."""

@@ -1,4 +1,4 @@
-"""What the work needs of asyncio, for the SDKs that run on it. Uses the standard library alone."""
+"""The event loop of the SDKs on asyncio. It uses only the standard library."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class AsyncioLoop:
         return asyncio.run(awaited())
 
     async def together(self, doings: Sequence[Doing]) -> None:
-        """In one task group."""
+        """Run them in one task group."""
         async with asyncio.TaskGroup() as group:
             for doing in doings:
                 group.create_task(_coroutine(doing))
 
     async def sleep(self, seconds: float) -> None:
-        """By the loop's clock."""
+        """Sleep by the clock of the loop."""
         await asyncio.sleep(seconds)
 
     async def cancelled_after(self, doing: Doing, seconds: float) -> float:
-        """By cancelling its task."""
+        """Cancel the task."""
         task = asyncio.ensure_future(_coroutine(doing))
         await asyncio.sleep(seconds)
         cancelled = time.perf_counter()

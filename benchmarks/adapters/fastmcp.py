@@ -1,4 +1,4 @@
-"""FastMCP, on asyncio: run by an interpreter that has it, never imported by ours."""
+"""FastMCP, on asyncio. It runs in an interpreter that has FastMCP, never in that of this project."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .uvicorn_server import serve_asgi
 
 os.environ["FASTMCP_CHECK_FOR_UPDATES"] = "off"
 os.environ["FASTMCP_SHOW_SERVER_BANNER"] = "false"
-# By name, because the checkers of this file run where it is not installed.
+# Imported by name, because the type checkers run where it is not installed.
 fastmcp = importlib.import_module("fastmcp")
 transports = importlib.import_module("fastmcp.client.transports")
 
 if TYPE_CHECKING:
     Context: TypeAlias = Any
 else:
-    Context = fastmcp.Context  # the SDK finds the parameter by it
+    Context = fastmcp.Context  # the SDK finds the parameter by this name
 
 __all__ = ["FastMcp", "FastMcpSession"]
 
@@ -38,29 +38,29 @@ class FastMcpSession:
         self.client = client
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:
-        """The wrapped value."""
+        """Return the wrapped value."""
         return (await self.client.call_tool(name, arguments)).structured_content["result"]
 
     async def text(self, size: int) -> str:
-        """The only block."""
+        """Return the text of the only block."""
         (block,) = (await self.client.call_tool("text", {"size": size})).content
         text: str = block.text
         return text
 
     async def blob(self) -> str:
-        """The client has no cache here."""
+        """Read the resource; the client has no cache."""
         (contents,) = await self.client.read_resource(BLOB_URI)
         blob: str = contents.blob
         return blob
 
     async def tools(self) -> list[str]:
-        """All pages."""
+        """List all pages."""
         tools = await self.client.list_tools()
         assert all(tool.input_schema["type"] == "object" for tool in tools)
         return [tool.name for tool in tools]
 
     async def storm(self, count: int, heard: Callable[[float], None]) -> Any:
-        """By callback."""
+        """Call with a progress callback."""
 
         async def update(progress: float, _total: float | None, _message: str | None) -> None:
             heard(progress)
@@ -69,7 +69,7 @@ class FastMcpSession:
         return result.structured_content["result"]
 
     async def wait(self) -> None:
-        """Until it is cancelled."""
+        """Call until cancelled."""
         await self.client.call_tool("wait", {})
 
 
@@ -79,30 +79,30 @@ class FastMcp:
     loop = AsyncioLoop()
 
     def __init__(self) -> None:
-        warnings.simplefilter("ignore")  # what the older era does is deprecated there
+        warnings.simplefilter("ignore")  # the legacy era is deprecated there
         logging.disable()
 
     @asynccontextmanager
     async def stdio(self, command: Sequence[str], era: str) -> AsyncGenerator[FastMcpSession]:
-        """A child process, which ends with the client."""
+        """Connect to a child process, which ends with the client."""
         transport = transports.StdioTransport(command[0], [*command[1:]], keep_alive=False)
         async with fastmcp.Client(transport, mode=MODES[era]) as client:
             yield FastMcpSession(client)
 
     @asynccontextmanager
     async def memory(self, server: Any, era: str) -> AsyncGenerator[FastMcpSession]:
-        """As it connects to a server object."""
+        """Connect to a server object."""
         async with fastmcp.Client(server, mode=MODES[era]) as client:
             yield FastMcpSession(client)
 
     @asynccontextmanager
     async def http(self, url: str, era: str) -> AsyncGenerator[FastMcpSession]:
-        """With the HTTP client it makes by itself."""
+        """Connect with the default HTTP client."""
         async with fastmcp.Client(url, mode=MODES[era]) as client:
             yield FastMcpSession(client)
 
     def server(self, dummies: int) -> Any:
-        """With its defaults."""
+        """Return a server with default options."""
         server = fastmcp.FastMCP("bench")
         publish(server)
         for number in range(dummies):
@@ -110,16 +110,16 @@ class FastMcp:
         return server
 
     def serve_stdio(self, server: Any) -> None:
-        """Until the input ends."""
+        """Serve until the input ends."""
         asyncio.run(server.run_stdio_async(show_banner=False))
 
     def serve_http(self, server: Any, announce: Callable[[str], None]) -> None:
-        """With uvicorn, which comes with it."""
+        """Serve with uvicorn, a dependency of the SDK."""
         serve_asgi(server.http_app(path="/mcp"), "/mcp", announce)
 
 
 def publish(server: Any) -> None:
-    """Give it the tools of the benchmark."""
+    """Add the tools of the benchmark."""
     cancellations = Cancellations()
 
     async def wait() -> int:

@@ -1,4 +1,4 @@
-"""The official SDK, `mcp`, on asyncio: run by an interpreter that has it, never imported by ours."""
+"""The official SDK, `mcp`, on asyncio. It runs in an interpreter that has `mcp`, never in that of this project."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .asyncio_loop import AsyncioLoop
 from .tools import BLOB, BLOB_URI, Cancellations, dummy_description, dummy_name, usage
 from .uvicorn_server import serve_asgi
 
-# By name, because the checkers of this file run where the official SDK is not installed.
+# Imported by name, because the type checkers run where the official SDK is not installed.
 mcp = importlib.import_module("mcp")
 mcpserver = importlib.import_module("mcp.server.mcpserver")
 
 if TYPE_CHECKING:
     Context: TypeAlias = Any
 else:
-    Context = mcpserver.Context  # the SDK finds the parameter by it
+    Context = mcpserver.Context  # the SDK finds the parameter by this name
 
 __all__ = ["Official", "OfficialSession"]
 
@@ -35,23 +35,23 @@ class OfficialSession:
         self.client = client
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:
-        """The wrapped value."""
+        """Return the wrapped value."""
         return (await self.client.call_tool(name, arguments)).structured_content["result"]
 
     async def text(self, size: int) -> str:
-        """The only block."""
+        """Return the text of the only block."""
         (block,) = (await self.client.call_tool("text", {"size": size})).content
         text: str = block.text
         return text
 
     async def blob(self) -> str:
-        """The client has no cache here."""
+        """Read the resource; the client has no cache."""
         (contents,) = (await self.client.read_resource(BLOB_URI)).contents
         blob: str = contents.blob
         return blob
 
     async def tools(self) -> list[str]:
-        """All pages."""
+        """List all pages."""
         page = await self.client.list_tools()
         tools = list(page.tools)
         while page.next_cursor is not None:
@@ -61,7 +61,7 @@ class OfficialSession:
         return [tool.name for tool in tools]
 
     async def storm(self, count: int, heard: Callable[[float], None]) -> Any:
-        """By callback."""
+        """Call with a progress callback."""
 
         async def update(progress: float, _total: float | None, _message: str | None) -> None:
             heard(progress)
@@ -70,7 +70,7 @@ class OfficialSession:
         return result.structured_content["result"]
 
     async def wait(self) -> None:
-        """Until it is cancelled."""
+        """Call until cancelled."""
         await self.client.call_tool("wait", {})
 
 
@@ -80,30 +80,30 @@ class Official:
     loop = AsyncioLoop()
 
     def __init__(self) -> None:
-        warnings.simplefilter("ignore")  # what the older era does is deprecated there
+        warnings.simplefilter("ignore")  # the legacy era is deprecated there
         logging.disable()
 
     @asynccontextmanager
     async def stdio(self, command: Sequence[str], era: str) -> AsyncGenerator[OfficialSession]:
-        """A child process."""
+        """Connect to a child process."""
         parameters = mcp.StdioServerParameters(command=command[0], args=command[1:])
         async with mcp.Client(parameters, mode=MODES[era], cache=None) as client:
             yield OfficialSession(client)
 
     @asynccontextmanager
     async def memory(self, server: Any, era: str) -> AsyncGenerator[OfficialSession]:
-        """Through streams of messages in 2025, and by direct calls in 2026."""
+        """Connect through streams of messages in 2025, and by direct calls in 2026."""
         async with mcp.Client(server, mode=MODES[era], cache=None) as client:
             yield OfficialSession(client)
 
     @asynccontextmanager
     async def http(self, url: str, era: str) -> AsyncGenerator[OfficialSession]:
-        """With the HTTP client it makes by itself."""
+        """Connect with the default HTTP client."""
         async with mcp.Client(url, mode=MODES[era], cache=None) as client:
             yield OfficialSession(client)
 
     def server(self, dummies: int) -> Any:
-        """The high-level server."""
+        """Return the high-level server."""
         server = mcpserver.MCPServer("bench")
         publish(server)
         for number in range(dummies):
@@ -111,16 +111,16 @@ class Official:
         return server
 
     def serve_stdio(self, server: Any) -> None:
-        """Until the input ends."""
+        """Serve until the input ends."""
         asyncio.run(server.run_stdio_async())
 
     def serve_http(self, server: Any, announce: Callable[[str], None]) -> None:
-        """With uvicorn, which comes with it."""
+        """Serve with uvicorn, a dependency of the SDK."""
         serve_asgi(server.streamable_http_app(), "/mcp", announce)
 
 
 def publish(server: Any) -> None:
-    """Give it the tools of the benchmark."""
+    """Add the tools of the benchmark."""
     cancellations = Cancellations()
 
     async def wait() -> int:

@@ -1,4 +1,4 @@
-"""This project: its client and its server, with their defaults except where the work says otherwise."""
+"""This project: its client and its server, with default options unless the work needs others."""
 
 from __future__ import annotations
 
@@ -39,30 +39,30 @@ class OursSession:
         self.client = client
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:
-        """The wrapped value."""
+        """Return the wrapped value."""
         content: Any = (await self.client.call_tool(name, arguments)).structured_content
         return content["result"]
 
     async def text(self, size: int) -> str:
-        """The only block."""
+        """Return the text of the only block."""
         (block,) = (await self.client.call_tool("text", {"size": size})).content
         assert isinstance(block, types.TextContent)
         return block.text
 
     async def blob(self) -> str:
-        """Never from the cache."""
+        """Read the resource without the cache."""
         (contents,) = (await self.client.read_resource(BLOB_URI, fresh=True)).contents
         assert isinstance(contents, types.BlobResourceContents)
         return contents.blob
 
     async def tools(self) -> list[str]:
-        """All pages."""
+        """List all pages."""
         tools = [tool async for tool in self.client.tools(fresh=True)]
         assert all(tool.input_schema["type"] == "object" for tool in tools)
         return [tool.name for tool in tools]
 
     async def storm(self, count: int, heard: Callable[[float], None]) -> Any:
-        """By callback, as the others have it."""
+        """Call with a progress callback, like the other SDKs."""
 
         async def update(progress: types.ProgressNotificationParams) -> None:
             heard(progress.progress)
@@ -71,7 +71,7 @@ class OursSession:
         return content["result"]
 
     async def wait(self) -> None:
-        """Until it is cancelled."""
+        """Call until cancelled."""
         await self.client.call_tool("wait")
 
 
@@ -81,19 +81,19 @@ class Ours:
     loop = TrioLoop()
 
     def stdio(self, command: Sequence[str], era: str) -> AbstractAsyncContextManager[OursSession]:
-        """A child process."""
+        """Connect to a child process."""
         return _session(open_stdio_client(command, revision=REVISIONS[era]))
 
     def memory(self, server: Any, era: str) -> AbstractAsyncContextManager[OursSession]:
-        """The door for applications, which has no bytes in between."""
+        """Connect with `open_client`, which passes no bytes in memory."""
         return _session(open_memory_client(server, revision=REVISIONS[era]))
 
     def http(self, url: str, era: str) -> AbstractAsyncContextManager[OursSession]:
-        """With the bundled HTTP client."""
+        """Connect with the bundled HTTP client."""
         return _session(open_http_client(url, revision=REVISIONS[era]))
 
     def server(self, dummies: int) -> Server:
-        """With progress unlimited, because the others know no limit."""
+        """Return a server without a progress limit, because the other SDKs have none."""
         server = Server("bench", version="1", limits=Limits(max_progress_per_second=math.inf))
         publish(server)
         for number in range(dummies):
@@ -101,11 +101,11 @@ class Ours:
         return server
 
     def serve_stdio(self, server: Any) -> None:
-        """Until the input ends."""
+        """Serve until the input ends."""
         trio.run(serve_stdio, server)
 
     def serve_http(self, server: Any, announce: Callable[[str], None]) -> None:
-        """With the bundled HTTP server."""
+        """Serve with the bundled HTTP server."""
 
         async def main() -> None:
             async with trio.open_nursery() as nursery:
@@ -116,7 +116,7 @@ class Ours:
 
 
 def publish(server: Server) -> None:
-    """Give it the tools of the benchmark."""
+    """Add the tools of the benchmark."""
     cancellations = Cancellations()
 
     @server.tool

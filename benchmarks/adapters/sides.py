@@ -1,4 +1,4 @@
-"""What an adapter has to offer, so that the work can be written once. Uses the standard library alone.
+"""The interface of an adapter, so that the work is written once. It uses only the standard library.
 
 A cell runs in its adapter's own interpreter, where this project may not be installed.
 """
@@ -12,26 +12,26 @@ from typing import Any, Protocol
 __all__ = ["Adapter", "Doing", "Loop", "Session"]
 
 Doing = Callable[[], Awaitable[None]]
-"""Something to be done in a task of its own."""
+"""A function that runs in a task of its own."""
 
 
 class Loop(Protocol):
-    """What the work needs of an event loop."""
+    """The interface of an event loop."""
 
     def run(self, main: Callable[[], Awaitable[dict[str, float]]]) -> dict[str, float]:
         """Run *main* and return its figures."""
         ...
 
     async def together(self, doings: Sequence[Doing]) -> None:
-        """Do all of it at once."""
+        """Run all functions concurrently."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Sleep."""
         ...
 
     async def cancelled_after(self, doing: Doing, seconds: float) -> float:
-        """Do something, cancel it after *seconds*, and return when that was, by `time.perf_counter`."""
+        """Run a function, cancel it after *seconds*, and return the time of the cancellation by `time.perf_counter`."""
         ...
 
 
@@ -39,23 +39,23 @@ class Session(Protocol):
     """An open connection to one server, whose tools are those of `tools.py`."""
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:
-        """What a tool with structured output returns."""
+        """Return the structured result of a tool."""
         ...
 
     async def text(self, size: int) -> str:
-        """The only text block of the result of `text`."""
+        """Return the only text block of the result of `text`."""
         ...
 
     async def blob(self) -> str:
-        """The base64 of the resource ``blob://ten``."""
+        """Return the base64 of the resource ``blob://ten``."""
         ...
 
     async def tools(self) -> list[str]:
-        """The names of all tools, whose schemas are found to be those of objects. Never from a cache."""
+        """Return the names of all tools after a check of their schemas, without a cache."""
         ...
 
     async def storm(self, count: int, heard: Callable[[float], None]) -> Any:
-        """What `storm` returns; *heard* is called with each progress, in the SDK's own order."""
+        """Return the result of `storm`; *heard* is called with each progress, in the order of the SDK."""
         ...
 
     async def wait(self) -> None:
@@ -64,11 +64,11 @@ class Session(Protocol):
 
 
 class Adapter(Protocol):
-    """One SDK or floor. What it does not have raises `LookupError`."""
+    """One SDK or floor. An unsupported operation raises `LookupError`."""
 
     @property
     def loop(self) -> Loop:
-        """The event loop its client runs on."""
+        """The event loop of its client."""
         ...
 
     def stdio(self, command: Sequence[str], era: str) -> AbstractAsyncContextManager[Session]:
@@ -84,7 +84,7 @@ class Adapter(Protocol):
         ...
 
     def server(self, dummies: int) -> Any:
-        """A server with the tools, and so many more that do nothing."""
+        """Return a server with the tools, and so many more that do nothing."""
         ...
 
     def serve_stdio(self, server: Any) -> None:
@@ -92,5 +92,5 @@ class Adapter(Protocol):
         ...
 
     def serve_http(self, server: Any, announce: Callable[[str], None]) -> None:
-        """Serve it over HTTP until this process is ended; *announce* is given the URL."""
+        """Serve it over HTTP until this process ends; *announce* is called with the URL."""
         ...

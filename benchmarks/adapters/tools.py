@@ -1,4 +1,4 @@
-"""What the tools of every server do. Each SDK publishes them in its own way. Uses the standard library alone."""
+"""The behaviour of the tools, which each SDK publishes in its own way. It uses only the standard library."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ BLOB: Final = bytes(range(256)) * (10 * 4096)
 
 
 def blob_text() -> str:
-    """The base64 of the blob, by which a client knows that it got all of it."""
+    """Return the base64 of the blob, by which a client checks that it is complete."""
     return base64.b64encode(BLOB).decode()
 
 
 class Cancellations:
-    """When handlers were cancelled, by the clock that all processes of one machine share."""
+    """The times at which handlers were cancelled, by the clock that all processes of a machine share."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
 
     def took(self) -> None:
-        """A handler is being cancelled now."""
+        """Record the cancellation of a handler."""
         self.times.append(time.perf_counter())
 
 
 def usage(resolve: bool) -> list[float]:
-    """The CPU seconds this process has used, and its resident memory in bytes; *settle* collects garbage first.
+    """Return the CPU seconds of this process and its resident memory in bytes; *settle* collects garbage first.
 
     That takes CPU, so it is not asked for where CPU is measured.
     """
@@ -42,13 +42,13 @@ def usage(resolve: bool) -> list[float]:
 
 
 def resolved() -> int:
-    """The resident memory without garbage."""
+    """Return the resident memory after a garbage collection."""
     gc.collect()
     return resident()
 
 
 def resident() -> int:
-    """The resident memory of this process in bytes; where the system does not tell, the most it ever was."""
+    """Return the resident memory of this process in bytes, or its maximum if the system reports only that."""
     statm = Path("/proc/self/statm")
     if statm.exists():
         return int(statm.read_text().split()[1]) * resource.getpagesize()
@@ -57,10 +57,10 @@ def resident() -> int:
 
 
 def dummy_name(number: int) -> str:
-    """The name of a tool that only fills the list."""
+    """Return the name of a tool that only fills the list."""
     return f"dummy_{number:03}"
 
 
 def dummy_description(number: int) -> str:
-    """About 500 characters, as tools that are made for models have them."""
+    """Return a description of about 500 characters, as is usual for tools of models."""
     return f"Looks up entry {number} of the register. " + "Give the name as it is written, without its title. " * 9

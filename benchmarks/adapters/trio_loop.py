@@ -1,4 +1,4 @@
-"""What the work needs of Trio, for this project and for the floors."""
+"""The event loop of this project and of the floors, on Trio."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class TrioLoop:
         return trio.run(main)
 
     async def together(self, doings: Sequence[Doing]) -> None:
-        """In one nursery."""
+        """Run them in one nursery."""
         async with trio.open_nursery() as nursery:
             for doing in doings:
                 nursery.start_soon(doing)
 
     async def sleep(self, seconds: float) -> None:
-        """By Trio's clock."""
+        """Sleep by Trio's clock."""
         await trio.sleep(seconds)
 
     async def cancelled_after(self, doing: Doing, seconds: float) -> float:
-        """By the cancel scope of a nursery."""
+        """Cancel the scope of a nursery."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(doing)
             await trio.sleep(seconds)

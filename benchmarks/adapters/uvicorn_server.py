@@ -1,4 +1,4 @@
-"""How the SDKs that come with uvicorn are served: run by their own interpreters, never imported by ours."""
+"""The server of the SDKs that depend on uvicorn. It runs in their interpreters, never in that of this project."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["serve_asgi"]
 
 
 def serve_asgi(app: Any, path: str, announce: Callable[[str], None]) -> None:
-    """Serve an application on a port that is free, until this process is ended; *announce* is given the URL."""
-    # By name, because the checkers of this file run where it is not installed.
+    """Serve an application on a free port until this process ends; *announce* is called with the URL."""
+    # Imported by name, because the type checkers run where it is not installed.
     uvicorn = importlib.import_module("uvicorn")
     # The protocol is named because asyncio sends small answers at once only on sockets that name it.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:

@@ -1,1 +1,1 @@
-"""The least that any implementation would have to do, frozen: what a budget compares with must not move."""
+"""The floors: the least work of any implementation. They are frozen, because the budget compares with them."""

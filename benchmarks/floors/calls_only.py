@@ -1,4 +1,4 @@
-"""What the HTTP floors have in common: two calls as JSON-RPC, and nothing else of the benchmark's tools."""
+"""The base of the HTTP floors: two calls as JSON-RPC, and none of the other tools of the benchmark."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["CallsOnly", "CallsOnlySession", "answer", "request"]
 
 
 def request(id: int, name: str, arguments: dict[str, Any]) -> bytes:
-    """The body of a call."""
+    """Return the body of a call."""
     params = {"name": name, "arguments": arguments}
     return msgspec.json.encode({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
 
 
 def answer(body: bytes) -> bytes:
-    """The body of the answer to a call."""
+    """Return the body of the response to a call."""
     message = msgspec.json.decode(body)
     params = message["params"]
     arguments = params["arguments"]
@@ -37,53 +37,53 @@ class CallsOnlySession:
     last_id = 0
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:
-        """The wrapped value."""
+        """Return the wrapped value."""
         self.last_id += 1
         body = await self.post(request(self.last_id, name, arguments))
         return msgspec.json.decode(body)["result"]["structuredContent"]["result"]
 
     async def post(self, body: bytes) -> bytes:
-        """The body of the answer to a body."""
+        """Return the response body to a request body."""
         raise NotImplementedError
 
     async def tools(self) -> list[str]:
-        """There is no list."""
+        """Raise, because there is no list."""
         return []
 
     async def text(self, size: int) -> str:
-        """Not here."""
+        """Raise, because the floor does not support it."""
         raise LookupError(f"this floor makes no text of {size}")
 
     async def blob(self) -> str:
-        """Not here."""
+        """Raise, because the floor does not support it."""
         raise LookupError("this floor has no blob")
 
     async def storm(self, count: int, heard: Callable[[float], None]) -> Any:
-        """Not here."""
+        """Raise, because the floor does not support it."""
         raise LookupError(f"this floor reports no progress to {heard}, {count} times")
 
     async def wait(self) -> None:
-        """Not here."""
+        """Raise, because the floor does not support it."""
         raise LookupError("this floor does not wait")
 
 
 class CallsOnly:
-    """See `sides.Adapter`; what a subclass leaves is not there."""
+    """See `sides.Adapter`; the methods that a subclass does not override are unsupported."""
 
     loop = TrioLoop()
 
     def stdio(self, command: Sequence[str], era: str) -> AbstractAsyncContextManager[Session]:
-        """Not here."""
+        """Raise, because the floor does not support it."""
         raise LookupError(f"this floor has no stdio ({command}, {era})")
 
     def memory(self, server: Any, era: str) -> AbstractAsyncContextManager[Session]:
-        """Not here."""
+        """Raise, because the floor does not support it."""
         raise LookupError(f"this floor has no memory ({server}, {era})")
 
     def server(self, dummies: int) -> None:
-        """There is nothing to prepare."""
+        """Do nothing: no preparation is needed."""
         assert dummies == 0
 
     def serve_stdio(self, server: Any) -> None:
-        """Not here."""
+        """Raise, because the floor does not support it."""
         raise LookupError(f"this floor has no stdio ({server})")

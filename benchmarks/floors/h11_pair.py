@@ -1,4 +1,4 @@
-"""The floor for HTTP in Python on Trio: h11 to h11, over connections that are kept, and nothing around it."""
+"""The floor for HTTP in Python on Trio: h11 to h11 over kept-alive connections, and nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JSON = ("Content-Type", "application/json")
 
 
 class H11Session(CallsOnlySession):
-    """A client with as many connections as it has requests under way."""
+    """A client with one connection for each in-flight request."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
@@ -28,7 +28,7 @@ class H11Session(CallsOnlySession):
         self.idle: list[tuple[trio.SocketStream, h11.Connection]] = []
 
     async def post(self, body: bytes) -> bytes:
-        """On a connection that is idle, or a new one."""
+        """Send on an idle connection or a new one."""
         if self.idle:
             stream, connection = self.idle.pop()
         else:
@@ -49,7 +49,7 @@ class H11Floor(CallsOnly):
 
     @asynccontextmanager
     async def http(self, url: str, era: str) -> AsyncGenerator[H11Session]:
-        """Its connections are closed at the end."""
+        """Connect, and close the connections at the end."""
         del era
         parts = urlsplit(url)
         assert parts.hostname is not None
@@ -60,7 +60,7 @@ class H11Floor(CallsOnly):
             await trio.aclose_forcefully(stream)
 
     def serve_http(self, server: Any, announce: Callable[[str], None]) -> None:
-        """A task for each connection."""
+        """Serve each connection in a task."""
         del server
 
         async def main() -> None:
@@ -83,7 +83,7 @@ async def _serve(stream: trio.SocketStream) -> None:
 
 
 async def _message(connection: h11.Connection, stream: trio.SocketStream) -> bytes | None:
-    """The body of the next message; None where the other side has closed."""
+    """Return the body of the next message; None if the other side has closed."""
     body = b""
     while True:
         event = connection.next_event()

@@ -1,4 +1,4 @@
-"""What the libraries that carry this project's HTTP cost by themselves: httpx2 to Hypercorn on Trio, without MCP."""
+"""The cost of this project's HTTP libraries alone: httpx2 to Hypercorn on Trio, without MCP."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import trio
 from hypercorn.config import Config
-from hypercorn.trio import serve  # pyright: ignore[reportUnknownVariableType] # it does not say what it takes
+from hypercorn.trio import serve  # pyright: ignore[reportUnknownVariableType] # its parameters have no types
 
 from .calls_only import CallsOnly, CallsOnlySession, answer
 
@@ -18,14 +18,14 @@ __all__ = ["Httpx2Floor"]
 
 
 class Httpx2Session(CallsOnlySession):
-    """A client as httpx2 makes it."""
+    """A session with a default client of httpx2."""
 
     def __init__(self, client: httpx2.AsyncClient, url: str) -> None:
         self.client = client
         self.url = url
 
     async def post(self, body: bytes) -> bytes:
-        """One request."""
+        """Send one request."""
         response = await self.client.post(self.url, content=body, headers={"Content-Type": "application/json"})
         return response.content
 
@@ -35,13 +35,13 @@ class Httpx2Floor(CallsOnly):
 
     @asynccontextmanager
     async def http(self, url: str, era: str) -> AsyncGenerator[Httpx2Session]:
-        """Limited by nothing but the load of the benchmark."""
+        """Connect without limits of the client."""
         del era
         async with httpx2.AsyncClient() as client:
             yield Httpx2Session(client, url)
 
     def serve_http(self, server: Any, announce: Callable[[str], None]) -> None:
-        """Hypercorn's Trio worker as it is."""
+        """Serve with the unchanged Trio worker of Hypercorn."""
         del server
         config = Config()
         config.bind = ["127.0.0.1:0"]

@@ -1,4 +1,4 @@
-"""The reference floor with the tools of the benchmark: what a typed, cancellable peer costs at the least."""
+"""The reference floor with the tools of the benchmark: the least cost of a typed, cancellable peer."""
 
 from __future__ import annotations
 
@@ -45,32 +45,32 @@ class TypedSession:
         self.peer = peer
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:
-        """The wrapped value."""
+        """Return the wrapped value."""
         return (await self._called(name, arguments)).structured["result"]
 
     async def text(self, size: int) -> str:
-        """The only block."""
+        """Return the text of the only block."""
         (block,) = (await self._called("text", {"size": size})).content
         return block.text
 
     async def blob(self) -> str:
-        """The only contents."""
+        """Return the only contents."""
         params = converter.unstructure(ReadParams("blob://ten"))
         result = converter.structure(await self.peer.request("resources/read", params), ReadResult)
         return result.contents[0].blob
 
     async def tools(self) -> list[str]:
-        """All of them in one page."""
+        """List all tools, in one page."""
         result = converter.structure(await self.peer.request("tools/list", {}), ListResult)
         assert all(tool.input_schema["type"] == "object" for tool in result.tools)
         return [tool.name for tool in result.tools]
 
     async def storm(self, count: int, heard: Callable[[float], None]) -> Any:
-        """The callback runs where the notification is read."""
+        """Call with a callback that runs in the reader of notifications."""
         return (await self._called("storm", {"count": count}, heard)).structured["result"]
 
     async def wait(self) -> None:
-        """Until it is cancelled."""
+        """Call until cancelled."""
         await self._called("wait", {})
 
     async def _called(
@@ -87,7 +87,7 @@ class TypedFloor:
 
     @asynccontextmanager
     async def stdio(self, command: Sequence[str], era: str) -> AsyncGenerator[TypedSession]:
-        """A child process, which ends with its input."""
+        """Connect to a child process, which ends with its input."""
         del era
         process = await trio.lowlevel.open_process(list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert process.stdin is not None
@@ -98,7 +98,7 @@ class TypedFloor:
 
     @asynccontextmanager
     async def memory(self, server: Handler, era: str) -> AsyncGenerator[TypedSession]:
-        """Through bytes: a floor that passed objects would share them."""
+        """Connect through bytes: passing objects would share them."""
         del era
         ours, theirs = trio.testing.memory_stream_pair()
         async with trio.open_nursery() as nursery:
@@ -107,15 +107,15 @@ class TypedFloor:
                 yield session
 
     def http(self, url: str, era: str) -> AbstractAsyncContextManager[TypedSession]:
-        """See the floors for it."""
+        """Raise: the HTTP floors do it."""
         raise LookupError(f"this floor has no HTTP ({url}, {era})")
 
     def server(self, dummies: int) -> Handler:
-        """What answers requests."""
+        """Return the handler of requests."""
         return Tools(dummies).answer
 
     def serve_stdio(self, server: Handler) -> None:
-        """Until the input ends."""
+        """Serve until the input ends."""
         stream = trio.lowlevel.FdStream
 
         async def main() -> None:
@@ -124,12 +124,12 @@ class TypedFloor:
         trio.run(main)
 
     def serve_http(self, server: Handler, announce: Callable[[str], None]) -> None:
-        """See the floors for it."""
+        """Raise: the HTTP floors do it."""
         raise LookupError(f"this floor has no HTTP ({server}, {announce})")
 
 
 class Tools:
-    """The tools as one handler."""
+    """The tools, as one handler."""
 
     def __init__(self, dummies: int) -> None:
         self.cancellations = Cancellations()
@@ -147,7 +147,7 @@ class Tools:
         self.tools = [Tool(name, text, SCHEMA, OUTPUT_SCHEMA) for name, text in described.items()]
 
     async def answer(self, peer: Peer, id: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """The result of any request."""
+        """Return the result of any request."""
         result: object
         match method:
             case "tools/call":
@@ -164,20 +164,20 @@ class Tools:
         return json
 
     async def add(self, _peer: Peer, _id: int, arguments: dict[str, Any]) -> CallResult:
-        """The sum."""
+        """Return the sum."""
         return _wrapped(arguments["a"] + arguments["b"])
 
     async def add_later(self, _peer: Peer, _id: int, arguments: dict[str, Any]) -> CallResult:
-        """The sum, when others have had their turn."""
+        """Return the sum after a checkpoint."""
         await trio.lowlevel.checkpoint()
         return _wrapped(arguments["a"] + arguments["b"])
 
     async def text(self, _peer: Peer, _id: int, arguments: dict[str, Any]) -> CallResult:
-        """A long text."""
+        """Return a long string."""
         return CallResult([Text("x" * arguments["size"])])
 
     async def storm(self, peer: Peer, id: int, arguments: dict[str, Any]) -> CallResult:
-        """Progress, with a checkpoint after each."""
+        """Report progress, with a checkpoint after each report."""
         count = arguments["count"]
         for number in range(1, count + 1):
             peer.report(id, number, count)
@@ -185,7 +185,7 @@ class Tools:
         return _wrapped(count)
 
     async def wait(self, _peer: Peer, _id: int, _arguments: dict[str, Any]) -> CallResult:
-        """Nothing, until it is cancelled."""
+        """Sleep until cancelled."""
         try:
             await trio.sleep_forever()
         except trio.Cancelled:
@@ -193,11 +193,11 @@ class Tools:
             raise
 
     async def cancelled(self, _peer: Peer, _id: int, _arguments: dict[str, Any]) -> CallResult:
-        """When that was."""
+        """Return the time of the cancellation."""
         return _wrapped(self.cancellations.times)
 
     async def usage(self, _peer: Peer, _id: int, arguments: dict[str, Any]) -> CallResult:
-        """What this process uses."""
+        """Return the resource usage of this process."""
         return _wrapped(usage(arguments["settle"]))
 
 

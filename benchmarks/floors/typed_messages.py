@@ -1,4 +1,4 @@
-"""The attrs classes of the reference floor, and the only conversion they get: cattrs, with its defaults."""
+"""The attrs classes of the reference floor, and their conversion by cattrs with its defaults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Blob", "CallParams", "CallResult", "ListResult", "ReadParams", "Read
 
 @frozen
 class CallParams:
-    """What `tools/call` says."""
+    """The params of `tools/call`."""
 
     name: str
     arguments: dict[str, Any]
@@ -28,7 +28,7 @@ class Text:
 
 @frozen
 class CallResult:
-    """What `tools/call` gives."""
+    """The result of `tools/call`."""
 
     content: list[Text]
     structured: Any = field(default=None, alias="structuredContent")
@@ -47,14 +47,14 @@ class Tool:
 
 @frozen
 class ListResult:
-    """What `tools/list` gives."""
+    """The result of `tools/list`."""
 
     tools: list[Tool]
 
 
 @frozen
 class ReadParams:
-    """What `resources/read` says."""
+    """The params of `resources/read`."""
 
     uri: str
 
@@ -70,10 +70,10 @@ class Blob:
 
 @frozen
 class ReadResult:
-    """What `resources/read` gives."""
+    """The result of `resources/read`."""
 
     contents: list[Blob]
 
 
 converter = cattrs.Converter(use_alias=True)
-"""For all of them, in both directions."""
+"""The converter of all classes, in both directions."""

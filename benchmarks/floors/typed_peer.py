@@ -16,7 +16,7 @@ __all__ = ["Handler", "Peer"]
 
 Json: TypeAlias = dict[str, Any]
 Handler: TypeAlias = "Callable[[Peer, int, str, Json], Awaitable[Json]]"
-"""Given the peer, the id of the request, its method and its params; returns the result."""
+"""A function of the peer, the request id, the method and the params that returns the result."""
 
 READ_BYTES = 2**20
 
@@ -43,7 +43,7 @@ class Peer:
             nursery.cancel_scope.cancel()
 
     async def request(self, method: str, params: Json, heard: Callable[[float], None] | None = None) -> Json:
-        """The result of a request; if cancelled, so is the other side's handler."""
+        """Return the result of a request; a cancellation cancels the handler of the other side."""
         self._last_id += 1
         id = self._last_id
         self._waiting[id] = trio.lowlevel.current_task()
@@ -63,7 +63,7 @@ class Peer:
         return self._answers.pop(id)
 
     def report(self, id: int, progress: float, total: float) -> None:
-        """Tell the other side how far its request is."""
+        """Send progress of a request to the other side."""
         params = {"progressToken": id, "progress": progress, "total": total}
         self._post({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
 

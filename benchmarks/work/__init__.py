@@ -1,1 +1,1 @@
-"""What is measured, written once for every event loop and every SDK."""
+"""The pieces of work, written once for every event loop and every SDK."""

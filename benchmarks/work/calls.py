@@ -1,4 +1,4 @@
-"""Small calls: one after the other, and many in flight on one session. What they take, and what CPU both sides use."""
+"""Small calls, in sequence and many in flight on one session: their durations, and the CPU time of both sides."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ __all__ = ["http", "memory", "stdio", "until", "waiting"]
 
 
 async def stdio(adapter: Adapter, name: str, era: str, effort: Effort, in_flight: int) -> dict[str, float]:
-    """Against a child process."""
+    """Call a child process."""
     async with connected(adapter, name, era, "stdio") as session:
         return await _measured(adapter, session, effort, in_flight, processes=2)
 
 
 async def waiting(adapter: Adapter, name: str, era: str, effort: Effort, in_flight: int) -> dict[str, float]:
-    """The same, and the handler lets others run before it answers, as one that waits for something does."""
+    """Call a child process whose handler runs a checkpoint before it answers, like a handler that waits."""
     async with connected(adapter, name, era, "stdio") as session:
         return await _measured(adapter, session, effort, in_flight, processes=2, tool="add_later")
 
 
 async def memory(adapter: Adapter, name: str, era: str, effort: Effort, in_flight: int) -> dict[str, float]:
-    """Against a server in this process, which uses the CPU of both sides."""
+    """Call a server in this process, which uses the CPU time of both sides."""
     async with connected(adapter, name, era, "memory") as session:
         return await _measured(adapter, session, effort, in_flight, processes=1)
 
 
 async def http(adapter: Adapter, name: str, era: str, effort: Effort, in_flight: int) -> dict[str, float]:
-    """Against an HTTP server on this machine."""
+    """Call an HTTP server on this machine."""
     async with connected(adapter, name, era, "http") as session:
         return await _measured(adapter, session, effort, in_flight, processes=2)
 

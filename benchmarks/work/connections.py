@@ -1,4 +1,4 @@
-"""How a piece of work gets its connection: over which transport, and to which process."""
+"""The connections of the work: their transport and their server process."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["connected", "http_server", "stdio_command"]
 
 
 def stdio_command(name: str, dummies: int = 0) -> list[str]:
-    """The command of a stdio server of the same adapter."""
+    """Return the command of a stdio server of the same adapter."""
     return [sys.executable, "-m", "benchmarks.serve", name, "stdio", str(dummies)]
 
 
 @contextmanager
 def http_server(name: str) -> Generator[str]:
-    """An HTTP server of the same adapter in a process of its own; yields its URL."""
+    """Run an HTTP server of the same adapter in a process of its own; yield its URL."""
     command = [sys.executable, "-m", "benchmarks.serve", name, "http", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -36,7 +36,7 @@ def http_server(name: str) -> Generator[str]:
 async def connected(
     adapter: Adapter, name: str, era: str, transport: str, *, dummies: int = 0
 ) -> AsyncGenerator[Session]:
-    """One session, whose client has seen the list of tools, as one that checks results must have."""
+    """Open a session whose client has listed the tools, which it needs to check results."""
     if transport == "stdio":
         async with adapter.stdio(stdio_command(name, dummies), era) as session:
             await session.tools()

@@ -1,4 +1,4 @@
-"""Whether memory stays where it is: over the calls of one session, and over sessions one after the other."""
+"""The growth of memory over the calls of one session, and over sessions in sequence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IN_FLIGHT = 16
 
 
 async def calls(adapter: Adapter, _name: str, era: str, effort: Effort) -> dict[str, float]:
-    """From a fifth of the calls to the last one, in memory."""
+    """Measure the growth from the first fifth of the calls to the last call, in memory."""
     async with adapter.memory(adapter.server(0), era) as session:
         first = effort.calls // 5
         await _many(adapter, session, first)
@@ -24,7 +24,7 @@ async def calls(adapter: Adapter, _name: str, era: str, effort: Effort) -> dict[
 
 
 async def cycles(adapter: Adapter, _name: str, era: str, effort: Effort) -> dict[str, float]:
-    """From a quarter of the sessions to the last one, in memory, each with one call."""
+    """Measure the growth from the first quarter of the sessions to the last one, in memory, each with one call."""
     server = adapter.server(0)
     before, first = 0, effort.cycles // 4
     for number in range(effort.cycles):

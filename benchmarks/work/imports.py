@@ -1,4 +1,4 @@
-"""What it takes to start a process that has imported something: time, memory and modules, with a warm cache."""
+"""The cost of a process that imports a package: time, memory and modules, with a warm cache."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def imported(command: Sequence[str], statement: str, repeats: int) -> dict[str, 
         subprocess.CalledProcessError: the statement failed.
     """
     taken: list[float] = []
-    subprocess.run([*command, "-c", statement], check=True)  # compiles what is not yet
+    subprocess.run([*command, "-c", statement], check=True)  # compiles the modules
     for _ in range(repeats):
         began = time.perf_counter()
         subprocess.run([*command, "-c", statement], check=True)

@@ -1,4 +1,4 @@
-"""What goes beside the answers, over stdio: a storm of progress, and cancellations."""
+"""Notifications over stdio: a storm of progress, and cancellations."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .connections import connected
 __all__ = ["cancel", "storm"]
 
 IDLE = 0.04
-"""Seconds that both processes have nothing to do before a call is cancelled."""
+"""The idle seconds of both processes before a call is cancelled."""
 TURN = 0.002
-"""Seconds between two questions whether the handler has been cancelled."""
+"""The seconds between two checks for the cancellation of the handler."""
 PATIENCE = 5.0
-"""Seconds after which a cancellation counts as lost."""
+"""The seconds after which a cancellation counts as lost."""
 
 
 async def storm(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[str, float]:
-    """One call that reports progress all the time; what was heard before its result counts."""
+    """Call a tool that reports progress continuously; count the progress received before the result."""
     heard: list[float] = []
     async with connected(adapter, name, era, "stdio") as session:
         await session.storm(effort.updates, heard.append)
-        await adapter.loop.sleep(2 * IDLE)  # an SDK may still be delivering what came before the result
+        await adapter.loop.sleep(2 * IDLE)  # an SDK may still be delivering progress sent before the result
         taken: list[float] = []
         in_time = effort.updates
         for _ in range(3):
@@ -43,7 +43,7 @@ async def storm(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[s
 
 
 async def cancel(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[str, float]:
-    """From the client's cancelling to the handler's noticing, by the clock that both processes share."""
+    """Measure from the client's cancellation to that of the handler, by the clock that both processes share."""
     taken: list[float] = []
     async with connected(adapter, name, era, "stdio") as session:
         for number in range(1, effort.cancels + 1):

@@ -21,7 +21,7 @@ TEXT = 1_000_000
 
 
 async def listing(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[str, float]:
-    """All tools, as objects of the client."""
+    """List all tools, as objects of the client."""
     async with connected(adapter, name, era, "stdio", dummies=DUMMIES) as session:
         names, figures = await _repeated(session.tools, effort.repeats)
     if not {dummy_name(number) for number in range(DUMMIES)} < set(names):
@@ -30,7 +30,7 @@ async def listing(adapter: Adapter, name: str, era: str, effort: Effort) -> dict
 
 
 async def text(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[str, float]:
-    """One block of a million characters."""
+    """Fetch one block of a million characters."""
     async with connected(adapter, name, era, "stdio") as session:
         answer, figures = await _repeated(lambda: session.text(TEXT), effort.repeats)
     if answer != "x" * TEXT:
@@ -39,7 +39,7 @@ async def text(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[st
 
 
 async def blob(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[str, float]:
-    """One resource of 10 MiB, as the base64 in which it travels."""
+    """Fetch one resource of 10 MiB, in base64."""
     async with connected(adapter, name, era, "stdio") as session:
         answer, figures = await _repeated(session.blob, max(1, effort.repeats // 3))
     if answer != blob_text():
@@ -48,7 +48,7 @@ async def blob(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[st
 
 
 async def _repeated(ask: Callable[[], Awaitable[T]], repeats: int) -> tuple[T, dict[str, float]]:
-    answer = await ask()  # the first one compiles what the later ones use
+    answer = await ask()  # the first one compiles the hooks of the later ones
     taken: list[float] = []
     for _ in range(repeats):
         began = time.perf_counter()

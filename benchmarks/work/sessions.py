@@ -1,4 +1,4 @@
-"""Many sessions at once: what it takes to open one, what an idle one holds, and how they work side by side."""
+"""Many sessions at once: the cost of opening one, the memory of an idle one, and their calls in parallel."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["clients", "idle"]
 
 
 async def clients(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[str, float]:
-    """Clients of one HTTP server in one process; each has made one call before it is idle."""
+    """Open clients of one HTTP server in one process; each makes one call before it is idle."""
     opened: list[float] = []
     called: list[float] = []
     sessions: list[Session] = []
     with http_server(name) as url:
         async with adapter.http(url, era) as watcher, AsyncExitStack() as stack:
-            for _ in range(2):  # the first ones import and compile what the later ones use
+            for _ in range(2):  # the first ones import and compile for the later ones
                 async with adapter.http(url, era) as session:
                     await session.call("add", {"a": 1, "b": 1})
             own, theirs = resolved(), (await watcher.call("usage", {"settle": True}))[1]
@@ -49,7 +49,7 @@ async def clients(adapter: Adapter, name: str, era: str, effort: Effort) -> dict
 
 
 async def idle(adapter: Adapter, _name: str, era: str, effort: Effort) -> dict[str, float]:
-    """Sessions in memory with one server, client and server side together."""
+    """Open sessions in memory with one server, and measure both sides together."""
     server = adapter.server(0)
     async with adapter.memory(server, era) as session:
         await session.call("add", {"a": 1, "b": 1})

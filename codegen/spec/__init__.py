@@ -1,1 +1,1 @@
-"""Compares the generated types with the upstream schemas: `python -m codegen spec --from DIR`."""
+"""The comparison of the generated types with the upstream schemas: `python -m codegen spec --from DIR`."""

@@ -1,4 +1,4 @@
-"""The judgement of many messages of one revision, by upstream's schema and by our types."""
+"""The validation of many messages of one revision, by the upstream schema and by the generated types."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from trio_mcp._errors import StructureError
 
 _MOST = 25_000
 _TWICE = 15
-"""How many messages with two faults are made from each seed."""
+"""The number of messages with two faults that are made from each seed."""
 
 
 class _Recipe(NamedTuple):
-    """How to make one message. Most recipes are never followed, and a message is large."""
+    """A function that makes one message. Most are never called, because messages are large."""
 
     target: Target
     seed: Any
@@ -39,7 +39,7 @@ class _Recipe(NamedTuple):
 
 
 class Comparison:
-    """What became of the messages of one revision.
+    """The results for the messages of one revision.
 
     Args:
         revision: the aligned revision.
@@ -55,7 +55,7 @@ class Comparison:
         self.kinds = 0
         self.valid = 0
         self.without_nulls = 0
-        """Valid, and sent back without a null that stood where a class has an optional member."""
+        """The valid messages that come back without a null for an optional member."""
         self.accepted: Counter[str] = Counter()
         self._merged = merged
         self._document = document
@@ -66,7 +66,7 @@ class Comparison:
         self._model = lru_cache(maxsize=None)(self._make_model)
 
     def run(self, from_examples: dict[str, list[Any]]) -> None:
-        """Judge mutants of messages made from the schema, and of the examples given by type name."""
+        """Judge mutants of messages made from the schema and of the examples, which are given by type name."""
         dice = random.Random(self.revision.name)  # noqa: S311 - deterministic on purpose
         found = list(self._recipes(from_examples, dice))
         for recipe in dice.sample(found, min(_MOST, len(found))):
@@ -77,7 +77,7 @@ class Comparison:
             self._judge(recipe.target, value)
 
     def _recipes(self, from_examples: dict[str, list[Any]], dice: random.Random) -> Iterator[_Recipe]:
-        # What is inline upstream is judged inside the message that holds it.
+        # A definition that is inline upstream is judged inside the message that contains it.
         inline = self._document["hoisted"]
         upstream = {name: each for name, each in self._raw[self._container].items() if name not in inline}
         rows, codes = methods(self.revision), errors(self.revision)
@@ -152,7 +152,7 @@ class Comparison:
 
 
 def _repaired(raw: dict[str, Any], container: str) -> dict[str, Any]:
-    """Return the upstream file with the known mistakes repaired, and nothing else changed."""
+    """Return the upstream file with only the known mistakes repaired."""
     copied = copy.deepcopy(raw)
     for repair in REPAIRS:
         *parents, last = repair.path

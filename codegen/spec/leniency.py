@@ -1,7 +1,7 @@
-"""Our types written down as JSON Schema, with every way in which they accept more than upstream as a switch.
+"""The generated types as JSON Schema, with a switch for every way in which they accept more than upstream.
 
-`judge` shows that this description is exact: it and the converter judge every message alike. So each message that
-upstream rejects and we accept is down to a switch, by name, and nothing is lenient by accident.
+`judge` shows that this description is exact: it and the converter give the same verdict on every message. So each
+message that upstream rejects and the converter accepts is explained by a named switch, and no leniency is accidental.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from codegen.shapes import JSON_OBJECT, Definitions, Schema, is_class, rebuild, 
 
 
 class Leniency(Enum):
-    """A reason for which a message that the upstream schema rejects is accepted."""
+    """A reason to accept a message that the upstream schema rejects."""
 
     NULL = "null for a member that may be left out counts as left out"
     CAPABILITY = "a wrongly shaped member of a capability object is kept, not refused"
@@ -29,11 +29,11 @@ SWITCHES = frozenset({Leniency.NULL, Leniency.CAPABILITY, Leniency.TOOL_SCHEMA, 
 
 
 def model(merged: Merged, normalised: dict[str, Any], leniencies: frozenset[Leniency]) -> Definitions:
-    """Return definitions that accept what our types accept in one revision.
+    """Return definitions that accept what the generated types accept in one revision.
 
     Args:
         merged: all revisions.
-        normalised: the normal form of the revision in question.
+        normalised: the normal form of the revision.
         leniencies: the switches that are on.
     """
     revision = normalised["revision"]
@@ -53,7 +53,7 @@ def model(merged: Merged, normalised: dict[str, Any], leniencies: frozenset[Leni
 
 
 def _widened(name: str, own: Schema, joined: Schema, profile: Differences) -> Schema:
-    """Give a class's members their joined types; which members there are, and their limits, stay the revision's."""
+    """Give the members of a class their joined types, but keep the set of members and the limits of the revision."""
     if not is_class(own):
         return joined
     limits = profile.bounds.get(name, {})
@@ -90,7 +90,7 @@ def _loosened(schema: Schema, lenient: bool, leniencies: frozenset[Leniency]) ->
 
 
 def _with_referenced(definitions: Definitions, upstream: Definitions) -> Definitions:
-    """Add what only the upstream schemas of a tool refer to, and unfold plain JSON."""
+    """Add the definitions that only the upstream schemas of a tool refer to, and expand plain JSON."""
     waiting = list(definitions)
     while waiting:
         for name in references(definitions[waiting.pop()]):

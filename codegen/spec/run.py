@@ -1,4 +1,4 @@
-"""Run the comparison with upstream, print it, and fail on any difference that has no name."""
+"""The program that compares the types with upstream, prints the result, and fails on any unexplained difference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from codegen.spec.judge import Comparison
 from codegen.spec.targets import Example, examples, survives
 
 FEWEST = 10_000
-"""How many messages each revision is judged by at least."""
+"""The least number of messages that are judged in each revision."""
 _SHOWN = 20
 
 
@@ -26,7 +26,7 @@ def verify(folder: Path) -> int:
     """
     faults = upstream_drift(folder)
     if faults:
-        # What the types are made from is something else: comparing them would only repeat it at length.
+        # If the schemas differ, comparing the types would only repeat these differences.
         return _conclude(faults)
     documents = read_schemas()
     revisions = align(documents)

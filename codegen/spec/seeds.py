@@ -1,4 +1,4 @@
-"""Messages to start from, made from a schema, and ways to spoil them. Everything here is deterministic."""
+"""Valid messages made from a schema, and changes that spoil them. Everything here is deterministic."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DEEPEST = 12
 
 
 def seeds(name: str, definitions: Definitions) -> list[Any]:
-    """Return valid values of a definition: the barest one, and full ones that take every arm of its unions in turn."""
+    """Return valid values of a definition: the smallest one, and full ones that cover every arm of its unions."""
     found: list[Any] = [_value(definitions[name], definitions, None, 0)]
     for choice in range(8):
         value = _value(definitions[name], definitions, choice, 0)
@@ -41,7 +41,7 @@ def seeds(name: str, definitions: Definitions) -> list[Any]:
 
 
 def _value(schema: Schema, definitions: Definitions, choice: int | None, depth: int) -> Any:
-    """Return one value; `choice` None leaves out what may be left out."""
+    """Return one value; if `choice` is None, without optional members."""
     name = target(schema)
     if name is not None:
         return _value(definitions.get(name, {}), definitions, choice, depth + 1)
@@ -76,15 +76,15 @@ def _plain(schema: Schema, definitions: Definitions, choice: int | None, depth: 
 
 
 class Change(NamedTuple):
-    """One way to spoil a message."""
+    """One change that spoils a message."""
 
     path: tuple[str | int, ...]
     value: Any
-    """What stands there afterwards."""
+    """The value after the change."""
 
 
 def changes(value: Any) -> list[Change]:
-    """Return many ways to make `value` differ in one place."""
+    """Return many changes of one place of `value`."""
     found: list[Change] = []
     for path, inner in _places(value, ()):
         found.extend(Change(path, other) for other in _SUBSTITUTES if not same_json(inner, other))
@@ -114,7 +114,7 @@ def _places(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str
 
 
 def same_json(first: Any, second: Any, *, but_nulls: bool = False) -> bool:
-    """Say whether two JSON values are equal as JSON: True is not 1, and 2.0 is 2.
+    """Return True if two values are equal as JSON: True is not 1, and 2.0 is 2.
 
     Args:
         first: one value.

@@ -1,4 +1,4 @@
-"""What can be compared in a revision: which upstream definition judges what, and which of our types does."""
+"""The values that can be compared in a revision, each with its upstream definition and its generated type."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from trio_mcp.types._model import kind_of
 
 @frozen(kw_only=True, eq=False)
 class Target:
-    """One kind of value: how upstream judges it, and how we do."""
+    """A kind of value, with its upstream definition and its generated type."""
 
     label: str
     upstream: tuple[dict[str, str], ...]
-    """References to the upstream definitions that the whole message must meet."""
+    """References to the upstream definitions that the whole message must satisfy."""
     envelope: dict[str, Any] | None
-    """What surrounds the value in that message: the value stands at `slot`. None where it stands alone."""
+    """The message around the value, which is placed at `slot`; None if the value is the whole message."""
     slot: str
     type_name: str
-    """Our type, which is also the definition in `model`."""
+    """The generated type, which is also the definition in `model`."""
     code: int | None = None
-    """For an error: the code it must have; the value is then the error's `data`."""
+    """The required code of an error, whose `data` is the value; None otherwise."""
 
     def message(self, value: Any) -> Any:
-        """Return the whole message around a value, as upstream judges it."""
+        """Return the whole message around a value, which the upstream schema judges."""
         if self.envelope is None:
             return value
         if self.code is not None:
@@ -52,7 +52,7 @@ def targets(
     upstream: dict[str, Any],
     pointer: str,
 ) -> Iterator[Target]:
-    """Yield everything that both sides can judge.
+    """Yield every kind of value that both sides can judge.
 
     Args:
         revision: the aligned revision.
@@ -60,13 +60,13 @@ def targets(
         rows: its methods.
         errors: its errors.
         upstream: the upstream definitions.
-        pointer: how references to them begin.
+        pointer: the prefix of references to them.
     """
     renames = RENAMES.get(revision.name, {})
     for name, schema in upstream.items():
         type_name = renames.get(name, name)
         method = schema.get("properties", {}).get("method", {}).get("const")
-        # A request with an envelope has a class only because another revision embeds it without one.
+        # A request with an envelope has a class only if another revision embeds it without an envelope.
         is_enveloped = method is not None and rows[method].kind != "embedded"
         if type_name in merged.own[revision.name] and not is_enveloped:
             yield Target(label=name, upstream=({"$ref": pointer + name},), envelope=None, slot="", type_name=type_name)
@@ -94,10 +94,10 @@ def targets(
 
 
 def accept(value: Any, kind: Any, revision: str | None) -> Any:
-    """Structure a value and everything that `_meta` inside it should be.
+    """Structure a value and every `_meta` inside it.
 
     Raises:
-        StructureError: it does not fit.
+        StructureError: the value does not fit.
     """
     message = types.structure(value, kind, revision=revision)
     metas = (types.SUPERSET if revision is None else types.PROFILES[revision]).metas
@@ -121,17 +121,17 @@ def _check_metas(value: Any, metas: Any, revision: str | None) -> None:
 
 @frozen(kw_only=True)
 class Example:
-    """One message that the specification shows, reduced to what has a type."""
+    """An example message of the specification, reduced to the part that has a type."""
 
     path: Path
     type_name: str
-    """Its type, or the final one of several that a result may have."""
+    """Its type; for a result of several types, the final one."""
     kind: Any
     value: Any
 
 
 def examples(folder: Path, revision: str, errors: dict[int, ErrorRow]) -> Iterator[Example]:
-    """Yield the specification's own example messages, envelopes taken off through the method table."""
+    """Yield the example messages of the specification without their envelopes, which the method table describes."""
     for path in sorted(folder.glob("*/*.json")):
         name, value = _strip(path.parent.name, json.loads(path.read_text("utf-8")), revision, errors)
         kind = getattr(types, name)
@@ -142,7 +142,7 @@ def examples(folder: Path, revision: str, errors: dict[int, ErrorRow]) -> Iterat
 
 
 def _strip(name: str, message: Any, revision: str, errors: dict[int, ErrorRow]) -> tuple[str, Any]:
-    """Return the type of what is inside a message, and that value; a message that has a type is its own inside."""
+    """Return the type and the value of the contents of a message; a message with a type is its own contents."""
     row = types.METHODS[revision].get(message.get("method", ""))
     if row is not None and row.kind != "embedded":
         return str(getattr(row.params, "__name__", row.params)), message.get("params", {})
@@ -156,7 +156,7 @@ def _strip(name: str, message: Any, revision: str, errors: dict[int, ErrorRow]) 
 
 
 def survives(value: Any, kind: Any, revision: str | None) -> str | None:
-    """Return what happens to a value on its way into a message and back; None when it comes back equal."""
+    """Return the change of a value after structuring and unstructuring; None if it comes back equal."""
     try:
         back = types.unstructure(accept(value, kind, revision), revision=revision)
     except StructureError as error:

@@ -1,4 +1,4 @@
-"""One module for each target: `target(data)` raises where any bytes break a property of what it is about."""
+"""One module for each target: `target(data)` raises if the bytes break a property of its subject."""
 
 from __future__ import annotations
 

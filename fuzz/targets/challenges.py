@@ -9,7 +9,7 @@ from fuzz.source import Source
 from trio_mcp.auth._challenges import Challenge, read_challenges, write_challenge
 
 _LONGEST = 16_384
-"""Characters that are read."""
+"""The characters that are accepted."""
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PIECES = (
     "Bearer",
@@ -34,7 +34,7 @@ _SCHEMES = ("Bearer", "DPoP", "bearer", "x", "", "a b", "B,asic")
 
 
 def target(data: bytes) -> None:
-    """Read any text, and read what is written among other things."""
+    """Parse an arbitrary string, and parse generated challenges among other ones."""
     source = Source(data)
     if source.flag():
         _read(source)
@@ -60,7 +60,7 @@ def _read(source: Source) -> None:
 
 
 def _write(source: Source) -> None:
-    """What stands in quotes is never taken for anything else, whatever it is, and whatever stands around it."""
+    """Check that a quoted string is never parsed as anything else."""
     written: list[Challenge] = []
     texts: list[str] = []
     for _ in range(source.below(5)):

@@ -1,4 +1,4 @@
-"""The envelope of modern requests: every fault is found and named, and what is stamped is what is read."""
+"""The envelope of modern requests: every fault is found and named, and a stamped envelope is read back unchanged."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _read(meta: dict[str, Any]) -> None:
 
 
 def _fits(key: str, meta: dict[str, Any]) -> bool:
-    """Say whether a member is as it must be; the progress token is read apart from the others."""
+    """Return True if a member is valid; the progress token is checked separately."""
     value = meta.get(key)
     match key:
         case _ if key == REVISION_KEY:

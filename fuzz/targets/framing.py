@@ -11,7 +11,7 @@ from trio_mcp.wire import LineFramer, Oversized, _jsonrpc
 
 @patch.object(_jsonrpc, "_SMALL", 3)  # so that lines this short have several pieces
 def target(data: bytes) -> None:
-    """Feed a stream in pieces, and compare with what `split` makes of the whole."""
+    """Feed a stream in pieces, and compare the lines with those of the whole stream."""
     source = Source(data)
     limit, lengthened = 1 + source.below(20), source.flag()
     cuts, stream = Source(source.take(source.below(64))), source.rest()

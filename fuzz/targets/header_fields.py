@@ -1,4 +1,4 @@
-"""Header fields: whatever stands in a message comes back out of its field, and nothing gets out of a field."""
+"""Header fields: a value of a message is read back from its field, and cannot break out of the field."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _read(field: str) -> None:
 
 
 def _is_sound(field: str) -> bool:
-    """Say whether a field can be read, with another decoder of Base64."""
+    """Return True if a field can be read, by a second Base64 decoder."""
     inside = field.strip(" \t")
     if any(not (" " <= character <= "~" or character == "\t") for character in inside):
         return False

@@ -52,7 +52,7 @@ def _schema(source: Source, depth: int = 0) -> dict[str, Any]:
 
 
 def _marked(schema: dict[str, Any]) -> list[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Return the annotated schemas that `properties` alone lead to, with the way to each."""
+    """Return the annotated schemas that are reached through `properties` alone, with their paths."""
     found: list[tuple[tuple[str, ...], dict[str, Any]]] = [((), schema)] if _MARK in schema else []
     for name, inner in schema.get("properties", {}).items():
         found += [((name, *path), deeper) for path, deeper in _marked(inner)]
@@ -107,7 +107,7 @@ def _compare(params: tuple[MirroredParam, ...], arguments: dict[str, Any], other
 
 
 def _agree(said: Any, value: Any) -> bool:
-    """Say whether the field of one value would do for another."""
+    """Return True if the field of one value also fits another."""
     if type(value) is not int:
         return (said is None) == (value is None) and str(said) == str(value)
     number = re.fullmatch(r"(-?[0-9]{1,20})(?:\.0+)?", str(said))
@@ -115,7 +115,7 @@ def _agree(said: Any, value: Any) -> bool:
 
 
 def _said(params: tuple[MirroredParam, ...], arguments: dict[str, Any]) -> list[Any]:
-    """Return what each field has to say: text, number or truth; None where there is no field."""
+    """Return the expected value of each field: a string, number or boolean; None without a field."""
     said: list[Any] = []
     for param in params:
         value: Any = arguments

@@ -1,4 +1,4 @@
-"""JSON-RPC messages: read as the specification says, refused in words that can be sent, and written as read."""
+"""JSON-RPC messages: read as the specification says, refused with a message that can be sent, and written as read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ABSENT = object()
 
 
 def target(data: bytes) -> None:
-    """Read bytes as a line, or make a message of them and read that."""
+    """Read the bytes as a line, or build a message from them and read that."""
     source = Source(data)
     if source.flag():
         _read_line(source.rest())
@@ -46,7 +46,9 @@ def _read_line(line: bytes) -> None:
         assert message.id is None
         _can_be_refused(message)
         return
-    value = json.loads(line, parse_constant=_refuse)  # the other decoder takes what ours has taken, and reads the same
+    value = json.loads(
+        line, parse_constant=_refuse
+    )  # the second decoder accepts the same input and returns the same value
     assert message == (value if isinstance(value, list) else parse_message(value))
     assert json.loads(encode(value)) == value
     if not isinstance(value, list):
@@ -108,7 +110,7 @@ def _can_be_refused(message: Malformed) -> None:
 
 
 def _kind(value: Any) -> type[Message]:
-    """Say what a JSON value is, by JSON-RPC 2.0 and what MCP adds."""
+    """Return the kind of a JSON value, by JSON-RPC 2.0 and the additions of MCP."""
     if not is_object(value):
         return Malformed
     versioned, id = value.get("jsonrpc") == "2.0", value.get("id", _ABSENT)

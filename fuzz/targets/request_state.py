@@ -1,4 +1,4 @@
-"""Request states: what was sealed opens for its own request and no other, and nothing else ever opens."""
+"""Request states: a sealed state opens for its own request only, and no other string opens."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _THE_ANSWER = (
     "$.requestState: it is invalid or has expired; send the request again without it",
     None,
 )
-"""Whatever is wrong with a state."""
+"""A state is invalid."""
 
 
 def target(data: bytes) -> None:
-    """Seal contents for a request; open that, something like it, and any text, for that request and for another."""
+    """Seal contents for a request; open the state, a similar one and any string for this and another request."""
     source = Source(data)
     asked, other = _exchange(source), _exchange(source)
     contents = source.object()
@@ -56,14 +56,14 @@ def _exchange(source: Source) -> FakeExchange:
 
 
 def _turned(source: Source, asked: FakeExchange) -> FakeExchange:
-    """Return the same request as its next attempt may look: members in another order, and those of the attempt new."""
+    """Return the request as its retry may send it: members in another order, and new members of the attempt."""
     kept = {name: value for name, value in (asked.params or {}).items() if name not in _OF_ONE_ATTEMPT}
     params = dict(reversed(kept.items())) | {name: source.json() for name in sorted(_OF_ONE_ATTEMPT) if source.flag()}
     return FakeExchange(asked.method, params, asked.context, 2, _PEER)
 
 
 def _identity(asked: FakeExchange) -> Any:
-    """Return what makes a request another one; 1 and 1.0 and true are different in JSON."""
+    """Return the identity of a request; 1, 1.0 and true are different in JSON."""
     params = {name: value for name, value in (asked.params or {}).items() if name not in _OF_ONE_ATTEMPT}
     return asked.method, asked.context.principal, _typed(params)
 

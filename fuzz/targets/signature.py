@@ -1,4 +1,4 @@
-"""Arguments into calls: the published schema decides alone, and what a function got it can return unchanged."""
+"""The binding of arguments: the published schema alone decides, and a function can return its arguments unchanged."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Pair(NamedTuple):
 
 
 class Packet(msgspec.Struct, rename="camel"):
-    """A struct whose names on the wire are others."""
+    """A struct with other names on the wire."""
 
     packet_id: int
     time_to_live: int | None = None
@@ -156,12 +156,12 @@ def _send_back(signature: Signature, value: Any) -> None:
 
 
 def _is_ours_alone(arguments: dict[str, Any], refusal: ArgumentFaults) -> bool:
-    """Say whether the second opinion cannot know: it reads no formats, and to it `$` is also before a last newline."""
+    """Return True if the second validator cannot decide: it ignores formats, and its `$` matches before a newline."""
     return "\\n" in repr(arguments) or all(any(each in fault for each in _FORMATS) for fault in refusal.faults)
 
 
 def _fitting(source: Source, schema: Any, definitions: Mapping[str, Any], depth: int) -> Any:
-    """Return a value that a schema accepts, or here and there one that it may not."""
+    """Return a value that a schema accepts, or sometimes a similar one."""
     if source.below(24) == 23 or depth > 6 or not is_object(schema):
         return source.json(4)
     if "$ref" in schema:

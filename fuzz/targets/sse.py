@@ -1,4 +1,4 @@
-"""Event streams: read as the WHATWG reads them whatever the chunks, within bounds, and as they were written."""
+"""Event streams: parsed by the WHATWG algorithm for any chunking, within limits, and read back as written."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _ByTheBook:
     stored_id: str = ""
     retry: int | None = None
     over: bool = False
-    """Whether a line or an event is longer than it may be."""
+    """Return True if a line or an event is longer than the limit."""
 
     def read(self, stream: bytes) -> None:
         longest = max(len(line) for line in re.split(rb"\r\n|\r|\n", stream))

@@ -1,4 +1,4 @@
-"""Messages out of JSON values: what is taken is given back unchanged, what is not is refused by its place."""
+"""Messages from JSON values: an accepted value comes back unchanged, and a refusal names the place of the fault."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DEEPEST = 4
 
 
 def target(data: bytes) -> None:
-    """Make a value that fits a class, and one that nearly does; structure both, and give both back."""
+    """Structure a value that fits a class and one that nearly fits, and unstructure both."""
     source = Source(data)
     cls, revision = source.choose(_CLASSES), source.choose(_REVISIONS)
     spoil = source.flag()
@@ -96,7 +96,7 @@ def _plain(source: Source, kind: Any, bounds: Bounds) -> Any:
 
 
 def _spoiled(source: Source, value: Any) -> Any:
-    """Return *value* with something else in one place of it, or with a member taken away."""
+    """Return *value* with one place changed, or with a member removed."""
     inside: list[Any] = []
     if is_object(value):
         inside = list(value)
@@ -114,7 +114,7 @@ def _spoiled(source: Source, value: Any) -> Any:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Return *value* with all members left out that are null: null for a member that may be absent is absent."""
+    """Return *value* without null members: null for an optional member means absent."""
     if is_object(value):
         return {name: _without_nulls(member) for name, member in value.items() if member is not None}
     if is_array(value):

@@ -1,4 +1,4 @@
-"""URI templates: what a template reads it would have written, its own expansions come back, and reading is linear."""
+"""URI templates: matching inverts expansion, accepts only possible expansions, and takes linear time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARKS: Final = ("%", "%2e", "%2F", "%c3", "/", "..", "&x=", ",", "é", " ", "\x
 
 
 def target(data: bytes) -> None:
-    """Make a template, expand it, spoil the expansion, and read that and any text."""
+    """Generate a template, expand it, and match the expansion, a mutated one, and an arbitrary string."""
     source = Source(data)
     try:
         template = UriTemplate(_template(source))
@@ -77,7 +77,7 @@ def _read(template: UriTemplate, uri: str) -> None:
 
 
 def _normalised(uri: str) -> str:
-    """Return the URI with one spelling for each of its characters, by RFC 3986 and RFC 3987."""
+    """Return the URI with its characters in normal form, by RFC 3986 and RFC 3987."""
     spelled = ""
     for part in re.findall(r"%[0-9A-Fa-f]{2}|[^%]", uri, re.DOTALL):
         if len(part) == 1:

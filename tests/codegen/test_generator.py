@@ -339,7 +339,11 @@ def test_a_repair_that_fits_no_longer_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("{", "is no JSON file"), ("[]", "is no JSON Schema: not an object"), ("{}", "has neither $defs nor definitions")],
+    [
+        ("{", "is not a JSON file"),
+        ("[]", "is not a JSON Schema: it is not an "),
+        ("{}", "has neither $defs nor definitions"),
+    ],
 )
 def test_a_file_that_is_no_schema_is_refused(project: Path, tmp_path: Path, text: str, sentence: str) -> None:
     folder = tmp_path / "upstream" / SIXTH

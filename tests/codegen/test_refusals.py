@@ -57,8 +57,8 @@ def with_members(members: dict[str, Any], definitions: dict[str, Any] | None = N
             {"allOf": [{"properties": {"x": STRING}}, {"properties": {"x": {"type": "integer"}}}]},
             "Tool.odd.x: the parts of an allOf describe it differently",
         ),
-        ({"type": "strin"}, "Tool.properties.odd.type is no JSON Schema: "),
-        ({"required": "x"}, "Tool.properties.odd.required is no JSON Schema: "),
+        ({"type": "strin"}, "Tool.properties.odd.type is not a JSON Schema: "),
+        ({"required": "x"}, "Tool.properties.odd.required is not a JSON Schema: "),
         (False, "Tool.odd: expected a schema, found False"),
     ],
 )

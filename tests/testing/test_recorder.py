@@ -186,7 +186,7 @@ async def test_a_difference_is_shown_as_a_diff() -> None:
         other.assert_conversation(one)
 
     assert str(raised.value).splitlines() == [
-        "the conversation is not the expected one",
+        "the conversation differs from the expected one",
         "--- expected",
         "+++ what was said",
         "@@ -1,8 +1,8 @@",

@@ -1,8 +1,7 @@
-"""Tools for tests: ours and the users'.
+"""Tools for the tests of this package and of its users.
 
-Names only, each imported from its home when it is first used: a pytest that finds this package's plugin among others
-must not load the whole of it. The plugin is described in `trio_mcp.testing.pytest_plugin`; nothing else here needs
-pytest.
+Each name is imported on first use, so that pytest does not load the whole package when it loads the plugin. The plugin
+is described in `trio_mcp.testing.pytest_plugin`; nothing else here needs pytest.
 """
 
 from __future__ import annotations

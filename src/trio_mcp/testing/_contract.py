@@ -1,4 +1,4 @@
-"""What every transport must keep, as a suite of tests to inherit from: no pytest needed, but made for it."""
+"""The contract of every transport, as a base class of tests. It works with and without pytest."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 
-# What the clauses of a contract are written in: a caller without a client above it, and checks that say why.
+# --- Helpers of the clauses: a caller without a client above it, and checks that explain a failure ---
 
 E = TypeVar("E", bound=BaseException)
 
@@ -59,7 +59,7 @@ _POLL_SECONDS = 0.005
 
 @define(eq=False)
 class Caller:
-    """What a transport needs of a client, and nothing above it."""
+    """The client side of a transport, without a `Client` above it."""
 
     tap: Tap | None = None
     admission: ClientSession = field(factory=ClientSession, init=False)
@@ -67,38 +67,38 @@ class Caller:
     notifications: list[tuple[str, JsonObject]] = field(factory=list[tuple[str, JsonObject]], init=False)
 
     def answer(self, exchange: IncomingRequest) -> None:
-        """Nothing is asked of a modern client."""
-        raise AssertionError(f"the server asked for {exchange.method!r}")
+        """Refuse the request: a server sends none to a modern client."""
+        raise AssertionError(f"the server sent the request {exchange.method!r}")
 
     def notified(self, method: str, params: JsonObject) -> None:
-        """Note it."""
+        """Record the reason of the disconnect."""
         self.notifications.append((method, params))
 
     def asking_person(self) -> AbstractContextManager[None]:
-        """No person is asked."""
+        """Do nothing: the contract asks no user."""
         return nullcontext()
 
     def renewed(self) -> None:
-        """A modern client has no session that could be lost."""
+        """Do nothing: a modern client has no session."""
 
 
 @contextmanager
 def within(seconds: float) -> Generator[None]:
-    """Bound a clause, and say so where it is not through in time."""
+    """Limit the time of a clause, and explain the failure if it takes longer."""
     with trio.move_on_after(seconds) as scope:
         yield
     if scope.cancelled_caught:
-        raise AssertionError(f"the clause is not through after {seconds:g} s: something it waits for does not come")
+        raise AssertionError(f"the clause did not finish within {seconds:g} s: an event that it awaits never came")
 
 
 def params(tool: str, **arguments: Any) -> JsonObject:
-    """Return the params of a call that says all about itself, and wants log messages."""
+    """Return the params of a call that carries all request metadata and requests log messages."""
     meta: JsonObject = {REVISION_KEY: REVISIONS[-1], CAPABILITIES_KEY: {}, LOG_LEVEL_KEY: "debug"}
     return {"name": tool, "arguments": arguments, "_meta": meta}
 
 
 async def call(transport: Transport, tool: str, **arguments: Any) -> JsonObject:
-    """Call a tool of the contract's server, and return the result."""
+    """Call a tool of the contract's server and return the result."""
     async with transport.ask("tools/call", params(tool, **arguments)) as asked:
         return await asked.result()
 
@@ -109,33 +109,33 @@ def text_of(result: JsonObject) -> str:
 
 
 def check(found: object, expected: object, what: str) -> None:
-    """Raise `AssertionError` if *found* is not *expected*, of the same types throughout."""
+    """Raise `AssertionError` unless *found* equals *expected* and has the same types at every depth."""
     if repr(found) != repr(expected):
         raise AssertionError(f"{what}: expected {expected!r:.500}, found {found!r:.500}")
 
 
 async def failure_of(attempt: Callable[[], Awaitable[object]], expected: type[E]) -> E:
-    """Await *attempt*, which must raise *expected* or a subclass of it, and return what it raised."""
+    """Await *attempt*, which must raise *expected* or a subclass, and return the exception."""
     try:
         result = await attempt()
     except expected as exc:
         return exc
     except Exception as exc:
-        raise AssertionError(f"expected {expected.__name__}, it raised {exc!r}") from exc
-    raise AssertionError(f"expected {expected.__name__}, it returned {result!r:.500}")
+        raise AssertionError(f"expected {expected.__name__}, but the attempt raised {exc!r}") from exc
+    raise AssertionError(f"expected {expected.__name__}, but the attempt returned {result!r:.500}")
 
 
 async def until(fits: Callable[[], Awaitable[bool]], what: Callable[[], str], seconds: float) -> None:
-    """Wait until something holds, which may take the other side a moment."""
+    """Poll until a condition of the other side holds."""
     with trio.move_on_after(seconds):
-        while not await fits():  # noqa: ASYNC110 # the other side has no event for us
+        while not await fits():  # noqa: ASYNC110 # the other side offers no event to wait for
             await trio.sleep(_POLL_SECONDS)
         return
     raise AssertionError(f"{what()}, still after {seconds:g} s")
 
 
 def nothing_held(transport: Transport) -> None:
-    """Check that this end of the connection remembers nothing."""
+    """Check that this end of the connection keeps no state of a request."""
     held = transport.statistics()
     check((held.asked, held.update_bytes), (0, 0), "requests and bytes of updates that the transport still holds")
 
@@ -154,20 +154,20 @@ def _below(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
             yield from _below(child)
 
 
-# The server that the contract of transports is tested with: whatever it is asked, it does observably.
+# --- The server of the contract, whose handlers can be observed ---
 
 
 @define(eq=False)
 class _State:
-    """What the handlers of one serving share."""
+    """The state that the handlers of one serving share."""
 
     stopped: defaultdict[str, trio.Event] = field(factory=lambda: defaultdict(trio.Event))
-    """For each key, whether the handler that worked under it was cancelled."""
+    """True for the key of each handler that was cancelled, False for that of each other handler."""
     released: defaultdict[str, trio.Event] = field(factory=lambda: defaultdict(trio.Event))
     waiting: int = 0
-    """How many handlers wait."""
+    """The number of waiting handlers."""
     notified: list[str] = field(factory=list[str])
-    """The methods of the notifications that belonged to no exchange."""
+    """The methods of the notifications outside any exchange."""
 
 
 @asynccontextmanager
@@ -177,7 +177,7 @@ async def _lifespan(_: Server) -> AsyncGenerator[_State]:
 
 @define(eq=False)
 class _Noting:
-    """A serving that notes the notifications it gets."""
+    """A serving that records its notifications."""
 
     _serving: Any
 
@@ -211,10 +211,10 @@ class _ContractServer:
 
 
 def contract_server() -> HttpAnswerer:
-    """Return the server that the clauses of a `TransportContract` talk to.
+    """Return the server for the clauses of a `TransportContract`.
 
-    A contract gives one to `TransportContract.served`. A transport whose servers are programs of their own needs it
-    in one: ``trio.run(serve_stdio, contract_server())``, say, or ``app = http_app(contract_server())``.
+    A contract passes one to `TransportContract.served`. If the servers of a transport are separate programs, such a
+    program must serve it, as in ``trio.run(serve_stdio, contract_server())`` or ``app = http_app(contract_server())``.
     """
     server = Server("contract", version="1.0", lifespan=_lifespan)
     for tool in (_echo, _count, _hang, _when_stopped, _wait, _release, _waiting, _refuse, _say, _notified, _pid):
@@ -233,7 +233,7 @@ async def _count(steps: int, ctx: Context) -> str:
 
 
 async def _hang(key: str, ctx: Context) -> None:
-    """Report once, and work until cancelled."""
+    """Report progress once, then run until cancelled."""
     with _counted(ctx):
         try:
             await ctx.report_progress(1)
@@ -280,7 +280,7 @@ async def _pid() -> int:
 
 @define(eq=False)
 class _counted:  # noqa: N801 # a context manager
-    """Counts who waits."""
+    """A context manager that counts the waiting handlers."""
 
     _ctx: Context
 
@@ -291,23 +291,23 @@ class _counted:  # noqa: N801 # a context manager
         self._ctx.state.waiting -= 1
 
 
-# What all clauses of the contract of transports have in common: how to connect, and how long to wait.
+# --- The base of the clauses: how to connect, and how long to wait ---
 
 
 class Clauses:
-    """A set of clauses: test methods about a transport that `served` says how to get."""
+    """A set of clauses: test methods for the transport that `served` provides."""
 
     seconds: ClassVar[float] = 20.0
-    """How long a clause may take."""
+    """The time limit of a clause, in seconds."""
     large: ClassVar[int] = 1_000_000
-    """How many bytes a large message has."""
+    """The size of a large message, in bytes."""
 
     def served(self, server: Answerer) -> AbstractAsyncContextManager[TransportOpener]:
-        """Serve *server* for as long as the block lasts, and yield an opener that connects to it any number of times.
+        """Serve *server* during the block, and yield an opener that can connect to it any number of times.
 
-        A server in a process of its own cannot be handed over: have it serve `contract_server()`, and ignore *server*.
+        A server in a separate process cannot be passed in: let it serve `contract_server()`, and ignore *server*.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say in `served` how to connect")
+        raise NotImplementedError(f"{type(self).__name__} must implement `served`, which provides the transport")
 
     @asynccontextmanager
     async def _opener(self) -> AsyncGenerator[TransportOpener]:
@@ -321,7 +321,7 @@ class Clauses:
             yield transport
 
     async def _until_waiting(self, transport: Transport, count: int) -> None:
-        """Wait until so many handlers wait."""
+        """Wait until *count* handlers wait."""
         waiting = -1
 
         async def as_many() -> bool:
@@ -329,25 +329,25 @@ class Clauses:
             waiting = int(text_of(await call(transport, "waiting")))
             return waiting == count
 
-        await until(as_many, lambda: f"{waiting} handlers wait, and not {count}", self.seconds / 2)
+        await until(as_many, lambda: f"{waiting} handlers wait instead of {count}", self.seconds / 2)
 
 
 async def updates_of(asked: OutgoingRequest) -> AsyncGenerator[tuple[str, Any]]:
-    """Yield the updates of a request until its outcome has come."""
+    """Yield the updates of a request until its outcome arrives."""
     while (update := await asked.next_update()) is not None:
         yield update
 
 
-# Clauses about exchanges: results, errors, updates, notifications, many at once, cancellation.
+# --- The clauses ---
 
 
 class ExchangeClauses(Clauses):
-    """What holds of each exchange, while the connection is up."""
+    """The clauses about a single connection: results, errors, updates, notifications, concurrency and cancellation."""
 
     # One exchange.
 
     async def test_a_request_is_answered_with_its_result(self) -> None:
-        """Who asks gets the result, and nothing is left of the request."""
+        """The caller gets the result, and no state of the request is left."""
         async with self._opened() as transport:
             check(text_of(await call(transport, "count", steps=3)), "counted", "the result")
             nothing_held(transport)
@@ -375,13 +375,13 @@ class ExchangeClauses(Clauses):
                 check((await call(transport, "echo", value=value))["_meta"]["value"], value, "the value came back")
 
     async def test_a_large_message_crosses_both_ways(self) -> None:
-        """Messages have no size but the one that `Limits` allows."""
+        """Messages may have any size that `Limits` allows."""
         async with self._opened() as transport:
             text = "x" * self.large
             check((await call(transport, "echo", value=text))["_meta"]["value"] == text, True, "it came back whole")
 
     async def test_an_error_is_raised_with_its_code_message_and_data(self) -> None:
-        """An error of the server is an `ErrorResponse`, and the connection goes on."""
+        """An error of the server is an `ErrorResponse`, and the connection stays usable."""
         async with self._opened() as transport:
             error = await failure_of(partial(call, transport, "refuse"), ErrorResponse)
             check((error.code, error.message, error.data), (-5, "not today", {"until": "tomorrow"}), "the error")
@@ -389,7 +389,7 @@ class ExchangeClauses(Clauses):
             check(text_of(await call(transport, "count", steps=0)), "counted", "the next call")
 
     async def test_what_is_no_json_is_refused_before_it_is_sent(self) -> None:
-        """Params that JSON cannot say are a `LocalProtocolError`, and the connection goes on."""
+        """Params that are not JSON are a `LocalProtocolError`, and the connection stays usable."""
         async with self._opened() as transport:
             for value in (float("nan"), object(), "\ud800"):
                 await failure_of(partial(call, transport, "echo", value=value), LocalProtocolError)
@@ -399,7 +399,7 @@ class ExchangeClauses(Clauses):
     # Updates.
 
     async def test_updates_come_in_order_and_before_the_result(self) -> None:
-        """Each update arrives once, in the order it was sent in, and all of them before the result."""
+        """Each update arrives once, in the order of sending, and before the result."""
         async with self._opened() as transport:
             for steps in (1, 30):
                 async with transport.ask("tools/call", params("count", steps=steps), wants_updates=True) as asked:
@@ -409,7 +409,7 @@ class ExchangeClauses(Clauses):
             nothing_held(transport)
 
     async def test_updates_reach_the_request_they_belong_to(self) -> None:
-        """Requests under way at once do not get each other's updates."""
+        """Concurrent requests do not get each other's updates."""
         async with self._opened() as transport:
             got: dict[int, list[Any]] = {}
 
@@ -423,23 +423,23 @@ class ExchangeClauses(Clauses):
             check(dict(sorted(got.items())), {steps: [steps] * steps for steps in (3, 5, 7)}, "totals")
 
     async def test_no_updates_come_where_none_are_wanted(self) -> None:
-        """Who does not ask for updates gets none, and the server is not asked to send any."""
+        """A caller that requests no updates gets none, and the request does not ask the server for any."""
         async with self._opened() as transport, transport.ask("tools/call", params("count", steps=3)) as asked:
             check([update async for update in updates_of(asked)], [], "updates")
 
     # Notifications.
 
     async def test_notifications_reach_the_server_in_order(self) -> None:
-        """What is notified before a request is known to the server when it answers that."""
+        """The server knows of a notification sent before a request when it answers the request."""
         async with self._opened() as transport:
             methods = [f"notifications/{number}" for number in range(5)]
             for number, method in enumerate(methods):
                 await transport.notify(method, {"number": number} if number else None)
             result = await call(transport, "notified")
-            check(json.loads(text_of(result)), methods, "what the server was notified of")
+            check(json.loads(text_of(result)), methods, "the notifications that the server received")
 
     async def test_notifications_of_the_server_reach_the_client_in_order(self) -> None:
-        """What the server notifies before its result has arrived when the result has."""
+        """A notification that the server sends before its result arrives before the result."""
         caller = Caller()
         async with self._opened(caller) as transport:
             for text in ("one", "two"):
@@ -450,7 +450,7 @@ class ExchangeClauses(Clauses):
     # Many at once.
 
     async def test_requests_run_side_by_side_and_answers_may_overtake(self) -> None:
-        """No request waits for one that was sent before it."""
+        """No request waits for an earlier one."""
         async with self._opened() as transport:
             order: list[str] = []
 
@@ -467,7 +467,7 @@ class ExchangeClauses(Clauses):
             check(order, ["third", "first", "second"], "the order of the answers")
 
     async def test_many_requests_at_once_get_each_its_own_answer(self) -> None:
-        """Two hundred requests under way at once do not get mixed up."""
+        """Two hundred concurrent requests get their own results."""
         async with self._opened() as transport:
             got: dict[int, Any] = {}
 
@@ -481,7 +481,7 @@ class ExchangeClauses(Clauses):
             nothing_held(transport)
 
     async def test_what_is_under_way_is_counted(self) -> None:
-        """`statistics` counts the requests that wait for an answer."""
+        """`statistics` counts the in-flight requests."""
         async with self._opened() as transport, trio.open_nursery() as nursery:
             for key in ("a", "b"):
                 nursery.start_soon(partial(call, transport, "wait", key=key))
@@ -493,7 +493,7 @@ class ExchangeClauses(Clauses):
     # Cancellation.
 
     async def test_leaving_a_request_stops_its_handler_and_nothing_comes_after(self) -> None:
-        """Who leaves before the outcome has arrived stops the handler; the server sends neither result nor error."""
+        """A caller that leaves before the outcome cancels the handler; the server sends neither result nor error."""
         caller = Caller()
         async with self._opened(caller) as transport:
             async with transport.ask("tools/call", params("hang", key="k"), wants_updates=True) as asked:
@@ -504,7 +504,7 @@ class ExchangeClauses(Clauses):
             check(caller.notifications, [], "notifications")
 
     async def test_a_cancelled_caller_stops_its_handler_and_no_other(self) -> None:
-        """Cancelling a task that waits ends its request, and leaves those of others alone."""
+        """Cancelling a waiting task ends its request and no other."""
         async with self._opened() as transport, trio.open_nursery() as nursery:
             nursery.start_soon(partial(call, transport, "wait", key="other"))
             with trio.CancelScope() as scope:
@@ -518,7 +518,7 @@ class ExchangeClauses(Clauses):
             await call(transport, "release", key="other")
 
     async def test_a_call_may_be_cancelled_at_every_step(self) -> None:
-        """Wherever a call is cancelled, neither end keeps anything of it, and the next one is answered."""
+        """After a cancellation at any point, neither end keeps state of the call, and the next call is answered."""
         async with self._opened() as transport:
 
             async def attempt() -> None:
@@ -540,10 +540,10 @@ async def _as_long_as(what: Sized, length: int) -> bool:
 
 
 class TransportContract(ExchangeClauses):
-    """The contract of an `abc.TransportOpener`: one test method for each clause, whose docstring is the clause.
+    """The contract of an `abc.TransportOpener`: each test method is a clause, and its docstring states the clause.
 
-    Inherit from it and say in `served` how one connects; pytest (with pytest-trio) then collects the clauses as it
-    does any test of yours, and `check_contract` runs them without pytest::
+    Inherit from it and implement `served`. Pytest (with pytest-trio) then collects the clauses like other tests, and
+    `check_contract` runs them without pytest::
 
         class TestMyTransport(TransportContract):
             @asynccontextmanager
@@ -551,17 +551,17 @@ class TransportContract(ExchangeClauses):
                 async with my_listener(server) as address:
                     yield my_transport(address)
 
-    Where pytest-trio's `trio_mode` is off, mark the class: ``pytestmark = pytest.mark.trio``. The clauses use Trio's
-    clock only to bound what never comes, so they work with sockets, with processes and in memory.
+    If pytest-trio's `trio_mode` is off, mark the class: ``pytestmark = pytest.mark.trio``. The clauses use Trio's clock
+    only for time limits, so they work with sockets, with processes and in memory.
 
-    A transport to another machine or process inherits from `RemoteTransportContract`, one that is a `trio.abc.Stream`
-    from `StreamContract`; each adds clauses.
+    For a transport to another machine or process, inherit from `RemoteTransportContract`; for a `trio.abc.Stream`, from
+    `StreamContract`. Each adds clauses.
     """
 
     # Opening and closing.
 
     async def test_closing_tells_those_who_wait(self) -> None:
-        """Leaving the opener's block ends each request that waits with a `ConnectionClosed` of its own."""
+        """Leaving the opener's block fails each in-flight request with its own `ConnectionClosed`."""
         errors: list[ConnectionClosed] = []
 
         async def wait(transport: Transport) -> None:
@@ -574,7 +574,7 @@ class TransportContract(ExchangeClauses):
         check(len({id(error) for error in errors}), 3, "exceptions")
 
     async def test_after_closing_nothing_can_be_asked(self) -> None:
-        """A transport whose block was left raises `ConnectionClosed`, whatever it is asked."""
+        """After its block was left, every method of a transport raises `ConnectionClosed`."""
         async with self._opener() as opener:
             async with opener(Caller()) as transport:
                 await call(transport, "count", steps=0)
@@ -583,7 +583,7 @@ class TransportContract(ExchangeClauses):
             nothing_held(transport)
 
     async def test_whoever_wants_to_know_of_the_loss_is_told_once(self) -> None:
-        """`on_disconnect` tells the reason when nothing can be asked any more, or at once where that is so already."""
+        """`on_disconnect` passes the reason when the connection is lost, or at once if it is already lost."""
         told: list[str] = []
         async with self._opener() as opener:
             async with opener(Caller()) as transport:
@@ -596,14 +596,14 @@ class TransportContract(ExchangeClauses):
             check(told, ["ConnectionClosed"] * 3, "what was told in the end")
 
     async def test_the_exception_of_a_block_comes_out_as_it_is(self) -> None:
-        """What is raised in the opener's block is not wrapped, replaced or swallowed."""
+        """An exception raised in the opener's block is not wrapped, replaced or swallowed."""
         async with self._opener() as opener:
             for error in (KeyError("mine"), ExceptionGroup("mine", [KeyError("mine")]), ConnectionLost("mine")):
                 raised = await _raised_by(opener, error)
-                check([id(each) for each in raised], [id(error)], f"what came out of a block that raised: {raised}")
+                check([id(each) for each in raised], [id(error)], f"the exceptions of a block that raised: {raised}")
 
     async def test_an_opener_connects_anew_each_time(self) -> None:
-        """Opening twice connects twice: at once, and one after the other. Closing one leaves the other alone."""
+        """An opener can connect twice, concurrently or in sequence. Closing one connection leaves the other open."""
         async with self._opener() as opener:
             async with opener(Caller()) as one:
                 async with opener(Caller()) as other:
@@ -614,7 +614,7 @@ class TransportContract(ExchangeClauses):
                 check(text_of(await call(again, "count", steps=0)), "counted", "the answer to one opened later")
 
     async def test_no_task_outlives_its_connection(self) -> None:
-        """When a block is left, all tasks of its connection end, also if it is cancelled while opening or inside."""
+        """Leaving a block ends all tasks of its connection, even if it is cancelled inside or while opening."""
         async with self._opener() as opener:
 
             async def attempt() -> None:
@@ -632,10 +632,10 @@ class TransportContract(ExchangeClauses):
                 await until(none_left, lambda: f"tasks are left: {working_tasks() - before}", self.seconds / 2)
                 point, completed = 2 * point, not scope.cancelled_caught
 
-    # What clients see.
+    # The view of a client.
 
     async def test_the_tap_sees_what_passes(self) -> None:
-        """A client that has a tap is shown each message, as JSON without its newline, in order."""
+        """The tap of a client gets each message in order, as JSON without the newline."""
         seen: list[tuple[Direction, Any]] = []
         async with (
             self._opened(Caller(lambda direction, line: seen.append((direction, json.loads(line))))) as transport,
@@ -647,7 +647,7 @@ class TransportContract(ExchangeClauses):
         check(told, [("sent", "tools/call"), progress, progress, ("received", None)], "messages")
 
     async def test_a_client_works_over_it_in_every_revision(self) -> None:
-        """A `Client` agrees on each revision and does its work: lists, calls, progress, errors, cancellation."""
+        """A `Client` negotiates each revision and works: lists, calls, progress, errors, cancellation."""
         for revision in types.REVISIONS:
             async with self._opener() as opener, open_client(opener, revision=revision) as client:
                 check(client.revision, revision, "the revision")
@@ -665,7 +665,7 @@ class TransportContract(ExchangeClauses):
 
 
 async def _raised_by(opener: TransportOpener, error: Exception) -> list[Exception]:
-    """Return what comes out of a block that raises *error*, if anything does."""
+    """Return the exception that leaves a block in which *error* is raised; None if none does."""
     raised: list[Exception] = []
 
     async def attempt() -> None:
@@ -675,24 +675,24 @@ async def _raised_by(opener: TransportOpener, error: Exception) -> list[Exceptio
 
     try:
         await attempt()
-    except Exception as exc:  # noqa: BLE001 # whatever comes is looked at
+    except Exception as exc:  # noqa: BLE001 # the caller compares it
         raised.append(exc)
     return raised
 
 
-# A contract without pytest: run its clauses one after the other, and say which are broken.
+# --- Running a contract without pytest ---
 
 
 async def broken_clauses(contract: TransportContract) -> dict[str, Exception]:
-    """Run every clause of *contract*; return what each broken one raised, by the name of its method.
+    """Run every clause of *contract*, without pytest; return the exception of each broken clause by its method name.
 
-    Needs no pytest. Clauses that a subclass adds are run too: every method whose name begins with ``test_``.
+    A clause is a method whose name begins with ``test_``, also one that a subclass adds.
     """
     broken: dict[str, Exception] = {}
     for name in sorted(name for name in dir(contract) if name.startswith("test_")):
         try:
             await getattr(contract, name)()
-        except Exception as exc:  # noqa: BLE001 # whatever it is, the clause is broken
+        except Exception as exc:  # noqa: BLE001 # any exception breaks the clause
             broken[name] = exc
     return broken
 
@@ -701,7 +701,7 @@ async def check_contract(contract: TransportContract) -> None:
     """Run every clause of *contract*, one after the other.
 
     Raises:
-        ExceptionGroup: clauses are broken; each is one exception, with the name of the clause as its note.
+        ExceptionGroup: clauses are broken. It holds an exception for each, with the name of the clause as a note.
     """
     broken = await broken_clauses(contract)
     for name, exc in broken.items():

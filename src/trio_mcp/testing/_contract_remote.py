@@ -1,4 +1,4 @@
-"""What transports to another program must keep beyond the common contract, and those made of a byte stream."""
+"""The additional contracts of transports to another program and of transports over a byte stream."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ __all__ = ["RemoteTransportContract", "StreamContract"]
 
 
 class RemoteTransportContract(TransportContract):
-    """The contract of a transport whose other side may vanish: say in `cut` how to make it.
+    """The contract of a transport whose other side may be lost; implement `cut`, which causes the loss.
 
-    For a child process, ask it for its number first: ``(await call(transport, "pid"))`` is that of the process in
-    which `contract_server` serves.
+    For a child process, the tool ``pid`` returns the number of the process that serves `contract_server`:
+    ``await call(transport, "pid")``.
     """
 
     async def cut(self, transport: Transport) -> None:
-        """End the other side of the connection that *transport* is, as a crash or the network would: without a word."""
-        raise NotImplementedError(f"{type(self).__name__} does not say in `cut` how the other side ends")
+        """End the other side of the connection *transport* without a message, as a crash or the network would."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `cut`, which ends the other side")
 
     async def test_the_end_of_the_other_side_is_told_to_those_who_wait(self) -> None:
-        """Each request that waits ends with a `ConnectionBroken` (or a subclass) of its own; the block goes on."""
+        """Each in-flight request fails with its own `ConnectionBroken` (or a subclass); the block continues."""
         errors: list[ConnectionBroken] = []
 
         async def wait(transport: Transport) -> None:
@@ -63,7 +63,7 @@ class RemoteTransportContract(TransportContract):
             nothing_held(transport)
 
     async def test_after_the_end_of_the_other_side_nothing_can_be_asked(self) -> None:
-        """What is asked or notified later raises `ConnectionBroken`, after closing too; `on_disconnect` tells of it."""
+        """Later requests and notifications raise `ConnectionBroken`, even after closing; `on_disconnect` reports it."""
         told: list[bool] = []
         async with self._opener() as opener:
             async with opener(Caller()) as transport:
@@ -79,7 +79,7 @@ class RemoteTransportContract(TransportContract):
         check(told, [True], "what `on_disconnect` told")
 
     async def test_updates_that_came_before_the_end_are_still_read(self) -> None:
-        """An update that has arrived is read, and the loss comes after it."""
+        """An update that has arrived is delivered before the loss."""
         async with (
             self._opened() as transport,
             transport.ask("tools/call", params("hang", key="k"), wants_updates=True) as asked,
@@ -96,7 +96,7 @@ class RemoteTransportContract(TransportContract):
             check(await asked.next_update(), None, "the next update")
 
     async def test_a_new_connection_works_after_the_end_of_another(self) -> None:
-        """The other side of one connection may vanish; the opener connects again all the same."""
+        """After the other side of one connection is lost, the opener can connect again."""
         async with self._opener() as opener:
             async with opener(Caller()) as transport:
                 await call(transport, "count", steps=0)
@@ -108,17 +108,17 @@ class RemoteTransportContract(TransportContract):
 class StreamContract(RemoteTransportContract):
     """The contract of a `trio.abc.Stream` that carries messages, with a client at one end and a server at the other.
 
-    Say in `connected` how to get the two ends of a connection; then `serve_stream` and `stream_transport` are put to
-    the test over them, and the server's side once more by hand.
+    Implement `connected`, which returns the two ends of a connection. The clauses test `serve_stream` and
+    `stream_transport` over them, and the server's side with bytes written by hand.
     """
 
     @abc.abstractmethod
     async def connected(self) -> tuple[trio.abc.Stream, trio.abc.Stream]:
-        """Return the two ends of a new connection: the client's, the server's. Each will be closed."""
+        """Return the client's and the server's end of a new connection. The contract closes both."""
 
     @asynccontextmanager
     async def served(self, server: Answerer) -> AsyncGenerator[TransportOpener]:
-        """Serve every connection that is opened."""
+        """Serve every opened connection."""
         self._server_ends: dict[int, trio.abc.Stream] = {}
 
         @asynccontextmanager
@@ -138,7 +138,7 @@ class StreamContract(RemoteTransportContract):
 
     @asynccontextmanager
     async def _by_hand(self) -> AsyncGenerator[tuple[ScriptedPeer, trio.CancelScope]]:
-        """Serve a client by hand; yield it, and what cancels the serving."""
+        """Serve a raw client stream; yield the stream and the scope that cancels the serving."""
         with within(self.seconds):
             ours, theirs = await self.connected()
             async with contract_server().serving() as serving, owned_nursery() as nursery:
@@ -165,7 +165,7 @@ class StreamContract(RemoteTransportContract):
                 check((await client.expect_response(id))["id"], id, "the id")
 
     async def test_bytes_may_come_in_any_pieces(self) -> None:
-        """Neither one byte at a time nor many messages at once change what they say."""
+        """Messages arrive intact one byte at a time and many at once."""
         async with self._by_hand() as (client, _):
             for byte in json.dumps(_request("slow")).encode() + b"\n":
                 await client.send(bytes([byte]))
@@ -176,7 +176,7 @@ class StreamContract(RemoteTransportContract):
             check(sorted(answered), ids, "the answered ids")
 
     async def test_what_is_no_message_harms_nothing(self) -> None:
-        """A line that is none is refused, and what comes after it is answered."""
+        """An invalid line is refused, and the next line is answered."""
         async with self._by_hand() as (client, _):
             await client.send(b"\xff\x00 no message\n", _request(1))
             refusal: dict[str, Any] = await client.receive() or {}
@@ -184,7 +184,7 @@ class StreamContract(RemoteTransportContract):
             await client.expect_response(1)
 
     async def test_requests_are_answered_after_the_end_of_the_input(self) -> None:
-        """A client that has said its last, where the stream can say so, gets the answers before the end."""
+        """A client that half-closes a stream, if the stream can, gets its responses before the end."""
         async with self._by_hand() as (client, _):
             await client.send(*(_request(id) for id in range(3)))
             if isinstance(client.stream, trio.abc.HalfCloseableStream):
@@ -192,7 +192,7 @@ class StreamContract(RemoteTransportContract):
                 check(sorted(message["id"] for message in await client.rest()), [0, 1, 2], "the answered ids")
 
     async def test_a_serving_that_is_cancelled_closes_its_end(self) -> None:
-        """The client sees the end of the connection, and no half of a message before it."""
+        """The client sees the end of the connection, and no partial message before it."""
         async with self._by_hand() as (client, stop):
             await client.send(_request(1))
             await client.expect_response(1)

@@ -1,4 +1,4 @@
-"""Streams that fail on purpose, message by message and in virtual time."""
+"""Fault injection: streams that fail on purpose, and `cancel_everywhere`, which cancels a coroutine at every step."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ __all__ = [
 ]
 
 When: TypeAlias = "int | str | Callable[[Any], bool] | None"
-"""Which messages of one direction a fault is about: the n-th (from 1), those of a method, those whose JSON value
-satisfies a predicate (what is no JSON never does), or all."""
+"""The messages of one direction that a fault affects: the n-th (from 1), those of a method, those whose JSON value
+satisfies a predicate (other bytes never do), or all."""
 
 
 @frozen
 class _Deliver:
-    """These bytes go on."""
+    """Bytes to pass on."""
 
     data: bytes
 
 
 @frozen
 class _Wait:
-    """What follows waits for so many seconds."""
+    """A pause of so many seconds before the next step."""
 
     seconds: float
 
 
 @frozen
 class _Disconnect:
-    """Nothing follows: the connection is gone."""
+    """The end of the connection."""
 
     broken: bool
 
@@ -64,20 +64,20 @@ _Step: TypeAlias = "_Deliver | _Wait | _Disconnect"
 
 @define(eq=False)
 class Fault:
-    """What happens to the messages of one direction of a `FaultyStream`. Made by the functions of this module.
+    """A fault in one direction of a `FaultyStream`. The functions of this module create it.
 
-    It counts the messages it sees, so it is for one stream and one direction.
+    It counts its messages, so it can be used for one stream and one direction only.
     """
 
     _when: When
     _treat: Callable[[bytes], Iterable[_Step]]
-    """What becomes of a chosen message."""
+    """A function that returns the steps for a chosen message."""
     _after: Callable[[], Iterable[_Step]] | None = None
-    """What comes after a message that was not chosen, and after the last one."""
+    """A function that returns the steps after a message that was not chosen, and after the last message."""
     _seen: int = field(default=0, init=False)
 
     def feed(self, steps: Iterable[_Step]) -> list[_Step]:
-        """Return what becomes of *steps*, each of which is a message or what a fault before this one has made."""
+        """Return the steps that this fault makes of *steps*, which are messages or the steps of the fault before it."""
         out: list[_Step] = []
         for step in steps:
             if isinstance(step, _Deliver):
@@ -93,7 +93,7 @@ class Fault:
         return [step, *self._after()] if self._after is not None else [step]
 
     def finish(self) -> Iterable[_Step]:
-        """Return what was held back, because no further message comes."""
+        """Return the messages held back, because no further message comes."""
         return self._after() if self._after is not None else ()
 
     def _chooses(self, line: bytes) -> bool:
@@ -110,7 +110,7 @@ class Fault:
 
 
 def delay(seconds: float, when: When = None) -> Fault:
-    """Hold messages up for *seconds*, on Trio's clock. What comes behind one waits with it: the order stays."""
+    """Delay messages by *seconds*, on Trio's clock. Later messages wait too, so the order stays."""
     return Fault(when, lambda line: [_Wait(seconds), _Deliver(line)])
 
 
@@ -120,8 +120,8 @@ def cut(after_bytes: int = 0, when: When = None, *, broken: bool = False) -> Fau
     The reader at the other end of the bytes sees the first *after_bytes* bytes of the message and then the end.
 
     Args:
-        broken: a reader behind the `FaultyStream` sees a broken connection (`trio.BrokenResourceError`) instead of
-            its end. A writer always does.
+        broken: a reader of the `FaultyStream` sees a broken connection (`trio.BrokenResourceError`) instead of the
+            end. A writer always does.
     """
 
     def part(line: bytes) -> Iterable[_Step]:
@@ -138,9 +138,9 @@ def duplicate(when: When = None) -> Fault:
 
 
 def reorder(when: When = None) -> Fault:
-    """Deliver a message after the next one that is not chosen. One that is the last comes last, if the end comes.
+    """Deliver a message after the next one that is not chosen, or at the end of the stream if there is none.
 
-    With `when` None nothing is ever delivered before the end, so name the messages to be overtaken.
+    If `when` is None, no message is delivered before the end, so choose the messages to be overtaken.
     """
     held: deque[bytes] = deque()
 
@@ -156,15 +156,15 @@ def reorder(when: When = None) -> Fault:
 
 
 def stall(when: When = None) -> Fault:
-    """Let nothing pass from a message on, by default the first, until the stream is closed.
+    """Stop the stream at a message, by default the first, until the stream is closed.
 
-    When sending, the sender waits, as it does for a peer that reads nothing. When receiving, nothing comes.
+    A sender waits, as for a peer that does not read. A receiver gets nothing.
     """
     return Fault(when, lambda line: [_Wait(math.inf), _Deliver(line)])
 
 
 def rewrite(change: Callable[[bytes], bytes | None], when: When = None) -> Fault:
-    """Deliver what *change* makes of a message, both without newline; None loses it."""
+    """Replace a message with the result of *change*, both without newline; None drops the message."""
 
     def changed(line: bytes) -> Iterable[_Step]:
         new = change(line.removesuffix(b"\n"))
@@ -175,10 +175,10 @@ def rewrite(change: Callable[[bytes], bytes | None], when: When = None) -> Fault
 
 @define(eq=False)
 class FaultyStream(trio.abc.Stream):
-    """A stream that carries newline-delimited messages, with faults; wrap either end of a connection.
+    """A stream of newline-delimited messages with faults, which can wrap either end of a connection.
 
-    Each message passes the faults of its direction from left to right: what one makes of it is what the next one
-    sees. Without faults the stream only repackages: messages are sent and received whole. Example::
+    Each message passes the faults of its direction from left to right: each fault gets the output of the one before
+    it. Without faults, the stream only sends and receives whole messages. Example::
 
         async with open_memory_client(
             server, wrap=lambda stream: FaultyStream(stream, receiving=[delay(2), duplicate("notifications/progress")])
@@ -186,9 +186,9 @@ class FaultyStream(trio.abc.Stream):
             ...
 
     Args:
-        stream: what really carries the bytes; closed with this one.
-        sending: faults of what is sent through this stream.
-        receiving: faults of what is received through it.
+        stream: the stream that carries the bytes; closed with this one.
+        sending: the faults of the sent messages.
+        receiving: the faults of the received messages.
     """
 
     _stream: trio.abc.Stream
@@ -199,16 +199,16 @@ class FaultyStream(trio.abc.Stream):
     _sent: LineFramer = field(factory=lambda: LineFramer(2**40), init=False)
     _received: LineFramer = field(factory=lambda: LineFramer(2**40), init=False)
     _end: _Disconnect | None = field(default=None, init=False)
-    """How a fault cut the connection, once it has."""
+    """The fault that cut the connection; None before."""
     _input_ended: bool = field(default=False, init=False)
     _gone: trio.Event = field(factory=trio.Event, init=False)
-    """Set when nothing is worth waiting for: the connection was cut, or this stream is closed."""
+    """An event that is set when the connection is cut or this stream is closed."""
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send the messages that *data* completes, as the faults want it; a cancelled one may have left in part.
+        """Send the messages that *data* completes, with the faults. If cancelled, a message may be sent in part.
 
         Raises:
-            trio.BrokenResourceError: a fault has cut the connection, or what the stream below raises this for.
+            trio.BrokenResourceError: a fault has cut the connection, or the stream below raises it.
             trio.ClosedResourceError: this stream is closed.
         """
         self._to_send += _through(self._sending, self._sent.feed(bytes(data)), b"\n")
@@ -227,14 +227,14 @@ class FaultyStream(trio.abc.Stream):
             await self._stream.send_all(data)
         except trio.ClosedResourceError:
             if self._end is None:
-                raise  # else it was cut while it was sent
+                raise  # otherwise a fault cut the connection during the send
 
     async def wait_send_all_might_not_block(self) -> None:
         """Wait until the stream below might take more."""
         await self._stream.wait_send_all_might_not_block()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """Return bytes of the next message, as the faults want it; ``b""`` at the end.
+        """Return bytes of the next message, with the faults; ``b""`` at the end.
 
         Raises:
             trio.BrokenResourceError: a fault has broken the connection, or what the stream below raises this for.
@@ -254,7 +254,7 @@ class FaultyStream(trio.abc.Stream):
             if step is None:
                 await self._read()
             else:
-                await self._obey(step)  # if cancelled, it is still to be obeyed
+                await self._obey(step)  # if cancelled, the step stays due
                 if self._end is None:
                     self._to_deliver.popleft()
 
@@ -270,7 +270,7 @@ class FaultyStream(trio.abc.Stream):
         except trio.ClosedResourceError:
             if self._end is None:
                 raise
-            return  # cut while it was waited for
+            return  # cut during the wait
         if chunk:
             self._to_deliver += _through(self._receiving, self._received.feed(bytes(chunk)), b"\n")
             return
@@ -291,7 +291,7 @@ class FaultyStream(trio.abc.Stream):
                 raise trio.ClosedResourceError("this stream was closed")
 
     async def aclose(self) -> None:
-        """Close the stream below, and end what stalls."""
+        """Close the stream below, and end a stall."""
         self._gone.set()
         await self._stream.aclose()
 
@@ -306,7 +306,7 @@ def _onwards(faults: Sequence[Fault], steps: Iterable[_Step]) -> list[_Step]:
     return list(steps)
 
 
-# Cancel a coroutine at every moment, one run after the other.
+# --- Cancelling a coroutine at every step ---
 
 
 async def cancel_everywhere(
@@ -315,22 +315,22 @@ async def cancel_everywhere(
     *,
     max_points: int = 10_000,
 ) -> int:
-    """Run *attempt* again and again, cancelling it after the program's first step, then its second, until it completes.
+    """Run *attempt* repeatedly, and cancel it after the first step of the program, then the second, until it completes.
 
-    A step is what one task does between two checkpoints, whichever task it is: so *attempt* is cancelled at every
-    place, and with every task it works with at every stage. One call takes the place of dozens of hand-timed tests:
-    whatever happens halfway must leave everything consistent, and *after_each* is where you assert that.
+    A step is the work of one task, of any task, between two checkpoints. So *attempt* is cancelled at every point, and
+    with the other tasks in every state. One call replaces dozens of hand-timed tests: every cancelled run must leave a
+    consistent state, which *after_each* can assert.
 
     Args:
-        attempt: makes the coroutine to cancel; called anew for each run.
+        attempt: creates the coroutine to cancel; called for each run.
         after_each: awaited after each run, cancelled or not.
         max_points: the most steps to try.
 
     Returns:
-        After how many different steps it was cancelled.
+        The number of steps after which it was cancelled.
 
     Raises:
-        RuntimeError: it had not completed after *max_points* runs.
+        RuntimeError: the attempt did not complete within *max_points* runs.
     """
     for point in range(1, max_points + 1):
         with trio.CancelScope() as scope:
@@ -354,7 +354,7 @@ async def cancelled_after(steps: int, attempt: Callable[[], Awaitable[object]], 
 
 @define(eq=False)
 class _Steps(trio.abc.Instrument):
-    """Cancels a scope after the n-th step of the program."""
+    """An instrument that cancels a scope after the n-th step of the program."""
 
     _left: int
     _scope: trio.CancelScope
@@ -365,7 +365,7 @@ class _Steps(trio.abc.Instrument):
             self._scope.cancel(reason=f"cancel_everywhere, in {task.name}")
 
 
-# A client and a server in one test, with real bytes between them.
+# --- A client and a server in memory ---
 
 
 @asynccontextmanager
@@ -376,14 +376,15 @@ async def open_memory_client(
     wrap: Callable[[trio.abc.Stream], trio.abc.Stream] | None = None,
     **options: Unpack[ClientOptions],
 ) -> AsyncGenerator[Client]:
-    """Serve *server* and connect to it through bytes in memory: every rule of the wire is applied.
+    """Serve *server* and connect to it through bytes in memory, so that every rule of the wire applies.
 
-    Works with pytest-trio's ``autojump_clock``, plain `def` handlers included. The block sees its own exception bare.
+    It works with pytest-trio's ``autojump_clock``, even for plain `def` handlers. An exception of the block is not
+    wrapped.
 
     Args:
-        lockstep: hand over each byte only when it is taken, which brings out deadlocks that buffers hide.
-        wrap: is given the client's end of the bytes, and returns what the client uses in its place: a `FaultyStream`,
-            say. Closing that must close what it was given.
+        lockstep: pass on each byte only when it is read, which reveals deadlocks that buffers hide.
+        wrap: takes the client's end of the stream and returns a replacement, such as a `FaultyStream`. Closing the
+            replacement must close the stream.
         options: see `trio_mcp.ClientOptions`.
     """
     pair = trio.testing.lockstep_stream_pair() if lockstep else trio.testing.memory_stream_pair()
@@ -399,4 +400,4 @@ async def open_memory_client(
         nursery.start_soon(serve)
         async with open_stream_client(client_end, **options) as client:
             yield client
-        await ended.wait()  # the server has seen the end, so its lifespan is over when the test goes on
+        await ended.wait()  # the server has seen the end, so its lifespan ends before the test continues

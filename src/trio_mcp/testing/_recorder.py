@@ -1,4 +1,4 @@
-"""What was said on a connection: recorded by a tap, compared with what should have been, kept in a file."""
+"""A recorder of the messages of a connection. A test compares the conversation with an expected one, or saves it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from ..wire import (
 __all__ = ["Normaliser", "WireMessage", "WireRecorder", "parse_text", "render"]
 
 
-# A conversation as text, and without what differs from run to run.
+# --- The text form of a conversation, and its normal form ---
 
 _RAW = " (not JSON)"
 _INDENT = "  "
 
 
 def render(messages: Iterable[tuple[str, Any]]) -> str:
-    """Return the text of messages, each given as direction and value; `bytes` are what was no JSON."""
+    """Return the text of messages, each given as direction and value; the value is `bytes` if it was not JSON."""
     return "\n".join(_paragraph(direction, value) for direction, value in messages)
 
 
@@ -46,9 +46,9 @@ def _paragraph(direction: str, value: Any) -> str:
 
 
 def parse_text(text: str, name: str) -> Iterator[tuple[Direction, Any]]:
-    """Yield the messages of a text that `render` made; raises `ValueError` naming the line that is wrong."""
+    """Yield the messages of a text of `render`; raises `ValueError`, which names the invalid line."""
     head, begins, body = "", 1, list[str]()
-    # The sentinel ends the last paragraph. A JSON text has no line break but ours: those in strings are escaped.
+    # The sentinel ends the last paragraph. JSON strings escape their line breaks, so every line break is of `render`.
     for number, line in enumerate([*text.split("\n"), "sent:"], 1):
         if line.startswith(("#", _INDENT)) or not line.strip():
             if line.startswith(_INDENT):
@@ -74,10 +74,10 @@ def _message(head: str, body: list[str], where: str) -> tuple[Direction, Any]:
 
 @define(eq=False)
 class Normaliser:
-    """Replaces what differs from run to run, in one conversation, message by message."""
+    """The normal form of one conversation: it replaces, message by message, the values that differ between runs."""
 
     _numbers: dict[str, dict[str, int]] = field(factory=dict[str, dict[str, int]], init=False)
-    """For each kind of name, the number of each that has appeared."""
+    """The number of each name that has appeared, by kind of name."""
 
     def __call__(self, direction: Direction, value: Any) -> Any:
         """Return a message with its names replaced; batches message by message."""
@@ -99,18 +99,18 @@ class Normaliser:
 
     def _number(self, kind: str, name: Any, shown: str) -> Any:
         numbers, key = self._numbers.setdefault(kind, {}), json.dumps(name)
-        if type(name) is str and name.startswith(f"<{shown} "):  # of a conversation that was normalised before
+        if type(name) is str and name.startswith(f"<{shown} "):  # from a normalised conversation
             return name
         return None if name is None else f"<{shown} {numbers.setdefault(key, len(numbers) + 1)}>"
 
     def _members(self, members: JsonObject, direction: Direction, other: Direction) -> JsonObject:
-        """Return the members of params, of a result or of an error's data, with the names among them replaced."""
+        """Return the members of params, of a result or of an error's data with their names replaced."""
         changed: JsonObject = {}
         for key, value in members.items():
             match key:
                 case "requestId":
                     changed[key] = self._number(f"id {direction}", value, "id")
-                case "progressToken":  # in progress, which goes the other way than the request did
+                case "progressToken":  # of progress, which is sent in the other direction than the request
                     changed[key] = self._number(f"token {other}", value, "token")
                 case "cursor" | "nextCursor":
                     changed[key] = self._number("cursor", value, "cursor")
@@ -144,27 +144,26 @@ def _without_version(info: Any) -> Any:
 
 @frozen
 class WireMessage:
-    """One message that passed."""
+    """One recorded message."""
 
     direction: Direction
-    """Which way it went, seen from the client."""
+    """Its direction, from the client's point of view."""
     value: Any
-    """The JSON value; `bytes` where it was none."""
+    """The JSON value, or the `bytes` of a message that is not JSON."""
 
     @property
     def method(self) -> str | None:
-        """Of a request or a notification; None of a response."""
+        """The method of a request or notification; None for a response."""
         return self.value.get("method") if is_object(self.value) else None
 
 
 @define(eq=False)
 class WireRecorder:  # noqa: PLW1641 # it changes
-    """Remembers every message of a client: give it as the option `tap`.
+    """A recorder of every message of a client; pass it as the option `tap`.
 
-    Two recorders are equal when their conversations are, once what differs from run to run is replaced; the same goes
-    for `assert_conversation`, whose failure is a diff. Replaced are: ids of requests and progress tokens by their
-    number in order of appearance, cursors likewise, protocol revisions by ``<revision>``, and the versions that client
-    and server give of themselves by ``<version>``.
+    Two recorders are equal if their normalised conversations are; `assert_conversation` compares likewise and shows a
+    diff. The normal form replaces request ids, progress tokens and cursors by their number in order of appearance,
+    protocol revisions by ``<revision>``, and the versions of client and server by ``<version>``.
 
     A conversation as text (`text`, `save`, `load`) has one paragraph for each message: the direction and a colon, and
     the indented JSON below it. Lines that begin with ``#`` are comments. Example::
@@ -175,16 +174,16 @@ class WireRecorder:  # noqa: PLW1641 # it changes
         wire.select(method="tools/call").assert_conversation(Path("call.wire"))
 
     Args:
-        rewrite: is given each decoded message before it is compared or shown, and returns what to take for it: for
-            what else differs from run to run, such as times. None leaves the message out. Its argument is a copy.
+        rewrite: takes a copy of each decoded message before it is compared or shown, and returns its replacement, for
+            other values that differ between runs, such as times. None omits the message.
     """
 
     rewrite: Callable[[Any], Any] | None = None
     messages: list[WireMessage] = field(factory=list[WireMessage], init=False)
-    """What has passed so far, in order."""
+    """The messages so far, in order."""
 
     def __call__(self, direction: Direction, message: bytes) -> None:
-        """Remember a message; this is what makes a recorder a tap."""
+        """Record a message. This method makes a recorder a tap."""
         try:
             self.messages.append(WireMessage(direction, decode(message)))
         except Undecodable:
@@ -210,7 +209,7 @@ class WireRecorder:  # noqa: PLW1641 # it changes
         return [message.value for message in self.messages if message.direction == "received"]
 
     def clear(self) -> None:
-        """Forget what has passed so far, such as the messages that opened the connection."""
+        """Discard the messages so far, such as those that opened the connection."""
         self.messages.clear()
 
     def select(
@@ -220,12 +219,12 @@ class WireRecorder:  # noqa: PLW1641 # it changes
         method: str | None = None,
         where: Callable[[Any], bool] | None = None,
     ) -> WireRecorder:
-        """Return a recorder of the messages that fit all that is given.
+        """Return a recorder of the messages that match all given criteria.
 
         Args:
-            direction: which way they went.
-            method: of a request or a notification. A response fits if its request does.
-            where: told the JSON value of each.
+            direction: their direction.
+            method: the method of a request or notification. A response matches if its request does.
+            where: a predicate of the JSON value.
         """
         chosen = WireRecorder(self.rewrite)
         methods = self._methods()
@@ -236,7 +235,7 @@ class WireRecorder:  # noqa: PLW1641 # it changes
         return chosen
 
     def _methods(self) -> Iterator[str | None]:
-        """Yield the method of each message; of a response, its request's."""
+        """Yield the method of each message; for a response, that of its request."""
         asked: dict[tuple[Direction, str], str] = {}
         for message in self.messages:
             value = message.value
@@ -249,10 +248,10 @@ class WireRecorder:  # noqa: PLW1641 # it changes
                 yield asked.get((asker, json.dumps(value.get("id"))))
 
     def text(self, *, normalised: bool = True) -> str:
-        """Return the conversation for people to read.
+        """Return the conversation as readable text.
 
         Args:
-            normalised: replace what differs from run to run.
+            normalised: replace the values that differ between runs.
         """
         return render(self._pairs(normalised=normalised))
 
@@ -269,44 +268,44 @@ class WireRecorder:  # noqa: PLW1641 # it changes
             yield message.direction, value
 
     def save(self, path: Path | str, *, normalised: bool = True) -> None:
-        """Write the conversation to a text file, to be compared with later ones."""
+        """Write the conversation to a text file, for comparison with later ones."""
         Path(path).write_text(self.text(normalised=normalised), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path | str) -> WireRecorder:
-        """Return what a file that `save` wrote holds.
+        """Return the conversation in a file that `save` has written.
 
         Raises:
-            OSError: it cannot be read.
-            ValueError: it is no such file; the message names the line.
+            OSError: the file cannot be read.
+            ValueError: the file has another format; the message names the line.
         """
         return cls.parse(Path(path).read_text(encoding="utf-8"), name=str(path))
 
     @classmethod
     def parse(cls, text: str, *, name: str = "conversation") -> WireRecorder:
-        """Return the conversation that `text` shows; raises `ValueError` as `load` does."""
+        """Return the conversation of a string that `text` returned. Raises `ValueError` as `load` does."""
         recorder = cls()
         recorder.messages += (WireMessage(direction, value) for direction, value in parse_text(text, name))
         return recorder
 
     def assert_conversation(self, expected: WireRecorder | Path | str) -> None:
-        """Compare what was said with what should have been.
+        """Compare the conversation with the expected one.
 
         Args:
-            expected: another recorder, the path of a file written by `save`, or such a file's text.
+            expected: another recorder, the path of a file written by `save`, or the text of such a file.
 
         Raises:
-            AssertionError: they differ; its text is a unified diff.
+            AssertionError: they differ; the message is a unified diff.
             OSError: the file cannot be read.
-            ValueError: *expected* is no conversation.
+            ValueError: *expected* is not a conversation.
         """
         name = str(expected) if isinstance(expected, Path) else "expected"
         if isinstance(expected, Path):
             expected = self.load(expected)
         elif isinstance(expected, str):
             expected = self.parse(expected, name=name)
-        # What is written down may be normalised already, or may not.
+        # The saved conversation may already be normalised.
         wanted, told = expected.text().splitlines(), self.text().splitlines()
         if wanted != told:
             diff = difflib.unified_diff(wanted, told, name, "what was said", lineterm="", n=6)
-            raise AssertionError("\n".join(["the conversation is not the expected one", *diff]))
+            raise AssertionError("\n".join(["the conversation differs from the expected one", *diff]))

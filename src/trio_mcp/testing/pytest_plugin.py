@@ -1,7 +1,7 @@
-"""A pytest plugin, found by pytest where this package is installed: connections to test with, and what they said.
+"""A pytest plugin with fixtures for clients in memory and for recorders of their messages.
 
-pytest loads it in every project that has the package, so it imports nothing but pytest until a fixture is used.
-The fixtures are plain functions, and work with pytest-trio, and without it inside `trio.run`. To be rid of it:
+pytest loads it in every project that has the package installed, so it imports only pytest until a fixture is used.
+The fixtures are plain functions: they work with pytest-trio, and without it inside `trio.run`. Disable the plugin with
 ``-p no:trio_mcp``. Example::
 
     async def test_add(mcp_client, mcp_wire, autojump_clock):
@@ -9,7 +9,7 @@ The fixtures are plain functions, and work with pytest-trio, and without it insi
             await client.call_tool("add", {"a": 1, "b": 2})
         mcp_wire.select(method="tools/call").assert_conversation(Path("add.wire"))
 
-A test that fails shows what was said on its connections.
+If a test fails, its report shows the messages of its connections.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WIRE = "mcp_wire"
 
 @pytest.fixture
 def mcp_wire() -> WireRecorder:
-    """A recorder of what clients say and hear: those of `mcp_client`, and others that have it as their `tap`."""
+    """A recorder of the messages of clients: those of `mcp_client`, and others that have it as their `tap`."""
     from ._recorder import WireRecorder  # noqa: PLC0415 # see above
 
     return WireRecorder()
@@ -44,9 +44,9 @@ def mcp_wire() -> WireRecorder:
 def mcp_client(
     request: pytest.FixtureRequest, mcp_wire: WireRecorder
 ) -> Callable[..., AbstractAsyncContextManager[Client]]:
-    """What opens a client of a server in memory, recorded by `mcp_wire`; see `trio_mcp.testing.open_memory_client`.
+    """A function that opens a recorded client of a server in memory, like `trio_mcp.testing.open_memory_client`.
 
-    It speaks the revision of `mcp_revision`, in a test that has that. Whatever is given by keyword goes first.
+    The client uses the revision of `mcp_revision` if the test has that fixture. Keyword arguments take precedence.
     """
     from ._faults import open_memory_client  # noqa: PLC0415 # see above
 
@@ -62,12 +62,12 @@ def mcp_client(
 
 @pytest.fixture
 def mcp_revision(request: pytest.FixtureRequest) -> str:
-    """Each revision of the protocol in turn. To choose: ``@pytest.mark.parametrize("mcp_revision", [...])``."""
+    """Each revision of the protocol in turn, or those of ``@pytest.mark.parametrize("mcp_revision", [...])``."""
     return str(request.param)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that asks for `mcp_revision` once for each revision, unless it says itself for which."""
+    """Run a test with the fixture `mcp_revision` once for each revision, unless the test is parametrized by it."""
     marks = metafunc.definition.iter_markers("parametrize")
     named = " ".join(str(mark.kwargs.get("argnames", mark.args[:1])) for mark in marks)
     chosen = _REVISION in re.findall(r"\w+", named)
@@ -78,7 +78,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """Show where two conversations differ, of which a test asserts that they are equal."""
+    """Show a diff of two recorders that a test asserts to be equal."""
     if op != "==" or "trio_mcp.testing._recorder" not in sys.modules:
         return None
     from ._recorder import WireRecorder  # noqa: PLC0415 # see above
@@ -92,7 +92,7 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what was said on the connections of a test that failed."""
+    """Show the recorded messages of a failed test."""
     report = yield
     wire: WireRecorder | None = getattr(item, "funcargs", {}).get(_WIRE)
     if report.when == "call" and report.failed and wire:

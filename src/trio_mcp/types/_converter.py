@@ -1,4 +1,8 @@
-"""JSON values to messages and back: one cattrs converter per revision, made when first asked for."""
+"""The conversion of JSON values to messages and back: one cattrs converter for each revision, created on first use.
+
+The hooks of a class are created on first use and kept: a program needs a few dozen of them, and creating one takes
+longer than a call.
+"""
 
 from __future__ import annotations
 
@@ -42,17 +46,15 @@ __all__ = [
 ]
 
 
-# Hooks that make generated classes out of JSON objects; a revision's profile decides which members count.
-#
-# Made on first use and kept, because a program needs a few dozen of them and making one takes longer than a call.
+# --- Structuring: from JSON objects to generated classes ---
 
 _Slot: TypeAlias = tuple[str, type[Any] | None, Hook | None, bool, int]
-"""Of a member: its attribute, the type whose values are taken without asking the hook (None for most), the hook (None
-where any value fits), whether null means that it is absent, and 1 if it is required."""
+"""A member: its attribute, the type whose values need no hook (None for most members), the hook (None if any value
+fits), True if null means absent, and 1 if the member is required."""
 
 
 def register_structuring(converter: Converter, profile: Profile) -> None:
-    """Make the converter structure classes as a revision's profile says."""
+    """Register the hooks that structure classes by the profile of a revision."""
     made: dict[type[Model], Hook] = {}
 
     def factory(cls: type[Model]) -> Hook:
@@ -96,12 +98,12 @@ def _structurer_of_class(
             try:
                 raise _with_missing(problem or Mismatch(), required - value.keys())
             finally:
-                del problem  # which holds this frame by its traceback, as this frame would hold it
+                del problem  # breaks the reference cycle of the exception and this frame
         if extra:
             found["extra"] = extra
         return cls(**found)
 
-    made[cls] = structure  # before its members, which may hold the same class
+    made[cls] = structure  # before the members, which may contain the same class
     bounds = profile.bounds.get(name, {})
     members.update((member.wire, _slot(member, converter, bounds.get(member.wire))) for member in known)
     return structure
@@ -123,7 +125,7 @@ def _refuse(
 
 
 def _keep(problem: Mismatch | None, wire: str, item: Any, _inner: Mismatch, extra: dict[str, Any]) -> Mismatch | None:
-    """Count a member of the wrong shape as one that is not known."""
+    """Treat a member of the wrong type as an unknown member."""
     extra[wire] = item
     return problem
 
@@ -134,20 +136,20 @@ def _with_missing(problem: Mismatch, missing: frozenset[str]) -> Mismatch:
     return problem
 
 
-# Hooks that make JSON objects out of generated classes, leaving out what a revision does not know.
+# --- Unstructuring: from generated classes to JSON objects ---
 
 Emit: TypeAlias = Callable[[Any], Any]
-"""Takes a structured value and returns the JSON value, or raises `Unsendable`."""
+"""A function that takes a structured value and returns the JSON value, or raises `Unsendable`."""
 
 _EmitterOf: TypeAlias = Callable[[Any], Emit]
-"""Returns how values of the type of this one are sent."""
+"""A function that returns the emitter for values of the type of its argument."""
 
 
 def register_unstructuring(converter: Converter, profile: Profile) -> Emit:
-    """Make the converter unstructure classes as a revision's profile says.
+    """Register the hooks that unstructure classes by the profile of a revision.
 
     Returns:
-        A function that unstructures whatever it is given, by what it is and not by what it was declared to be.
+        A function that unstructures any value by its actual type.
     """
     made: dict[type[Any], Emit] = {}
 
@@ -170,7 +172,7 @@ def register_unstructuring(converter: Converter, profile: Profile) -> Emit:
         return [emit_any(each) for each in value]
 
     def emit_map(value: Mapping[str, Any]) -> dict[str, Any]:
-        # Looked into one level deep only: without messages in it, it is somebody's own JSON.
+        # Only the top level is checked: a dict without messages is JSON of the user.
         holds_messages = any(is_model(type_of(each)) for each in value.values())
         return {name: emit_any(each) for name, each in value.items()} if holds_messages else _as_dict(value)
 
@@ -183,7 +185,7 @@ def _unstructurer(cls: type[Model], profile: Profile, emitter_of: _EmitterOf, ma
     members = [
         (place, member.wire, member.unset, _emitter(member.kind, emitter_of)) for place, member in enumerate(known, 1)
     ]
-    # Never one attribute alone, which a getter returns bare.
+    # At least two attributes, because a getter of one attribute does not return a tuple.
     fetch = attrgetter("extra", *(member.attribute for member in known), "extra")
 
     def unstructure(message: Any) -> dict[str, Any]:
@@ -199,7 +201,7 @@ def _unstructurer(cls: type[Model], profile: Profile, emitter_of: _EmitterOf, ma
             raise problem.inside(wire) from None
         extra = values[0]
         if extra is not NO_EXTRA and extra:
-            # A member that has a name here wins over one put beside it.
+            # A named member takes precedence over one in `extra`.
             for wire, value in extra.items():
                 result.setdefault(wire, value)
         return result
@@ -209,16 +211,16 @@ def _unstructurer(cls: type[Model], profile: Profile, emitter_of: _EmitterOf, ma
 
 
 class _EmitArm(NamedTuple):
-    """One of the types that a member may have, and how its values are sent."""
+    """One of the types of a member, and the emitter of its values."""
 
     types: tuple[type[Any], ...]
     word: str
     emitter_of: _EmitterOf | None
-    """None where a value is JSON already."""
+    """None if the values are already JSON."""
 
 
 def _emitter(kind: Any, emitter_of: _EmitterOf) -> Emit | None:
-    """Return how values of a type are sent; None where all of them are JSON already."""
+    """Return the emitter of a type; None if all its values are already JSON."""
     arms = [_arm(arm, emitter_of) for arm in (get_args(kind) if is_union(kind) else (kind,))]
     if all(arm.emitter_of is None for arm in arms):
         return None
@@ -227,7 +229,7 @@ def _emitter(kind: Any, emitter_of: _EmitterOf) -> Emit | None:
 
     def choose(value: Any) -> Emit:
         for arm in arms:
-            # A string is a sequence to Python and to nobody who sends messages.
+            # In Python a string is a sequence, but it is not a JSON array.
             if isinstance(value, arm.types) and (str in arm.types or not isinstance(value, str | bytes)):
                 return arm.emitter_of(value) if arm.emitter_of is not None else _as_it_is
         raise Unsendable(f"expected {wanted}, got {type_of(value).__name__}")
@@ -243,7 +245,7 @@ def _emitter(kind: Any, emitter_of: _EmitterOf) -> Emit | None:
 
 def _arm(kind: Any, emitter_of: _EmitterOf) -> _EmitArm:
     if is_model(kind):
-        return _EmitArm((kind, dict), kind.__name__, emitter_of)  # a dict is taken to be JSON of such a message
+        return _EmitArm((kind, dict), kind.__name__, emitter_of)  # a dict is sent as the JSON of the message
     if is_sequence(kind):
         emit_items = _items_emitter(_emitter(get_args(kind)[0], emitter_of))
         return _EmitArm((Sequence,), "list", _always(emit_items))
@@ -262,7 +264,7 @@ def _items_emitter(item: Emit | None) -> Emit:
         result: list[Any] = []
         try:
             for each in value:
-                result.append(item(each))  # noqa: PERF401 - `map` would start the interpreter anew for each
+                result.append(item(each))  # noqa: PERF401 - `map` would start the interpreter again for each item
         except Unsendable as problem:
             raise problem.inside(len(result)) from None
         return result
@@ -288,7 +290,7 @@ def _values_emitter(value_emitter: Emit | None) -> Emit:
 
 
 def _is_array(value: Any) -> bool:
-    """Say whether a value stands for a JSON array; a string is a sequence to Python alone."""
+    """Return True if a value stands for a JSON array; a string does not."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
@@ -312,38 +314,39 @@ def structure(value: JSONValue, cls: type[T], *, revision: str | None = None) ->
 @overload
 def structure(value: JSONValue, cls: Any, *, revision: str | None = None) -> Any: ...
 def structure(value: JSONValue, cls: Any, *, revision: str | None = None) -> Any:
-    """Make a message out of a JSON value, changing nothing on the way.
+    """Return the message that a JSON value describes, without coercing any value.
 
-    No value is converted into another kind: `"3"` is not 3, `True` is not 1, and the ids 1 and `"1"` stay two; only an
-    integer may be written `2.0`. Members that the class, or the revision, does not name are kept in `extra`. Null for a
-    member that may be left out counts as left out. In capabilities, a member of the wrong shape is kept in `extra` too.
-    The user's own JSON (arguments, tool schemas, structured content, `_meta`) is taken over as it is, not copied.
+    No value is converted to another type: `"3"` is not 3, `True` is not 1, and the ids 1 and `"1"` stay distinct. Only
+    an integer may be written `2.0`. Members that the class or the revision does not name are kept in `extra`. Null for
+    an optional member counts as absent. In capabilities, a member of the wrong type is kept in `extra` too. The user's
+    own JSON (arguments, tool schemas, structured content, `_meta`) is used as it is, without a copy.
 
     Args:
-        value: what a JSON text holds: dicts, lists, strings, numbers, booleans and None.
+        value: the decoded JSON: dicts, lists, strings, numbers, booleans and None.
         cls: one of the classes of this module, or one of its unions, such as `ContentBlock`.
-        revision: the protocol revision whose required members count; None for what all revisions together allow.
+        revision: the protocol revision whose rules apply; None for those of all revisions together.
 
     Raises:
-        StructureError: the value does not fit. The fault is whoever sent it; every fault is named by its path.
-        ValueError: no such revision.
+        StructureError: the value does not fit, which is the fault of its sender. The message names every fault by its
+            path.
+        ValueError: the revision is unknown.
     """
     return _structurer(cls, revision)(value)
 
 
 def unstructure(obj: Any, *, revision: str | None = None) -> JSONValue:
-    """Return the JSON value of a message. The opposite of `structure`.
+    """Return the JSON value of a message: the inverse of `structure`.
 
-    Members that are None (or `UNSET`) and may be left out are left out; members in `extra` are put back.
+    Optional members that are None (or `UNSET`) are omitted; members in `extra` are included.
 
     Args:
-        obj: a message, or a list of messages. Of its members only those that hold messages, lists or maps are checked,
-            and a dict in place of a message is sent as it is; the others are taken to be what their types say.
-        revision: the protocol revision it is for: members that the revision does not name are dropped. None keeps all.
+        obj: a message, or a list of messages. Only members that hold messages, lists or maps are checked. A dict in
+            place of a message is sent as it is. Other members are not checked.
+        revision: the protocol revision of the receiver: members that it does not name are dropped. None keeps all.
 
     Raises:
-        TypeError: something else stands where a message is due. The text names it by its path.
-        ValueError: no such revision.
+        TypeError: a value of another type stands in place of a message. The error names it by its path.
+        ValueError: the revision is unknown.
     """
     return _codec(revision).emit(obj)
 
@@ -356,7 +359,7 @@ def structurer(cls: Any, revision: str | None = None) -> Callable[[JSONValue], A
     """Return `structure` for one class and revision, for code that calls it often.
 
     Raises:
-        ValueError: no such revision. The function that is returned raises as `structure` does.
+        ValueError: the revision is unknown. The returned function raises as `structure` does.
     """
     return _structurer(cls, revision)
 
@@ -369,7 +372,7 @@ def unstructurer(cls: Any, revision: str | None = None) -> Callable[[Any], JSONV
     """Return `unstructure` for one class and revision, for code that calls it often.
 
     Raises:
-        ValueError: no such revision. The function that is returned raises as `unstructure` does.
+        ValueError: the revision is unknown. The returned function raises as `unstructure` does.
     """
     codec = _codec(revision)
     return codec.converter.get_unstructure_hook(cls) if is_model(cls) else codec.emit

@@ -1,4 +1,8 @@
-"""What every generated class stands on: the base class, the two markers, JSON's types, the table rows."""
+"""The base of the generated types: the class `Model`, the marker `UNSET`, the types of JSON and the table rows.
+
+The second half holds the two errors of the conversion, which the public functions raise as `StructureError` and
+`TypeError`, and the functions that word their messages.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +35,17 @@ __all__ = [
 ]
 
 JSONValue: TypeAlias = Any
-"""Anything a JSON text can hold: null, a boolean, a number, a string, or a list or dict of such."""
+"""A JSON value: null, a boolean, a number, a string, or a list or dict of JSON values."""
 
 JSONObject: TypeAlias = dict[str, Any]
-"""A JSON object. Passed through both ways as it is: never copied, never looked into."""
+"""A JSON object. The conversion passes it through in both directions without copying or checking it."""
 
 JSONArray: TypeAlias = list[Any]
-"""A JSON array. Passed through both ways as it is: never copied, never looked into."""
+"""A JSON array. The conversion passes it through in both directions without copying or checking it."""
 
 
 class Unset:
-    """The type of `UNSET`, which has no second instance."""
+    """The type of `UNSET`, its only instance."""
 
     __slots__ = ()
 
@@ -52,16 +56,16 @@ class Unset:
         return "UNSET"
 
     def __reduce__(self) -> str:
-        """Pickle and copy by name, so that `is UNSET` stays true afterwards."""
+        """Pickle and copy by name, so that a copy `is UNSET` too."""
         return "UNSET"
 
 
 UNSET: Final = Unset()
-"""The default of members for which null is a value of its own: absent, and left out when sending."""
+"""The default of members that distinguish null from absent: the member is absent, and is not sent."""
 
 
 class _NoExtra(Mapping[str, Any]):
-    """An empty mapping that nobody can fill, shared by every message without unknown members."""
+    """An immutable empty mapping, shared by all messages without unknown members."""
 
     __slots__ = ()
 
@@ -85,11 +89,11 @@ NO_EXTRA: Final[Mapping[str, Any]] = _NoExtra()
 
 
 class Model:
-    """Base of every message type.
+    """The base class of every message type.
 
-    Messages are values: compared by type and members, never changed (`attrs.evolve` makes a changed copy), and not
-    hashable, because most hold lists and dicts. `extra` holds the members the type does not name, by their wire name;
-    they are sent back as they came.
+    Messages are values: they are compared by type and members, immutable (`attrs.evolve` returns a changed copy), and
+    not hashable, because most hold lists and dicts. `extra` holds the members that the type does not name, by their
+    name on the wire; they are sent back unchanged.
     """
 
     __slots__ = ()
@@ -97,7 +101,7 @@ class Model:
     __hash__: ClassVar[None]  # type: ignore[assignment]  # declared: defining __eq__ sets it to None
     extra: Mapping[str, Any]
 
-    # One comparison and one repr for all, because attrs would compile a pair per class whenever the types are imported.
+    # One comparison and one repr for all classes: attrs would compile a pair for each class at import.
     def __eq__(self, other: object) -> bool:
         if self.__class__ is not other.__class__:
             return NotImplemented
@@ -112,7 +116,7 @@ class Model:
         return f"{self.__class__.__name__}({', '.join(shown)})"
 
 
-# Tables hold the names of types, so that loading a table loads none of the types it speaks of.
+# Tables hold the names of types, so that importing a table does not import the types.
 @cache
 def _type(name: str) -> Any:
     return getattr(import_module("trio_mcp.types"), name)
@@ -124,68 +128,71 @@ def _types(names: tuple[str, ...]) -> tuple[Any, ...]:
 
 
 class Method(NamedTuple):
-    """What a revision says about one method."""
+    """A method in one revision."""
 
     kind: Literal["request", "notification", "embedded"]
-    """An *embedded* request travels inside a result, and is answered in the retry of the request it interrupted."""
+    """The kind of message. An *embedded* request is sent in a result, and the retry of the request answers it."""
     direction: Literal["client", "server", "both"]
-    """Who sends it."""
+    """The side that sends the message."""
     params_name: str | None
-    """The name of the type of `params`; None when the method has none."""
+    """The name of the type of `params`; None if the method has no params."""
     params_required: bool
     result_names: tuple[str, ...]
-    """The names of the types its result may have: several in case of interim results; none for a notification."""
+    """The names of the types of its result: several if there are interim results, none for a notification."""
 
     @property
     def params(self) -> type[Any] | Any | None:
-        """The type of `params` (a class, or a union of classes); None when the method has none."""
+        """The type of `params` (a class, or a union of classes); None if the method has no params."""
         return None if self.params_name is None else _type(self.params_name)
 
     @property
     def results(self) -> tuple[type[Any], ...]:
-        """The types its result may have: several in case of interim results; none for a notification."""
+        """The types of its result: several if there are interim results, none for a notification."""
         return _types(self.result_names)
 
 
 class ErrorShape(NamedTuple):
-    """What a revision says about one error code."""
+    """An error code in one revision."""
 
     name: str
-    """The name the specification gives to the error."""
+    """The name of the error in the specification."""
     data_name: str | None
-    """The name of the type of the error's `data`; None where any value is allowed."""
+    """The name of the type of the error's `data`; None if any value is allowed."""
 
     @property
     def data(self) -> type[Any] | None:
-        """The type of the error's `data`; None where any value is allowed."""
+        """The type of the error's `data`; None if any value is allowed."""
         return None if self.data_name is None else _type(self.data_name)
 
 
 class Bounds(NamedTuple):
-    """The limits of one member, each inclusive; None for no limit."""
+    """The inclusive limits of one member; None for no limit."""
 
     minimum: float | None = None
     maximum: float | None = None
     min_length: int | None = None
-    """Of a string in characters, of an array in items."""
+    """The least length of a string in characters, or of an array in items."""
     max_length: int | None = None
 
 
 class Profile(NamedTuple):
-    """How a revision differs from the classes, which cover all revisions. Keys are class names, members wire names."""
+    """The differences between one revision and the classes, which cover all revisions.
+
+    The keys are names of classes; members are given by their names on the wire.
+    """
 
     required: Mapping[str, tuple[str, ...]]
-    """Members that may be left out elsewhere and must be present here."""
+    """The members that this revision requires and another revision does not."""
     unknown: Mapping[str, tuple[str, ...]]
-    """Members the revision does not name: kept in `extra` when received, dropped when sent."""
+    """The members that this revision does not have: kept in `extra` when received, dropped when sent."""
     bounds: Mapping[str, Mapping[str, Bounds]]
-    """Limits of members, checked when a message is received."""
+    """The limits of members, checked when a message is received."""
     meta_names: Mapping[str, str]
-    """The name of the class that fits a class's `_meta`."""
+    """The name of the class that describes the `_meta` of each class."""
 
     @property
     def metas(self) -> Mapping[str, type[Any]]:
-        """The class that fits a class's `_meta`, which is itself kept as the plain dict that came."""
+        """The class that describes the `_meta` of each class. The `_meta` itself stays the dict that was received."""
         return {name: _type(meta) for name, meta in self.meta_names.items()}
 
 
@@ -208,19 +215,19 @@ def rows_in(revision: str, changes: Mapping[_K, Mapping[str, _V | None]]) -> dic
     return rows
 
 
-# What is wrong with a JSON value, by path: raised by hooks, turned into `StructureError` at the public boundary.
+# --- The faults of a value, by path ---
 
 type_of: Callable[[Any], type[Any]] = type
-"""`type` under a name that type checkers do not narrow by: what is inside a JSON value stays Any to them."""
+"""`type` under another name, by which type checkers do not narrow: the contents of a JSON value stay Any."""
 
 MAX_FAULTS: Final = 100
-"""How many faults of one value are kept; further ones are only counted, so that no peer can make us hold millions."""
+"""The most faults that are kept of one value. Further faults are only counted, so that a peer cannot exhaust memory."""
 
 _MAX_QUOTED: Final = 60
-"""How many characters of a peer's value, or of a member's name, a message repeats."""
+"""The most characters of a peer's value or of a member's name in an error message."""
 
 _MAX_BITS: Final = 1024
-"""How big an integer a message repeats."""
+"""The size of the largest integer in an error message, in bits."""
 
 _KINDS: Final = {
     bool: "boolean",
@@ -234,28 +241,28 @@ _KINDS: Final = {
 
 
 def kind_of(value: Any) -> str:
-    """Return JSON's word for what `value` is, or the name of its Python type when JSON has none."""
+    """Return the name of the JSON type of *value*, or of its Python type if it is not a JSON value."""
     return _KINDS.get(type_of(value), type_of(value).__name__)
 
 
 def quoted(value: Any) -> str:
-    """Return a scalar as a message shows it, shortened; of anything else only what kind it is."""
+    """Return a scalar in the shortened form of an error message, or the JSON type of any other value."""
     if type_of(value) not in {bool, float, int, str}:
         return kind_of(value)
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-        return "a very large integer"  # writing it out is slow, and beyond some length forbidden
+        return "a very large integer"  # slow to write out, and forbidden above some length
     text = repr(value[: _MAX_QUOTED + 1] if isinstance(value, str) else value)
     return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."
 
 
 def listed(words: list[str]) -> str:
-    """Return words as prose: `a`, `a or b`, `a, b or c`."""
+    """Return words as an enumeration: `a`, `a or b`, `a, b or c`."""
     *most, last = words
     return f"{', '.join(most)} or {last}" if most else last
 
 
 class Mismatch(Exception):
-    """A JSON value does not fit. Holds every fault of the value, each with its path from that value."""
+    """A JSON value does not fit its type. The exception holds every fault with its path inside the value."""
 
     def __init__(self, text: str | None = None) -> None:
         super().__init__()
@@ -264,15 +271,15 @@ class Mismatch(Exception):
 
     @classmethod
     def expected(cls, wanted: str, value: Any) -> Mismatch:
-        """Return the mismatch of a value that is of the wrong kind."""
+        """Return the mismatch of a value of the wrong JSON type."""
         return cls(f"expected {wanted}, got {kind_of(value)}")
 
     def add(self, step: str | int | None, inner: Mismatch) -> None:
-        """Take over the faults of a value inside this one.
+        """Add the faults of a value inside this one.
 
         Args:
-            step: the member's name or the item's index; None for this very value.
-            inner: what is wrong there.
+            step: the name of the member or the index of the item; None for this value itself.
+            inner: the faults of the inner value.
         """
         room = MAX_FAULTS - len(self.faults)
         path = () if step is None else (step,)
@@ -280,19 +287,19 @@ class Mismatch(Exception):
         self.uncounted += inner.uncounted + max(0, len(inner.faults) - room)
 
     def inside(self, step: str | int) -> Mismatch:
-        """Return the same, as seen from what holds the value."""
+        """Return the same error with the path of the outer value."""
         outer = Mismatch()
         outer.add(step, self)
         return outer
 
     def lines(self) -> list[str]:
-        """Return the faults as sentences, each headed by its path from the root, `$`."""
+        """Return the faults as sentences, each after its path from the root, `$`."""
         lines = [f"{_path(steps)}: {text}" for steps, text in self.faults]
         return [*lines, f"... and {self.uncounted} more"] if self.uncounted else lines
 
 
 class Unsendable(TypeError):
-    """A message holds something that its types do not allow and that has no form as JSON. The program's fault."""
+    """A message of this program holds a value that its type does not allow and that cannot be sent as JSON."""
 
     def __init__(self, text: str, steps: tuple[str | int, ...] = ()) -> None:
         super().__init__(text, steps)
@@ -303,7 +310,7 @@ class Unsendable(TypeError):
         return f"{_path(self._steps)}: {self._text}"
 
     def inside(self, step: str | int) -> Unsendable:
-        """Return the same, as seen from what holds the value."""
+        """Return the same error with the path of the outer value."""
         return Unsendable(self._text, (step, *self._steps))
 
 

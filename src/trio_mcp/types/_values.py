@@ -1,4 +1,10 @@
-"""The members of a generated class as one revision sees them: what both directions of the conversion are made from."""
+"""The conversion hooks for everything but classes, and the members of a class in one revision.
+
+Rules of this file:
+
+1. No hook coerces a value. The only conversion is that of JSON itself: an integer may be written `2.0`, and becomes 2.
+2. A union is resolved from its arms alone: by JSON type, then by a tag, then by the members that are present.
+"""
 
 from __future__ import annotations
 
@@ -35,30 +41,30 @@ __all__ = [
 ]
 
 building: Final = threading.RLock()
-"""Held while a hook is made: handlers in worker threads convert too, and must not meet a half-made one."""
+"""A lock held while a hook is created: handlers in worker threads convert too, and must not use an unfinished hook."""
 
 _GENERATED: Final = f"{__package__}._generated."
-"""What the names of the generated modules begin with."""
+"""The prefix of the names of the generated modules."""
 
 _ALWAYS_SENT: Final = object()
-"""Equal to no member's value."""
+"""A value that is not equal to the value of any member."""
 
 
 class ModelMember(NamedTuple):
-    """One member of a class, as one revision sees it."""
+    """A member of a class in one revision."""
 
     attribute: str
     wire: str
     kind: Any
-    """Its type, without the None that only says that it may be absent."""
+    """Its type, without the None that only marks the member as optional."""
     required: bool
     null_is_absent: bool
     unset: Any
-    """The value that is not sent."""
+    """The value that means absent and is not sent."""
 
 
 def members_of(cls: type[Model], profile: Profile) -> list[ModelMember]:
-    """Return the members that a revision knows of a class."""
+    """Return the members that a class has in a revision."""
     name = table_name(cls)
     names = WIRE_NAMES.get(name, {})
     required_here = profile.required.get(name, ())
@@ -85,7 +91,7 @@ def members_of(cls: type[Model], profile: Profile) -> list[ModelMember]:
 
 
 def table_name(cls: type[Model]) -> str:
-    """Return the name under which the tables speak of a class: for a user's subclass, that of the class it extends."""
+    """Return the name of a class in the tables: for a subclass of a user, the name of the class that it extends."""
     return next((each.__name__ for each in cls.__mro__ if each.__module__.startswith(_GENERATED)), cls.__name__)
 
 
@@ -99,20 +105,18 @@ def _without_none(kind: Any) -> Any:
 
 
 def is_model(kind: Any) -> bool:
-    """Say whether a type is a generated class."""
+    """Return True if a type is a generated class."""
     return isinstance(kind, type) and issubclass(kind, Model)
 
 
-# Hooks for everything that is not a class: scalars, literals, arrays, maps and limits. Nothing here coerces.
-#
-# The one conversion is JSON's own: an integer may be written `2.0`, and becomes 2.
+# --- Scalars, literals, arrays, maps and limits ---
 
 Hook: TypeAlias = Callable[[Any, Any], Any]
-"""Takes a JSON value and, as cattrs calls it, the type; returns the structured value or raises `Mismatch`."""
+"""A function of a JSON value and (from cattrs) its type that returns a structured value or raises `Mismatch`."""
 
 
 def register_plain(converter: Converter) -> None:
-    """Replace every conversion of cattrs for values that are not classes."""
+    """Replace the hooks of cattrs for every type that is not a class."""
     converter.register_structure_hook(str, structure_string)
     converter.register_structure_hook(int, structure_integer)
     converter.register_structure_hook(float, structure_number)
@@ -124,12 +128,12 @@ def register_plain(converter: Converter) -> None:
 
 
 def hook_of(converter: Converter, kind: Any) -> Hook | None:
-    """Return the hook for a type, or None where every JSON value fits."""
+    """Return the hook for a type, or None if every JSON value fits."""
     return None if kind is Any else converter.get_structure_hook(kind)
 
 
 def plain_type(kind: Any) -> type[Any] | None:
-    """Return the Python type whose values the hook for a type hands back as they are, or None: it has to look."""
+    """Return the Python type whose values fit a type unchanged; None if the hook must check every value."""
     if kind in {str, int, float, bool}:
         return cast("type[Any]", kind)
     if is_map(kind) and get_args(kind)[1] is Any:
@@ -145,7 +149,7 @@ def structure_string(value: Any, _: Any = None) -> Any:
 
 
 def structure_integer(value: Any, _: Any = None) -> Any:
-    """Accept a JSON integer, also one that is written with a fraction of zero."""
+    """Accept a JSON integer, even with a fraction of zero."""
     if type_of(value) is int:
         return value
     if type_of(value) is float and value.is_integer():
@@ -154,7 +158,7 @@ def structure_integer(value: Any, _: Any = None) -> Any:
 
 
 def structure_number(value: Any, _: Any = None) -> Any:
-    """Accept a JSON number; an integer stays one, however big."""
+    """Accept a JSON number; an integer of any size stays an integer."""
     if type_of(value) is float or type_of(value) is int:
         return value
     raise Mismatch.expected("number", value)
@@ -178,12 +182,12 @@ def _is_literal(kind: Any) -> bool:
 
 
 def is_sequence(kind: Any) -> bool:
-    """Say whether a type stands for a JSON array."""
+    """Return True if a type stands for a JSON array."""
     return get_origin(kind) in {list, Sequence}
 
 
 def is_map(kind: Any) -> bool:
-    """Say whether a type stands for a JSON object without named members."""
+    """Return True if a type stands for a JSON object without named members."""
     return get_origin(kind) in {dict, Mapping}
 
 
@@ -194,7 +198,7 @@ def literal_hook(kind: Any) -> Hook:
     wanted = choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"
 
     def structure(value: Any, _: Any = None) -> Any:
-        # The type first: True equals 1, and a list cannot be looked up.
+        # The type is checked first: True equals 1, and a list is not hashable.
         if type_of(value) is str and value in allowed:
             return value
         raise Mismatch(f"expected {wanted}, got {quoted(value)}")
@@ -235,7 +239,7 @@ def _map_hook(kind: Any, converter: Converter) -> Hook:
 
 
 def _all_faults(items: Any, hook: Hook) -> Mismatch:
-    """Go through the items again, now that one is known not to fit, and collect what is wrong with each."""
+    """Check all items again after one did not fit, and return the faults of each."""
     problem = Mismatch()
     for step, item in items:
         try:
@@ -246,7 +250,7 @@ def _all_faults(items: Any, hook: Hook) -> Mismatch:
 
 
 def bounded(hook: Hook, bounds: Bounds) -> Hook:
-    """Return a hook that also enforces limits. Each limits what it can measure, and lets everything else pass."""
+    """Return a hook that also enforces limits. A limit is not applied to values of other types."""
 
     def structure(value: Any, _: Any = None) -> Any:
         structured = hook(value, None)
@@ -266,21 +270,21 @@ def _check_size(size: float, least: float | None, most: float | None, measure: s
         raise Mismatch(f"expected {measure}at most {most}, got {measure}{quoted(size)}")
 
 
-# Hooks for unions, found from the arms alone: by JSON kind, then by a tag, then by which members are there.
+# --- Unions ---
 
 
 def register_unions(converter: Converter, profile: Profile) -> None:
-    """Make the converter structure unions of anything it can structure."""
+    """Register the hooks for unions of types that the converter can structure."""
     converter.register_structure_hook_factory(is_union, partial(_union_hook, converter=converter, profile=profile))
 
 
 def is_union(kind: Any) -> bool:
-    """Say whether a type is several types."""
+    """Return True if a type is a union."""
     return get_origin(kind) in {Union, UnionType}
 
 
 def _union_hook(kind: Any, converter: Converter, profile: Profile) -> Hook:
-    """Return a hook that looks at the value's JSON kind, and asks the one arm, or the arms, of that kind."""
+    """Return a hook that chooses the arms of the value's JSON type and tries them."""
     by_kind: dict[type[Any], list[Hook]] = {}
     models = [arm for arm in get_args(kind) if is_model(arm)]
     others = [arm for arm in get_args(kind) if not is_model(arm)]
@@ -288,7 +292,7 @@ def _union_hook(kind: Any, converter: Converter, profile: Profile) -> Hook:
         return _object_hook(models, converter, profile)
     if models:
         by_kind[dict] = [_object_hook(models, converter, profile)]
-    # A number with a fraction of zero stays one where any number is allowed.
+    # A number with a fraction of zero stays a float if the union allows any number.
     for arm in sorted(others, key=lambda arm: arm is not float):
         for python_type in python_types(arm):
             by_kind.setdefault(python_type, []).append(converter.get_structure_hook(arm))
@@ -308,7 +312,7 @@ def _union_hook(kind: Any, converter: Converter, profile: Profile) -> Hook:
 _WORDS: Final[dict[type[Any], str]] = {
     bool: "boolean",
     dict: "object",
-    float: "integer",  # written with a fraction of zero
+    float: "integer",  # with a fraction of zero
     int: "integer",
     list: "array",
     str: "string",
@@ -331,7 +335,7 @@ def _first_that_fits(hooks: list[Hook]) -> Hook:
 
 
 def python_types(arm: Any) -> tuple[type[Any], ...]:
-    """Return the Python types whose values are worth trying as a type that is neither a class nor a union."""
+    """Return the Python types whose values may fit a type that is neither a class nor a union."""
     if is_sequence(arm):
         return (list,)
     if is_map(arm):
@@ -342,7 +346,7 @@ def python_types(arm: Any) -> tuple[type[Any], ...]:
 
 
 def _object_hook(models: list[type[Model]], converter: Converter, profile: Profile) -> Hook:
-    """Return a hook that refuses what is no object, and finds the class an object is meant to be."""
+    """Return a hook that rejects values other than objects, and finds the class of an object."""
     if len(models) == 1:
         return converter.get_structure_hook(models[0])
     arms = [_arm(model, converter, profile) for model in models]
@@ -393,13 +397,13 @@ def _tagged_hook(wire: str, arms: list[_UnionArm]) -> Hook:
 
 
 def _shaped_hook(arms: list[_UnionArm]) -> Hook:
-    """Return a hook that tries the arms, the one that explains most of the object first."""
+    """Return a hook that tries the arms in the order of how many members of the object they explain."""
 
     def structure(value: Any, _: Any = None) -> Any:
         if type_of(value) is not dict:
             raise Mismatch.expected("object", value)
         present = value.keys()
-        meant = {wire for wire, item in value.items() if item is not None}  # null counts as left out, where it may be
+        meant = {wire for wire, item in value.items() if item is not None}  # null may mean absent
 
         def fit(arm: _UnionArm) -> tuple[int, int]:
             complete = present >= arm.required

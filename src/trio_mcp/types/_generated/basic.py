@@ -12,7 +12,7 @@ from trio_mcp.types._model import NO_EXTRA, UNSET, JSONObject, Model
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CancelledNotificationParams(Model):
-    """Which request its sender no longer wants answered.
+    """The request that its sender has cancelled.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#cancellednotificationparams
@@ -26,7 +26,7 @@ class CancelledNotificationParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ClientCapabilities(Model):
-    """What a client can be asked for. A member that is present, even empty, declares an ability.
+    """The capabilities of a client. A member that is present, even empty, declares a capability.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#clientcapabilities
@@ -43,7 +43,7 @@ class ClientCapabilities(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ClientTaskRequestsCapability(Model):
-    """Which requests a client can run as tasks.
+    """The requests that a client can run as tasks.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#clientcapabilities
@@ -56,7 +56,7 @@ class ClientTaskRequestsCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ClientTasksCapability(Model):
-    """What a client can do with tasks.
+    """The task operations that a client supports.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#clientcapabilities
@@ -70,7 +70,7 @@ class ClientTasksCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class DiscoverResult(Model):
-    """What a server is and can do, and which revisions it speaks.
+    """The identity and capabilities of a server, and the revisions that it supports.
 
     In revision 2026-07-28 only.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#discoverresult
@@ -81,7 +81,7 @@ class DiscoverResult(Model):
     result_type: str
     supported_versions: Sequence[str]
     ttl_ms: int
-    """How long the result may be cached, in milliseconds; 0 for not at all."""
+    """The time that the result may be cached, in milliseconds; 0 forbids caching."""
     meta: JSONObject | None = None
     instructions: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -89,7 +89,7 @@ class DiscoverResult(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ElicitationCapability(Model):
-    """How a client can ask its user.
+    """The ways in which a client can ask its user.
 
     Since revision 2025-06-18.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#clientcapabilities
@@ -102,7 +102,7 @@ class ElicitationCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ElicitationTasksCapability(Model):
-    """Which questions to the user a client can run as tasks.
+    """The questions to the user that a client can run as tasks.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#clientcapabilities
@@ -130,7 +130,7 @@ class Error(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class Icon(Model):
-    """An image that stands for something in a user interface.
+    """An image for a user interface.
 
     Since revision 2025-11-25.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#icon
@@ -145,7 +145,7 @@ class Icon(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class Implementation(Model):
-    """Which program one side is.
+    """The name and version of a client or a server.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#implementation
@@ -193,7 +193,7 @@ class InitializeResult(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class NotificationParams(Model):
-    """Nothing but metadata.
+    """Metadata only.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#notificationparams
@@ -205,7 +205,7 @@ class NotificationParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class PaginatedRequestParams(Model):
-    """Which page to list; the first without a cursor.
+    """The page to list; the first page without a cursor.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#paginatedrequestparams
@@ -218,26 +218,26 @@ class PaginatedRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ProgressNotificationParams(Model):
-    """How far a request has come.
+    """The progress of a request.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#progressnotificationparams
     """
 
     progress: float
-    """How much is done; must grow. In the unit of `total`, whatever that is."""
+    """The amount done, which must grow. In the unit of `total`."""
     progress_token: ProgressToken
-    """Opaque: ties progress to the request it belongs to. 1 and `'1'` are two tokens."""
+    """Opaque: connects progress with its request. 1 and `'1'` are different tokens."""
     meta: JSONObject | None = None
     message: str | None = None
     total: float | None = None
-    """How much there is to do, in the sender's own unit; None when unknown."""
+    """The amount to do, in a unit that the sender chooses; None if unknown."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class PromptsCapability(Model):
-    """What a server can do with prompts beyond listing them.
+    """The operations on prompts that a server supports beyond listing them.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#servercapabilities
@@ -249,7 +249,7 @@ class PromptsCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class RequestParams(Model):
-    """Nothing but metadata.
+    """Metadata only.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#requestparams
@@ -261,7 +261,7 @@ class RequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ResourcesCapability(Model):
-    """What a server can do with resources beyond listing and reading them.
+    """The operations on resources that a server supports beyond listing and reading them.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#servercapabilities
@@ -287,7 +287,7 @@ class Result(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class RootsCapability(Model):
-    """What a client can do with roots.
+    """The operations on roots that a client supports.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#clientcapabilities
@@ -299,7 +299,7 @@ class RootsCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class SamplingCapability(Model):
-    """What a client's model can be asked with.
+    """The sampling options that a client supports.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#clientcapabilities
@@ -312,7 +312,7 @@ class SamplingCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class SamplingTasksCapability(Model):
-    """Which questions to its model a client can run as tasks.
+    """The sampling requests that a client can run as tasks.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#clientcapabilities
@@ -324,7 +324,7 @@ class SamplingTasksCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ServerCapabilities(Model):
-    """What a server offers. A member that is present, even empty, declares an ability.
+    """The capabilities of a server. A member that is present, even empty, declares a capability.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#servercapabilities
@@ -343,7 +343,7 @@ class ServerCapabilities(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ServerTaskRequestsCapability(Model):
-    """Which requests a server can run as tasks.
+    """The requests that a server can run as tasks.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#servercapabilities
@@ -355,7 +355,7 @@ class ServerTaskRequestsCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ServerTasksCapability(Model):
-    """What a server can do with tasks.
+    """The task operations that a server supports.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#servercapabilities
@@ -369,7 +369,7 @@ class ServerTasksCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ToolTasksCapability(Model):
-    """Which tool requests a server can run as tasks.
+    """The tool requests that a server can run as tasks.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#servercapabilities
@@ -381,7 +381,7 @@ class ToolTasksCapability(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ToolsCapability(Model):
-    """What a server can do with tools beyond listing and calling them.
+    """The operations on tools that a server supports beyond listing and calling them.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#servercapabilities

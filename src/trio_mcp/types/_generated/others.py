@@ -21,7 +21,7 @@ from trio_mcp.types._model import NO_EXTRA, JSONObject, Model
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CancelTaskRequestParams(Model):
-    """Which task to cancel.
+    """The task to cancel.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#canceltaskrequest
@@ -33,7 +33,7 @@ class CancelTaskRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CancelTaskResult(Model):
-    """The state of a task after it was asked to stop.
+    """The state of a task after its cancellation was requested.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#canceltaskresult
@@ -46,17 +46,17 @@ class CancelTaskResult(Model):
     status: TaskStatus
     task_id: str
     ttl: int | None
-    """How long the task is kept after its creation, in milliseconds; None for without end."""
+    """The time that the task is kept after its creation, in milliseconds; None for no limit."""
     meta: JSONObject | None = None
     poll_interval: int | None = None
-    """How long to wait between two looks at the task, in milliseconds."""
+    """The time to wait between two polls of the task, in milliseconds."""
     status_message: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CompleteRequestParams(Model):
-    """The unfinished value of an argument, to be completed.
+    """The argument to complete.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#completerequestparams
@@ -71,7 +71,7 @@ class CompleteRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CompleteResult(Model):
-    """Proposals for the value of an argument.
+    """Suggestions for the value of an argument.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#completeresult
@@ -85,7 +85,7 @@ class CompleteResult(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class Completion(Model):
-    """The proposals themselves, the best first.
+    """The suggestions themselves, the best first.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#completeresult
@@ -95,13 +95,13 @@ class Completion(Model):
     """At most 100."""
     has_more: bool | None = None
     total: int | None = None
-    """How many proposals there are in all, shown or not. A count."""
+    """The number of all suggestions, including those not listed."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CompletionArgument(Model):
-    """The argument being typed, and what was typed so far.
+    """The argument to complete, and the value typed so far.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#completerequestparams
@@ -114,7 +114,7 @@ class CompletionArgument(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CompletionContext(Model):
-    """The arguments that have their values already.
+    """The arguments that already have values.
 
     Since revision 2025-06-18.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#completerequestparams
@@ -126,7 +126,7 @@ class CompletionContext(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CreateTaskResult(Model):
-    """The first answer to a request that runs as a task: the task, not yet its result.
+    """The first response to a request that runs as a task: the task, not yet its result.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#createtaskresult
@@ -139,7 +139,7 @@ class CreateTaskResult(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ElicitationCompleteNotificationParams(Model):
-    """Which visit to a page has come to its end.
+    """The visit to a web page that has ended.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#elicitationcompletenotification
@@ -151,7 +151,7 @@ class ElicitationCompleteNotificationParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class GetTaskPayloadRequestParams(Model):
-    """Which task's result to fetch.
+    """The task whose result to fetch.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#gettaskpayloadrequest
@@ -175,7 +175,7 @@ class GetTaskPayloadResult(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class GetTaskRequestParams(Model):
-    """Which task to look up.
+    """The task to look up.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#gettaskrequest
@@ -200,17 +200,17 @@ class GetTaskResult(Model):
     status: TaskStatus
     task_id: str
     ttl: int | None
-    """How long the task is kept after its creation, in milliseconds; None for without end."""
+    """The time that the task is kept after its creation, in milliseconds; None for no limit."""
     meta: JSONObject | None = None
     poll_interval: int | None = None
-    """How long to wait between two looks at the task, in milliseconds."""
+    """The time to wait between two polls of the task, in milliseconds."""
     status_message: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ListTasksResult(Model):
-    """One page of the tasks a peer knows.
+    """One page of the tasks of a peer.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#listtasksresult
@@ -219,7 +219,7 @@ class ListTasksResult(Model):
     tasks: Sequence[Task]
     meta: JSONObject | None = None
     next_cursor: str | None = None
-    """Opaque: asks for the next page. None on the last one."""
+    """Opaque: the cursor of the next page; None on the last page."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
@@ -240,7 +240,7 @@ class LoggingMessageNotificationParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class MissingRequiredClientCapabilityErrorData(Model):
-    """Which capabilities the client would have to declare (error -32021).
+    """The capabilities that the client must declare (error -32021).
 
     In revision 2026-07-28 only.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#missingrequiredclientcapabilityerror
@@ -264,7 +264,7 @@ class NotificationMetaObject(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class PromptReference(Model):
-    """A prompt, by name, as the thing whose argument is completed.
+    """A prompt, by name, whose argument is to be completed.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#promptreference
@@ -278,7 +278,7 @@ class PromptReference(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class RelatedTaskMetadata(Model):
-    """Which task a message belongs to: the value of that reserved key in `_meta`.
+    """The task that a message belongs to: the value of that reserved key in `_meta`.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#relatedtaskmetadata
@@ -301,13 +301,13 @@ class RequestMetaObject(Model):
     log_level: LoggingLevel | None = None
     protocol_version: str | None = None
     progress_token: ProgressToken | None = None
-    """Opaque: ties progress to the request it belongs to. 1 and `'1'` are two tokens."""
+    """Opaque: connects progress with its request. 1 and `'1'` are different tokens."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ResourceTemplateReference(Model):
-    """A resource template, by URI, as the thing whose variable is completed.
+    """A resource template, by URI, whose variable is to be completed.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcetemplatereference
@@ -320,7 +320,7 @@ class ResourceTemplateReference(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ResourceUpdatedNotificationParams(Model):
-    """Which resource has changed.
+    """The resource that has changed.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#resourceupdatednotificationparams
@@ -345,7 +345,7 @@ class ResultMetaObject(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class SetLevelRequestParams(Model):
-    """From which severity on the server should send log messages.
+    """The lowest severity of the log messages that the server should send.
 
     In revisions 2024-11-05 to 2025-11-25.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#setlevelrequestparams
@@ -358,7 +358,7 @@ class SetLevelRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class SubscribeRequestParams(Model):
-    """Which resource to be told about.
+    """The resource whose changes the client wants to be notified of.
 
     In revisions 2024-11-05 to 2025-11-25.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#subscriberequestparams
@@ -371,7 +371,7 @@ class SubscribeRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class SubscriptionFilter(Model):
-    """What to be told about.
+    """The changes that a subscription covers.
 
     In revision 2026-07-28 only.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionfilter
@@ -386,7 +386,7 @@ class SubscriptionFilter(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class SubscriptionsAcknowledgedNotificationParams(Model):
-    """What the server agreed to tell.
+    """The changes that the server has agreed to send.
 
     In revision 2026-07-28 only.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionsacknowledgednotificationparams
@@ -399,7 +399,7 @@ class SubscriptionsAcknowledgedNotificationParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class SubscriptionsListenRequestParams(Model):
-    """What the client wants to be told about.
+    """The changes that the client wants to be notified of.
 
     In revision 2026-07-28 only.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenrequestparams
@@ -438,7 +438,7 @@ class SubscriptionsListenResultMetaObject(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class Task(Model):
-    """A request that goes on after its first answer, and where it stands.
+    """The state of a request that continues after its first response.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#task
@@ -451,9 +451,9 @@ class Task(Model):
     status: TaskStatus
     task_id: str
     ttl: int | None
-    """How long the task is kept after its creation, in milliseconds; None for without end."""
+    """The time that the task is kept after its creation, in milliseconds; None for no limit."""
     poll_interval: int | None = None
-    """How long to wait between two looks at the task, in milliseconds."""
+    """The time to wait between two polls of the task, in milliseconds."""
     status_message: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
@@ -473,17 +473,17 @@ class TaskStatusNotificationParams(Model):
     status: TaskStatus
     task_id: str
     ttl: int | None
-    """How long the task is kept after its creation, in milliseconds; None for without end."""
+    """The time that the task is kept after its creation, in milliseconds; None for no limit."""
     meta: JSONObject | None = None
     poll_interval: int | None = None
-    """How long to wait between two looks at the task, in milliseconds."""
+    """The time to wait between two polls of the task, in milliseconds."""
     status_message: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class URLElicitationRequiredErrorData(Model):
-    """Which pages the user must visit before the request can succeed (error -32042).
+    """The web pages that the user must visit first (error -32042).
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#urlelicitationrequirederror
@@ -495,7 +495,7 @@ class URLElicitationRequiredErrorData(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class UnsubscribeRequestParams(Model):
-    """Which resource to be no longer told about.
+    """The resource whose changes the client no longer wants.
 
     In revisions 2024-11-05 to 2025-11-25.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#unsubscriberequestparams
@@ -508,7 +508,7 @@ class UnsubscribeRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class UnsupportedProtocolVersionErrorData(Model):
-    """Which revisions the server speaks, and which was asked for (error -32022).
+    """The supported revisions, and the requested one (error -32022).
 
     In revision 2026-07-28 only.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#unsupportedprotocolversionerror

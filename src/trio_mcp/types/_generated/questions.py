@@ -38,7 +38,7 @@ class BooleanSchema(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CreateMessageRequest(Model):
-    """A question to the client's model, as it stands inside an `InputRequiredResult`.
+    """A sampling request to the client's model, inside an `InputRequiredResult`.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#createmessagerequest
@@ -51,14 +51,14 @@ class CreateMessageRequest(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CreateMessageRequestParams(Model):
-    """What to ask the client's model, and within which limits.
+    """The messages for the client's model, and the limits of its answer.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#createmessagerequestparams
     """
 
     max_tokens: int
-    """The most the model may write, in its tokens."""
+    """The most tokens that the model may write."""
     messages: Sequence[SamplingMessage]
     meta: JSONObject | None = None
     include_context: Literal["allServers", "none", "thisServer"] | None = None
@@ -68,7 +68,7 @@ class CreateMessageRequestParams(Model):
     system_prompt: str | None = None
     task: TaskMetadata | None = None
     temperature: float | None = None
-    """As the model's maker defines it; no unit."""
+    """As the provider of the model defines it; no unit."""
     tool_choice: ToolChoice | None = None
     tools: Sequence[Tool] | None = None
     extra: Mapping[str, Any] = NO_EXTRA
@@ -76,7 +76,7 @@ class CreateMessageRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ElicitRequest(Model):
-    """A question to the user, as it stands inside an `InputRequiredResult`.
+    """A question to the user, inside an `InputRequiredResult`.
 
     Since revision 2025-06-18.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequest
@@ -89,7 +89,7 @@ class ElicitRequest(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ElicitRequestFormParams(Model):
-    """A question to the user in the form of fields to fill in.
+    """A question to the user, with a form to fill in.
 
     Since revision 2025-06-18.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequestformparams
@@ -105,7 +105,7 @@ class ElicitRequestFormParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ElicitRequestURLParams(Model):
-    """A request that the user visit a page, for what must not pass through the client.
+    """A request that the user visit a web page, for data that the client must not see.
 
     Since revision 2025-11-25.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequesturlparams
@@ -137,7 +137,7 @@ class ElicitRequestedSchema(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class EnumOption(Model):
-    """One choice: the value that is sent and the title that is shown.
+    """One choice: the value to send and the title to show.
 
     Since revision 2025-11-25.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#titledsingleselectenumschema
@@ -150,7 +150,7 @@ class EnumOption(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class InputRequiredResult(Model):
-    """Instead of a result: what the server must know first. The client answers by asking again.
+    """The questions that the server asks first. The client repeats its request with the answers.
 
     In revision 2026-07-28 only.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#inputrequiredresult
@@ -160,7 +160,7 @@ class InputRequiredResult(Model):
     meta: JSONObject | None = None
     input_requests: InputRequests | None = None
     request_state: str | None = None
-    """Opaque: goes back to the server as it came."""
+    """Opaque: the client sends it back to the server unchanged."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
@@ -183,7 +183,7 @@ class LegacyTitledEnumSchema(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ListRootsRequest(Model):
-    """A question for the client's roots, as it stands inside an `InputRequiredResult`.
+    """A request for the client's roots, inside an `InputRequiredResult`.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#listrootsrequest
@@ -196,7 +196,7 @@ class ListRootsRequest(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ListRootsRequestParams(Model):
-    """Nothing but metadata.
+    """Metadata only.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#listrootsrequest
@@ -208,7 +208,7 @@ class ListRootsRequestParams(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ModelHint(Model):
-    """A name, or part of one, of a model that would suit.
+    """The name, or part of the name, of a suitable model.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#modelhint
@@ -220,7 +220,7 @@ class ModelHint(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ModelPreferences(Model):
-    """What to weigh when the client chooses a model.
+    """The criteria by which the client chooses a model.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#modelpreferences
@@ -246,12 +246,12 @@ class NumberSchema(Model):
 
     type: Literal["integer", "number"]
     default: float | None = None
-    """In whatever unit the field has."""
+    """In the unit of the field."""
     description: str | None = None
     maximum: float | None = None
-    """The largest value allowed, in whatever unit the field has."""
+    """The largest value allowed, in the unit of the field."""
     minimum: float | None = None
-    """The smallest value allowed, in whatever unit the field has."""
+    """The smallest value allowed, in the unit of the field."""
     title: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
@@ -322,9 +322,9 @@ class TitledMultiSelectEnumSchema(Model):
     default: Sequence[str] | None = None
     description: str | None = None
     max_items: int | None = None
-    """The most that may be chosen. A count."""
+    """The most choices that may be selected. A count."""
     min_items: int | None = None
-    """The fewest that must be chosen. A count."""
+    """The fewest choices that must be selected. A count."""
     title: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
@@ -347,7 +347,7 @@ class TitledSingleSelectEnumSchema(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ToolChoice(Model):
-    """Whether the client's model may, must or must not use tools.
+    """The rule by which the client's model may, must or must not use tools.
 
     Since revision 2025-11-25.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#toolchoice
@@ -383,9 +383,9 @@ class UntitledMultiSelectEnumSchema(Model):
     default: Sequence[str] | None = None
     description: str | None = None
     max_items: int | None = None
-    """The most that may be chosen. A count."""
+    """The most choices that may be selected. A count."""
     min_items: int | None = None
-    """The fewest that must be chosen. A count."""
+    """The fewest choices that must be selected. A count."""
     title: str | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 

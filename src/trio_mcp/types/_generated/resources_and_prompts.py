@@ -21,7 +21,7 @@ from trio_mcp.types._model import NO_EXTRA, JSONObject, Model
 
 @frozen(kw_only=True, repr=False, eq=False)
 class GetPromptRequestParams(Model):
-    """Which prompt to fill in, and with what.
+    """The prompt to fill in, and its arguments.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#getpromptrequestparams
@@ -32,7 +32,7 @@ class GetPromptRequestParams(Model):
     arguments: Mapping[str, str] | None = None
     input_responses: InputResponses | None = None
     request_state: str | None = None
-    """Opaque: what the server sent with its questions, as it came."""
+    """Opaque: the state that the server sent with its questions, unchanged."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
@@ -63,10 +63,10 @@ class ListPromptsResult(Model):
     meta: JSONObject | None = None
     cache_scope: Literal["private", "public"] | None = None
     next_cursor: str | None = None
-    """Opaque: asks for the next page. None on the last one."""
+    """Opaque: the cursor of the next page; None on the last page."""
     result_type: str | None = None
     ttl_ms: int | None = None
-    """How long the result may be cached, in milliseconds; 0 for not at all."""
+    """The time that the result may be cached, in milliseconds; 0 forbids caching."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
@@ -82,10 +82,10 @@ class ListResourceTemplatesResult(Model):
     meta: JSONObject | None = None
     cache_scope: Literal["private", "public"] | None = None
     next_cursor: str | None = None
-    """Opaque: asks for the next page. None on the last one."""
+    """Opaque: the cursor of the next page; None on the last page."""
     result_type: str | None = None
     ttl_ms: int | None = None
-    """How long the result may be cached, in milliseconds; 0 for not at all."""
+    """The time that the result may be cached, in milliseconds; 0 forbids caching."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
@@ -101,10 +101,10 @@ class ListResourcesResult(Model):
     meta: JSONObject | None = None
     cache_scope: Literal["private", "public"] | None = None
     next_cursor: str | None = None
-    """Opaque: asks for the next page. None on the last one."""
+    """Opaque: the cursor of the next page; None on the last page."""
     result_type: str | None = None
     ttl_ms: int | None = None
-    """How long the result may be cached, in milliseconds; 0 for not at all."""
+    """The time that the result may be cached, in milliseconds; 0 forbids caching."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
@@ -155,7 +155,7 @@ class PromptMessage(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ReadResourceRequestParams(Model):
-    """Which resource to read.
+    """The resource to read.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#readresourcerequestparams
@@ -165,13 +165,13 @@ class ReadResourceRequestParams(Model):
     meta: JSONObject | None = None
     input_responses: InputResponses | None = None
     request_state: str | None = None
-    """Opaque: what the server sent with its questions, as it came."""
+    """Opaque: the state that the server sent with its questions, unchanged."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ReadResourceResult(Model):
-    """What a resource holds; several items when it has parts.
+    """The contents of a resource, in several items if it has parts.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#readresourceresult
@@ -182,7 +182,7 @@ class ReadResourceResult(Model):
     cache_scope: Literal["private", "public"] | None = None
     result_type: str | None = None
     ttl_ms: int | None = None
-    """How long the result may be cached, in milliseconds; 0 for not at all."""
+    """The time that the result may be cached, in milliseconds; 0 forbids caching."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 

@@ -13,7 +13,7 @@ from trio_mcp.types._model import NO_EXTRA, UNSET, JSONObject, Model
 
 @frozen(kw_only=True, repr=False, eq=False)
 class Annotations(Model):
-    """Hints of the sender about whom some content is for and how much it matters.
+    """Hints of the sender about the audience and the importance of content.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#annotations
@@ -21,9 +21,9 @@ class Annotations(Model):
 
     audience: Sequence[Role] | None = None
     last_modified: str | None = None
-    """When the content last changed, as an ISO 8601 time."""
+    """The time of the last change of the content, in ISO 8601."""
     priority: float | None = None
-    """From 0, may be left out, to 1, indispensable. No unit."""
+    """From 0, optional, to 1, indispensable. No unit."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
@@ -46,7 +46,7 @@ class AudioContent(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class BlobResourceContents(Model):
-    """What a resource holds, when that is not text.
+    """The binary contents of a resource.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#blobresourcecontents
@@ -62,7 +62,7 @@ class BlobResourceContents(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CallToolRequestParams(Model):
-    """Which tool to call, and with what.
+    """The tool to call, and its arguments.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolrequestparams
@@ -73,14 +73,14 @@ class CallToolRequestParams(Model):
     arguments: JSONObject | None = None
     input_responses: InputResponses | None = None
     request_state: str | None = None
-    """Opaque: what the server sent with its questions, as it came."""
+    """Opaque: the state that the server sent with its questions, unchanged."""
     task: TaskMetadata | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CallToolResult(Model):
-    """What a tool answered; a failure of the tool itself is an answer too, with `is_error`.
+    """The result of a tool. A failure of the tool itself is a result too, with `is_error`.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolresult
@@ -97,7 +97,7 @@ class CallToolResult(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class CreateMessageResult(Model):
-    """What the client's model answered.
+    """The answer of the client's model.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#createmessageresult
@@ -120,7 +120,7 @@ class CreateMessageResult(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ElicitResult(Model):
-    """What the user did with a question; `content` holds the fields of an accepted form.
+    """The user's decision about a question; `content` holds the fields of an accepted form.
 
     Since revision 2025-06-18.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitresult
@@ -166,7 +166,7 @@ class ImageContent(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ListRootsResult(Model):
-    """The places the client opens to the server.
+    """The roots that the client offers to the server.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#listrootsresult
@@ -189,10 +189,10 @@ class ListToolsResult(Model):
     meta: JSONObject | None = None
     cache_scope: Literal["private", "public"] | None = None
     next_cursor: str | None = None
-    """Opaque: asks for the next page. None on the last one."""
+    """Opaque: the cursor of the next page; None on the last page."""
     result_type: str | None = None
     ttl_ms: int | None = None
-    """How long the result may be cached, in milliseconds; 0 for not at all."""
+    """The time that the result may be cached, in milliseconds; 0 forbids caching."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
@@ -220,7 +220,7 @@ class ResourceLink(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class Root(Model):
-    """A place, such as a folder, that the client opens to the server.
+    """A place, such as a folder, that the client offers to the server.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#root
@@ -234,14 +234,14 @@ class Root(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class TaskMetadata(Model):
-    """The wish that a request run as a task.
+    """The wish of the sender that its request run as a task.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#taskmetadata
     """
 
     ttl: int | None = None
-    """How long to keep the task after its creation, in milliseconds."""
+    """The time to keep the task after its creation, in milliseconds."""
     extra: Mapping[str, Any] = NO_EXTRA
 
 
@@ -262,7 +262,7 @@ class TextContent(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class TextResourceContents(Model):
-    """What a resource holds, when that is text.
+    """The text of a resource.
 
     In every revision.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#textresourcecontents
@@ -297,7 +297,7 @@ class Tool(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ToolAnnotations(Model):
-    """What a server claims about a tool's effects. Believe it only of servers you trust.
+    """The claims of a server about the effects of a tool. Trust them only if you trust the server.
 
     Since revision 2025-03-26.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#toolannotations
@@ -313,7 +313,7 @@ class ToolAnnotations(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ToolExecution(Model):
-    """How a tool can be run.
+    """The ways in which a tool can run.
 
     In revision 2025-11-25 only.
     Specification: https://modelcontextprotocol.io/specification/2025-11-25/schema#toolexecution
@@ -325,7 +325,7 @@ class ToolExecution(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ToolResultContent(Model):
-    """What a tool answered, in a conversation with the client's model.
+    """The result of a tool, in a conversation with the client's model.
 
     Since revision 2025-11-25.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#toolresultcontent
@@ -343,7 +343,7 @@ class ToolResultContent(Model):
 
 @frozen(kw_only=True, repr=False, eq=False)
 class ToolUseContent(Model):
-    """A model's wish to have a tool called.
+    """A call of a tool that the model requests.
 
     Since revision 2025-11-25.
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/schema#toolusecontent
