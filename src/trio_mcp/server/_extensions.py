@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from attrs import define, evolve, field, frozen
 
@@ -119,7 +119,7 @@ class CustomMethod:
     """The extension it belongs to, which each message has to declare; None where it belongs to none."""
     waits: bool
     """Whether a call of it may take a thread, or suspend its task."""
-    may_ask: ClassVar[bool] = False
+    may_ask: bool = field(default=False, init=False)
     """A modern client cannot be asked questions in the result of a custom method."""
     scopes: frozenset[str] = NO_SCOPES
     """What must have been granted to whoever asks it."""

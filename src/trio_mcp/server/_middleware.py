@@ -25,11 +25,13 @@ from .._errors import McpError
 from .._extensions import is_specified
 from .._user_types import is_async
 from ..peer import BUSY
-from ..wire import JsonObject
+from ..wire import JsonObject, is_modern
 from ._context import Context, serving_of
+from ._extensions import ExtensionResult
 from ._progress import TokenBucket
+from .features import legacy_messages, legacy_result
 
-__all__ = ["CallNext", "Middleware", "MiddlewareChain", "RateLimit", "Request", "check_middleware"]
+__all__ = ["CallNext", "Middleware", "MiddlewareChain", "RateLimit", "Request", "check_middleware", "checked_result"]
 
 
 @frozen(kw_only=True, eq=False)
@@ -122,6 +124,30 @@ class MiddlewareChain:
             raise self._refusal
         return params
 
+
+def checked_result(outcome: Any, method: str, revision: str, name: str) -> Any:
+    """Return the result of a specified method that the middleware has returned, as a peer of *revision* can read it.
+
+    Args:
+        name: the name of the tool or prompt, for errors.
+
+    Raises:
+        TypeError: *outcome* is not a result of the method.
+    """
+    kinds = types.METHODS[revision][method].results
+    if isinstance(outcome, Mapping):
+        outcome = types.structure(dict(cast("Mapping[str, Any]", outcome)), kinds[0])
+    empty = (types.EmptyResult,) if types.Result in kinds else ()
+    if not isinstance(outcome, (*kinds, *empty, ExtensionResult)):
+        raise TypeError(f"middleware answered {method!r} with {outcome!r}, which is no result of it")
+    if isinstance(outcome, types.CallToolResult) and not is_modern(revision):
+        return legacy_result(outcome, revision, name)
+    if isinstance(outcome, types.GetPromptResult):
+        return legacy_messages(outcome, revision, name)
+    return outcome
+
+
+# --- Rate limit ---
 
 Part: TypeAlias = Literal["principal", "method", "tool"]
 _PARTS: Final[tuple[Part, ...]] = ("principal", "method", "tool")

@@ -22,7 +22,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, get_args
 
 from attrs import define, field, frozen
 
@@ -58,7 +58,7 @@ from ..wire import (
 from ._background import BackgroundTasks, open_background
 from ._context import Context, progress_of
 from ._extensions import ExtensionResult, refusal_of, resolved
-from ._middleware import MiddlewareChain
+from ._middleware import MiddlewareChain, checked_result
 from ._notifications import NotificationQueue, SlotsByKind
 from ._processes import Processes, open_processes, refuse_in_starting_worker
 from ._threads import Threads
@@ -72,8 +72,6 @@ from .features import (
     ListenSubscription,
     Resources,
     SessionListeners,
-    legacy_messages,
-    legacy_result,
     listen,
 )
 
@@ -347,8 +345,8 @@ class _ListResponder:
 
     _server: Server
     _catalog: Catalog[Any]
-    waits: ClassVar[bool] = False
-    may_ask: ClassVar[bool] = False
+    waits: bool = field(default=False, init=False)
+    may_ask: bool = field(default=False, init=False)
 
     async def call(self, context: Context, params: Any) -> JsonObject:
         server = self._server
@@ -360,8 +358,8 @@ class _NotFound:
     """Refuses a request for something that is not registered."""
 
     _message: str
-    waits: ClassVar[bool] = False
-    may_ask: ClassVar[bool] = False
+    waits: bool = field(default=False, init=False)
+    may_ask: bool = field(default=False, init=False)
 
     async def call(self, context: Context, params: Any) -> Any:
         del context, params
@@ -628,7 +626,10 @@ class _PooledRequest:
         outcome = await self._chain.run(method, context)
         if outcome is not None and outcome is typed_page:
             return page
-        return self._checked(outcome, run.context) if method in rows else outcome
+        if method not in rows:
+            return outcome
+        name = getattr(self._chain.params, "name", "")
+        return checked_result(outcome, method, run.context.revision, name)
 
     async def _answer(self, context: Context, params: Any) -> Any:
         """Answer with the params that the middleware has handed on."""
@@ -638,27 +639,6 @@ class _PooledRequest:
         if route is not None and route.at_once is not None:
             return route.at_once(serving, exchange, params)
         return await _find(serving, exchange, route, params).call(context, params)
-
-    def _checked(self, outcome: Any, context: ExchangeContext) -> Any:
-        """Return a result of a specified method, made by the middleware or by the handler.
-
-        Raises:
-            TypeError: *outcome* is not a result of the method.
-        """
-        method, revision = self._exchange.method, context.revision
-        kinds = types.METHODS[revision][method].results
-        if isinstance(outcome, Mapping):
-            outcome = types.structure(dict(cast("Mapping[str, Any]", outcome)), kinds[0])
-        empty = (types.EmptyResult,) if types.Result in kinds else ()
-        if not isinstance(outcome, (*kinds, *empty, ExtensionResult)):
-            raise TypeError(f"middleware answered {method!r} with {outcome!r}, which is no result of it")
-        assert self._chain is not None
-        name = getattr(self._chain.params, "name", "")
-        if isinstance(outcome, types.CallToolResult) and not context.modern:
-            return legacy_result(outcome, revision, name)
-        if isinstance(outcome, types.GetPromptResult):
-            return legacy_messages(outcome, revision, name)
-        return outcome
 
 
 # --- Results and failures ---

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from attrs import define, evolve, field, frozen
@@ -67,9 +67,9 @@ class Completions:
     )
     """By whose argument, and the argument. A prompt or template that is removed takes its own along."""
     _declared: bool = field(default=False, init=False)
-    waits: ClassVar[bool] = True
+    waits: bool = field(default=True, init=False)
     """Answering a request may wait for something."""
-    may_ask: ClassVar[bool] = False
+    may_ask: bool = field(default=False, init=False)
     """A modern client cannot be asked questions in the result of a completion."""
 
     @property

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from typing import ClassVar, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 import trio
 from attrs import define, evolve, field
@@ -222,13 +222,13 @@ def listen(
 class ListenSubscription:
     """One of them, from its request to its end."""
 
-    waits: ClassVar[bool] = True
-    may_ask: ClassVar[bool] = False
     _serving: ListeningServing
     _exchange: IncomingRequest
     _agreed: ChangeFilter
     _told: frozenset[Change] = field(init=False)
     """All that it may be told of."""
+    waits: bool = field(default=True, init=False)
+    may_ask: bool = field(default=False, init=False)
     _acknowledged: bool = field(default=False, init=False)
     _waiting: dict[Change, None] = field(factory=dict["Change", None], init=False)
     """A set in order: what is to be told."""

@@ -179,7 +179,7 @@ class _Tool(Listable):
             value = await signature.call(bound, injected)
         else:
             value = await self._work(context, bound, injected)
-        return self._result(value, context.revision)
+        return self._result(value, run_of(context).context.revision)
 
     async def _work(self, context: Context, bound: Mapping[str, Any], injected: Mapping[type, Any]) -> Any:
         """Call the function where more than itself is to be waited for."""
