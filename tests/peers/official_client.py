@@ -23,7 +23,7 @@ mcp = importlib.import_module("mcp")
 official_authorization = importlib.import_module("official_authorization")
 streamable_http = importlib.import_module("mcp.client.streamable_http")
 
-PATIENCE = 60  # seconds for a whole plan
+TIMEOUT = 60  # seconds for a whole plan
 
 LISTS = {
     "tools": "list_tools",
@@ -185,7 +185,7 @@ class Traffic:
     def __init__(self, auth: Any) -> None:
         self.requests: list[list[Any]] = []
         self.sessions: list[str] = []
-        self.client = httpx2.AsyncClient(timeout=PATIENCE, auth=auth, event_hooks={"response": [self.took]})
+        self.client = httpx2.AsyncClient(timeout=TIMEOUT, auth=auth, event_hooks={"response": [self.took]})
 
     async def took(self, response: Any) -> None:
         """Keep what came back: the method of the request, the event that it goes on after, and the status."""
@@ -208,7 +208,7 @@ async def play(
         target = mcp.StdioServerParameters(command=server[0], args=server[1:])
     callbacks = player.callbacks(steps)
     connecting = mcp.Client(target, mode=mode, logging_callback=player.on_log, **callbacks)
-    async with asyncio.timeout(PATIENCE), traffic.client, connecting as client:
+    async with asyncio.timeout(TIMEOUT), traffic.client, connecting as client:
         player.client = client
         outcomes = [await player.play(step) for step in steps]
         # A pinned modern client has asked the server nothing yet, and may not know its name.

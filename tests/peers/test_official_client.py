@@ -15,9 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.peers.conftest import Perform
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from tests.peers.conftest import EXAMPLES, Perform
 
 Step = dict[str, Any]
 Play = Callable[..., list[Any]]
