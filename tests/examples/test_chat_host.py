@@ -1,4 +1,4 @@
-"""The example of a host: a real process, real servers, and an endpoint in this process that follows a script."""
+"""Tests of the host example: a real process, real servers, and a model endpoint that follows a script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every program in `examples/` runs as it lies there."""
+"""Every program in `examples/` runs unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The library server, used as a client would: every tool, resource, prompt and completion, in every revision."""
+"""A client uses every tool, resource, prompt and completion of the library server in every revision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The protected server and its clients: a person with a browser, and a program, each a process of its own."""
+"""The protected server and its clients, for a user with a browser and for a program, in processes of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the peers live: the `peers` session of nox makes a home for each and names the folder in the environment."""
+"""Fixtures for the peers: the `peers` session of nox installs each and names their folder in the environment."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The official SDK's client, made to play plans: run by that SDK's own interpreter, never imported by ours.
+"""The official SDK's client as a player of plans, run by the interpreter of that SDK.
 
-Each line of standard input is a JSON object: `mode` is what the official `Client` calls its mode ("auto", "legacy" or a
-modern revision), `server` a URL or the command that starts the server, `steps` what is played on one connection, and
-`auth` how the client shows who it is: {} for a person who signs in, or a client's own credentials. Each gets a line of
-standard output: what was negotiated, what was sent over HTTP, and what came of each step; or what went wrong. It is one
-process for many plans, because to start takes it longest. Nothing is judged here.
+Each line of standard input is a JSON object: `mode` is the mode of the official `Client` ("auto", "legacy" or a modern
+revision), `server` a URL or the command that starts the server, `steps` the steps of one connection, and
+`auth` the authentication of the client: {} for a user who signs in, or the client's own credentials. Each plan gets a
+line of standard output: the negotiated revision, the HTTP traffic and the outcome of each step; or the error. One
+process plays many plans, because its start takes longest. This program checks nothing; the tests do.
 """
 
 from __future__ import annotations

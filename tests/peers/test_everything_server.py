@@ -1,7 +1,7 @@
-"""Our client with npm's reference server over each transport: it has something of everything, and asks the client back.
+"""Our client with npm's reference server over each transport; that server has every feature and asks the client back.
 
-All that the server offers is used, and a test fails when a release of it offers more. What it offers only to clients
-with abilities that ours does not declare is named here, too.
+The tests use every feature of the server, and one fails when a release of the server offers more. They also name the
+features that the server offers only to clients with capabilities that ours does not declare.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Many servers of one file, ours and other people's, of which one crashes at its start."""
+"""Several servers of one configuration file, ours and third-party ones; one of them crashes at its start."""
 
 from __future__ import annotations
 

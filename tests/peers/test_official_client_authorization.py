@@ -1,6 +1,6 @@
-"""The official SDK's client at our protected server: it gets its tokens of our authorization server, and more of them.
+"""The official SDK's client at our protected server, with tokens of our authorization server.
 
-Both of ours are in this process, on sockets; `official_client.py` plays the plans, and its person allows everything.
+Both of our servers are in this process, on sockets; `official_client.py` plays plans, and its user allows everything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the official SDK's client does over HTTP alone, with our servers: sessions, their end, and coming back."""
+"""HTTP behaviour of the official SDK's client with our servers: sessions, their end, and reconnection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our client over HTTP with servers made with the official SDK: both eras, and every variant that the SDK has."""
+"""Our client over HTTP with servers made with the official SDK: both eras, and every variant of that SDK."""
 
 from __future__ import annotations
 

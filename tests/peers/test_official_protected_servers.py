@@ -1,4 +1,4 @@
-"""Our client at protected servers that are made with the official SDK: with our authorization server, and with its own.
+"""Our client at protected servers made with the official SDK, with our authorization server and with that SDK's.
 
 Those servers run in a process of their own, `official_protected_servers.py`; our authorization server runs in this one.
 """

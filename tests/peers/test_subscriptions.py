@@ -1,6 +1,6 @@
-"""Hearing of changes with the official SDK on the other side, in both eras: our client, and our server.
+"""Subscriptions between our client or server and the official SDK, in both eras.
 
-server-everything, which tells of updates by itself, has its tests in `test_everything_server.py`.
+The tests of server-everything, which sends updates by itself, are in `test_everything_server.py`.
 """
 
 from __future__ import annotations
