@@ -1,4 +1,4 @@
-"""Plugins of the whole suite, and what it needs of the process it runs in."""
+"""The plugins of the whole suite, and its demands on the process that it runs in."""
 
 from __future__ import annotations
 

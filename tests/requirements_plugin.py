@@ -1,4 +1,4 @@
-"""A pytest plugin: what a run ends with says how many requirements of the specification are tested, and how many not.
+"""A pytest plugin that ends a run with the number of tested and untested requirements of the specification.
 
 The manifest is `interaction/requirements.toml`; `interaction/test_requirements.py` compares it with the tests.
 """

@@ -1,4 +1,4 @@
-"""Names of extensions and of methods of one's own, and where capabilities keep extensions."""
+"""Names of extensions and of custom methods, and where capabilities keep extensions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans by the conventions for MCP, with OpenTelemetry's own SDK: who is whose parent, and what is recorded."""
+"""Spans by the OpenTelemetry conventions for MCP: their parents and their attributes."""
 
 from __future__ import annotations
 

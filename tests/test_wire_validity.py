@@ -1,7 +1,7 @@
-"""What `nox -s spec` judges the messages of the tests with: it sees all of them, and it can fail.
+"""Tests of the judge of `nox -s spec`: it sees every message, and it can fail.
 
-The normal forms in `schema/` stand in for the upstream files here, which lie outside the project. What is found valid
-and what is not is in test_wire_validity_verdicts.py.
+The normal forms in `schema/` replace the upstream files here, which lie outside the project. The tests of the verdicts
+are in test_wire_validity_verdicts.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which messages `nox -s spec` finds valid, which not, and what it calls them: conversations by hand."""
+"""Conversations with valid and invalid messages, and the faults that `nox -s spec` reports for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A browser for each test."""
+"""A fixture that starts a browser for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person signs in with a real browser, at a real authorization server, for a real protected one."""
+"""A user signs in with a real browser at a real authorization server for a real protected server."""
 
 from __future__ import annotations
 

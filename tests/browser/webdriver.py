@@ -1,4 +1,4 @@
-"""Drives a real Chromium without a screen, by the protocol that browsers have for that.
+"""A client of the WebDriver protocol that drives a headless Chromium.
 
 Specification: https://www.w3.org/TR/webdriver2/
 """

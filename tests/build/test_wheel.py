@@ -1,6 +1,6 @@
-"""The installed wheel, used from a folder where the sources are out of reach: it is copied there and run alone.
+"""Tests of the installed wheel: this file is copied to a folder without access to the sources and runs there.
 
-The programs are those that the documentation promises; beside the package, only what runs tests is installed.
+The programs are those of the documentation; beside the package, only the test tools are installed.
 """
 
 from __future__ import annotations

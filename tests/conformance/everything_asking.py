@@ -1,4 +1,4 @@
-"""Tools of the everything server that ask in the middle of a call: the user, the client's model, its roots.
+"""Tools of the everything server that ask the user, the client's model or the client for its roots during a call.
 
 Those named `test_input_required_*` are called in 2026-07-28, the others before; each works in both. Keys are those that
 the scenarios answer by.

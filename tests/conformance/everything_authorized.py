@@ -1,6 +1,6 @@
-"""What the conformance client does in the scenarios about authorization: it signs in as each of them wants it.
+"""The actions of the conformance client in the authorization scenarios.
 
-There is no person and no browser: the authorization endpoint of the suite answers with a redirect at once.
+No user and no browser take part: the authorization endpoint of the suite redirects at once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The client that the conformance suite tests: does in each scenario what that one wants to watch.
+"""The client that the conformance suite tests: it performs the action that each scenario observes.
 
 Usage, from the root of the project: ``python -m tests.conformance.everything_client URL``. The suite names the scenario
-and the revision in the environment; the exit status is 0 if all went well. What the server speaks is found out, as by
-any client.
+and the revision in the environment; the exit status is 0 on success. The client negotiates the revision as usual.
 """
 
 from __future__ import annotations

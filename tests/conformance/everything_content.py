@@ -1,4 +1,4 @@
-"""Every kind of content: tools, resources and prompts whose results the conformance suite knows word for word."""
+"""Tools, resources and prompts with every kind of content; the suite compares their results word for word."""
 
 from __future__ import annotations
 

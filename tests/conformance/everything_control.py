@@ -1,4 +1,4 @@
-"""Tools of the everything server that tell something while they work: progress, logs, and a stream that breaks off."""
+"""Tools of the everything server that send progress and log messages or close their stream during a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server that the conformance suite tests: everything its scenarios call, over Streamable HTTP.
+"""The server that the conformance suite tests: it offers everything that the scenarios call, over Streamable HTTP.
 
 Usage, from the root of the project: ``python -m tests.conformance.everything_server --port N [--asking replayed]``. The
 endpoint is ``http://127.0.0.1:N/mcp``, for every revision; SIGTERM ends it.

@@ -1,4 +1,4 @@
-"""The everything server keeps its contract with the suite, without HTTP: what its scenarios find, in every revision."""
+"""Tests of the everything server without HTTP: the scenarios find what they need in every revision."""
 
 from __future__ import annotations
 

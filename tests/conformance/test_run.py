@@ -1,4 +1,4 @@
-"""The command line of the run, and a server that does not come up."""
+"""Tests of the command line of the run, and of a server that does not start."""
 
 from __future__ import annotations
 

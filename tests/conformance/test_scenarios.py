@@ -1,4 +1,4 @@
-"""The list of what has to pass, and what the suite says it wants."""
+"""Tests of the list of required scenarios, and of its comparison with the list of the suite."""
 
 from __future__ import annotations
 

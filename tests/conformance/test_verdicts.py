@@ -1,4 +1,4 @@
-"""What is good enough, and what is not, in the words of the suite."""
+"""Tests of the verdicts on results of the suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example of a host: a real process, real servers, and an endpoint in this process that follows a script."""
+"""Tests of the host example: a real process, real servers, and a model endpoint that follows a script."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from attrs import define, field
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAM = str(EXAMPLES / "chat_host.py")
-PATIENCE = 60  # seconds for a program
+TIMEOUT = 60  # seconds for a program
 ALLOWED = "Allow it? [y/N] "
 
 Turn: TypeAlias = "dict[str, Any] | tuple[int, object]"
@@ -115,7 +115,7 @@ def run(mcp_json: Path, url: str, *lines: str, **settings: str) -> subprocess.Co
         env=environment(url, **settings),
         capture_output=True,
         encoding="utf-8",
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
 
@@ -311,7 +311,7 @@ def test_the_user_consents_on_a_terminal_and_control_c_ends_the_chat(mcp_json: P
             os.write(ours, b"y\n")
             said = read_until(ours, b"> ")
             os.write(ours, b"\x03")
-            left = process.wait(PATIENCE)
+            left = process.wait(TIMEOUT)
             rest = read_until(ours, None)
         os.close(ours)
 

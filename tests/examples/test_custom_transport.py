@@ -1,4 +1,4 @@
-"""The transport of `examples/custom_transport.py` keeps the contract of transports."""
+"""The transport of `examples/custom_transport.py` fulfils the contract of transports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every program in `examples/` runs as it lies there."""
+"""Every program in `examples/` runs unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trio_mcp import open_client, types
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-PATIENCE = 60  # seconds for a program, or for a whole conversation
+TIMEOUT = 60  # seconds for a program, or for a whole conversation
 
 
 def test_every_example_has_a_test() -> None:
@@ -47,7 +47,7 @@ def test_the_client_example_uses_the_server_example() -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
 
@@ -67,7 +67,7 @@ def test_the_client_example_uses_the_server_example() -> None:
 async def test_the_sqlite_server_serves_a_file_in_every_revision(revision: str, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(EXAMPLES / "sqlite_server.py"), str(tmp_path / "nursery.db")]
 
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT):
         async with open_client(command, revision=revision) as client:
             tools = {tool.name async for tool in client.tools()}
             await client.call_tool("write_query", {"query": "DELETE FROM waterings"}, raise_on_error=True)
@@ -93,7 +93,7 @@ def test_the_sqlite_server_names_the_file_it_cannot_serve(tmp_path: Path) -> Non
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
 

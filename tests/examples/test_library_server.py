@@ -1,4 +1,4 @@
-"""The library server, used as a client would: every tool, resource, prompt and completion, in every revision."""
+"""A client uses every tool, resource, prompt and completion of the library server in every revision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import trio
 from trio_mcp import Client, ErrorResponse, open_client, types
 
 LIBRARY = Path(__file__).parents[2] / "examples" / "library_server.py"
-PATIENCE = 60  # seconds for a whole conversation
+TIMEOUT = 60  # seconds for a whole conversation
 
 
 @pytest.mark.parametrize("revision", types.REVISIONS)
@@ -29,7 +29,7 @@ async def test_the_library_server_works_in_every_revision(revision: str) -> None
         if message.logger == "stock":
             audited.set()
 
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT):
         async with open_client(command, revision=revision, on_log=on_log) as client:
             await client.set_log_level("info")
             await use_the_tools(client)

@@ -1,4 +1,4 @@
-"""The protected server and its clients: a person with a browser, and a program, each a process of its own."""
+"""The protected server and its clients, for a user with a browser and for a program, in processes of their own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trio_mcp import ClientCredentials, ToolFailed, open_http_client
 from trio_mcp.testing import KnownClient, open_authorization_server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PATIENCE = 60  # seconds for a whole story
+TIMEOUT = 60  # seconds for a whole story
 BROWSER = f"""\
 #!{sys.executable}
 import sys, urllib.request
@@ -41,7 +41,7 @@ async def served(*options: str) -> AsyncGenerator[tuple[str, trio.Process]]:
     """Run the server; yield its URL and itself. It is stopped as by Ctrl+C, and must end well."""
     port = free_port()
     command = [sys.executable, "-W", "error", str(EXAMPLES / "protected_server.py"), "--port", str(port), *options]
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT):
         async with trio.open_nursery() as nursery:
             piped = partial(trio.run_process, command, stdout=subprocess.PIPE)
             process: trio.Process = await nursery.start(piped)

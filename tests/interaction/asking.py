@@ -1,4 +1,4 @@
-"""Clients of the asking server, and rounds of questions by hand."""
+"""Clients of the asking server, and helpers that answer questions round by round."""
 
 from __future__ import annotations
 
@@ -60,24 +60,24 @@ async def visited(_: object) -> types.ElicitResult:
 
 
 async def two(_: object) -> types.ElicitResult:
-    """Answer every question to the user."""
+    """Accept every question to the user with the count 2."""
     await trio.lowlevel.checkpoint()
     return TWO
 
 
 async def fine(_: object) -> types.CreateMessageResult:
-    """Answer every question to the model."""
+    """Answer every sampling request."""
     await trio.lowlevel.checkpoint()
     return FINE
 
 
 async def nobody(_: object) -> Any:
-    """Never answer: there is nobody at the keyboard."""
+    """Never answer, like an absent user."""
     await trio.sleep_forever()
 
 
 def capable(**options: Unpack[ClientOptions]) -> ClientOptions:
-    """Return the options of a client that can be asked everything, and answers it all."""
+    """Return the options of a client that declares every capability and answers every question."""
     defaults: ClientOptions = {"revision": MODERN, "on_elicit": two, "on_sample": fine, "roots": ROOTS}
     return {**defaults, **options}
 
@@ -92,7 +92,7 @@ async def asking(
     keys: Sequence[bytes] = (),
     **options: Unpack[ClientOptions],
 ) -> AsyncGenerator[Client]:
-    """Open a client that can be asked everything, of the asking server, and bound the time it may be open."""
+    """Open a client of the asking server that answers every question; a timeout bounds the block."""
     given = capable(**options)
     if where == "stdio":
         opening = open_client([sys.executable, *program(mode, ask_seconds, keys)], **given)
@@ -135,7 +135,7 @@ async def attempt(
 
 @define(eq=False)
 class Round:
-    """What a call was answered with: questions."""
+    """The questions that answer a call."""
 
     _client: Client
     _name: str
@@ -144,12 +144,12 @@ class Round:
 
     @property
     def keys(self) -> list[str]:
-        """What the answers are called."""
+        """The keys of the questions."""
         return list(self.interim.input_requests or {})
 
     @property
     def messages(self) -> list[str]:
-        """What is asked."""
+        """The messages of the questions."""
         requests = (self.interim.input_requests or {}).values()
         return sorted(each.params.message for each in requests if isinstance(each, types.ElicitRequest))
 
@@ -185,7 +185,7 @@ async def first_round(client: Client, name: str, arguments: Json | None = None, 
 
 
 def text(result: Any) -> str:
-    """Return what a tool said."""
+    """Return the text of a tool's result."""
     assert isinstance(result, types.CallToolResult), result
     (block,) = result.content
     assert isinstance(block, types.TextContent)
@@ -193,7 +193,7 @@ def text(result: Any) -> str:
 
 
 def said(result: Any) -> str:
-    """Return what a tool said that did not fail."""
+    """Return the text of a tool's result, which must not be an error."""
     assert isinstance(result, types.CallToolResult), result
     assert not result.is_error, result
     return text(result)
@@ -205,7 +205,7 @@ async def count_of(client: Client, what: str) -> int:
 
 
 async def happens(client: Client, event: str) -> None:
-    """Wait until that has happened in the server."""
+    """Wait until the event has happened in the server."""
     await client.call_tool("when", {"event": event})
 
 
@@ -227,7 +227,7 @@ class Wire:
         ]
 
     def sent(self, method: str) -> list[Json]:
-        """Likewise of those that went to the server."""
+        """Return the params of every message of this method that went to the server."""
         return [
             message.get("params", {})
             for direction, message in self.messages
@@ -236,7 +236,7 @@ class Wire:
 
     @property
     def requests_received(self) -> list[str]:
-        """Return the methods that the server asked."""
+        """Return the methods of the requests that the server sent."""
         return [
             message["method"]
             for direction, message in self.messages

@@ -1,4 +1,4 @@
-"""The server of every test of asking, here or as a child process: `python asking_server.py MODE SECONDS [KEY ...]`.
+"""The server of the tests about asking, here or as a child process: `python asking_server.py MODE SECONDS [KEY ...]`.
 
 MODE is "parked" or "replayed", SECONDS is how long a question stays open, each KEY one of its keys, in hexadecimal.
 """
@@ -52,7 +52,7 @@ class State:
 
     happened: defaultdict[str, trio.Event] = field(factory=lambda: defaultdict(trio.Event))
     counted: Counter[str] = field(factory=Counter[str])
-    """How often a handler began, or did what it must do once."""
+    """The number of times that a handler began, or ran the step that must run once."""
 
 
 @asynccontextmanager
@@ -69,12 +69,12 @@ def make_server(asking: Mode = "parked", ask_seconds: float = HOURS, keys: Seque
 
 
 def program(asking: Mode = "parked", ask_seconds: float = HOURS, keys: Sequence[bytes] = ()) -> list[str]:
-    """Return the program, and the arguments, that serve over stdio what `make_server` returns for the same."""
+    """Return the command line that serves over stdio what `make_server` returns for the same arguments."""
     return [str(Path(__file__)), asking, str(ask_seconds), *(key.hex() for key in keys)]
 
 
 async def seats(ctx: Context, message: str, **options: Any) -> int:
-    """Ask for a number; nothing accepted is none."""
+    """Ask for a number; return 0 if the user does not accept."""
     match await ctx.elicit(message, Seats, **options):
         case Accepted(value=answer):
             return answer.count
@@ -83,7 +83,7 @@ async def seats(ctx: Context, message: str, **options: Any) -> int:
 
 
 def ask_plainly(server: Server) -> None:
-    """Add what asks one thing, and returns what came of it."""
+    """Add tools that ask one question and return its outcome."""
 
     @server.tool
     async def book(show: str, ctx: Context) -> str:
@@ -119,7 +119,7 @@ def ask_plainly(server: Server) -> None:
 
 
 def ask_more(server: Server) -> None:  # noqa: C901 # a list of tools, not a decision
-    """Add what asks several things."""
+    """Add tools that ask several questions."""
 
     @server.tool
     async def everything(ctx: Context) -> str:
@@ -164,7 +164,7 @@ def ask_more(server: Server) -> None:  # noqa: C901 # a list of tools, not a dec
 
     @server.tool
     async def pay(ctx: Context) -> str:
-        """Do something before the question that must not be done twice."""
+        """Run a step before the question that must not run twice."""
 
         async def charge() -> int:
             ctx.state.counted["paid"] += 1
@@ -184,7 +184,7 @@ def ask_more(server: Server) -> None:  # noqa: C901 # a list of tools, not a dec
 
 
 def ask_and_end(server: Server) -> None:  # a list of tools, not a decision
-    """Add what asks, and whose end is watched."""
+    """Add tools that ask and record how they end."""
 
     @server.tool
     async def linger(key: str, ctx: Context) -> None:
@@ -198,7 +198,7 @@ def ask_and_end(server: Server) -> None:  # a list of tools, not a decision
 
     @server.tool
     async def patient(key: str, clean_up_seconds: float, ctx: Context) -> str:
-        """Ask until that expires, and clean up for so long."""
+        """Ask until the question expires, and clean up for the given time."""
         try:
             return str(await seats(ctx, "How many?"))
         except AskExpired as exc:
@@ -212,7 +212,7 @@ def ask_and_end(server: Server) -> None:  # a list of tools, not a decision
 
     @server.tool(timeout=1000)
     async def hasty(key: str, seconds: float, ctx: Context) -> str:
-        """Ask, for no longer than that."""
+        """Ask with the given deadline."""
         with trio.move_on_after(seconds):
             return str(await seats(ctx, "How many?"))
         ctx.state.happened[f"{key} gave up"].set()
@@ -220,7 +220,7 @@ def ask_and_end(server: Server) -> None:  # a list of tools, not a decision
 
     @server.tool
     async def noisy(ctx: Context) -> str:
-        """Report and log twice while nobody waits for it, as soon as it is told to."""
+        """Send progress and log messages twice while parked, as soon as the test says so."""
         await ctx.report_progress(1)
         async with trio.open_nursery() as nursery:
 
@@ -245,11 +245,11 @@ def ask_and_end(server: Server) -> None:  # a list of tools, not a decision
 
 
 def ask_within_limits(server: Server) -> None:
-    """Add what asks, and may work only so long, or one at a time."""
+    """Add tools that ask and have a timeout or a concurrency limit."""
 
     @server.tool(max_concurrency=1)
     async def alone(key: str, ctx: Context) -> str:
-        """Ask, and work until told to end; only one may work at a time."""
+        """Ask, and work until the test ends it; only one call may work at a time."""
         await seats(ctx, "How many?")
         ctx.state.counted["alone"] += 1
         most = ctx.state.counted["alone"]
@@ -273,7 +273,7 @@ def ask_within_limits(server: Server) -> None:
 
 
 def watch(server: Server) -> None:
-    """Add what tells of the others, and tells them."""
+    """Add tools that observe and control the other tools."""
 
     @server.tool
     async def when(event: str, ctx: Context) -> str:

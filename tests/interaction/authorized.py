@@ -1,4 +1,4 @@
-"""A protected shop, the authorization server that it trusts, and its customers: whole pieces, in this process."""
+"""A protected shop, the authorization server that it trusts, and its clients, all in this process."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Order:
 
 @define(eq=False)
 class Shop:
-    """What is sold, to whom."""
+    """A server that sells goods to its users."""
 
     server: Server = field(factory=lambda: Server("shop", cache={"resources/read": CacheHint(ttl=600)}), init=False)
     shown: list[dict[str, str]] = field(factory=list[dict[str, str]], init=False)
-    """The header fields that handlers were shown."""
+    """The header fields that handlers received."""
     ordered: list[str] = field(factory=list[str], init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -73,7 +73,7 @@ class Shop:
         return f"{ctx.principal} buys"
 
     async def stock(self, ctx: Context) -> str:
-        """Tell all who listen that it has changed."""
+        """Notify the listening clients that the stock has changed."""
         ctx.resource_updated("shop://stock")
         return "changed"
 
@@ -87,17 +87,17 @@ class Shop:
 
 
 def login(issuer: str = ISSUER, **options: Any) -> AuthorizationServer:
-    """Return an authorization server at which ada, and nobody else, allows whatever she is asked for."""
+    """Return an authorization server whose only user, ada, allows every request."""
     usual: dict[str, Any] = {"auto_consent": True, "users": {"ada": "x"}, "clock": trio.current_time}
     return AuthorizationServer(issuer, **{**usual, **options})
 
 
 @define(eq=False)
 class Street:
-    """The shop, the authorization server, and the way from one to the other.
+    """The shop, the authorization server, and the HTTP transport between all parties.
 
     Args:
-        auth: the authorization server; by default one that everybody can register at, and where everybody is ada.
+        auth: the authorization server; by default every client can register there, and every user is ada.
         transport: one of `IN_PROCESS`.
         options: of the `ResourceServer`.
         others: further applications, by origin.
@@ -109,9 +109,9 @@ class Street:
     others: dict[str, AsgiApp] = field(factory=dict[str, AsgiApp])
     shop: Shop = field(factory=Shop, init=False)
     witness: Witness = field(init=False)
-    """Of what was said to the shop."""
+    """The requests that the shop received."""
     overheard: Witness = field(init=False)
-    """What was said to the authorization server."""
+    """The requests that the authorization server received."""
     network: AsgiNetwork = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -126,7 +126,7 @@ class Street:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """Have all of it served, for a bounded time."""
+        """Serve all of it; a timeout bounds the block."""
         with trio.fail_after(100_000):
             async with self.network.lifespan():
                 yield
@@ -137,7 +137,7 @@ class Street:
 
     @property
     def requests(self) -> list[Seen]:
-        """What was asked of the shop, but for what is said to everybody."""
+        """The requests that the shop received, without those for public metadata."""
         return [seen for seen in self.witness.requests if not seen.target.startswith("/.well-known/")]
 
     def statuses(self, status: int) -> int:
@@ -146,13 +146,13 @@ class Street:
 
 
 def person(auth: AuthorizationServer, **options: Any) -> OAuth:
-    """Return what signs a person in, who follows the browser wherever it goes."""
+    """Return credentials whose user follows every redirect of the browser."""
     usual: dict[str, Any] = {"visit": auth.visit, "redirect_uri": BACK, "clock": trio.current_time}
     return OAuth(**{**usual, **options})
 
 
 def nobody(**options: Any) -> OAuth:
-    """Return what would sign a person in, but there is none."""
+    """Return credentials that fail the test if a user would have to sign in."""
 
     async def visit(url: str) -> str:
         raise AssertionError(f"somebody is asked, at {url}")
@@ -161,7 +161,7 @@ def nobody(**options: Any) -> OAuth:
 
 
 async def said(client: Client, tool: str) -> str:
-    """Call a tool; return what it says."""
+    """Call a tool and return its text."""
     [content] = (await client.call_tool(tool)).content
     assert isinstance(content, types.TextContent)
     return content.text
@@ -176,7 +176,7 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def changing(endpoint: str, **changed: Any) -> Change:
-    """Return what changes the answers of one endpoint; None leaves a member out."""
+    """Return a change of the answers of one endpoint; None leaves a member out."""
 
     def change(asked: str, members: dict[str, Any]) -> Mapping[str, Any]:
         if asked != endpoint:

@@ -1,4 +1,4 @@
-"""The promised program that asks in the middle of a call: `python book_server.py [parked | replayed]`."""
+"""The documented program that asks during a call: `python book_server.py [parked | replayed]`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trio_mcp import Accepted, Context, Declined, Dismissed, Server, serve_stdio
 from trio_mcp.server import AskingMode
 
 
-# What follows is the promised fragment, word for word.
+# The fragment below is identical to the one in the documentation.
 @frozen
 class Seats:
     count: Annotated[int, msgspec.Meta(ge=1, le=9, description="how many")]

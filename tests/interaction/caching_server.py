@@ -1,4 +1,4 @@
-"""A server whose results may be kept, and which changes when a tool is called; run it to serve it over stdio."""
+"""A server with cacheable results that change when a tool is called; as a program it serves over stdio."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MEMO = "memo://today"
 
 
 def make_server() -> Server:
-    """Return a new one: its tool `change` adds a prompt, and gives the memo another text."""
+    """Return a server whose tool `change` adds a prompt and replaces the text of the memo."""
     hour, public = CacheHint(ttl=3600), CacheHint(ttl=3600, scope="public")
     server = Server(
         "caching",

@@ -1,4 +1,4 @@
-"""Revisions times transports: `connect` opens a client of the conversation server over one of each.
+"""Fixtures for every revision and transport: `connect` opens a client of the conversation server over one of each.
 
 `surface` does the same with the surface server, and `connected` with any.
 """
@@ -27,7 +27,7 @@ IN_MEMORY = ("memory", "bytes", "lockstep")
 TRANSPORTS = (*IN_MEMORY, "stdio", "unix", *IN_PROCESS, "http-socket")
 
 numbers = count()
-"""So that one test may open several sockets."""
+"""Numbers of sockets, so that one test can open several."""
 
 
 @pytest.fixture(params=types.REVISIONS)
@@ -47,7 +47,7 @@ def opener(request: pytest.FixtureRequest) -> Opener:
 
 @pytest.fixture
 def connect(transport: str, revision: str, tmp_path: Path) -> Opener:
-    """Return what opens a client of the conversation server, in its own serving, and bounds the time it may be open."""
+    """Return an opener of clients of the conversation server, each with its own serving and a timeout."""
 
     def opened(**options: Unpack[ClientOptions]) -> AbstractAsyncContextManager[Client]:
         options.setdefault("revision", revision)
@@ -58,7 +58,7 @@ def connect(transport: str, revision: str, tmp_path: Path) -> Opener:
 
 @pytest.fixture(params=("memory", "bytes", "unix", *IN_PROCESS))
 def surface(request: pytest.FixtureRequest, revision: str, tmp_path: Path) -> Opener:
-    """Return what opens a client of the surface server, whose lists have pages of `page_size` if that is given.
+    """Return an opener of clients of the surface server, whose lists have pages of `page_size` if that is given.
 
     Child processes and sockets cost more, so there is one for many tests: see `Scenes`.
     """
@@ -84,7 +84,7 @@ def conversation_program() -> str:
 async def connected(
     transport: str, make: Callable[[], Server], program: Sequence[str], folder: Path, options: ClientOptions
 ) -> AsyncGenerator[Client]:
-    """Open a client of a server over *transport*, and bound the time it may be open.
+    """Open a client of a server over *transport*; a timeout bounds the block.
 
     Args:
         make: returns the server, for transports that end in this process.
@@ -122,7 +122,7 @@ async def over_unix_socket(server: Server, folder: Path, options: ClientOptions)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what a transport cannot carry, as if it had never been in the product."""
+    """Remove the combinations of transport and revision that do not exist."""
     items[:] = [item for item in items if _is_possible(item)]
 
 

@@ -1,4 +1,4 @@
-"""The server of every conversation under test, here or as a child process: `python conversation_server.py`."""
+"""The server of the conversation tests, in this process or as a child: `python conversation_server.py`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class State:
     """What the handlers of one serving share."""
 
     stopped: defaultdict[str, trio.Event] = field(factory=lambda: defaultdict(trio.Event))
-    """For each key, whether the handler that worked under it has been stopped."""
+    """For each key, an event that is set when the handler with this key was stopped."""
     met: int = 0
     all_here: trio.Event = field(factory=trio.Event)
 
@@ -37,7 +37,7 @@ async def lifespan(_: Server) -> AsyncGenerator[State]:
 
 
 class Boaster(Server):
-    """A server that declares everything, whatever it has."""
+    """A server that declares every capability, even without the feature."""
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
@@ -106,7 +106,7 @@ def make_server(  # noqa: C901 # a list of tools, not a decision
 
     @server.tool
     async def meet(party: int, ctx: Context) -> int:
-        """Wait until as many calls as this are under way at once."""
+        """Wait until this number of calls is in flight at once."""
         ctx.state.met += 1
         if ctx.state.met == party:
             ctx.state.all_here.set()
@@ -142,7 +142,7 @@ Kind: TypeAlias = Literal["tools", "prompts", "resources", "templates"]
 
 
 def let_it_change(server: Server) -> None:
-    """Add tools that change what the server has, and leave it as it was."""
+    """Add tools that announce changes and leave the server as it was."""
 
     @server.tool
     async def change(kind: Kind) -> None:

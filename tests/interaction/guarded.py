@@ -1,4 +1,4 @@
-"""A serving that knows who asks, before any transport does."""
+"""A serving whose requests already have a principal before a transport sets one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from trio_mcp.wire import JsonObject
 
 @define(eq=False)
 class Guarded:
-    """One connection, or several, to a serving; they close, and it goes on.
+    """A serving for one or more connections that continues after they close.
 
     Args:
-        principal: who asks; None for nobody that is known.
+        principal: the principal of every request; None for an anonymous client.
     """
 
     _serving: Serving

@@ -1,4 +1,4 @@
-"""A client over HTTP whose every request is written by hand, and which shows every response as it came."""
+"""An HTTP client that sends exactly the requests a test writes and shows the raw responses."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ JSON, EVENTS = "application/json", "text/event-stream"
 
 @define(eq=False)
 class Got:
-    """One response, as far as it has been read."""
+    """One response, read step by step."""
 
     _response: HttpResponse
     _chunks: AsyncGenerator[bytes]
     body: bytes = field(default=b"", init=False)
     events: list[SseEvent] = field(factory=list[SseEvent], init=False)
-    """Those that have come, if they are events."""
+    """The events that have arrived, if the response is a stream."""
     retry_ms: int | None = field(default=None, init=False)
     _unread: deque[SseEvent] = field(factory=deque[SseEvent], init=False)
     _decoder: SseDecoder = field(factory=lambda: SseDecoder(2**24), init=False)
@@ -62,7 +62,7 @@ class Got:
         return None
 
     async def rest(self) -> list[Any]:
-        """Read to the end; return the messages of all of it."""
+        """Read to the end and return every message of the response."""
         while await self._read():
             pass
         return self.messages
@@ -79,7 +79,7 @@ class Got:
 
     @property
     def messages(self) -> list[Any]:
-        """Those that have come."""
+        """The messages that have arrived."""
         if self.kind == EVENTS:
             return [decode(event.data) for event in self.events if event.data]
         value: Any = decode(self.body) if self.body else []
@@ -87,23 +87,23 @@ class Got:
 
     @property
     def answer(self) -> Any:
-        """The last of them."""
+        """The last message that has arrived."""
         return self.messages[-1]
 
     @property
     def code(self) -> int | None:
-        """The code of the error that the last message is; None where it is a result, or there is none."""
+        """The error code of the last message; None if it is a result or there is no message."""
         error: Any = self.answer.get("error") if self.messages else None
         return None if error is None else int(error["code"])
 
 
 @define(eq=False)
 class HttpByHand:
-    """Sends what a test wants to be sent.
+    """A client that sends exactly the given requests.
 
     Args:
-        engine: carries it.
-        revision: what messages say that they speak; sessions are of that one.
+        engine: the HTTP engine.
+        revision: the revision that messages and sessions name.
     """
 
     _engine: HttpEngine
@@ -123,12 +123,12 @@ class HttpByHand:
     async def open(
         self, method: str, message: Any = None, headers: Mapping[str, str | None] | None = None
     ) -> AsyncGenerator[Got]:
-        """Make a request, and show the response while it comes.
+        """Make a request and yield its response while it arrives.
 
         Args:
-            method: of HTTP.
-            message: to post; bytes go as they are.
-            headers: beside those that are due, or in place of them; None leaves one out.
+            method: the HTTP method.
+            message: the message to post; bytes are sent unchanged.
+            headers: fields that add to or replace the required ones; None leaves one out.
         """
         body = b"" if message is None else message if isinstance(message, bytes) else encode(message)
         due: dict[str, str | None] = {**USUAL.get(method, {}), **self.fields, **_fields_of(message), **(headers or {})}
@@ -149,16 +149,16 @@ class HttpByHand:
         return await self.send("POST", message, headers)
 
     async def post_and_never_read(self, message: Any) -> None:
-        """Post a message, and leave the response where it is, for ever."""
+        """Post a message and never read the response."""
         async with self.open("POST", message):
             await trio.sleep_forever()
 
     def request(self, method: str, params: Json | None = None, *, id: Any = 1, meta: Json | None = None) -> Json:
-        """Return a request as its revision has them; *meta* are further members of its `_meta`."""
+        """Return a request in the form of the client's revision; *meta* has further members of `_meta`."""
         return {"id": id, **self.notification(method, params, meta=meta)}
 
     def notification(self, method: str, params: Json | None = None, *, meta: Json | None = None) -> Json:
-        """Return a notification as its revision has them."""
+        """Return a notification in the form of the client's revision."""
         envelope: Json = {**(ENVELOPE if self.revision == MODERN else {}), **(meta or {})}
         given: Json = {**(params or {}), **({"_meta": envelope} if envelope else {})}
         return {"jsonrpc": "2.0", "method": method, **({"params": given} if given else {})}
@@ -168,7 +168,7 @@ class HttpByHand:
         return self.request("tools/call", {"name": tool, "arguments": arguments or {}}, id=id, meta=meta)
 
     async def greet(self, capabilities: Json | None = None) -> Got:
-        """Begin a session, where the revision has them; return the answer to `initialize`."""
+        """Begin a session in a revision that has them; return the response to `initialize`."""
         params = {"protocolVersion": self.revision, "capabilities": capabilities or {}, "clientInfo": INFO}
         got = await self.post(self.request("initialize", params, id="hello"))
         self.session = got.headers.get("mcp-session-id")
@@ -177,6 +177,6 @@ class HttpByHand:
 
 
 def _fields_of(message: Any) -> dict[str, str]:
-    """Return the header fields that repeat what a modern message says."""
+    """Return the header fields that mirror a modern message."""
     params: Any = message.get("params", {}) if is_object(message) else {}
     return request_fields(message["method"], params) if REVISION_KEY in params.get("_meta", {}) else {}

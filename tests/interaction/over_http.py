@@ -1,4 +1,4 @@
-"""Whole clients and servers over HTTP: through the bridge in this process, under any clock, or through a socket."""
+"""Clients and servers over HTTP: through a bridge in this process, which works under any clock, or through a socket."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from trio_mcp.transports import AsgiApp, AsgiMessage, Receive, Scope, Send
 from trio_mcp.wire import decode
 
 IN_PROCESS = ("http", "http-resumable", "http-sse")
-"""Answers as JSON where nothing comes before them; all as events that are kept; all by one stream of HTTP+SSE."""
+"""JSON for responses without earlier messages; events that are stored; one stream of HTTP+SSE for everything."""
 URL = "http://localhost/mcp"
 
 
 def carries(transport: str, revision: str) -> bool:
-    """Tell whether there is such a transport in a revision at all."""
+    """Return True if the revision has the transport."""
     if transport == "http-sse":
         return revision == types.REVISIONS[0]
     return transport != "http-resumable" or revision != types.REVISIONS[-1]
@@ -48,7 +48,7 @@ async def over_http(transport: str, server: Server, options: ClientOptions) -> A
 
 @asynccontextmanager
 async def bridged(transport: str, server: HttpAnswerer, **options: Unpack[HttpOptions]) -> AsyncGenerator[AsgiEngine]:
-    """Serve *server* over one of `IN_PROCESS`; yield what carries requests to it."""
+    """Serve *server* over one of `IN_PROCESS`; yield the engine that carries requests to it."""
     if transport == "http-resumable":
         options["sessions"] = SessionSettings(event_store=MemoryEventStore())
     app = http_app(server, **options)
@@ -69,19 +69,19 @@ class Seen:
 
     @property
     def message(self) -> Any:
-        """What was posted."""
+        """The posted message."""
         return decode(self.body)
 
 
 @define(eq=False)
 class Witness:
-    """An application that is *app*, and remembers what was said to it, and what it has said."""
+    """An application that wraps *app* and records its requests and responses."""
 
     app: AsgiApp
     requests: list[Seen] = field(factory=list[Seen], init=False)
     sent: list[AsgiMessage] = field(factory=list[AsgiMessage], init=False)
     open: int = field(default=0, init=False)
-    """Requests that it still works on."""
+    """The number of requests in flight."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -109,7 +109,7 @@ class Witness:
 
 
 def only_legacy(app: AsgiApp, status: int = 405) -> AsgiApp:
-    """Return *app* as a server that knows nothing but HTTP+SSE: it takes no POST where its event stream is."""
+    """Return *app* as a server with HTTP+SSE only: it accepts no POST at the URL of its event stream."""
 
     async def older(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "POST" and not scope["query_string"]:

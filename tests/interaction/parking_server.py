@@ -1,6 +1,6 @@
 """A server that is stopped while many handlers are parked: `python parking_server.py FILE`.
 
-The clean-up of each awaits, and then adds a line to FILE.
+The clean-up of each handler awaits once, and then adds a line to FILE.
 """
 
 from __future__ import annotations

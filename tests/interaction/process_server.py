@@ -1,6 +1,6 @@
 """A server to be killed, interrupted and redirected: `python process_server.py FILE [HOW]`.
 
-Its clean-up writes to FILE. HOW makes it a part of a larger program.
+Its clean-up writes to FILE. HOW embeds it into a larger program.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ async def hang(ctx: Context) -> None:
 
 @server.tool
 def mutter(text: str) -> None:
-    """Say something on standard error."""
+    """Print something on standard error."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
 @server.tool
 def spawn(socket: str) -> None:
-    """Start a process of our own that holds on to a socket, and to our standard output, until it dies."""
+    """Start a child process that keeps a socket and our standard output open until it is killed."""
     subprocess.Popen([sys.executable, "-S", "-c", GRANDCHILD, socket])
 
 
 async def embedded(how: str) -> None:
-    """Serve as a part of a program that has a use of its own for signals."""
+    """Serve as a part of a program that handles signals itself."""
     with trio.open_signal_receiver(signal.SIGTERM) as received:
         async with trio.open_nursery() as nursery:
             if how == "started":

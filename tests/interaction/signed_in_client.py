@@ -1,8 +1,8 @@
-"""A client in a process of its own, for which somebody has signed in already, and which shares its tokens with others.
+"""A client in its own process that is already signed in and shares its tokens with other clients.
 
     signed_in_client.py STORAGE URL
 
-For each line on stdin it calls the server once, and says on stdout who it is there. There is nobody to be asked.
+For each line on stdin it calls the server once and prints its user name on stdout. No user can sign in.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""A server to be stopped in the middle of its work: `python stopping_server.py FOLDER [unix | tcp | http]`.
+"""A server that a test stops while it works: `python stopping_server.py FOLDER [unix | tcp | http]`.
 
-Over sockets and HTTP it says on standard output where it listens.
+Over sockets and HTTP it prints its address on standard output.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def pid() -> int:
 
 @server.tool
 async def finish(ctx: Context) -> str:
-    """Tell that it has begun, and end when the test says so."""
+    """Report the start, and return when the test says so."""
     await ctx.report_progress(1)
     while not (FOLDER / "release").exists():  # noqa: ASYNC110 # another process makes it
         await trio.sleep(0.01)
@@ -42,7 +42,7 @@ class Name:
 
 @server.tool
 async def ask(ctx: Context) -> None:
-    """Wait for a person, and write down, in a clean-up that awaits, that nobody came."""
+    """Wait for an answer, and record in a clean-up that awaits that none came."""
     try:
         await ctx.elicit("Who are you?", Name)
     except AskExpired:

@@ -1,4 +1,4 @@
-"""What the tests of a server's surface share: what each revision knows, and many tests over one connection."""
+"""Helpers of the surface tests: the members that each revision has, and tests that share one connection."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def result(
 
     Args:
         meta: what the handler has put into its `_meta`; every revision carries that.
-        kept: for how many milliseconds, and by whom, it may be cached, if it is of a kind that may.
+        kept: the cache lifetime in milliseconds and the cache scope, if the result is cacheable.
     """
     if revision != MODERN:
         return members | ({} if meta is None else {"_meta": meta})
@@ -90,12 +90,12 @@ PRIVATE = (0, "private")
 
 @define
 class Scenes:
-    """Tests of one file that run over costly transports as well, all of them with the same connection."""
+    """The tests of one file, which also run over slow transports with one shared connection."""
 
     _tests: list[Scene] = field(factory=list[Scene], init=False)
 
     def add(self, test: Test) -> Test:
-        """Take a test in; it is what it was."""
+        """Add a test and return it unchanged."""
         self._tests.append(test)
         return test
 
@@ -122,7 +122,7 @@ def over_a_socket(page_size: int | None, options: ClientOptions) -> AbstractAsyn
 
 @asynccontextmanager
 async def _shared(opener: PageOpener, revision: str) -> AsyncGenerator[Opener]:
-    """Yield what opens a client: one that is open already, unless there are options that this one lacks."""
+    """Yield an opener that returns the shared client, or a new one if it is called with options."""
     shared: dict[int | None, Client] = {}
     async with AsyncExitStack() as stack:
 

@@ -20,7 +20,7 @@ ICON = types.Icon(src="https://example.com/i.png", mime_type="image/png", sizes=
 NOTES = types.Annotations(audience=["user", "assistant"], priority=0.5, last_modified="2026-11-20T12:00:00Z")
 META = {"example.com/colour": "red"}
 ABOUT: dict[str, Any] = {"title": "A title", "description": "A description.", "icons": [ICON], "meta": META}
-"""What every kind of entry may say about itself."""
+"""The optional members of every kind of entry."""
 
 Block: TypeAlias = (
     types.TextContent | types.ImageContent | types.AudioContent | types.ResourceLink | types.EmbeddedResource
@@ -40,11 +40,11 @@ BLOCKS: list[Block] = [
         resource=types.BlobResourceContents(uri="notes://bytes", mime_type="image/png", blob="iVBORw==", meta=META)
     ),
 ]
-"""Every kind of content, with everything that it may carry."""
+"""Every kind of content, with all optional members."""
 
 
 def known_blocks(ctx: Context) -> list[Block]:
-    """Return those of a kind that the client's revision has: others are refused."""
+    """Return the blocks of every kind that the client's revision has: others are refused."""
     since: dict[type, str] = {types.AudioContent: "2025-03-26", types.ResourceLink: "2025-06-18"}
     return [block for block in BLOCKS if since.get(type(block), "") <= ctx.revision]
 
@@ -72,7 +72,7 @@ class Point:
 
 
 def make_server(*, page_size: int | None = None) -> Server:
-    # Nothing here is refused for being much: what is asked of this server is that all of it arrives.
+    # No rate limit applies: the tests check that everything arrives.
     server = Server(
         "surface",
         version="1.0",
@@ -140,7 +140,7 @@ def add_tools(server: Server) -> None:  # noqa: C901 # a list of tools, not a de
 
     @server.tool
     async def forget(name: str) -> None:
-        """Take them out again."""
+        """Remove the entries of this name."""
         server.tools.remove(name)
         server.resources.remove(f"new://{name}")
         server.resources.remove(f"new://{name}/{{x}}")

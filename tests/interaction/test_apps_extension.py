@@ -1,4 +1,4 @@
-"""The apps extension: what servers, clients and the wire have to carry for it; showing anything is a host's business.
+"""The apps extension: servers, clients and the wire carry its members; a host renders them.
 
 Specification: https://modelcontextprotocol.io/extensions/apps/overview
 """

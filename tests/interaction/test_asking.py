@@ -1,4 +1,4 @@
-"""Asking the user in the middle of a call: what a handler and a client see of it, in every revision."""
+"""Asking the user during a call, as the handler and the client see it, in every revision."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_a_replayed_handler_runs_again_from_the_top_and_answered_questions
         assert said(await rounds.again()) == "[2,2,2]"
 
 
-# What may ask, and how.
+# Kinds of handlers that can ask.
 
 
 @pytest.mark.requirement("B.9-S1b")
@@ -152,7 +152,7 @@ async def test_a_handler_can_ask_for_sampling_and_roots_in_every_revision(
         assert text(await client.call_tool("where")) == f'["{ROOTS[0].uri}"]'
 
 
-# Where the other side cannot be asked.
+# Clients that cannot be asked.
 
 
 @in_both_modes

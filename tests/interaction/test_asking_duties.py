@@ -1,4 +1,4 @@
-"""What the specification asks of servers that ask, beyond the rounds: forms, pages, models and roots."""
+"""Requirements for servers that ask, beyond the rounds: forms, URLs, models and roots."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from trio_mcp import (
 )
 from trio_mcp.testing import ScriptedPeer, open_memory_client
 
-# Only what was declared is asked.
+# Declared capabilities.
 
 
 @pytest.mark.requirement("B.2-P1e", "B.10-S1", "B.25-S1")
@@ -270,7 +270,7 @@ async def test_the_handler_receives_declined_dismissed_and_failed_answers(mode: 
 
     async with open_client(serve(handler, mode), revision=revision, on_elicit=on_elicit) as client:
         assert [said(await work(client)) for _ in range(3)] == ["declined", "dismissed", "accepted 3"]
-        if revision == MODERN:  # who cannot answer does not come back
+        if revision == MODERN:  # a modern client that cannot answer does not retry
             with pytest.raises(McpError, match="the user has left"):
                 await work(client)
         else:
@@ -280,7 +280,7 @@ async def test_the_handler_receives_declined_dismissed_and_failed_answers(mode: 
 @pytest.mark.requirement("B.23-S5")
 @pytest.mark.parametrize("revision", WITH_ELICITATION[:-1])
 async def test_an_invalid_answer_is_reported_as_the_fault_of_the_legacy_client(revision: str) -> None:
-    """Our own client checks what it sends, so this one is written by hand."""
+    """Our own client checks its answers, so this test uses a scripted one."""
 
     async def handler(ctx: Context) -> str:
         with pytest.raises(RemoteProtocolError) as caught:
@@ -303,7 +303,7 @@ def call(id: int) -> dict[str, Any]:
 
 @asynccontextmanager
 async def greeted(server: Server, revision: str, *, initialized: bool = True) -> AsyncGenerator[ScriptedPeer]:
-    """Yield a client by hand that can be asked for forms and roots."""
+    """Yield a scripted client that declares forms and roots."""
     ours, theirs = memory_stream_pair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve_stream, server, theirs)
@@ -357,7 +357,7 @@ async def test_a_legacy_client_that_fails_one_of_several_questions_is_not_asked_
         await stopped.wait()
 
 
-# Mistakes of the handler's.
+# Mistakes of the handler.
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])

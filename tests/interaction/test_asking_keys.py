@@ -1,4 +1,4 @@
-"""What questions are known by: keys that the handler gives, and answers that come before the question."""
+"""Keys of questions: those that the handler gives, and answers that arrive before the question."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def greet(ctx: Context) -> str:
 
 
 async def twice(ctx: Context) -> str:
-    """Ask with the same key, and with one that could be taken for it."""
+    """Ask with the same key twice, and with a similar one."""
     answers = [await ctx.elicit("Whose name?", Name, key=key) for key in ("x", "x", "x-2")]
     return " ".join(answer.value.name for answer in answers if isinstance(answer, Accepted))
 

@@ -1,4 +1,4 @@
-"""What the specification asks of servers that have their users visit pages."""
+"""Requirements for servers that ask their users to visit a URL."""
 
 from __future__ import annotations
 

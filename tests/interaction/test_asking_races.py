@@ -1,4 +1,4 @@
-"""What must not go wrong when a handler, a middleware or a client does what nobody expects while something is asked."""
+"""Races and misuse by handlers, middleware or clients while a question is open."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def said(result: Json) -> str:
     return str(result["content"][0]["text"])
 
 
-# What belongs to the handler is its own.
+# The handler owns its arguments and answers.
 
 
 @pytest.mark.parametrize("change", [1, object()], ids=["json", "no json"])
@@ -94,11 +94,11 @@ async def test_a_handler_may_change_an_answer_before_it_asks_again(mode: Mode) -
         assert said(await call(client, asked=third)) == "Ann, Ann, 2"
 
 
-# A clean-up that has shielded itself may ask: it is told what becomes of that.
+# A shielded clean-up may ask; the question then raises an error.
 
 
 async def told_of(told: list[str], ctx: Context, message: str = "Who?") -> None:
-    """Ask, shielded, and note why there is no answer."""
+    """Ask in a shielded scope and record the reason why no answer came."""
     with trio.CancelScope(shield=True):
         try:
             await name_of(ctx, message)
@@ -107,7 +107,7 @@ async def told_of(told: list[str], ctx: Context, message: str = "Who?") -> None:
 
 
 def shielded_server(mode: Mode, *messages: str) -> tuple[Server, list[str]]:
-    """Return a server whose tool asks *messages* in a task each, shielded, and what they were told instead."""
+    """Return a server whose tool asks each of *messages* in a shielded task, and the list of their errors."""
     server, told = Server("asking", asking=mode), list[str]()
 
     @server.tool
@@ -164,7 +164,7 @@ async def test_every_shielded_question_raises_when_an_answer_is_refused(autojump
     ]
 
 
-# A stop comes to its end.
+# Stopping.
 
 
 @in_both_modes
@@ -217,10 +217,10 @@ async def test_a_second_stop_does_not_extend_the_time_for_cleanup(autojump_clock
         serving.stop()
         await trio.sleep(4)
 
-    assert cleaned_up_for == [5]  # leaving the block has asked for it again
+    assert cleaned_up_for == [5]  # leaving the block has stopped the serving again
 
 
-# A state that is refused is refused for good.
+# Refused states.
 
 
 def anew(params: Any) -> Any:
@@ -257,7 +257,7 @@ async def test_middleware_that_replaces_params_cannot_restore_a_refused_state(
     assert ("code" not in outcome) if begun == 2 else (outcome["code"], outcome["message"]) == (-32602, BAD_STATE)
 
 
-# Whatever comes is answered.
+# Unusual requests are answered.
 
 
 @in_both_modes

@@ -1,4 +1,4 @@
-"""Asking without keeping anything: the handler begins anew, in any process that shares the keys."""
+"""Asking in replay mode: the handler runs again in any process that has the keys, and the server stores nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from trio_mcp.wire import NotJsonError
 BAD_STATE = r"\$\.requestState: it is invalid"
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 
-# In whatever process gets the retry.
+# Several processes.
 
 
 def process(mode: Mode, *keys: bytes) -> Any:
@@ -163,11 +163,11 @@ async def test_once_returns_copies_of_json_and_retries_failed_steps(mode: Mode) 
     assert calls == ["give", "fail", "fail", "slow"]
 
 
-# What a handler that begins anew is told.
+# Answers for a handler that runs again.
 
 
 async def test_answers_are_accepted_only_for_questions_that_were_asked(tmp_path: Path) -> None:
-    """The key of a later question may be known from an earlier call: what it says is the same."""
+    """A client can know the key of a later question from an earlier call, because the question is the same."""
     async with asking("memory", tmp_path, mode="replayed") as client:
         first = await first_round(client, "one_by_one", {"questions": ["a?", "b?"]})
         second = await first.asked_again()
@@ -236,7 +236,7 @@ async def test_a_state_without_answers_asks_again(tmp_path: Path) -> None:
         assert isinstance(outcome, types.InputRequiredResult)
 
 
-# The end of a process with handlers that are parked.
+# Stopping a process with parked handlers.
 
 
 def call_line(id: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Asking in rounds, where each interim result ends its exchange: the contract of 2026-07-28, sentence by sentence."""
+"""Asking in rounds, where each interim result ends its exchange, as 2026-07-28 specifies it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BAD_STATE = "$.requestState: it is invalid or has expired; send the request agai
 
 
 async def refused(outcome: Any) -> None:
-    """Await what must be refused as one with a bad state."""
+    """Await a request that must be refused because of its state."""
     with pytest.raises(ErrorResponse) as caught:
         await outcome
     assert (caught.value.code, caught.value.message, caught.value.data) == (-32602, BAD_STATE, None)
@@ -128,7 +128,7 @@ async def test_cancelling_the_retry_cancels_the_handler(where: str, tmp_path: Pa
         await refused(first.again())
 
 
-# What an interim result holds.
+# The content of an interim result.
 
 
 @in_both_modes
@@ -202,7 +202,7 @@ async def test_capabilities_of_the_answered_request_are_checked_when_an_interim_
         assert caught.value.data == {"requiredCapabilities": {"roots": {}}}
 
         first = await first_round(client, "seats_then_roots", capabilities=elicitation)
-        second = await first.asked_again(capabilities=NO_ELICITATION)  # it is the retry that is asked for roots
+        second = await first.asked_again(capabilities=NO_ELICITATION)  # the server asks the retry for roots
         assert said(await second.again({second.keys[0]: types.ListRootsResult(roots=[])})) == "2 0"
 
 
@@ -314,7 +314,7 @@ async def expect_loss(first: Round) -> None:
         await first.again()
 
 
-# The rest of the run's life.
+# The rest of the handler run.
 
 
 async def test_the_handler_keeps_the_context_variables_of_the_first_request(tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ async def test_the_handler_keeps_the_context_variables_of_the_first_request(tmp_
 
 @everywhere
 async def test_the_retry_receives_the_outcome_of_a_handler_that_ended_while_parked(where: str, tmp_path: Path) -> None:
-    """Its own deadlines run on; one that asks for no time at all would never be parked."""
+    """The deadlines of a parked handler continue; a question with a timeout of zero would never be parked."""
     async with asking(where, tmp_path) as client:
         first = await first_round(client, "hasty", {"key": "one", "seconds": 0.2})
         await happens(client, "one gave up")

@@ -1,4 +1,4 @@
-"""States that come back changed, or from somebody else, while their call is parked, or before it begins anew."""
+"""States that were changed or come from another principal, for parked and for replayed calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def refusal(outcome: Any) -> tuple[int, str, object]:
 
 
 def changed(state: str, dice: random.Random) -> str:
-    """Return another text that begins as the state, ends as it, or is of its kind."""
+    """Return another string with the same beginning, the same end or the same form as the state."""
     place, character = dice.randrange(len(state)), dice.choice(CHARACTERS)
     return dice.choice(
         [
@@ -96,5 +96,7 @@ async def test_parking_and_replaying_servers_refuse_each_others_states() -> None
         parked = await first_round(parking, "book", {"show": "Hamlet"})
         assert await refusal(parked.again(client=replaying)) == THE_REFUSAL
         replayed = await first_round(replaying, "book", {"show": "Hamlet"})
-        assert said(await replayed.again(client=parking)).startswith("2 seats")  # all that it needs is in it
+        assert said(await replayed.again(client=parking)).startswith(
+            "2 seats"
+        )  # the state contains everything it needs
         assert said(await parked.again()) == "2 seats for Hamlet; begun 2"

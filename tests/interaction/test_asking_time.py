@@ -1,4 +1,4 @@
-"""Questions that nobody answers: what becomes of their handlers, in both eras, and when the server stops."""
+"""Unanswered questions: the effect on their handlers in both eras and when the server stops."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from trio_mcp import (
 from trio_mcp.server import ActiveServer
 
 SOON = 0.3
-"""Real seconds after which a question expires that nobody will answer."""
+"""Real seconds after which an unanswered question expires."""
 BAD_STATE = r"\$\.requestState: it is invalid"
 
 # Expiry.
@@ -69,7 +69,7 @@ async def test_an_expired_question_raises_ask_expired_where_it_was_asked(
 
 @everywhere
 async def test_a_handler_that_does_not_catch_ask_expired_fails(where: str, tmp_path: Path) -> None:
-    """That of an older client, which still waits; a modern one has left."""
+    """The legacy client still waits for the result; a modern one has already got its interim result."""
     async with asking(where, tmp_path, ask_seconds=SOON, revision="2025-11-25", on_elicit=nobody) as client:
         result = await client.call_tool("book", {"show": "Hamlet"})
         assert result.is_error
@@ -131,7 +131,7 @@ async def test_a_question_may_have_no_expiry(mode: Mode, revision: str, tmp_path
         assert said(await client.call_tool("book", {"show": "Hamlet"})).startswith("2 seats")
 
 
-# What is not counted.
+# Time and calls that do not count.
 
 
 @everywhere
@@ -139,7 +139,7 @@ async def test_a_question_may_have_no_expiry(mode: Mode, revision: str, tmp_path
 async def test_max_concurrency_does_not_count_calls_whose_user_is_asked(
     where: str, revision: str, tmp_path: Path
 ) -> None:
-    """Both ask at the same time; then one works, and the other waits until it has ended."""
+    """Both calls ask at the same time; then one works, and the other waits until the first has ended."""
     asked, go = trio.Semaphore(0), trio.Semaphore(0)
     results: list[str] = []
 
@@ -240,7 +240,7 @@ async def test_a_stopping_server_asks_nothing_and_expires_open_questions(
             await wait_all_tasks_blocked()
             serving.stop()
             await wait_all_tasks_blocked()
-        if (mode, revision) == ("replayed", MODERN):  # nothing was kept, so nothing can expire
+        if (mode, revision) == ("replayed", MODERN):  # the server stores nothing that could expire
             assert outcomes == []
         else:
             assert outcomes == ["the server stops"] * 2
@@ -252,7 +252,7 @@ async def test_a_stopping_server_asks_nothing_and_expires_open_questions(
 
 @asynccontextmanager
 async def serving_with_client(server: Server, **options: Any) -> AsyncGenerator[tuple[ActiveServer, Any]]:
-    """Serve *server*, and connect to just that serving, without bytes."""
+    """Serve *server*, and open an in-memory client of that serving."""
 
     class Served:
         @asynccontextmanager
@@ -270,7 +270,7 @@ async def test_a_question_that_is_about_to_be_sent_expires_when_the_server_stops
     @server.tool
     async def book(ctx: Context) -> str:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(trio.sleep, 0.001)  # so that the question waits for others
+            nursery.start_soon(trio.sleep, 0.001)  # so that the question waits for more questions
             nursery.start_soon(stop)
             try:
                 await ctx.elicit("How many?", Seats)
@@ -294,7 +294,7 @@ async def test_a_question_that_is_about_to_be_sent_expires_when_the_server_stops
 
 @define(eq=False)
 class Asking:
-    """A server whose tool asks from a thread, and what became of the thread."""
+    """A server whose tool asks from a worker thread, with a record of the thread's end."""
 
     server: Server = field(factory=lambda: Server("s", limits=Limits(ask_seconds=0.3)))
     began: trio.Event = field(factory=trio.Event)
@@ -332,7 +332,7 @@ async def test_a_thread_that_asks_after_its_call_was_cancelled_gets_an_error_and
 
 
 async def no_thread_is_left(serving: ActiveServer) -> None:
-    while serving.statistics().threads:  # noqa: ASYNC110 # a thread tells nobody when it is quite gone
+    while serving.statistics().threads:  # noqa: ASYNC110 # no event announces the end of a thread
         await trio.sleep(0.001)
 
 
@@ -361,7 +361,7 @@ async def test_a_thread_whose_question_expires_while_it_is_parked_ends() -> None
     with trio.fail_after(50):
         async with serving_with_client(asking.server) as (serving, client):
             await first_round(client, "book")
-            assert serving.statistics().threads == 0  # it takes no turn while it waits
+            assert serving.statistics().threads == 0  # a waiting thread does not count
             await asking.ended.wait()
             await no_thread_is_left(serving)
     assert asking.told == ["the question was not answered in time"]

@@ -1,4 +1,4 @@
-"""Bad input, by revision: what is answered, and that the connection and the server live on."""
+"""Invalid input, by revision: the answer to it, and that the connection and the server continue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]  # has no annotations, and we need none
+import jsonschema  # type: ignore[import-untyped]  # has no annotations
 import pytest
 import trio
 import trio.testing
@@ -22,7 +22,7 @@ from trio_mcp.types import METHODS
 
 BATCHES = "2025-03-26"
 NULL_IDS = ("2024-11-05", "2025-03-26", "2025-06-18")
-"""Revisions in which an error without an id to name carries null, instead of no id."""
+"""Revisions in which an error without a known id carries null instead of no id."""
 
 SCHEMAS = {
     revision: json.loads((Path(__file__).parents[2] / "schema" / f"{revision}.json").read_text())["$defs"]
@@ -62,7 +62,7 @@ UNREADABLE: dict[str, tuple[bytes, int]] = {
     "a fractional id": (call(1.5), -32600),
     "an object as id": (call({}), -32600),
 }
-"""Lines whose sender cannot be named: the answer has no id."""
+"""Lines without a readable id: the answer has no id."""
 
 READABLE: dict[str, tuple[bytes, int]] = {
     "no method": (b'{"jsonrpc":"2.0","id":"x"}\n', -32600),
@@ -91,7 +91,7 @@ SILENT: dict[str, bytes] = {
     "progress of nothing": b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7}}\n',
     "progress of a wrong token": b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":{}}}\n',
 }
-"""Lines that nobody may answer."""
+"""Lines that must not be answered."""
 
 
 @pytest.mark.requirement("B.1-P2a", "B.1-P4c")
@@ -125,7 +125,7 @@ async def test_an_invalid_request_is_refused_with_its_id(line: str, revision: st
 async def test_the_server_does_not_answer_notifications_and_responses(line: str, revision: str) -> None:
     async with open_scripted_client(make_server(), revision) as client:
         await client.send(SILENT[line])
-        await assert_alive(client, revision)  # whose answer is the first
+        await assert_alive(client, revision)  # its answer is the first one
 
 
 @pytest.mark.requirement("B.1-P7a", "B.1-P7b", "B.1-P8")
@@ -312,7 +312,7 @@ KINDS: tuple[Any, ...] = (None, True, 7, -1.5, "text", [], [1], {}, {"x": 1}, {"
 
 
 def bad_params(revision: str, method: str) -> Iterator[Json]:
-    """Yield good params with one member replaced, as far as the schema says that it does not fit."""
+    """Yield good params with one member replaced by a value that the schema rejects."""
     params = METHODS[revision][method].params
     schema: Json = {"$ref": f"#/$defs/{_params_name(revision, method)}", "$defs": SCHEMAS[revision]}
     validator: Any = jsonschema.Draft202012Validator(schema)
@@ -424,13 +424,15 @@ async def test_the_default_limit_refuses_a_line_of_100_megabytes() -> None:
 
 async def test_the_server_closes_the_link_of_a_peer_that_floods_and_does_not_read(revision: str) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
-    unknown = "nothing" * 50  # the longer what is repeated to it, the sooner the limit is reached
+    unknown = "nothing" * 50  # a longer message in the answers reaches the limit sooner
     block = b"".join(
         json.dumps({"jsonrpc": "2.0", "id": id, "method": unknown, "params": {"_meta": ENVELOPE}}).encode() + b"\n"
         for id in range(100)
     )
     sent = 0
-    limits = Limits() if revision == MODERN else Limits(outbox_urgent_bytes=2**19)  # one with the defaults is enough
+    limits = (
+        Limits() if revision == MODERN else Limits(outbox_urgent_bytes=2**19)
+    )  # one revision with the default limits is enough
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve_stream, make_server(limits=limits), theirs)
         client = ScriptedPeer(ours)

@@ -1,4 +1,4 @@
-"""Bad input from a server: one call fails at most, and the client lives on."""
+"""Invalid input from a server: at most one call fails, and the client continues."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from trio_mcp import (
 from trio_mcp.testing import ScriptedPeer, open_scripted_server
 
 ASKING = "2025-11-25"
-"""The revision in which a server may ask for most."""
+"""The revision in which a server can send the most kinds of requests."""
 
 
 async def assert_alive(client: Client, server: ScriptedPeer) -> None:
-    """The next request that the server gets is this one, and its answer arrives."""
+    """Check that the server gets `tools/list` as its next request and that the answer arrives."""
     result: Json = {"tools": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(server.answer, result, method="tools/list"))
@@ -58,7 +58,7 @@ async def test_a_meaningless_line_does_not_disturb_the_client(line: str, revisio
     async with open_scripted_server(welcoming(revision), revision=revision) as (client, server):
         await server.send(JUNK[line])
         await trio.testing.wait_all_tasks_blocked()
-        if revision != MODERN:  # a legacy client tells what it could not read
+        if revision != MODERN:  # a legacy client reports a line that it could not read
             await server.send({"jsonrpc": "2.0", "id": "ping", "method": "ping"})
             answers = [await server.receive()]
             if "error" in answers[0]:
@@ -156,7 +156,7 @@ async def test_only_an_invalid_progress_update_itself_is_dropped(
         await server.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
         assert [update.progress async for update in call.updates] == [1, 3]
         assert (await call.result()).content == []
-    assert caplog.text.count("a progress update is invalid") == 1  # and no more, however many there are
+    assert caplog.text.count("a progress update is invalid") == 1  # only one log record for all of them
 
 
 @pytest.mark.requirement("B.14-P5b")
@@ -219,7 +219,7 @@ async def test_the_client_does_not_answer_a_request_in_the_modern_era() -> None:
         for method in ("ping", "roots/list", "elicitation/create", "nothing"):
             await server.send({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}})
         await server.send(b"junk\n", [])
-        await assert_alive(client, server)  # its request is the first thing the server hears
+        await assert_alive(client, server)  # its request is the first message that the server gets
         assert client.statistics().malformed == 6
 
 
@@ -402,7 +402,7 @@ async def test_a_slow_log_callback_delays_messages_up_to_a_bound_and_then_the_ol
         await server.send(log(-1))
         await began.wait()
         await server.send(*(log(data) for data in range(2000)))
-        await assert_alive(client, server)  # nobody else waits for the callback
+        await assert_alive(client, server)  # other requests do not wait for the callback
         go_on.set()
         await last.wait()
     assert got == [-1, *range(2000 - 1024, 2000)]

@@ -1,4 +1,4 @@
-"""The promised program that asks in mid-call, with our client: every revision, transport and way to wait."""
+"""The documented program that asks during a call, with our client: every revision, transport and asking mode."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def opened(transport: str, asking: AskingMode, tmp_path: Path) -> Opener:
 
 
 async def ask(request: types.ElicitRequestParams) -> types.ElicitResult:
-    """The promised callback, word for word."""
+    """The callback of the documentation, word for word."""
     return types.ElicitResult(action="accept", content={"count": 2})
 
 

@@ -1,4 +1,4 @@
-"""Results that may be kept are asked for once, over every transport; of what an older server says nothing is kept."""
+"""A client requests cacheable results once over every transport; it caches no result of a legacy server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Requests(Counter[str]):
 
 @pytest.fixture
 def opened(transport: str, revision: str, tmp_path: Path) -> Opener:
-    """Return what opens a client of the caching server, in its own serving."""
+    """Return an opener of clients of the caching server, each with its own serving."""
 
     def opener(**options: Unpack[ClientOptions]) -> AbstractAsyncContextManager[Client]:
         program = [str(caching_server.__file__)]
@@ -59,7 +59,7 @@ async def test_a_cacheable_result_is_requested_once(opened: Opener, revision: st
     pages = 1 if revision == MODERN else 3
     assert requests["tools/list"] == 2 * pages
     assert requests["prompts/list"] == requests["resources/list"] == requests["resources/read"] == pages
-    assert requests["resources/templates/list"] == 3  # nothing was said about these
+    assert requests["resources/templates/list"] == 3  # these results carry no cache hints
 
 
 @pytest.mark.requirement("B.17-C5")

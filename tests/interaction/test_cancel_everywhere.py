@@ -1,4 +1,4 @@
-"""Whatever is cancelled, wherever: nothing is left at either end, and the other side still answers."""
+"""Cancellation at every checkpoint: neither end keeps any state, and the other side still answers."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Pair:
     client: Client
     serving: ActiveServer
     link: Link | None
-    """The server's end; None where there are no bytes."""
+    """The server's end; None if the connection has no bytes."""
 
     async def check(self) -> None:
-        """Neither end holds anything, and the server answers."""
+        """Check that neither end holds any state and that the server answers."""
         await trio.testing.wait_all_tasks_blocked()
         ends = [self.client.statistics()] + ([] if self.link is None else [self.link.statistics()])
         for held in ends:
@@ -78,7 +78,7 @@ async def over_bytes(revision: str) -> AsyncGenerator[Pair]:
 
 @define(eq=False)
 class Shared:
-    """An answerer that is being served already, so that what its handlers do can be looked at."""
+    """An answerer that shares a running serving, so that a test can look at its handlers."""
 
     _serving: ActiveServer
 
@@ -97,7 +97,7 @@ async def direct(revision: str) -> AsyncGenerator[Pair]:
 
 
 class Shown(Boaster):
-    """A server whose serving can be looked at, whoever serves it."""
+    """A server that exposes its serving to the test."""
 
     shown: ActiveServer
 
@@ -191,7 +191,7 @@ LEGACY_ONLY: dict[str, Attempt] = {
 }
 MODERN_ONLY: dict[str, Attempt] = {"discover": Client.discover}
 AT_ONCE = ("set_log_level", "roots_changed", "notify", "open_call, left at once")
-"""These wait for nothing, at least in one era."""
+"""Calls that do not wait, at least in one era."""
 everywhere = pytest.mark.parametrize("opened", [over_bytes, direct, over_http])
 ATTEMPTS = ANYWHERE | LEGACY_ONLY | MODERN_ONLY
 CASES = [
@@ -202,7 +202,7 @@ CASES = [
 def test_every_public_coroutine_of_a_client_is_tested() -> None:
     public = {name for name in vars(Client) if not name.startswith("_")}
     facts = {"revision", "server_info", "server_capabilities", "extension", "instructions", "statistics"}
-    elsewhere = {"aclose", "hold", "ended"}  # below; the other two are the owner's
+    elsewhere = {"aclose", "hold", "ended"}  # tested below; only the owner calls the other two
     assert public - facts - elsewhere == {name.partition(",")[0].partition(" ")[0] for name in ATTEMPTS}
 
 
@@ -214,13 +214,13 @@ async def test_a_cancelled_call_leaves_no_state_behind(
     async with opened(revision) as pair:
 
         async def attempt() -> None:
-            with suppress(ErrorResponse):  # the server does not have everything
+            with suppress(ErrorResponse):  # the server lacks some features
                 await ATTEMPTS[name](pair.client)
 
         await pair.check()
         points = await cancel_everywhere(attempt, pair.check)
         if pair.link is not None and name not in AT_ONCE:
-            assert points >= 4  # this side, the link, the other side and back
+            assert points >= 4  # the client, the link, the server and back
 
 
 @everywhere
@@ -242,7 +242,7 @@ async def test_the_thread_of_a_cancelled_call_runs_to_its_end() -> None:
 
         async def check() -> None:
             with trio.fail_after(10):
-                while pair.serving.statistics().threads:  # a thread that was left raises no event
+                while pair.serving.statistics().threads:  # no event announces the end of an abandoned thread
                     await trio.lowlevel.checkpoint()
             await pair.check()
 
@@ -287,7 +287,7 @@ def tasks_alive() -> int:
 
 @define
 class Left:
-    """What a process holds, to be compared with later."""
+    """The resources of a process, for a later comparison."""
 
     tasks: int
     descriptors: int
@@ -431,7 +431,7 @@ async def test_a_cancelled_opener_of_a_child_process_leaves_no_state_behind(open
 
     attempt = through_open if opener == "open" else through_start
     with trio.fail_after(100):
-        await attempt()  # Trio's own machinery for processes is there from now on
+        await attempt()  # Trio starts its own tasks for processes at the first use
         before = Left(tasks_alive(), descriptors())
         points = await cancel_everywhere(attempt, partial(check_nothing_left, before))
     assert points > 10

@@ -1,4 +1,4 @@
-"""Whoever listens hears what changes, in every revision, over every transport."""
+"""A listening client receives changes in every revision over every transport."""
 
 from __future__ import annotations
 
@@ -95,11 +95,11 @@ async def test_a_client_that_listens_again_receives_later_changes(connect: Opene
                 assert await anext(changes) == ResourceUpdated(MEMO)
             await client.call_tool("touch", {"uris": [MEMO]})
             await client.call_tool("change", {"kind": "tools"})
-            assert await anext(always) == ListChanged("tools")  # over HTTP news may come after the answer
+            assert await anext(always) == ListChanged("tools")  # over HTTP a change can arrive after the answer
 
 
 async def test_listening_clients_do_not_count_against_the_limit_of_calls(connect: Opener) -> None:
-    async with connect() as client, AsyncExitStack() as stack:  # whose server runs four handlers at once
+    async with connect() as client, AsyncExitStack() as stack:  # the server runs four handlers at once
         listening = [await stack.enter_async_context(client.listen(**EVERYTHING)) for _ in range(6)]
         async with trio.open_nursery() as nursery:
             for _ in range(4):
@@ -130,7 +130,7 @@ async def test_a_left_listen_block_releases_its_subscription(connect: Opener) ->
         assert scope.cancelled_caught
         with trio.fail_after(10):
             while (held := client.statistics()).asked or held.running or held.outbox_bytes:
-                await trio.lowlevel.checkpoint()  # the server takes note in its own time
+                await trio.lowlevel.checkpoint()  # the server handles the cancellation asynchronously
 
 
 @pytest.mark.requirement("B.11-S5a")
@@ -147,7 +147,7 @@ async def test_an_orderly_stop_of_the_server_process_ends_a_subscription_without
             os.kill(int(block.text), how)
             if how == signal.SIGTERM and revision == MODERN:
                 assert [change async for change in changes] == []
-            else:  # where listening is no request of its own, there is nothing that could end in peace
+            else:  # in the legacy era listening is not a request, so the server cannot end it
                 with pytest.raises(ServerExited):
                     await anext(changes)
 
@@ -172,7 +172,7 @@ trio.run(serve_stdio, server)
 
 @pytest.mark.requirement("B.5-C4b")
 async def test_a_new_client_subscribes_again_after_the_server_restarts(revision: str) -> None:
-    """A client is one connection and restarts nothing: the new client's block asks anew, and hears of what changes."""
+    """A client is one connection and does not reconnect: the block of a new client subscribes again."""
     asked: list[str] = []
 
     def tap(direction: str, message: bytes) -> None:
@@ -191,7 +191,7 @@ async def test_a_new_client_subscribes_again_after_the_server_restarts(revision:
                         await client.call_tool("die")
                     with pytest.raises(ServerExited):
                         await anext(changes)
-                with pytest.raises(ServerExited):  # nor does the old client listen again by itself
+                with pytest.raises(ServerExited):  # the old client does not listen again by itself
                     async with client.listen(resources=[MEMO]):
                         pass
     assert len(asked) == 2

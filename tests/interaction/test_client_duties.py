@@ -1,4 +1,4 @@
-"""What the specification asks of every client, as the server at the other end hears it."""
+"""Requirements for every client, as the server at the other end observes them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_the_client_completes_the_handshake_before_its_first_request() -> 
     assert "id" not in heard[1]
 
 
-# What is declared.
+# Declared capabilities.
 
 
 @pytest.mark.requirement("B.23-C1a", "B.23-C1b", "B.24-C1a", "B.25-C1a")

@@ -39,7 +39,7 @@ async def test_calls_return_content_and_structured_content_where_the_revision_ha
     connect: Opener, revision: str
 ) -> None:
     async with connect() as client:
-        await client.list_tools()  # so that structured content is checked
+        await client.list_tools()  # so that the client validates structured content
         added = await client.call_tool("add", {"a": 1, "b": 2})
         assert texts(added) == ["3"]
         point = await client.call_tool("point", {"x": 1, "y": 2})
@@ -154,7 +154,7 @@ async def test_requests_beyond_the_limits_wait_or_get_a_busy_error(connect: Open
     async with connect() as client:
         async with client.open_call("hang", {"key": "first"}) as first:
             await anext(first.updates)
-            async with trio.open_nursery() as nursery:  # 4 run, 2 wait, 1 is too many
+            async with trio.open_nursery() as nursery:  # 4 run, 2 wait, 1 exceeds the limits
                 for number in range(6):
                     nursery.start_soon(call, str(number))
         busy = "of this connection's requests, 4 run (Limits.max_in_flight) and 2 wait (Limits.max_queued)"
@@ -164,9 +164,9 @@ async def test_requests_beyond_the_limits_wait_or_get_a_busy_error(connect: Open
 
 
 async def call_persistently(client: Client, tool: str, arguments: dict[str, Any]) -> types.CallToolResult:
-    """Call a tool until it is answered: a limit may be too short for a slow machine, or another request not gone yet.
+    """Call a tool until it succeeds: a timeout may be too short for a slow machine, or an earlier request still runs.
 
-    Over HTTP what ends a request goes its own way, and may come after the next one.
+    Over HTTP the cancellation of a request uses its own connection and may arrive after the next request.
     """
     while True:
         try:

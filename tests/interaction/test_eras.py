@@ -1,4 +1,4 @@
-"""Finding out what the other side speaks, with every kind of other side."""
+"""Negotiation of the era and the revision with every kind of peer."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ async def test_an_unknown_revision_cannot_be_pinned() -> None:
             pass
 
 
-# Servers by hand.
+# Scripted servers.
 
 
 async def converse(script: Callable[[ScriptedPeer], Awaitable[object]], **options: Any) -> Client:
-    """Opener and leave; return the client for what it has learned."""
+    """Connect and close; return the client with the negotiated values."""
     with trio.fail_after(1000):
         async with open_scripted_server(script, **options) as (client, _):
             return client
@@ -118,7 +118,7 @@ async def test_a_pinned_modern_client_rejects_an_empty_discovery() -> None:
         await server.answer({})
 
     with pytest.raises(RemoteProtocolError, match="'server/discover' does not fit"):
-        await alone(script, revision=MODERN)
+        await fail_to_connect(script, revision=MODERN)
 
 
 @pytest.mark.requirement("B.4-C6")
@@ -128,7 +128,7 @@ async def test_a_pinned_modern_client_does_not_fall_back() -> None:
         assert await server.receive() is None
 
     with pytest.raises(UnsupportedRevision, match="no known revision"):
-        await alone(script, revision=MODERN)
+        await fail_to_connect(script, revision=MODERN)
 
 
 @pytest.mark.requirement("B.4-C4a")
@@ -221,12 +221,12 @@ async def test_an_unsupported_revision_error_without_a_known_revision_does_not_l
         assert await server.receive() is None
 
     with pytest.raises(UnsupportedRevision) as refused:
-        await alone(script)
+        await fail_to_connect(script)
     assert (refused.value.requested, refused.value.supported) == (MODERN, named)
 
 
-async def alone(script: Callable[[ScriptedPeer], Awaitable[object]], **options: Any) -> None:
-    """Opener in vain: the failure comes bare."""
+async def fail_to_connect(script: Callable[[ScriptedPeer], Awaitable[object]], **options: Any) -> None:
+    """Connect to a script that makes it fail; raise the failure without an exception group."""
     ours, theirs = trio.testing.memory_stream_pair()
 
     async def follow() -> None:
@@ -240,7 +240,7 @@ async def alone(script: Callable[[ScriptedPeer], Awaitable[object]], **options: 
             try:
                 async with open_stream_client(ours, **options):
                     pass
-            except Exception as exc:  # noqa: BLE001 # what the opener raises is under test
+            except Exception as exc:  # noqa: BLE001 # the exception of the opener is under test
                 raised.append(exc)
     assert raised, "they should not agree"
     raise raised[0]
@@ -262,7 +262,7 @@ async def test_the_client_gives_up_if_the_server_refuses_an_offered_revision_twi
             await server.refuse(-32022, {"supported": [MODERN]}, method="server/discover")
 
     with pytest.raises(RemoteProtocolError, match=f"both offers revision {MODERN} and refuses it"):
-        await alone(script)
+        await fail_to_connect(script)
 
 
 async def test_the_client_gives_up_if_the_server_refuses_both_eras_in_turn() -> None:
@@ -272,7 +272,7 @@ async def test_the_client_gives_up_if_the_server_refuses_both_eras_in_turn() -> 
         await server.refuse(-32022, everything, method="initialize")
 
     with pytest.raises(RemoteProtocolError, match="both offers"):
-        await alone(script)
+        await fail_to_connect(script)
 
 
 async def test_a_handshake_error_that_names_modern_revisions_switches_to_the_modern_era(autojump_clock: object) -> None:
@@ -303,7 +303,7 @@ async def test_any_other_handshake_error_is_raised() -> None:
         await server.refuse(-5, "paid customers only", method="initialize")
 
     with pytest.raises(ErrorResponse) as refused:
-        await alone(script)
+        await fail_to_connect(script)
     assert (refused.value.code, refused.value.data) == (-5, "paid customers only")
 
 
@@ -314,7 +314,7 @@ async def test_a_handshake_error_is_not_attributed_to_the_unanswered_probe(autoj
         assert "initialize" not in [message["method"] for message in await server.rest()]
 
     with pytest.raises(ErrorResponse) as refused:
-        await alone(script)
+        await fail_to_connect(script)
     assert refused.value.code == -5
 
 
@@ -331,7 +331,7 @@ async def test_a_discovery_without_a_known_revision_raises() -> None:
         await server.answer_discover("2099-01-01")
 
     with pytest.raises(UnsupportedRevision, match="2099-01-01"):
-        await alone(script)
+        await fail_to_connect(script)
 
 
 @pytest.mark.requirement("G.8")
@@ -359,7 +359,7 @@ async def test_an_invalid_discovery_is_a_protocol_error(result: dict[str, Any]) 
         await server.answer(result)
 
     with pytest.raises(RemoteProtocolError, match="'server/discover' does not fit"):
-        await alone(script)
+        await fail_to_connect(script)
 
 
 async def test_an_invalid_handshake_is_a_protocol_error() -> None:
@@ -367,7 +367,7 @@ async def test_an_invalid_handshake_is_a_protocol_error() -> None:
         await server.answer({"protocolVersion": NEWEST_LEGACY})
 
     with pytest.raises(RemoteProtocolError, match="'initialize' does not fit"):
-        await alone(script, revision=NEWEST_LEGACY)
+        await fail_to_connect(script, revision=NEWEST_LEGACY)
 
 
 @pytest.mark.requirement("B.2-C4")
@@ -375,10 +375,10 @@ async def test_an_invalid_handshake_is_a_protocol_error() -> None:
 async def test_a_handshake_answered_with_a_revision_that_was_not_pinned_raises(answered: str | None) -> None:
     async def script(server: ScriptedPeer) -> None:
         await server.answer({"protocolVersion": answered, "capabilities": {}, "serverInfo": INFO}, method="initialize")
-        assert await server.receive() is None  # no word of being initialized
+        assert await server.receive() is None  # no initialized notification
 
     with pytest.raises(UnsupportedRevision) as refused:
-        await alone(script, revision=NEWEST_LEGACY)
+        await fail_to_connect(script, revision=NEWEST_LEGACY)
     assert (refused.value.requested, refused.value.supported) == (NEWEST_LEGACY, (str(answered),))
 
 
@@ -399,7 +399,7 @@ async def test_the_client_gives_up_a_server_that_answers_nothing(limit: float, a
 
     began = trio.current_time()
     with pytest.raises(RequestTimedOut, match=rf"within {limit} s \(TimeLimits.connect\)"):
-        await alone(script, time_limits=TimeLimits(connect=limit))
+        await fail_to_connect(script, time_limits=TimeLimits(connect=limit))
     assert trio.current_time() - began == pytest.approx(limit, abs=2)
 
 
@@ -421,7 +421,7 @@ async def test_the_client_never_sends_a_cancellation_of_the_handshake(autojump_c
         heard.extend([message["method"] for message in await server.rest()])
 
     with pytest.raises(RequestTimedOut):
-        await alone(script, revision=NEWEST_LEGACY)
+        await fail_to_connect(script, revision=NEWEST_LEGACY)
     assert heard == ["initialize"]
 
 
@@ -431,7 +431,7 @@ async def test_a_connection_that_ends_during_the_handshake_raises_connection_bro
         await server.receive()
 
     with pytest.raises(ConnectionBroken):
-        await alone(script, **({} if revision is None else {"revision": revision}))
+        await fail_to_connect(script, **({} if revision is None else {"revision": revision}))
 
 
 # Servers that are child processes.

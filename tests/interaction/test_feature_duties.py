@@ -1,4 +1,4 @@
-"""What the specification asks of single features: pages that belong together, limits, faults and dialects."""
+"""Requirements for single features: pages of a list, limits, errors and schema dialects."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Too much of everything, between whole clients and servers: order holds, memory is bounded, others are answered.
+"""Floods of messages between clients and servers: order holds, memory is bounded, and other peers are answered.
 
-What memory they take is printed (``pytest -s``): what the process has more, both sides together.
+``pytest -s`` prints the memory that they take: the growth of the process, both sides together.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ ROOT = Path(__file__).parents[2]
 
 @define
 class Peak:
-    """The most that this process had in a block beyond what it had before, in bytes; looked at every few milliseconds.
+    """The peak growth of this process's memory in a block, in bytes, sampled every few milliseconds.
 
-    By what the kernel says, because tracing each allocation makes these tests ten times slower.
+    The kernel's figure is used, because tracing each allocation makes these tests ten times slower.
     """
 
     bytes: int = field(default=0, init=False)
@@ -57,7 +57,7 @@ def resident() -> int:
 def watched(what: str) -> Generator[Peak]:
     peak, over = Peak(), threading.Event()
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # else what an earlier test has freed is used first, and nobody sees it
+    ctypes.CDLL(None).malloc_trim(0)  # otherwise memory freed by an earlier test hides the growth
     before = resident()
 
     def watch() -> None:
@@ -76,15 +76,17 @@ def watched(what: str) -> Generator[Peak]:
 
 
 def by_itself(scenario: str) -> int:
-    """Run a function of this module, and return what it returns, in a process in which nothing else has been.
+    """Run a function of this module in a fresh process, and return its result.
 
-    What earlier tests have left in the memory of this one can double what the kernel sees.
+    Memory that earlier tests left in this process can double the measured figure.
     """
     program = (
         "import trio, trio.testing; from tests.interaction import test_floods; "
         f"print(trio.run(test_floods.{scenario}, clock=trio.testing.MockClock(autojump_threshold=0)))"
     )
-    unwatched = {name: value for name, value in os.environ.items() if name != RECORDS}  # it would all be written down
+    unwatched = {
+        name: value for name, value in os.environ.items() if name != RECORDS
+    }  # the judge would record every message
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, env=unwatched, capture_output=True, text=True, check=False
     )
@@ -109,7 +111,7 @@ def progress(token: object, first: int, number: int) -> bytes:
 
 
 async def reporting(peer: ScriptedPeer, number: int) -> None:
-    """Answer one call with so many updates and a result, and every request after it with an empty list of tools."""
+    """Answer one call with *number* updates and a result, and each later request with an empty list of tools."""
     call = await peer.expect_request("tools/call")
     token = call["params"]["_meta"]["progressToken"]
     turn = trio.Lock()  # two tasks send
@@ -250,7 +252,7 @@ async def test_in_memory_a_callback_that_never_returns_takes_bounded_memory() ->
 async def test_over_http_a_client_that_never_reads_takes_bounded_memory_and_does_not_delay_others(
     transport: str, revision: str, autojump_clock: MockClock
 ) -> None:
-    """The handler waits for it until it counts as gone: then that cancels a modern request, and no other."""
+    """The handler waits until the client counts as disconnected, which cancels only a modern request."""
     server, ended, poured = make_server(), trio.Event(), 0
 
     @server.tool
@@ -282,7 +284,7 @@ async def test_over_http_a_client_that_never_reads_takes_bounded_memory_and_does
 
 @asynccontextmanager
 async def two_connections(server: Server) -> AsyncGenerator[tuple[trio.abc.Stream, Client]]:
-    """Serve *server* to a stream without a client, which holds nothing that is not read, and to a client."""
+    """Serve *server* to a raw stream, which buffers nothing, and to a client."""
     raw, served = lockstep_stream_pair()
     ours, theirs = memory_stream_pair()
     async with server.serving() as serving, trio.open_nursery() as nursery:
@@ -307,7 +309,7 @@ def test_a_client_that_floods_calls_and_never_reads_takes_bounded_memory_and_doe
 
 
 async def calls_whose_answers_nobody_reads() -> int:
-    """The link of the flooding peer is lost in the end; how far it came is not asked for."""
+    """The link of the flooding peer breaks in the end; the test does not check when."""
     async with two_connections(make_server()) as (raw, client), trio.open_nursery() as nursery:
 
         async def flood() -> None:
@@ -319,7 +321,7 @@ async def calls_whose_answers_nobody_reads() -> int:
             sent.set()
 
         sent = trio.Event()
-        await client.call_tool("big")  # what is loaded at the first call is not the flood's
+        await client.call_tool("big")  # the first call loads modules, which must not count
         with watched(f"{CALLS} calls of 20 KB results, nobody reads them") as peak:
             nursery.start_soon(flood)
             for _ in range(20):

@@ -1,4 +1,4 @@
-"""A protected server and its users: what one of them was given is of no use to another, nor to nobody."""
+"""A protected server and its users: one user cannot use what belongs to another."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Amount:
 
 @define(eq=False)
 class Bank:
-    """A server with something for its users alone."""
+    """A server whose tools need a user."""
 
     asking: Literal["parked", "replayed"] = "parked"
     limits: Limits = field(factory=Limits)

@@ -1,4 +1,4 @@
-"""What the specification asks of every client that reaches its server over HTTP."""
+"""Requirements for every client that connects over HTTP."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ ROOTS = [types.Root(uri="file:///srv")]
 
 
 async def converse(client: Client) -> None:
-    """Say something of every kind: requests that are answered by themselves and after updates, notices, answers."""
+    """Send every kind of message: requests with and without updates, notifications and responses."""
 
     async def on_progress(_: object) -> None:
         await trio.lowlevel.checkpoint()
@@ -97,7 +97,7 @@ def accepted(seen: Seen) -> set[str]:
     return set(seen.headers["accept"].replace(" ", "").split(","))
 
 
-# What every request is.
+# Every request.
 
 
 @pytest.mark.requirement("B.6-C1", "B.8-C1")
@@ -134,14 +134,14 @@ async def test_in_the_newest_revision_the_client_posts_only_requests_and_notific
     async with witnessed(http_app(asking_server()), revision=MODERN, roots=ROOTS) as (witness, client):
         await converse(client)
     assert "(answer)" not in methods(witness)
-    assert methods(witness).count("tools/call") >= 6  # the roots that were asked for went along in one of them
+    assert methods(witness).count("tools/call") >= 6  # one of them carries the requested roots
 
 
 @pytest.mark.requirement("B.6-C2", "B.8-C3")
 @pytest.mark.parametrize("revision", [*SESSIONS, MODERN])
 async def test_the_client_reads_json_and_event_responses(revision: str, autojump_clock: object) -> None:
     async with witnessed(http_app(asking_server()), revision=revision, roots=ROOTS) as (witness, client):
-        await converse(client)  # which gets what it asks for
+        await converse(client)  # raises if a response cannot be read
     heads = [dict(message["headers"]) for message in witness.sent if message["type"] == "http.response.start"]
     assert {head.get(b"content-type", b"").decode() for head in heads} == {*BOTH, ""}
 
@@ -196,7 +196,7 @@ async def test_over_http_and_sse_the_client_posts_to_the_endpoint_of_the_first_e
     assert "(answer)" in methods(witness)
 
 
-# What the server speaks.
+# Negotiation.
 
 
 @pytest.mark.requirement("B.4-H3")
@@ -217,7 +217,7 @@ async def test_the_client_negotiates_once_even_if_its_session_is_lost() -> None:
         return http_app(make_server(revisions=types.REVISIONS[:-1]))
 
     async with witnessed(app()) as (witness, client):
-        for _ in range(3):  # each time the session is lost twice, but for the first
+        for _ in range(3):  # the session is lost twice in each pass but the first
             assert client.revision == NEWEST_LEGACY
             await client.list_tools()
             async with restarted(witness, app()):
@@ -228,7 +228,7 @@ async def test_the_client_negotiates_once_even_if_its_session_is_lost() -> None:
 
 @asynccontextmanager
 async def restarted(witness: Witness, app: Any) -> AsyncGenerator[None]:
-    """Put another process of the same server in the place of the one that has answered so far."""
+    """Replace the running server by another process of the same server."""
     before = witness.app
     async with app.run():
         witness.app = app
@@ -265,7 +265,7 @@ async def test_the_client_begins_a_new_session_after_a_404(revision: str) -> Non
 async def test_a_closing_client_deletes_its_session_and_closes_every_stream(revision: str) -> None:
     async with witnessed(http_app(asking_server()), revision=revision, roots=ROOTS) as (witness, client):
         async with client.listen(tools=True):
-            assert witness.open == 1  # the stream of news
+            assert witness.open == 1  # the stream of changes
         await client.list_tools()
     *_, last = witness.requests
     assert (last.method, last.headers["mcp-session-id"]) == ("DELETE", witness.requests[1].headers["mcp-session-id"])
@@ -309,7 +309,7 @@ async def pump(source: trio.SocketStream, target: trio.SocketStream) -> None:
         pass
 
 
-# Streams that break, and those that are closed early.
+# Broken streams and streams that the server closes early.
 
 
 def polling() -> Server:
@@ -350,7 +350,7 @@ async def test_the_client_resumes_a_stream_that_was_closed_early_after_the_reque
 
 
 def cut_in_mid_stream(app: AsgiApp, after: int) -> AsgiApp:
-    """Return *app*, whose first call of a tool gets so many pieces of its stream, and then a broken connection."""
+    """Return *app* with a connection that breaks after *after* pieces of the stream of the first tool call."""
     cut = False
 
     async def cutting(scope: Scope, receive: Receive, send: Send) -> None:
@@ -433,7 +433,7 @@ async def test_closing_the_response_cancels_a_modern_request() -> None:
     assert "notifications/cancelled" not in methods(witness)
 
 
-# What cannot be answered.
+# Bodies that are too large.
 
 
 @pytest.mark.requirement("B.8-C6")

@@ -1,4 +1,4 @@
-"""What the specification asks of every server that is reached over HTTP in the newest revision."""
+"""Requirements for every server that serves HTTP in the newest revision."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Region = Annotated[str | None, msgspec.Meta(extra_json_schema={"type": "string",
 
 
 def make_modern() -> Server:
-    """Return a conversation server of the newest revision alone."""
+    """Return a conversation server of the newest revision only."""
     return make_server(revisions=[MODERN])
 
 
@@ -91,7 +91,7 @@ async def test_every_request_from_a_foreign_origin_is_refused(origin: str) -> No
                 await older.post(older.request("ping"), foreign),
             ]
         assert [got.status for got in refused] == [403] * 6
-        assert (await legacy.post(legacy.request("tools/list"))).status == 200  # its session was not deleted
+        assert (await legacy.post(legacy.request("tools/list"))).status == 200  # the session still exists
 
 
 @pytest.mark.parametrize("origin", OURS)
@@ -112,7 +112,7 @@ async def test_a_request_with_a_rebound_host_name_is_refused() -> None:
 async def test_a_server_listens_only_on_the_loopback_address_by_default() -> None:
     async with served_at_socket(make_server()) as bound:
         assert [urlsplit(url).hostname for url in bound.urls] == ["127.0.0.1"]
-        if sys.platform == "linux":  # where the whole network 127 is this machine
+        if sys.platform == "linux":  # every address of 127.0.0.0/8 is local there
             assert bound.port is not None
             with pytest.raises(OSError, match=r"127\.0\.0\.2"):
                 await trio.open_tcp_stream("127.0.0.2", bound.port)
@@ -120,7 +120,7 @@ async def test_a_server_listens_only_on_the_loopback_address_by_default() -> Non
         await serve_http(make_server(), host="0.0.0.0", port=0)
 
 
-# Who may be believed about what a request is.
+# Headers and bodies.
 
 
 @pytest.mark.requirement("B.8-S3")

@@ -1,7 +1,7 @@
-"""Whole clients and servers over real sockets that break, stall, trickle and vanish: what fails, by what name.
+"""Clients and servers over real sockets that break, stall, trickle and vanish: which calls fail with which error.
 
-Hypercorn, which serves HTTP here, has thirteen traps that are known. Each is kept shut by the tests behind it, in the
-folders that mirror the sources:
+Hypercorn, which serves HTTP here, has thirteen known traps. The tests listed behind each prove that the package avoids
+it; they are in the folders that mirror the sources:
 
  1. one request for a WebSocket ends the whole server
     server/test_serve_http.py::test_a_websocket_is_refused_and_costs_its_own_connection_alone
@@ -11,38 +11,38 @@ folders that mirror the sources:
     transports/test_hypercorn_connection.py::test_a_client_that_reads_nothing_loses_its_connection_and_its_application_learns_it
     transports/test_hypercorn_connection.py::test_a_client_that_reads_nothing_holds_up_no_end
     interaction/test_http_faults.py::test_a_client_that_reads_nothing_delays_neither_others_nor_the_shutdown
- 3. what is sent to a client that has left goes nowhere, without an error
+ 3. data sent to a client that has disconnected is lost without an error
     transports/test_http_response.py::test_a_client_that_leaves_cancels_the_block
     server/test_serve_http.py::test_a_client_that_goes_away_cancels_its_handler
- 4. whether a client has left cannot be asked in a scope that is cancelled
+ 4. a cancelled scope cannot find out whether a client has disconnected
     transports/test_hypercorn_tasks.py::test_a_cancelled_scope_receives_what_is_there_because_some_frameworks_ask_in_one
- 5. a stop waits for open streams, and tells nobody
+ 5. a stop waits for open streams and does not notify them
     server/test_serve_http_many.py::test_all_of_them_are_told_the_end_at_once
     transports/test_hypercorn_serve.py::test_a_stop_drains_the_application_then_ends_the_lifespan
- 6. cancellation is no stop, and there are no signal handlers
+ 6. cancellation does not stop the server, and there are no signal handlers
     transports/test_hypercorn_serve.py::test_cancellation_ends_everything_at_once_and_leaves_no_socket
     server/test_serve_http.py::test_a_signal_ends_it
  7. errors of the lifespan are swallowed
     server/test_serve_http.py::test_a_lifespan_that_fails_fails_the_start_as_it_is
     transports/test_http_app.py::test_when_what_it_runs_fails_it_serves_nothing_any_more
- 8. a time limit on reading ends streams; without one, bodies may be as slow and as long as they like
+ 8. a read timeout ends streams; without one, bodies have no limit of time or size
     transports/test_hypercorn_connection.py::test_a_stream_without_a_word_from_its_client_goes_on
     interaction/test_http_faults.py::test_the_server_gives_up_clients_that_trickle_and_others_are_not_delayed
     server/test_serve_http.py::test_a_body_over_the_limit_is_refused_before_it_is_sent
  9. SystemExit in an application ends the server
     interaction/test_http_faults.py::test_a_tool_that_exits_ends_only_its_own_call
     transports/test_hypercorn_tasks.py::test_what_an_application_raises_is_logged_and_ends_its_request_alone
-10. after a request that was sent ahead, nobody sees that the client leaves
+10. after a pipelined request, a disconnect of the client is not noticed
     transports/test_hypercorn_http1.py::test_requests_sent_ahead_are_answered_in_order
     interaction/test_http_faults.py::test_the_server_notices_that_a_client_with_pipelined_requests_disconnects
-11. its defaults are for other servers
+11. its defaults do not suit this server
     transports/test_hypercorn_http1.py::test_requests_on_one_connection_are_not_counted
     transports/test_hypercorn_connection.py::test_a_connection_may_lie_idle_for_longer_than_a_head_may_take
     transports/test_hypercorn_tasks.py::test_a_client_waits_while_too_much_lies_in_the_mailbox
-12. an error of the system at the end of a connection escapes
+12. an operating system error at the end of a connection is not handled
     transports/test_hypercorn_connection.py::test_a_connection_that_cannot_even_be_closed_well_is_closed
     transports/test_hypercorn_connection.py::test_clients_that_leave_without_a_goodbye_cost_their_own_connection
-13. what an application is mounted under stays in the path
+13. the path keeps the prefix that an application is mounted under
     transports/test_http_app.py::test_it_is_found_below_what_it_is_mounted_under
     transports/test_http_mounted.py::test_starlette_mounts_it
 """
@@ -141,7 +141,7 @@ async def test_a_socket_that_breaks_in_mid_response_fails_only_its_call(revision
             with pytest.raises(ResponseLost, match="'tools/call'") as lost:
                 await client.call_tool("doomed", on_progress=hear)
             assert lost.value.sent
-            if revision == MODERN:  # where to leave is to cancel
+            if revision == MODERN:  # where leaving the call cancels the request
                 await stopped.wait()
             assert [tool.name for tool in (await client.list_tools()).tools] == ["doomed", "sibling"]
             go.set()
@@ -178,7 +178,7 @@ async def test_a_stored_response_resumes_where_its_socket_broke() -> None:
 
 @define(eq=False)
 class Editions:
-    """A server, and what replaces it: the first one answers nothing, once it has got all the calls there are."""
+    """A server and its replacement: the first one answers nothing once it has received every call."""
 
     calls: int
     made: Counter[str] = field(factory=Counter[str], init=False)
@@ -265,14 +265,14 @@ async def test_a_server_restart_fails_only_the_calls_that_must_not_be_repeated(r
 
 
 async def _serve_until_cancelled(server: Server, path: Path, *, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
-    """Serve; be cancelled as a process is killed, and be started where the one before may still be ending."""
+    """Serve until cancelled, as a killed process; start while the process before may still be ending."""
     with trio.CancelScope() as scope:
         while True:
             try:
                 async with trio.open_nursery() as nursery:
                     await nursery.start(partial(serve_http, server, unix_socket=path))
                     task_status.started(scope)
-            except* OSError:  # until then it listens there
+            except* OSError:  # the process before still listens
                 await trio.lowlevel.checkpoint()
 
 

@@ -1,4 +1,4 @@
-"""Servers that mean ill, over real sockets: where a client goes because of them, what it says, and what it survives."""
+"""Hostile servers over real sockets: which URLs the client visits, what it sends, and that it survives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVIL = "x\r\nx-evil: 1\r\n\r\n{}"
 
 @define(eq=False)
 class Hostile:
-    """A server that answers each request with the bytes it is told to, and sees each request as it comes."""
+    """A server that answers each request with given bytes and records the requests."""
 
     reply: Callable[[str, bytes], bytes]
     heads: list[str] = field(factory=list[str], init=False)
@@ -46,7 +46,7 @@ class Hostile:
             while length is not None and len(body) < int(length[1]):
                 body += bytes(await stream.receive_some())
             self.heads.append(head)
-            with suppress(trio.BrokenResourceError):  # nobody may want all of it
+            with suppress(trio.BrokenResourceError):  # the client may not read everything
                 await stream.send_all(self.reply(head, body))
 
 
@@ -130,7 +130,7 @@ async def test_the_client_posts_to_no_endpoint_of_another_origin(where: str) -> 
         assert elsewhere.accepted == 0
 
 
-# What a client says.
+# Header fields that a client sends.
 
 
 async def test_values_of_the_caller_cannot_inject_header_fields() -> None:

@@ -1,4 +1,4 @@
-"""A server over HTTP among strangers, on real sockets: who gets in, what gets out, and what is too much."""
+"""Security of a server over HTTP on real sockets: access, responses and limits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def in_session(method: str, id: int | None = 2, **params: Any) -> JsonObject:
 
 @define
 class Got:
-    """One response, as it came."""
+    """One complete response."""
 
     status: int
     head: str
@@ -81,7 +81,7 @@ def got_of(said: bytes) -> Got:
 
 
 async def post(bound: HttpBound, message: Any, **fields: str) -> Got:
-    """Post a message as a client does, but for some header fields; one that is empty is left out."""
+    """Post a message as a client does, with changed header fields; an empty one is left out."""
     caller = Caller.post(message)
     usual = {name.decode(): value.decode() for name, value in caller.scope["headers"]}
     return await fetch(
@@ -99,7 +99,7 @@ async def begin(bound: HttpBound, **fields: str) -> str:
 
 @asynccontextmanager
 async def older_stream(bound: HttpBound, **fields: str) -> AsyncGenerator[tuple[Socket, str]]:
-    """Open a stream of HTTP+SSE; yield it, and the address that it names."""
+    """Open a stream of HTTP+SSE; yield it and the endpoint URL that it names."""
     lines = [f"GET {SSE} HTTP/1.1", "host: localhost", "accept: text/event-stream", "", ""]
     lines[1:1] = [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
     async with connected(bound) as stream:
@@ -120,7 +120,7 @@ async def post_to(bound: HttpBound, address: str, message: JsonObject, **fields:
 
 @define(eq=False)
 class Shop:
-    """A server with something to protect."""
+    """A server with protected tools."""
 
     server: Server = field(factory=lambda: Server("shop"))
     sold: list[str] = field(factory=list[str])
@@ -152,7 +152,7 @@ def shop() -> Shop:
     return Shop()
 
 
-# Who gets in.
+# Access.
 
 
 FOREIGN = [
@@ -244,7 +244,7 @@ async def test_a_request_whose_header_contradicts_its_body_has_no_effect(shop: S
     assert (refused.status, refused.code) == (400, -32020)
 
 
-# What gets out.
+# Responses.
 
 
 async def test_values_of_the_client_cannot_inject_header_fields_or_events(shop: Shop) -> None:
@@ -333,7 +333,7 @@ async def test_responses_contain_no_traceback_and_no_secret(shop: Shop, caplog: 
     assert "t0ken" not in caplog.text
 
 
-# What is too much.
+# Limits.
 
 
 async def test_a_compressed_body_is_refused_without_decompression(shop: Shop) -> None:

@@ -1,4 +1,4 @@
-"""How clients and servings begin and end, and what a lost connection takes with it."""
+"""Start and end of clients and servings, and the effects of a lost connection."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_clients_are_closed_in_any_order_from_any_task() -> None:
                     other.start_soon(clients[index].aclose)
                 with pytest.raises(ConnectionClosed):
                     await clients[index].list_tools()
-                clients[index] = None  # type: ignore[call-overload]  # struck out
+                clients[index] = None  # type: ignore[call-overload]  # mark as closed
                 for client in filter(None, clients):
                     await add(client)
 
@@ -284,7 +284,7 @@ async def test_a_lost_connection_fails_the_calls_and_not_the_block(revision: str
                 nursery.start_soon(call, client)
                 await server.receive()
             await server.stream.aclose()
-        await call(client)  # and there is none later
+        await call(client)  # a later call fails too
         with pytest.raises(ConnectionBroken):
             async with client.open_call("x"):
                 pass
@@ -293,7 +293,7 @@ async def test_a_lost_connection_fails_the_calls_and_not_the_block(revision: str
                 await client.roots_changed()
         assert client.statistics().asked == 0
     assert lost == ["the peer ended the connection"] * 4
-    with pytest.raises(ConnectionBroken):  # the first reason stands
+    with pytest.raises(ConnectionBroken):  # the first reason is kept
         await client.list_tools()
 
 
@@ -474,7 +474,7 @@ async def test_an_abandoned_thread_counts_against_the_limit_until_it_ends() -> N
                 async with open_client(ours) as client:
                     async with client.open_call("block"):
                         await began.wait()
-                    await client.list_tools()  # the cancellation has arrived
+                    await client.list_tools()  # the server has handled the cancellation
                     assert serving.statistics().threads == 1
                     assert serving.statistics().running == 0
                     async with trio.open_nursery() as waiting:

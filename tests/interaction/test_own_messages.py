@@ -1,4 +1,4 @@
-"""Methods, notifications and capabilities beyond the specification, between our server and our client."""
+"""Custom methods, notifications and capabilities between our server and our client."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ async def test_notifications_arrive_typed_and_in_order(opener: Opener, revision:
 
     @server.notification("notifications/acme/tick")
     async def tick(params: Tick, ctx: Context) -> None:
-        await trio.sleep(1 / (1 + params.number))  # the earlier ones take longer
+        await trio.sleep(1 / (1 + params.number))  # earlier notifications take longer
         assert ctx.revision == revision
         got.append(params.number)
         if params.number == 4:
@@ -322,7 +322,7 @@ async def test_a_server_sends_custom_requests_where_the_revision_allows(
         return found.titles[0]
 
     async def answer(params: Search) -> Found:
-        await trio.sleep(1000)  # no limit runs while this side works
+        await trio.sleep(1000)  # the timeouts are paused while the callback runs
         return Found(1, [params.words[0].upper()])
 
     options: dict[str, Any] = {"methods": {"acme/ask": answer}, "time_limits": TimeLimits(idle=60, total=120)}
@@ -512,7 +512,7 @@ async def test_a_slow_notification_handler_loses_only_the_oldest_notifications(
         await client.call_tool("flood")
         go_on.set()
         await done.wait()
-        skipped = client._connection.custom.skipped  # pyright: ignore[reportPrivateUsage] # it is for debugging
+        skipped = client._connection.custom.skipped  # pyright: ignore[reportPrivateUsage] # only for debugging
 
     assert heard == [*heard[:1], *range(heard[1], 1500)]
     assert len(heard) + skipped == 1500

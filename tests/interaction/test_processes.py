@@ -1,4 +1,4 @@
-"""Servers that are child processes, and what happens to processes: kills, signals, terminals, redirections."""
+"""Servers as child processes: kills, signals, terminals and redirections."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ async def test_a_killed_server_fails_only_its_own_calls_and_its_processes_are_ki
                         await under_way.acquire()
                     os.kill(await pid_of(doomed), signal.SIGKILL)
                     with suppress(ConnectionResetError):
-                        assert await grandchild.recv(1) == b""  # it is gone as well
-                    while len(failures) < 3:  # noqa: ASYNC110 # the calls end by themselves
+                        assert await grandchild.recv(1) == b""  # the grandchild has exited too
+                    while len(failures) < 3:  # noqa: ASYNC110 # the calls fail by themselves
                         await trio.sleep(0.01)
                     assert await pid_of(other)
                     nursery.cancel_scope.cancel()
@@ -110,7 +110,7 @@ def cleaned(path: Path) -> bool:
     return path.read_text() == "cleaned up"
 
 
-# The server alone.
+# The server without a client.
 
 
 def call_line(id: int, tool: str) -> bytes:
@@ -133,7 +133,7 @@ async def all_of(stream: trio.abc.ReceiveStream) -> bytes:
 
 @asynccontextmanager
 async def piped(*arguments: str) -> AsyncGenerator[trio.Process]:
-    """Run the program with pipes, and bound its time."""
+    """Run the program with pipes and a timeout."""
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     process = await trio.lowlevel.open_process([sys.executable, PROGRAM, *arguments], **pipes)
     try:
@@ -203,11 +203,11 @@ async def test_one_control_c_on_a_terminal_ends_a_server_silently_with_status_0(
             await terminal.send_all(call_line(1, "hang"))
             said = await lines_until(terminal, b"notifications/progress")
             await terminal.send_all(b"\x03")
-            with suppress(trio.BrokenResourceError):  # how the end of a terminal is told
+            with suppress(trio.BrokenResourceError):  # the error at the end of a terminal
                 while chunk := await terminal.receive_some():
                     said += chunk
             assert await process.wait() == 0
-    messages = [json.loads(line) for line in said.splitlines()]  # nothing else was said
+    messages = [json.loads(line) for line in said.splitlines()]  # there is no other output
     assert [message.get("id") for message in messages] == [None, 1]
     assert cleaned(cleaned_up)
 

@@ -1,4 +1,4 @@
-"""The manifest of requirements and the tests agree: what is called tested has a test, and every name means something.
+"""The manifest of requirements and the tests agree: every tested requirement has a test, and every name exists.
 
 The tests are read, not collected, so that the outcome does not depend on which part of the suite is run.
 """
@@ -19,7 +19,7 @@ from trio_mcp.types import REVISIONS
 
 TESTS = Path(__file__).parents[1]
 SESSIONS_OF_THEIR_OWN = {"build", "peers", "readme"}
-"""Folders that an ordinary run leaves out: a requirement needs a test that always runs."""
+"""Folders that an ordinary run leaves out; a requirement needs a test that always runs."""
 
 AREAS = {f"B.{number}" for number in range(1, 28)} | {f"A.{number}" for number in range(4, 8)} | {"G"}
 AREAS_OF_LATER = {f"C.{number}" for number in range(2, 5)} | {f"D.{number}" for number in range(1, 4)}
@@ -36,11 +36,11 @@ class Mark:
     place: str
     names: tuple[str, ...]
     fault: str | None
-    """Why it does not count, if it does not."""
+    """The reason why the mark does not count; None if it counts."""
 
 
 def is_marker(node: ast.AST) -> bool:
-    """Tell whether this is `pytest.mark.requirement`."""
+    """Return True if *node* is `pytest.mark.requirement`."""
     return isinstance(node, ast.Attribute) and ast.unparse(node) == "pytest.mark.requirement"
 
 

@@ -1,6 +1,6 @@
-"""Each revision keeps its own: what one has and another has not never crosses the wire in the other.
+"""Messages and members of one revision never cross the wire in another.
 
-Elicitation has tests of its own. Batches go over streams alone: without bytes in between there is nothing to batch.
+Elicitation has its own tests. Batches exist only on streams: a connection without bytes cannot carry them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def carrier(request: pytest.FixtureRequest) -> str:
 
 
 class Wire:
-    """What a client has sent and received, message by message."""
+    """A record of the messages that a client has sent and received."""
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
@@ -90,7 +90,7 @@ async def streams(carrier: str, folder: Path) -> AsyncGenerator[tuple[trio.abc.S
 async def over_stream(
     carrier: str, folder: Path, **options: Unpack[ClientOptions]
 ) -> AsyncGenerator[tuple[Client, ScriptedPeer]]:
-    """Yield a client and, on the other end, a server by hand that it has agreed with."""
+    """Yield a connected client and the scripted server at the other end."""
     welcomed = trio.Event()
 
     async def welcome(server: ScriptedPeer) -> None:
@@ -149,7 +149,7 @@ async def test_a_client_accepts_batches_in_one_revision_only(carrier: str, revis
             result |= {"resultType": "complete"} if revision == MODERN else {}
             batch = [{"jsonrpc": "2.0", "id": request["id"], "result": result} for request in requests]
             await server.send(batch)
-            if revision != BATCHES:  # it was taken for no answer, and did no harm
+            if revision != BATCHES:  # the client ignored it
                 await server.send(*({**each, "result": result | {"_meta": {"a": 1}}} for each in batch))
 
     assert [each.meta for each in results] == [None if revision == BATCHES else {"a": 1}] * 2
@@ -160,7 +160,7 @@ async def test_a_client_accepts_batches_in_one_revision_only(carrier: str, revis
 
 
 def give(server: Server, content: list[Any], *, whole: bool = False) -> None:
-    """Offer the content as what a tool and a prompt return; the whole result is made by the function if wanted."""
+    """Add a tool and a prompt that return the content, as a complete result if *whole*."""
     blocks = [each.block() if isinstance(each, Image | Audio) else each for each in content]
 
     @server.tool
@@ -216,7 +216,7 @@ async def test_content_of_a_later_revision_is_not_sent_to_older_peers_and_the_lo
         assert (await client.call_tool("other")).content == [types.TextContent(text="fine")]
 
 
-# What every result of the newest revision has, and no other.
+# Members of results in the newest revision only.
 
 
 CACHEABLE = {
@@ -261,7 +261,7 @@ async def test_every_result_has_a_type_and_cache_members_in_the_newest_revision_
 
 
 async def converse(client: Client) -> None:
-    """Ask for one of everything that a revision has."""
+    """Send one request of every kind that a revision has."""
     for walk in (client.tools, client.resources, client.resource_templates, client.prompts):
         assert [entry async for entry in walk()]
     await client.call_tool("dated")
@@ -276,7 +276,7 @@ async def converse(client: Client) -> None:
         await client.unsubscribe_resource("notes://text")
 
 
-# Requests of the server's.
+# Requests of the server.
 
 
 async def roots() -> list[types.Root]:
@@ -294,7 +294,7 @@ async def test_a_client_answers_requests_of_a_server_in_legacy_revisions_only(
         await server.begin("ping", envelope=None)
         if revision == MODERN:
             nursery.start_soon(client.discover)
-            await server.expect_request("server/discover")  # and nothing before it
+            await server.expect_request("server/discover")  # the first message
         else:
             answers = [await server.receive() for _ in range(2)]
             assert sorted(str(answer["result"]) for answer in answers) == [
@@ -325,7 +325,7 @@ async def test_a_server_sends_requests_in_legacy_revisions_only(carrier: str, re
 async def test_a_server_never_sends_a_request_to_a_client_of_the_newest_revision(
     carrier: str, lacking: bool, tmp_path: Path
 ) -> None:
-    """Whatever a server does: call back, ask, log, report, tell of changes."""
+    """The server asks, logs, sends progress and announces changes."""
     wire, server = Wire(), make_surface_server()
 
     @server.tool

@@ -1,4 +1,4 @@
-"""Content that came with a later revision is refused towards older clients, at the handler that asks with it."""
+"""Content of a later revision is refused for older clients, in the handler that asks with it."""
 
 from __future__ import annotations
 

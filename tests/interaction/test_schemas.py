@@ -1,4 +1,4 @@
-"""JSON Schemas on both sides: those of a server's author, and those of a server that means harm, judged by a client."""
+"""JSON Schemas on both sides: those of a server's author, and malicious ones that a client must survive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNKNOWN = "https://example.org/dialect"
 
 
 async def called(schema: Json, content: Any, *, times: int = 1) -> list[Exception | None]:
-    """Let a server by hand publish an output schema and return a content, and tell what the client made of each."""
+    """Let a scripted server publish an output schema and return a content; return the outcome of each call."""
     tool = {"name": "t", "inputSchema": {"type": "object"}, "outputSchema": schema}
     made: list[Exception | None] = []
     cacheable = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
@@ -41,7 +41,7 @@ async def called(schema: Json, content: Any, *, times: int = 1) -> list[Exceptio
         nursery.start_soon(serve, server)
         await client.list_tools()
         made += [await _outcome(client) for _ in range(times)]
-        await client.call_tool("other")  # whatever it was, it cost one call
+        await client.call_tool("other")  # only that one call failed
     return made
 
 
@@ -64,7 +64,7 @@ def register(schema: Json) -> Server:
 
 
 async def refused(schema: Json, arguments: Json) -> str | None:
-    """Return what a server says to arguments that do not fit, None if they do."""
+    """Return the server's error for invalid arguments; None if they are valid."""
     async with open_client(register(schema)) as client:
         result = await client.call_tool("t", arguments)
         (block,) = result.content
@@ -81,7 +81,7 @@ PAIRS: dict[str, Json] = {
     DRAFT_2020_12: {"$schema": DRAFT_2020_12, **TUPLE},
     "no dialect": TUPLE,
 }
-"""The same schema, in the words of each dialect, which mean nothing or something else in the other one."""
+"""The same schema in the keywords of each dialect, which the other dialect ignores or reads differently."""
 
 
 @pytest.mark.requirement("B.20-J1", "B.20-J2")
@@ -113,12 +113,12 @@ async def test_both_sides_refuse_an_unknown_dialect_by_name() -> None:
     assert f"the output schema of tool 't' cannot be used: unknown JSON Schema dialect '{UNKNOWN}'" in str(misfit)
 
 
-# References that lead outside.
+# External references.
 
 
 @pytest.fixture
 def listening() -> Generator[socket.socket]:
-    """A socket to which nothing may connect."""
+    """A socket to which neither side may connect."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         yield listener
@@ -160,7 +160,7 @@ async def test_neither_side_fetches_a_custom_dialect(listening: socket.socket) -
     assert address in str(misfit)
 
 
-# A server that means harm.
+# Malicious servers.
 
 
 def nested(levels: int, keyword: str = "items") -> Json:
@@ -216,7 +216,7 @@ async def test_a_schema_that_refers_only_to_itself_accepts_every_value() -> None
         assert await called({"type": "object"} | schema, {"a": 1}) == [None]
 
 
-# The same on a server: its author's schema, and arguments that come from outside.
+# The server's side: its author's schema, and arguments from outside.
 
 
 @pytest.mark.requirement("B.20-J7")

@@ -1,4 +1,4 @@
-"""What the specification asks of every server, said on the wire: what each result carries, and what it depends on."""
+"""Requirements for every server, checked on the wire: the members of each result, and what it may depend on."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def call(id: int | str, tool: str, *, envelope: Json | None = None, **arguments:
     return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
 
 
-# What results carry.
+# Members of results.
 
 
 @pytest.mark.requirement("B.1-S1", "B.3-S5a", "B.17-S1a", "B.17-S1b")
@@ -82,7 +82,7 @@ async def test_a_modern_server_sends_only_responses_and_notifications() -> None:
     ]
 
 
-# What requests say about themselves.
+# Envelopes of requests.
 
 
 @pytest.mark.requirement("B.3-S1a")
@@ -158,7 +158,7 @@ async def test_a_modern_only_server_names_its_revisions_when_it_refuses_a_handsh
     assert error["data"] == {"supported": [MODERN], "requested": "2025-11-25"}
 
 
-# What is declared.
+# Declared capabilities.
 
 
 @pytest.mark.requirement("B.3-S8", "B.3-S9")
@@ -223,7 +223,7 @@ async def test_tool_names_are_case_sensitive() -> None:
 async def test_the_server_sends_no_progress_that_was_not_requested(revision: str) -> None:
     async with open_scripted_client(make_server(), revision) as client:
         answer = await client.request("tools/call", {"name": "count", "arguments": {"steps": 3}})
-        assert "result" in answer  # and it was the first thing to be heard
+        assert "result" in answer  # the first message from the server
 
 
 @pytest.mark.requirement("B.14-P2", "G.15")
@@ -253,7 +253,7 @@ async def test_the_server_sends_no_progress_after_the_result(revision: str) -> N
         assert (await client.receive())["method"] == "notifications/progress"
         assert (await client.receive())["id"] == "x"
         await kept[0].report_progress(2)
-        assert "result" in await client.request("tools/list", {})  # and it is the next thing to be heard
+        assert "result" in await client.request("tools/list", {})  # the next message from the server
 
 
 # Ping.
@@ -263,7 +263,7 @@ async def test_the_server_sends_no_progress_after_the_result(revision: str) -> N
 @pytest.mark.parametrize("revision", LEGACY)
 async def test_a_busy_server_answers_a_ping_at_once(revision: str, autojump_clock: object) -> None:
     async with open_scripted_client(make_server(limits=SMALL), revision) as client:
-        await client.send(*(call(id, "when_stopped", key="never") for id in range(6)))  # all places are taken
+        await client.send(*(call(id, "when_stopped", key="never") for id in range(6)))  # every handler slot is taken
         assert (await client.request("tools/list", {}))["error"]["code"] == -31000
         assert (await client.request("ping", None))["result"] == {}
 
@@ -325,7 +325,7 @@ async def test_a_call_that_requests_a_task_is_answered_directly(revision: str) -
         assert all("execution" not in tool for tool in listed)
 
 
-# Numbers of errors.
+# Error codes.
 
 
 @pytest.mark.requirement("B.1-P10a", "B.1-P10b", "B.1-P10e")
@@ -338,7 +338,7 @@ def test_the_package_uses_no_error_code_that_the_specification_reserves() -> Non
     package = Path(trio_mcp.__file__).parent
     numbers: set[int] = set()
     for path in package.rglob("*.py"):
-        if path.parent.name != "types":  # which describes the errors of every revision and sends none
+        if path.parent.name != "types":  # that folder describes the errors of every revision and sends none
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
                     value: Any = node.operand.value if isinstance(node.operand, ast.Constant) else None

@@ -1,4 +1,4 @@
-"""One contract of stopping, on every transport: accept no more, let questions expire, drain, flush, return with 0."""
+"""The same stop on every transport: accept nothing more, expire questions, drain, flush, and exit with 0."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ class Stoppable:
     folder: Path
     pid: int = 0
     process: trio.Process | None = None
-    """Unless it is the client's own child."""
+    """The process of the server, unless it is the client's own child."""
     stream: trio.SocketStream | None = None
-    """Over sockets."""
+    """The connection, over sockets."""
     url: str = ""
-    """Over HTTP."""
+    """The URL of the server, over HTTP."""
 
     def release(self) -> None:
         """Let the calls of `finish` end."""
         (self.folder / "release").touch()
 
     async def status(self) -> int:
-        """Wait until the server has ended; return its exit status, which must not have come with words."""
+        """Wait until the server has exited without output; return its exit status."""
         if self.process is None:
             with pytest.raises(ServerExited) as exited:
                 while True:
@@ -161,7 +161,7 @@ async def test_a_stopping_server_accepts_no_connection_and_no_request(transport:
         os.kill(server.pid, signal.SIGTERM)
         assert server.stream is not None
         address: Any = server.stream.socket.getpeername()
-        with pytest.raises(OSError):  # noqa: PT011 # each kind of socket has its own way to refuse
+        with pytest.raises(OSError):  # noqa: PT011 # each kind of socket refuses with its own error
             while True:
                 await (await again(address)).aclose()
         async with trio.open_nursery() as nursery:
@@ -212,7 +212,7 @@ async def test_after_a_signal_open_questions_expire_and_their_handlers_clean_up(
         raise AssertionError
 
     async def call(client: Client) -> None:
-        if revision == MODERN:  # its call has been answered with the question; nobody waits for the handler
+        if revision == MODERN:  # its call has been answered with the question, so no request waits for the handler
             with pytest.raises(ConnectionBroken):
                 await client.call_tool("ask")
         else:

@@ -1,6 +1,6 @@
-"""Content of every kind, from tools and from prompts, in every revision and over every transport.
+"""Content of every kind in tools and prompts, in every revision and over every transport.
 
-What is expected stands here as the newest revision has it; `known` says which of its members the older ones get.
+Expected values are those of the newest revision; `known` removes the members that an older revision lacks.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ async def test_a_tool_returns_structured_content_where_the_revision_has_it_and_t
     surface: Opener, revision: str
 ) -> None:
     async with surface() as client:
-        await client.list_tools()  # so that the client checks each against its schema
+        await client.list_tools()  # so that the client validates each result
         returned = {name: plain(await client.call_tool(name)) for name in ("names", "array", "null", "scalar")}
         returned["point"] = plain(await client.call_tool("point", {"x": 1, "y": 2}))
 
     texts = {"point": '{"x":1,"y":2}', "names": '["Ada","Bo"]', "array": "[1,2]", "null": "null", "scalar": "2.5"}
     objects = {"point": {"x": 1, "y": 2}, "names": {"result": ["Ada", "Bo"]}}
-    others = {"array": [1, 2], "null": None, "scalar": 2.5}  # older revisions carry nothing but objects
+    others = {"array": [1, 2], "null": None, "scalar": 2.5}  # older revisions carry only objects
     structured = (objects if revision >= FIRST_STRUCTURED else {}) | (others if revision == MODERN else {})
     assert returned == {
         name: result(

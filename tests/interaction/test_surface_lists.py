@@ -1,4 +1,4 @@
-"""What a server is and lists, whole and by pages, in every revision and over every transport."""
+"""The identity of a server and its lists, whole and by pages, in every revision and over every transport."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def tools(revision: str) -> list[dict[str, Any]]:
         "array": {"type": "array", "items": {"type": "integer"}},
         "null": {"type": "null"},
         "scalar": {"type": "number"},
-    }  # older revisions know no output schema but an object's
+    }  # older revisions allow only object schemas
     return [
         known(revision, {"name": "point", "inputSchema": point | closed, "outputSchema": point, **ABOUT}) | hints,
         {"name": "blocks", "inputSchema": NOTHING},

@@ -36,7 +36,7 @@ CONTENTS: dict[str, list[dict[str, Any]]] = {
     "notes://search?q=x": [{"mimeType": "text/plain", "text": "search 'x' 10"}],
     "notes://anywhere/../etc": [{"mimeType": "text/plain", "text": "anywhere ../etc"}],
 }
-"""What can be read where, without the URI, which is the one that was asked for unless it is given."""
+"""The contents of each URI, without the member `uri` where it is the requested one."""
 
 MISSING = {
     "notes://nothing": "",
@@ -47,7 +47,7 @@ MISSING = {
     "notes://search?limit=3": ": $.q: required, but missing",
     "notes://search?q=x&limit=three": ": $.limit: expected integer, got the string 'three'",
 }
-"""URIs that nothing answers, and what is said about them."""
+"""Unregistered URIs, with the end of the error message."""
 
 ESCAPING = (
     "notes://file/../secret",
@@ -60,7 +60,7 @@ ESCAPING = (
     "notes://named/a%00b",
     "notes://tree/a/..",
 )
-"""URIs whose variables could lead out of their place."""
+"""URIs whose variables could escape from their folder."""
 
 
 @scenes.add
@@ -151,7 +151,7 @@ async def test_arguments_of_prompts_and_variables_of_templates_are_completed(sur
         query = await client.complete(SEARCH, "q", "words", context={"limit": "3"})
         uncompleted = await client.complete(SEARCH, "limit", "1")
 
-    carried = revision >= FIRST_WITH_CONTEXT  # older revisions have no place for what is settled already
+    carried = revision >= FIRST_WITH_CONTEXT  # older revisions cannot carry resolved arguments
     assert alone == types.Completion(values=["Genoa", "Geneva"], total=2, has_more=False)
     assert resolved == (types.Completion(values=["Geneva"], total=1, has_more=False) if carried else alone)
     assert enumerated == types.Completion(values=["fast"], total=1, has_more=False)
@@ -191,7 +191,7 @@ async def test_log_messages_arrive_at_the_requested_level_and_above(surface: Ope
             got.append(plain(message))
 
     async def logged(client: Client, **options: Any) -> list[dict[str, Any]]:
-        """Return the messages of one call, but the last, which is of the highest level."""
+        """Return the messages of one call without the last one, which has the highest level."""
         nonlocal over
         await client.call_tool("say", **options)
         await over.wait()
@@ -206,9 +206,9 @@ async def test_log_messages_arrive_at_the_requested_level_and_above(surface: Ope
         ]
 
     async with surface(on_log=on_log) as client:
-        if revision != MODERN:  # without a level, what a server logs is its own choice: everything
+        if revision != MODERN:  # without a level the server sends every message
             assert await logged(client) == expected("debug")
-        else:  # without a level there is nothing, not even "over"; and one may be for a single request
+        else:  # without a level the server sends no message, not even "over"; a level can apply to a single request
             await client.call_tool("say")
             assert await logged(client, meta={"io.modelcontextprotocol/logLevel": "alert"}) == expected("alert")
             await client.call_tool("say")

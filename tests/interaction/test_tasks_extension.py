@@ -1,4 +1,4 @@
-"""The tasks extension in miniature, built on both sides with what any application has.
+"""A minimal tasks extension, built on both sides with the public interface for extensions.
 
 Specification: https://modelcontextprotocol.io/extensions/tasks/overview
 """
@@ -37,11 +37,11 @@ LEGACY, MODERN = "2025-11-25", "2026-07-28"
 REQUIRED: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
 
 
-# The server's half.
+# The server's side.
 
 
 class Task(msgspec.Struct, rename="camel"):
-    """A task as it goes over the wire, in whatever state."""
+    """A task as it goes over the wire."""
 
     task_id: str
     status: str = "working"
@@ -58,7 +58,7 @@ class TaskId(msgspec.Struct, rename="camel"):
 
 @attrs.define
 class Tasks:
-    """The tasks of one serving, and the nursery that they work in."""
+    """The tasks of one serving, and the nursery that runs them."""
 
     nursery: trio.Nursery
     by_id: dict[str, Task] = attrs.field(factory=dict[str, Task])
@@ -126,7 +126,7 @@ def make_server() -> Server:
     return server
 
 
-# The client's half.
+# The client's side.
 
 
 class TaskCancelled(Exception):
@@ -151,12 +151,12 @@ UNDERSTOOD = Extension(TASKS, {}, {"task": wait_for_task})
 async def test_a_call_that_became_a_task_returns_the_result_of_the_tool(opener: Opener, autojump_clock: object) -> None:
     async with opener(make_server(), extensions=[UNDERSTOOD]) as client:
         started = trio.current_time()
-        result = await client.call_tool("dig", {"seconds": 10_000})  # longer than any request may take
+        result = await client.call_tool("dig", {"seconds": 10_000})  # longer than the timeout of a request
         assert result.content == [types.TextContent(text="dug in the end")]
         assert trio.current_time() - started >= 10_000
         async with client.open_call("dig") as call:
             assert (await call.result()).content == [types.TextContent(text="dug in the end")]
-            assert await call.result() == await call.result()  # and is not waited for again
+            assert await call.result() == await call.result()  # the second time returns at once
 
 
 @pytest.mark.requirement("D.2-P1")
@@ -199,7 +199,7 @@ async def test_a_legacy_client_gets_no_task_even_if_it_declares_the_extension(
         careless = await client.call_tool("careless")
         assert careless.is_error
         assert "revision 2025-11-25 has no results of type 'task'" in str(careless.content)
-        with pytest.raises(ErrorResponse) as refusal:  # there the name belongs to the specification
+        with pytest.raises(ErrorResponse) as refusal:  # in that revision the specification defines the name
             await client.request("tasks/get", {"taskId": "x"}, dict)
         assert refusal.value.code == METHOD_NOT_FOUND
 
@@ -221,7 +221,7 @@ async def test_a_tool_that_requires_tasks_is_refused_if_the_request_does_not_dec
 @pytest.mark.requirement("B.1-S3", "B.1-S4", "D.2-P1")
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
 async def test_every_request_for_a_method_of_the_extension_must_declare_it(method: str) -> None:
-    """What one request has declared is not remembered for the next one on the same connection."""
+    """The server does not remember the declarations of an earlier request on the same connection."""
     plain = ScriptedPeer.envelope(MODERN)
     declared: dict[str, Any] = plain | {"io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}}}
 

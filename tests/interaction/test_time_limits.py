@@ -1,4 +1,4 @@
-"""The time policy of a client, as its callers see it."""
+"""The timeouts of a client, as its callers see them."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ async def test_a_deadline_of_the_caller_raises_a_different_error(autojump_clock:
 async def asking_server(
     test: Callable[[Client, ScriptedPeer], Awaitable[None]], user: Callable[[Any], Awaitable[Any]], limits: TimeLimits
 ) -> None:
-    """Run *test* against a server by hand that may ask for elicitation and sampling."""
+    """Run *test* with a scripted server that can request elicitation and sampling."""
     options = {"revision": ASKING, "on_elicit": user, "on_sample": user, "time_limits": limits}
     async with open_scripted_server(partial(ScriptedPeer.welcome, revision=ASKING), **options) as (client, server):  # type: ignore[arg-type] # by name
         await test(client, server)
@@ -201,7 +201,7 @@ async def test_every_timeout_is_paused_while_the_user_is_asked(method: str, auto
     async def test(client: Client, server: ScriptedPeer) -> None:
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(expect_time_out, client, "idle")  # of two calls, either may be the one that asks
+            nursery.start_soon(expect_time_out, client, "idle")  # a question must pause every call
             nursery.start_soon(expect_time_out, client, "idle")
             await server.receive()
             await server.receive()
@@ -232,7 +232,7 @@ async def test_the_total_limit_resumes_when_the_user_has_answered(autojump_clock
             nursery.start_soon(expect_time_out, client, "total")
             await server.receive()
             await trio.sleep(30)
-            async with trio.open_nursery() as questions:  # two at once count once
+            async with trio.open_nursery() as questions:  # two concurrent questions pause the timeout once
                 for id in ("a", "b"):
                     question = {"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": QUESTION}
                     await server.send(question)

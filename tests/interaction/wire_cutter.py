@@ -1,4 +1,4 @@
-"""A stretch of network between a client and a server that can be cut in the middle of what the server says."""
+"""A TCP relay between a client and a server that can reset the connection inside a response."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _RESET = struct.pack("ii", 1, 0)
 
 @define(eq=False)
 class WireCutter:
-    """Passes bytes on, and resets the connection on which the server says certain words, once, right behind them."""
+    """A relay that resets a connection once, right after certain bytes of the server."""
 
     port: int
-    """Where the server is."""
+    """The port of the server."""
     words: bytes
     cuts: int = field(default=0, init=False)
 
     async def pass_on(self, client: trio.SocketStream) -> None:
-        """Carry one connection until either side ends it, or it is cut."""
+        """Relay one connection until either side ends it or it is cut."""
         async with client, await trio.open_tcp_stream("127.0.0.1", self.port) as server:
             with suppress(trio.BrokenResourceError):
                 async with owned_nursery() as nursery:

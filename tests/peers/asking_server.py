@@ -1,4 +1,4 @@
-"""A server whose handlers ask in the middle of a call: the promised program, and one of every other question.
+"""A server whose handlers ask during a call: the documented program, and one handler for every other question.
 
 Usage: ``python asking_server.py [parked | replayed]``.
 """
@@ -19,7 +19,7 @@ side_effects: list[str] = []
 """Of all trips, because over HTTP the server outlives its clients."""
 
 
-# What follows is the promised fragment, word for word.
+# The fragment below is identical to the one in the documentation.
 @frozen
 class Seats:
     count: Annotated[int, msgspec.Meta(ge=1, le=9, description="how many")]
@@ -34,7 +34,7 @@ async def book(show: str, ctx: Context) -> str:
             return "nothing booked"
 
 
-# That was the promised fragment.
+# End of the fragment from the documentation.
 @server.tool
 async def careful(trip: str, ctx: Context) -> str:
     """Do something that can be seen before the question, and something once."""

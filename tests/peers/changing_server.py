@@ -1,4 +1,4 @@
-"""A server of ours that changes when it is told to; `python changing_server.py` serves it over stdio."""
+"""A server of ours that changes on request; `python changing_server.py` serves it over stdio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the peers live: the `peers` session of nox makes a home for each and names the folder in the environment."""
+"""Fixtures for the peers: the `peers` session of nox installs each and names their folder in the environment."""
 
 from __future__ import annotations
 
@@ -17,10 +17,22 @@ from typing import Any, Protocol
 import pytest
 
 from tests.peers.everything_tools import MARK
+from trio_mcp import Client, Clients, types
 
 HOMES = "TRIO_MCP_PEERS"
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+EXAMPLES = ROOT / "examples"
+TIMEOUT = 60  # seconds for a whole conversation
+MODES = {"legacy": "2025-11-25", "auto": "2026-07-28"}
+"""The modes of the official client, with the newest revision of each."""
+
+
+async def text_of(client: Client | Clients, tool: str, **arguments: Any) -> str:
+    """Call a tool and return the one text that it answers with."""
+    (content,) = (await client.call_tool(tool, arguments, raise_on_error=True)).content
+    assert isinstance(content, types.TextContent)
+    return content.text
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What each tool of server-everything is for, and that it does it when our client calls it: a function for each."""
+"""One function for each tool of server-everything: it calls the tool with our client and checks the result."""
 
 from __future__ import annotations
 

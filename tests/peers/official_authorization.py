@@ -1,4 +1,4 @@
-"""How the official SDK's client shows who it is: what stands between it and HTTP, where a plan wants that.
+"""The authentication of the official SDK's client, for the plans that use it.
 
 Used by `official_client.py`, in that SDK's own interpreter; never imported by ours.
 """

@@ -1,10 +1,10 @@
-"""The official SDK's client, made to play plans: run by that SDK's own interpreter, never imported by ours.
+"""The official SDK's client as a player of plans, run by the interpreter of that SDK.
 
-Each line of standard input is a JSON object: `mode` is what the official `Client` calls its mode ("auto", "legacy" or a
-modern revision), `server` a URL or the command that starts the server, `steps` what is played on one connection, and
-`auth` how the client shows who it is: {} for a person who signs in, or a client's own credentials. Each gets a line of
-standard output: what was negotiated, what was sent over HTTP, and what came of each step; or what went wrong. It is one
-process for many plans, because to start takes it longest. Nothing is judged here.
+Each line of standard input is a JSON object: `mode` is the mode of the official `Client` ("auto", "legacy" or a modern
+revision), `server` a URL or the command that starts the server, `steps` the steps of one connection, and
+`auth` the authentication of the client: {} for a user who signs in, or the client's own credentials. Each plan gets a
+line of standard output: the negotiated revision, the HTTP traffic and the outcome of each step; or the error. One
+process plays many plans, because its start takes longest. This program checks nothing; the tests do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ mcp = importlib.import_module("mcp")
 official_authorization = importlib.import_module("official_authorization")
 streamable_http = importlib.import_module("mcp.client.streamable_http")
 
-PATIENCE = 60  # seconds for a whole plan
+TIMEOUT = 60  # seconds for a whole plan
 
 LISTS = {
     "tools": "list_tools",
@@ -185,7 +185,7 @@ class Traffic:
     def __init__(self, auth: Any) -> None:
         self.requests: list[list[Any]] = []
         self.sessions: list[str] = []
-        self.client = httpx2.AsyncClient(timeout=PATIENCE, auth=auth, event_hooks={"response": [self.took]})
+        self.client = httpx2.AsyncClient(timeout=TIMEOUT, auth=auth, event_hooks={"response": [self.took]})
 
     async def took(self, response: Any) -> None:
         """Keep what came back: the method of the request, the event that it goes on after, and the status."""
@@ -208,7 +208,7 @@ async def play(
         target = mcp.StdioServerParameters(command=server[0], args=server[1:])
     callbacks = player.callbacks(steps)
     connecting = mcp.Client(target, mode=mode, logging_callback=player.on_log, **callbacks)
-    async with asyncio.timeout(PATIENCE), traffic.client, connecting as client:
+    async with asyncio.timeout(TIMEOUT), traffic.client, connecting as client:
         player.client = client
         outcomes = [await player.play(step) for step in steps]
         # A pinned modern client has asked the server nothing yet, and may not know its name.

@@ -1,7 +1,7 @@
-"""Servers made with the official SDK over HTTP, in every variant it has, in one process of that SDK's own interpreter.
+"""Every variant of an HTTP server that the official SDK has, in one process of that SDK's interpreter.
 
 Usage: ``python official_http_servers.py``. Prints one line, a JSON object of their URLs by name: `stateful`,
-`stateless` and `json` are what the SDK calls so, `resumable` keeps its events, `sse` is the older transport, and
+`stateless` and `json` are modes of the SDK, `resumable` stores its events, `sse` is the legacy transport, and
 `changing` is the server of `official_server.py`. Serves until it is terminated.
 """
 

@@ -1,9 +1,9 @@
-"""The official SDK's client, listening: run by that SDK's own interpreter, never imported by ours.
+"""The official SDK's client as a listener, run by the interpreter of that SDK.
 
-Usage: ``python official_listener.py MODE SERVER...``. MODE is what the official `Client` calls its mode ("auto" or
-"legacy"), SERVER is a URL or the command that starts the server. It listens for all lists and for ``memo://one``, lets
-every one of them and ``memo://two`` change, stops listening, lets the first memo change again, and tells in JSON what
-it heard of.
+Usage: ``python official_listener.py MODE SERVER...``. MODE is the mode of the official `Client` ("auto" or "legacy"),
+SERVER is a URL or the command that starts the server. The program listens for all lists and for ``memo://one``, changes
+all of them and ``memo://two``, stops listening, changes the first memo again, and prints as JSON the changes that it
+received.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Protected servers made with the official SDK, by its own means: run by that SDK's own interpreter.
+"""Protected servers made with the official SDK, run by the interpreter of that SDK.
 
 Usage: ``python official_protected_servers.py``. Each line of standard input is a JSON object that asks for another
-server, and gets its URL as a line of standard output. `issuer` is the authorization server whose tokens it takes; it is
-asked what each of them is, as the client `introspects`, which is an id and a secret. Without `issuer` the server is its
-own authorization server, of `official_provider.py`, where an ID-JAG of `trusts` is good for the client `knows`, an id
-and a secret. All need the scopes of `scopes`. Serves until standard input ends.
+server, and gets its URL as a line of standard output. `issuer` is the authorization server whose tokens it accepts; the
+server introspects each token there as the client `introspects` (an id and a secret). Without `issuer` the server is its
+own authorization server, of `official_provider.py`, which accepts an ID-JAG of `trusts` from the client `knows` (an id
+and a secret). All servers require the scopes of `scopes`. The program serves until standard input ends.
 """
 
 from __future__ import annotations

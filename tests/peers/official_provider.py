@@ -1,6 +1,6 @@
-"""An authorization server behind the routes that the official SDK has for one: what it gives, it remembers.
+"""An authorization server behind the routes of the official SDK; it remembers the tokens it issues.
 
-Run by that SDK's own interpreter, never imported by ours. Everybody is the same person, who allows everything.
+Run by that SDK's own interpreter, never imported by ours. It knows one user, who allows everything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A server made with the official SDK that tells of changes in both eras: run by that SDK's own interpreter.
+"""A server made with the official SDK that announces changes in both eras, run by that SDK's interpreter.
 
 Usage: ``python official_server.py``, over standard input and output. Its tools make things change: `touch` a resource,
 `grow` a list, or `finish` all subscriptions in order.

@@ -1,4 +1,4 @@
-"""Our servers over HTTP, all in one process: ``python our_http_servers.py FOLDER``, in which databases are made.
+"""Our servers over HTTP in one process: ``python our_http_servers.py FOLDER``; databases are created in FOLDER.
 
 Prints one line, a JSON object of their URLs by name, and serves until standard input ends.
 """

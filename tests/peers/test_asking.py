@@ -1,4 +1,4 @@
-"""The promised program that asks its user in mid-call, with the official client in both eras, over stdio and HTTP,
+"""The documented program that asks its user during a call, with the official client in both eras, over stdio and HTTP,
 parked and replayed.
 """
 

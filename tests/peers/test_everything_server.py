@@ -1,7 +1,7 @@
-"""Our client with npm's reference server over each transport: it has something of everything, and asks the client back.
+"""Our client with npm's reference server over each transport; that server has every feature and asks the client back.
 
-All that the server offers is used, and a test fails when a release of it offers more. What it offers only to clients
-with abilities that ours does not declare is named here, too.
+The tests use every feature of the server, and one fails when a release of the server offers more. They also name the
+features that the server offers only to clients with capabilities that ours does not declare.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Unpack
 import pytest
 import trio
 
+from tests.peers.conftest import TIMEOUT
 from tests.peers.everything_tools import MARK, USES, Host, text_of, words_of
 from trio_mcp import Client, ClientOptions, ErrorResponse, ResourceUpdated, open_client, types
-
-PATIENCE = 60  # seconds for a whole conversation
 
 ONLY_TO_CALLBACKS = {"trigger-sampling-request", "trigger-elicitation-request", "get-roots-list"}
 """Tools that are offered to a client that can be asked."""
@@ -30,7 +29,7 @@ TEXT, BLOB = (f"demo://resource/dynamic/{kind}/{{resourceId}}" for kind in ("tex
 async def conversation(target: str | list[str], **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
     """Open a client, and bound the time it may be open."""
     server = target if isinstance(target, str) else {"command": target[0], "args": target[1:], "env": {"MARK": MARK}}
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT):
         async with open_client(server, **options) as client:
             yield client
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-PATIENCE = 60  # seconds for a command
+TIMEOUT = 60  # seconds for a command
 
 
 @pytest.fixture(params=["legacy", "modern"])
@@ -33,7 +33,7 @@ def inspect(
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             check=False,
             cwd=tmp_path,
         )

@@ -1,4 +1,4 @@
-"""Many servers of one file, ours and other people's, of which one crashes at its start."""
+"""Several servers of one configuration file, ours and third-party ones; one of them crashes at its start."""
 
 from __future__ import annotations
 
@@ -8,24 +8,14 @@ from pathlib import Path
 
 import trio
 
-from trio_mcp import Clients, ServerExited, open_clients, types
+from tests.peers.conftest import EXAMPLES, TIMEOUT, text_of
+from trio_mcp import ServerExited, open_clients
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-PATIENCE = 60  # seconds for a whole conversation
 CRASHING = "import sys; sys.exit('no such database')"
 
 
 def entry(command: list[str]) -> dict[str, object]:
     return {"command": command[0], "args": command[1:]}
-
-
-async def text_of(clients: Clients, tool: str, **arguments: object) -> str:
-    """The text that a tool answered with."""
-    result = await clients.call_tool(tool, arguments)
-    assert not result.is_error
-    (content,) = result.content
-    assert isinstance(content, types.TextContent)
-    return content.text
 
 
 async def test_four_of_five_servers_work_and_the_fifth_is_reported_with_its_last_output(
@@ -41,7 +31,7 @@ async def test_four_of_five_servers_work_and_the_fifth_is_reported_with_its_last
     }
     await trio.Path(path).write_text(json.dumps({"mcpServers": servers}))
 
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT):
         async with open_clients(path) as clients:
             tools = {each.name: each.server async for each in clients.tools()}
             total = await clients.call_tool("add", {"a": 1, "b": 2})

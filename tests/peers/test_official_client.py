@@ -1,7 +1,7 @@
 """The official SDK's client, second major version, with our servers, in both eras, over stdio and HTTP.
 
-`official_client.py` plays a plan in the official SDK's own environment; here the plans are made and what came of
-them is judged. Whether a handler stopped is in our server's own words: a later step of the plan asks it.
+`official_client.py` plays a plan in the official SDK's own environment; these tests make the plans and check their
+outcomes. A later step of the plan asks our server whether a handler has stopped.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.peers.conftest import Perform
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from tests.peers.conftest import EXAMPLES, Perform
 
 Step = dict[str, Any]
 Play = Callable[..., list[Any]]

@@ -1,6 +1,6 @@
-"""The official SDK's client at our protected server: it gets its tokens of our authorization server, and more of them.
+"""The official SDK's client at our protected server, with tokens of our authorization server.
 
-Both of ours are in this process, on sockets; `official_client.py` plays the plans, and its person allows everything.
+Both of our servers are in this process, on sockets; `official_client.py` plays plans, and its user allows everything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import trio
 from attrs import define, field
 
 from tests.auth.protected_server import protected_server, serving_protected
-from tests.peers.conftest import Perform
+from tests.peers.conftest import MODES, Perform
 from tests.peers.test_official_client import Step, call, value
 from trio_mcp.testing import (
     AuthorizationServer,
@@ -27,7 +27,6 @@ from trio_mcp.testing import (
 
 LIFE = 600  # seconds that a token holds
 A_WHILE = 3600.0  # seconds, in which one ends
-MODES = {"legacy": "2025-11-25", "auto": "2026-07-28"}
 A_PERSON: Mapping[str, str] = {}
 
 

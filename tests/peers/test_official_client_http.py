@@ -1,4 +1,4 @@
-"""What the official SDK's client does over HTTP alone, with our servers: sessions, their end, and coming back."""
+"""HTTP behaviour of the official SDK's client with our servers: sessions, their end, and reconnection."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.peers.conftest import Perform
+from tests.peers.conftest import MODES, Perform
 from tests.peers.test_official_client import call, value
-
-MODES = {"legacy": "2025-11-25", "auto": "2026-07-28"}
 
 
 def status_of_ping(url: str, session: str) -> int:

@@ -1,19 +1,18 @@
-"""Our client over HTTP with servers made with the official SDK: both eras, and every variant that the SDK has."""
+"""Our client over HTTP with servers made with the official SDK: both eras, and every variant of that SDK."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Unpack
+from typing import Unpack
 
 import pytest
 import trio
 
+from tests.peers.conftest import TIMEOUT, text_of
 from tests.peers.everything_tools import Host
 from tests.peers.test_subscriptions import EVERYTHING
 from trio_mcp import Client, ClientOptions, ListChanged, ResourceUpdated, open_client, types
-
-PATIENCE = 60  # seconds for a whole conversation
 
 VARIANTS = [
     *((name, revision) for name in ("stateful", "stateless", "json") for revision in ("2025-11-25", "2026-07-28")),
@@ -27,16 +26,9 @@ keeps no session, or writes no event streams."""
 
 @asynccontextmanager
 async def conversation(url: str, **options: Unpack[ClientOptions]) -> AsyncGenerator[Client]:
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT):
         async with open_client(url, **options) as client:
             yield client
-
-
-async def text(client: Client, tool: str, **arguments: Any) -> str:
-    """The text that a tool answered with, which it has in all revisions."""
-    (content,) = (await client.call_tool(tool, arguments, raise_on_error=True)).content
-    assert isinstance(content, types.TextContent)
-    return content.text
 
 
 @pytest.mark.parametrize(("name", "revision"), VARIANTS)
@@ -59,7 +51,7 @@ async def test_every_feature_that_asks_no_question_works(
         async with trio.open_nursery() as nursery:
             for steps in range(1, 11):
                 nursery.start_soon(count, steps)
-        total = await text(client, "add", a=1, b=2)
+        total = await text_of(client, "add", a=1, b=2)
         (memo,) = (await client.read_resource("memo://pond")).contents
         (message,) = (await client.get_prompt("plan", {"topic": "a walk"})).messages
         suggested = await client.complete(types.PromptReference(name="plan"), "topic", "walk")
@@ -89,8 +81,8 @@ async def test_the_official_server_asks_for_elicitation_sampling_and_roots(
     if revision != "2024-11-05":  # which has no such question
         options["on_elicit"] = on_elicit
     async with conversation(official_urls[name], **options) as client:
-        told = [await text(client, tool) for tool in ("folders", "summarise")]
-        booked = await text(client, "book") if "on_elicit" in options else "2 seats"
+        told = [await text_of(client, tool) for tool in ("folders", "summarise")]
+        booked = await text_of(client, "book") if "on_elicit" in options else "2 seats"
 
     assert told == ["file:///srv/data", "a model of ours: a sonnet about nurseries"]
     assert booked == "2 seats"
@@ -105,7 +97,7 @@ async def test_a_call_that_the_client_leaves_early_stops_its_handler(
         async with client.open_call("hang", {"name": work}) as call:
             async for _ in call.updates:
                 break
-        while await text(client, "was_stopped", name=work) != "true":
+        while await text_of(client, "was_stopped", name=work) != "true":
             await trio.lowlevel.checkpoint()
 
 
@@ -118,7 +110,7 @@ async def test_log_messages_of_the_official_server_arrive(
     async with conversation(official_urls[name], revision=revision, on_log=host.on_log) as client:
         if revision == "2026-07-28":  # the older server sends all, and has no levels
             await client.set_log_level("info")
-        assert await text(client, "complain") == "complained"
+        assert await text_of(client, "complain") == "complained"
         await host.hears("the pond is dry")
 
     assert [(each.level, each.logger) for each in host.logged] == [("warning", "garden")]
@@ -128,7 +120,7 @@ async def test_the_client_reconnects_for_an_answer_when_the_server_closes_the_st
     official_urls: Mapping[str, str],
 ) -> None:
     async with conversation(official_urls["resumable"], revision="2025-11-25") as client:
-        assert await text(client, "be_patient", steps=3) == "thank you"
+        assert await text_of(client, "be_patient", steps=3) == "thank you"
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])

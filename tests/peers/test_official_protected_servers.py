@@ -1,4 +1,4 @@
-"""Our client at protected servers that are made with the official SDK: with our authorization server, and with its own.
+"""Our client at protected servers made with the official SDK, with our authorization server and with that SDK's.
 
 Those servers run in a process of their own, `official_protected_servers.py`; our authorization server runs in this one.
 """
@@ -15,7 +15,7 @@ import pytest
 import trio
 from attrs import define, field
 
-from tests.peers.conftest import Protect
+from tests.peers.conftest import TIMEOUT, Protect
 from trio_mcp import (
     Client,
     ClientCredentials,
@@ -27,7 +27,6 @@ from trio_mcp import (
 from trio_mcp.abc import ClientAuth
 from trio_mcp.testing import AuthorizationServer, KnownClient, open_authorization_server
 
-PATIENCE = 60  # seconds for a whole conversation
 A_WHILE = 3600.0  # seconds, in which a token ends
 REDIRECT_URI = "http://127.0.0.1:53682/callback"  # where nobody listens: `Person` reads it and does not go there
 REVISIONS = ["2025-11-25", "2026-07-28"]
@@ -55,7 +54,7 @@ class Person:
 
 @asynccontextmanager
 async def connected(url: str, auth: ClientAuth, revision: str) -> AsyncGenerator[Client]:
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT):
         async with open_http_client(url, auth=auth, revision=revision) as client:
             yield client
 

@@ -5,23 +5,13 @@ from __future__ import annotations
 import pytest
 import trio
 
-from trio_mcp import Client, open_client, types
-
-PATIENCE = 60  # seconds for a whole conversation; a hang fails here and not at the end of the machine's patience
-
-
-async def text_of(client: Client, tool: str, **arguments: str) -> str:
-    """The text that a tool answered with."""
-    result = await client.call_tool(tool, arguments)
-    assert not result.is_error
-    (content,) = result.content
-    assert isinstance(content, types.TextContent)
-    return content.text
+from tests.peers.conftest import TIMEOUT, text_of
+from trio_mcp import open_client, types
 
 
 @pytest.mark.parametrize("revision", [None, "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_the_client_creates_fills_and_reads_a_table(sqlite_server: list[str], revision: str | None) -> None:
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT):
         async with open_client(sqlite_server, revision=revision) as client:
             tools = [tool.name async for tool in client.tools()]
             created = await text_of(client, "create_table", query="CREATE TABLE moons (name TEXT, planet TEXT)")
@@ -38,7 +28,7 @@ async def test_the_client_creates_fills_and_reads_a_table(sqlite_server: list[st
 
 
 async def test_an_insight_is_added_to_the_memo(sqlite_server: list[str]) -> None:
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT):
         async with open_client(sqlite_server) as client:
             (memo,) = [resource async for resource in client.resources()]
             await text_of(client, "append_insight", insight="Jupiter has the most interesting moons.")
@@ -50,7 +40,7 @@ async def test_an_insight_is_added_to_the_memo(sqlite_server: list[str]) -> None
 
 
 async def test_the_prompt_contains_its_topic(sqlite_server: list[str]) -> None:
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT):
         async with open_client(sqlite_server) as client:
             (prompt,) = [prompt async for prompt in client.prompts()]
             (message,) = (await client.get_prompt(prompt.name, {"topic": "the moons of Jupiter"})).messages

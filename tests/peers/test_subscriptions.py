@@ -1,6 +1,6 @@
-"""Hearing of changes with the official SDK on the other side, in both eras: our client, and our server.
+"""Subscriptions between our client or server and the official SDK, in both eras.
 
-server-everything, which tells of updates by itself, has its tests in `test_everything_server.py`.
+The tests of server-everything, which sends updates by itself, are in `test_everything_server.py`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 import trio
 
-from tests.peers.conftest import running
+from tests.peers.conftest import TIMEOUT, running
 from trio_mcp import ChangeFilter, ListChanged, ResourceUpdated, open_client
 
 HERE = Path(__file__).parent
-PATIENCE = 60  # seconds for a whole conversation
 EVERYTHING: dict[str, Any] = {"tools": True, "prompts": True, "resource_list": True, "resources": ["memo://one"]}
 ERAS = {"2025-11-25": "legacy", "2026-07-28": "auto"}
 
@@ -33,7 +32,7 @@ def official_server(official_python: str) -> list[str]:
 
 @pytest.mark.parametrize("revision", ERAS)
 async def test_our_client_receives_changes_of_an_official_server(official_server: list[str], revision: str) -> None:
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT):
         async with open_client(official_server, revision=revision) as client:
             assert client.server_info is not None
             async with client.listen(**EVERYTHING) as changes:
@@ -63,7 +62,7 @@ async def test_our_client_subscribes_and_unsubscribes_at_a_legacy_official_serve
     async def subscribed() -> Any:
         return (await client.call_tool("subscribed")).content[0].text  # type: ignore[union-attr] # the server says a text
 
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT):
         async with open_client(official_server, revision="2025-11-25") as client:
             assert await subscribed() == ""
             async with client.listen(resources=["memo://one", "memo://two"]):
@@ -76,7 +75,7 @@ async def test_our_client_subscribes_and_unsubscribes_at_a_legacy_official_serve
 
 
 async def test_an_official_server_ends_our_subscription_without_an_error(official_server: list[str]) -> None:
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT):
         async with open_client(official_server, revision="2026-07-28") as client:
             async with client.listen(resources=["memo://one"]) as changes:
                 await client.call_tool("touch", {"uri": "memo://one"})
@@ -90,7 +89,7 @@ async def test_an_official_server_ends_our_subscription_without_an_error(officia
 async def test_a_new_subscription_after_a_restart_of_the_server_receives_changes(
     official_server: list[str],
 ) -> None:
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(TIMEOUT):
         for _ in range(2):
             async with open_client(official_server) as client, client.listen(resources=["memo://one"]) as changes:
                 await client.call_tool("touch", {"uri": "memo://one"})
@@ -121,7 +120,7 @@ def test_the_official_client_receives_changes_of_our_server(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
 

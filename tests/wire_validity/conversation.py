@@ -1,7 +1,7 @@
-"""One connection as the judge hears it: which revision each message belongs to, and which request a response answers.
+"""The state of one connection as the judge reconstructs it: revisions of messages, and requests of responses.
 
-All of that is found out from the words alone, of both sides, as a stranger on the wire would: what our code believes
-of the connection is what might be wrong.
+It uses only the messages of both sides, as an observer of the wire does, because our code's own view of the connection
+might be wrong.
 
 Rules of this file:
 
@@ -10,15 +10,14 @@ Rules of this file:
    there is one, it belongs to the newest that begins with a handshake.
 3. A response belongs to its request's revision; so does a cancellation, and so does progress.
 4. A server's other notifications name no request: they belong to a revision of the requests that are open.
-5. What answers, cancels or reports on nothing is a fault. So is a method that the revision does not have.
-6. Tests of the engine and of transports have methods of their own, which no revision has, and answer `initialize` and
-   `ping` by themselves, with the terms that those were admitted on. Of these messages, and of no others, only the
-   envelope is judged.
-7. Likewise of messages that applications have defined, which tests call by the names in `OWN`, and of those of the
-   extension whose methods one revision had as an experiment. A result of a type that no revision has is an extension's
-   if its request has declared one.
+5. A response, a cancellation or progress without a request is a fault. So is a method that the revision lacks.
+6. Tests of links and of transports use invented methods, which no revision has, and answer `initialize` and `ping`
+   themselves, with the admission of the request as the result. Only the envelope of these messages is checked.
+7. The same holds for custom messages of applications, which tests call by the names in `OWN`, and for those of the
+   extension whose methods one revision had as an experiment. A result of a type that no revision has belongs to an
+   extension if its request has declared one.
 8. A server that ends a subscription answers it, and cancels it in its very next message, with the id of the
-   subscription: that is no cancellation of nothing.
+   subscription. This cancellation is valid.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Judges every line that our code puts on a wire, counts what it judged, and knows the named exemptions."""
+"""A judge that checks every line our code puts on a wire, counts the messages, and knows the named exemptions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A pytest plugin: every message that the tests' run puts on a wire is valid by the specification's own schema.
+"""A pytest plugin that fails a run if a message on a wire is invalid by the specification's own schema.
 
 `python -m pytest -c pyproject.toml -p tests.wire_validity.plugin --from DIR` loads it; `nox -s spec` does that. With
-`-n` of pytest-xdist, each worker judges what is said there, and the process that has started them takes it together.
+`-n` of pytest-xdist, each worker checks its own messages, and the process that started the workers adds the results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A judge for tests of the judgement: the normal forms in `schema/` stand in for the upstream files."""
+"""A judge for the tests of the judge: the normal forms in `schema/` replace the upstream files."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where our code puts messages on a wire: every place, wrapped, in this process and in the children of tests.
+"""Taps at every place where our code puts messages on a wire, in this process and in the children of tests.
 
-A link's messages are seen as its outbox gets them, whole lines in the order in which they leave; what the other side
-says is seen just before it is acted on. A direct connection has no bytes, but what crosses it is what a wire would
-have carried, and is seen as such. Loaded into child processes too, by file: it imports nothing of the tests.
+A tap sees the messages of a link when its outbox gets them, as whole lines in the order in which they are sent, and
+those of the peer just before the link handles them. A direct connection has no bytes, but its messages are those that a
+wire would carry, and the tap sees them as such. Child processes load this file too, so it imports nothing of the tests.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Sink(Protocol):
 
 
 def install(sink: Sink, patch: Patch = setattr) -> None:
-    """Show *sink* every message from now on.
+    """Pass every message from now on to *sink*.
 
     Args:
         patch: sets an attribute; pytest's `monkeypatch.setattr` takes everything back in time.

@@ -1,7 +1,7 @@
-"""The specification's own schema files as a judge: which definition a message must meet, and whether it does.
+"""The specification's own schema files as a judge: the definition that a message must meet, and whether it does.
 
-Everything is read off the files themselves, by their own naming; the package's method table is not asked, because it
-is what the judgement is about.
+Everything is derived from the files themselves and their naming, not from the package's method table, because that
+table is under test.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ from ..wire import (
 )
 from ._answer import ELICITATION_COMPLETE, Answering, CustomMessages, Rounds
 from ._cache import Cacheable, ConnectionCache, with_cache_hints
-from ._callbacks import IDEMPOTENT, check_declared, declaration
+from ._callbacks import IDEMPOTENT, call_with_consent, check_declared, declaration
 from ._legacy_listen import SessionChanges
 from ._lists import KnownTools
 from ._timing import RequestClocks

@@ -1,4 +1,4 @@
-"""What the conformance suite has to find: the scenarios of `scenarios.toml`, and those that are left out on purpose."""
+"""The scenarios of `scenarios.toml` that must pass, and those that are left out on purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server under test: a process of its own, from the moment it can be connected to until it has ended in order."""
+"""The server under test as a child process, from the moment it accepts connections until it has exited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conformance suite itself: a Node program, each run of which writes down what it has found."""
+"""The conformance suite: a Node program that writes the results of each run to files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people get to see: a line for each scenario, and everything that is below the mark."""
+"""The report for people: one line for each scenario, and every fault."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the suite has found out about a scenario, and whether that is good enough: stricter than the suite itself.
+"""The results of a scenario and the verdict on them, which is stricter than that of the suite.
 
-The suite lets a warning pass, a check that was never reached, and a client that broke down at the end.
+The suite accepts a warning, a check that was never reached, and a client that crashed at the end.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Loaded by every Python process that a test starts in `nox -s spec`: writes down what it says, if it says anything.
+"""A module that every Python child of a test loads in `nox -s spec`: it records the messages of the child.
 
-It waits until the package is imported, because some processes under test are about not importing it.
+It waits until the package is imported, because some tests check that a process does not import it.
 """
 
 from __future__ import annotations
