@@ -107,7 +107,6 @@ def adding_server() -> Server:
 
     @server.tool
     async def add(a: int, b: int) -> int:
-        await trio.lowlevel.checkpoint()
         return a + b
 
     return server

@@ -168,7 +168,7 @@ class Connection:
 
     def answer(self, exchange: IncomingRequest) -> None:
         """Begin to answer a request of the server."""
-        span = exchange.begin_span()
+        span = exchange.begin_span() if TRACING_MODULE in sys.modules else None
         if span is None:
             self._answer(exchange)
         else:

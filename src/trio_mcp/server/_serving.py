@@ -19,6 +19,7 @@ Rules of this file:
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -29,6 +30,7 @@ from attrs import define, field, frozen
 from .. import types
 from .._errors import AskExpired, McpError, MissingCapability, StructureError, ToolError, TooManyParked
 from .._extensions import with_plain_extensions
+from .._tracing import TRACING_MODULE
 from .._util import owned_nursery
 from ..peer import (
     NO_ORIGIN,
@@ -49,6 +51,7 @@ from ..wire import (
     INVALID_PARAMS,
     LISTEN,
     METHOD_NOT_FOUND,
+    MODERN_REVISIONS,
     SERVER_INFO_KEY,
     JsonObject,
     decode,
@@ -206,7 +209,7 @@ class ActiveServer:
 
     def answer(self, exchange: IncomingRequest) -> None:
         """Begin to answer a request; synchronous."""
-        span = exchange.begin_span()
+        span = exchange.begin_span() if TRACING_MODULE in sys.modules else None
         if span is None:
             _dispatch(self, exchange)
         else:
@@ -660,7 +663,7 @@ def finish_result(
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic#result-responses
     """
     json: JsonObject = result if isinstance(result, dict) else types.unstructure(result, revision=context.revision)
-    if is_modern(context.revision):
+    if context.revision in MODERN_REVISIONS:
         kind = json.setdefault("resultType", "complete")
         if hint is not None and kind == "complete" and (json is result or hasattr(result, "ttl_ms")):
             json = {**hint.to_wire(), **json}
