@@ -164,7 +164,7 @@ SMOKE = (
     *("stdio-1:ours/2025", "memory-1:ours/2025", "http-1:ours/2025", "clients:ours/2025", "storm:ours/2025"),
     *("stdio-1:official/2025", "memory-1:official/2026", "http-1:official/2026"),
 )
-"""The default cells: all works of this project and the floors, and one call over each transport by other contenders."""
+"""The cells of a smoke run: all works of this project and the floors, and one call over each transport by others."""
 SMOKE_WITHOUT = ("stdio-16", "stdio-256", "memory-16", "memory-256")
 """The works that differ from others only in a number."""
 

@@ -76,7 +76,7 @@ def test_an_amount_is_at_most_the_bound(late: float, *, holds: bool) -> None:
     assert row("Progress after the result, 2025").holds(run) is holds
 
 
-def test_a_row_says_nothing_about_what_was_not_measured_or_not_promised() -> None:
+def test_a_row_without_a_figure_or_a_limit_has_no_verdict() -> None:
     run = results(memory_1__ours_2026={"p50_us": 100}, memory_1__official_2026={"p50_us": 150})
     assert row("In memory, p50, 2025: times faster than official").holds(run) is None
     assert row("In memory, p50, 2026: times faster than official").holds(run) is None

@@ -17,7 +17,7 @@ def test_every_contender_and_every_main_figure_is_known() -> None:
         assert work.main in FIGURES
 
 
-def test_what_only_a_peer_can_do_is_done_in_its_home() -> None:
+def test_work_of_a_peer_runs_in_its_home() -> None:
     assert Cell("stdio-1", "ours/2025").home == ""
     assert Cell("stdio-1", "ts/2026").home == "typescript"
     assert Cell("import", "fastmcp-server").home == "fastmcp"
@@ -49,7 +49,7 @@ def test_the_smoke_run_has_every_work_that_has_code_of_its_own() -> None:
     assert set(SMOKE_WITHOUT) < set(WORKS)
 
 
-def test_rounds_alternate_and_what_is_compared_stands_together() -> None:
+def test_rounds_alternate_and_contenders_of_a_work_run_together() -> None:
     cells = chosen(["text:ours/*", "list:floor", "list:ours/2025"])
     assert [str(cell) for cell in plan(cells, 3)] == [
         *("list:floor", "list:ours/2025", "text:ours/2025", "text:ours/2026"),
@@ -58,6 +58,6 @@ def test_rounds_alternate_and_what_is_compared_stands_together() -> None:
     ]
 
 
-def test_what_noise_does_not_disturb_is_done_in_the_first_round_only() -> None:
+def test_work_without_noise_runs_in_the_first_round_only() -> None:
     cells = chosen(["growth:floor", "text:floor"])
     assert [str(cell) for cell in plan(cells, 2)] == ["text:floor", "growth:floor", "text:floor"]

@@ -32,18 +32,18 @@ def test_without_neighbours_it_is_the_ratio_of_the_medians() -> None:
     assert ratio(measured([2], [3, 30, 8])) == 4
 
 
-def test_a_round_that_measured_nothing_is_no_divisor() -> None:
+def test_a_round_with_a_zero_figure_is_not_a_divisor() -> None:
     assert ratio(measured([0, 2, 4], [6, 6, 6])) == 3
     assert ratio(measured([0], [6])) is None
 
 
-def test_there_is_no_ratio_to_what_was_not_measured() -> None:
+def test_an_unmeasured_figure_has_no_ratio() -> None:
     assert ratio(measured([], [1])) is None
     assert ratio(measured([1], [])) is None
     assert measured([1], []).spread("text", "official/2025", "p50_ms") is None
 
 
-def test_what_is_kept_comes_back(tmp_path: Path) -> None:
+def test_saved_results_are_read_back(tmp_path: Path) -> None:
     results = measured([1, 2], [3])
     results.failures[OFFICIAL] = "status 1"
     results.save(tmp_path / "figures.json")

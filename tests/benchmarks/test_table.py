@@ -51,7 +51,7 @@ def test_a_figure_that_one_side_lacks_is_left_empty() -> None:
     assert "| **ours/2025** | 100 |  | 1.00 |" in lines
 
 
-def test_a_failure_is_told_by_its_last_line() -> None:
+def test_a_failure_is_shown_by_its_last_line() -> None:
     results = Results({}, failures={Cell("text", "ts/2025"): "status 1\nError: no\n", Cell("blob", "floor"): ""})
     assert markdown(results).splitlines()[-2:] == [
         "`text:ts/2025` failed: Error: no",

@@ -9,7 +9,7 @@ import pytest
 from trio_mcp.cli._arguments import read_arguments
 
 
-def test_what_stands_after_two_dashes_is_the_server_as_it_is() -> None:
+def test_the_arguments_after_two_dashes_are_the_server() -> None:
     options = read_arguments(["tools", "--json", "--", "uvx", "--quiet", "--", "server", "--json"])
 
     assert (options.command, options.json) == ("tools", True)
@@ -23,7 +23,7 @@ def test_arguments_of_a_call_may_stand_anywhere_among_the_options() -> None:
     assert (options.timeout, options.output, options.json) == (2.5, "f", True)
 
 
-def test_what_belongs_in_a_row_may_stand_on_both_sides_of_an_option() -> None:
+def test_repeated_arguments_may_stand_on_both_sides_of_an_option() -> None:
     assert read_arguments(["watch", "a:b", "--json", "c:d", "--", "s"]).uris == ["a:b", "c:d"]
     assert read_arguments(["prompt", "review", "--json", "code=x", "--", "s"]).pairs == ["code=x"]
     assert read_arguments(["complete", "prompt:p", "code", "--json", "x", "--", "s"]).value == "x"

@@ -24,17 +24,17 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def test_texts_become_what_the_schema_wants() -> None:
+def test_strings_are_converted_by_the_schema() -> None:
     texts = texts_of(["count=3", "name=3", 'place={"x": 1}', "anything=a=b"])
 
     assert arguments_for(SCHEMA, texts, {}) == {"count": 3, "name": "3", "place": {"x": 1}, "anything": "a=b"}
 
 
-def test_a_colon_before_the_equals_sign_makes_json_whatever_the_schema_says() -> None:
+def test_a_colon_before_the_equals_sign_overrides_the_schema_with_json() -> None:
     assert arguments_for({}, texts_of(["a:=[1, null]", "b:=true"]), {}) == {"a": [1, None], "b": True}
 
 
-def test_texts_take_the_place_of_what_a_whole_object_has() -> None:
+def test_single_arguments_override_the_whole_object() -> None:
     whole = {"count": 1, "name": "x"}
 
     assert arguments_for(SCHEMA, texts_of(["count=2"]), whole) == {"count": 2, "name": "x"}
@@ -47,7 +47,7 @@ def test_an_unnamed_argument_follows_the_schema_for_such() -> None:
     assert arguments_for(schema, {"n": "4"}, {}) == {"n": 4}
 
 
-def test_a_schema_may_say_in_other_places_what_an_argument_is() -> None:
+def test_the_schema_of_an_argument_may_be_in_other_places() -> None:
     schema = {
         "type": "object",
         "allOf": [{"$ref": "#/$defs/Named"}],
@@ -62,7 +62,7 @@ def test_a_schema_may_say_in_other_places_what_an_argument_is() -> None:
     }
 
 
-def test_a_text_may_look_like_an_object_that_has_a_member_twice() -> None:
+def test_a_string_may_look_like_an_object_with_a_duplicate_member() -> None:
     assert arguments_for(SCHEMA, texts_of(["count=1", 'name={"a": 1, "a": 2}']), {})["name"] == '{"a": 1, "a": 2}'
 
 
@@ -98,7 +98,7 @@ def test_every_fault_is_named_once_with_its_path(texts: list[str], faults: list[
         (["a=1", "a:=2"], "'a' is given twice"),
     ],
 )
-def test_what_is_no_pair_is_named(pairs: list[str], words: str) -> None:
+def test_an_argument_that_is_not_a_pair_is_named(pairs: list[str], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         texts_of(pairs)
 
@@ -120,6 +120,6 @@ def test_a_whole_object_comes_from_the_line_or_a_file(tmp_path: Path) -> None:
         ('{"a": {"b": 1, "b": 2}}', "--arguments: member 'b' is given twice"),
     ],
 )
-def test_a_whole_object_that_is_none_is_named(given: str, words: str) -> None:
+def test_an_invalid_whole_object_is_named(given: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         whole_object(given)

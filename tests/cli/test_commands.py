@@ -18,7 +18,7 @@ MODERN = "2026-07-28"
 SERVER = str(PROGRAMS / "sample_server.py")
 
 
-def test_tools_are_plain_lines_where_there_is_no_terminal(command: Command) -> None:
+def test_tools_are_plain_lines_without_a_terminal(command: Command) -> None:
     done = command("tools", *SAMPLE)
 
     assert (done.status, done.err) == (0, "")
@@ -41,7 +41,7 @@ def test_prompts_say_which_arguments_may_be_left_out(command: Command) -> None:
 
 
 @pytest.mark.parametrize("revision", [MODERN, "2025-06-18"])
-def test_info_says_who_the_server_is(revision: str, command: Command) -> None:
+def test_info_shows_name_and_version_of_the_server(revision: str, command: Command) -> None:
     lines = command("info", "--revision", revision, *SAMPLE).out.splitlines()
 
     assert lines[:3] == ["name\tsample", "version\t2.5", f"revision\t{revision}"]
@@ -50,7 +50,7 @@ def test_info_says_who_the_server_is(revision: str, command: Command) -> None:
     assert lines[-2:] == ["instructions\tRead this first.", "instructions\tThen that."]
 
 
-def test_info_of_a_server_that_says_little(command: Command) -> None:
+def test_info_of_a_server_with_few_details(command: Command) -> None:
     done = command("info", *raw(capabilities={"tools": {"listChanged": True}}, info={"title": "Raw"}))
 
     assert done.out.splitlines() == [
@@ -62,7 +62,7 @@ def test_info_of_a_server_that_says_little(command: Command) -> None:
     ]
 
 
-def test_info_of_a_server_that_does_not_say_who_it_is(command: Command) -> None:
+def test_info_of_a_server_without_name_and_version(command: Command) -> None:
     modern: Any = {"supportedVersions": [MODERN], "capabilities": {}, "ttlMs": 0, "cacheScope": "private"}
 
     done = command("info", *raw(answers={"server/discover": modern}))
@@ -100,7 +100,7 @@ def test_json_is_that_of_the_agreed_revision(command: Command) -> None:
     assert json.loads(done.out) == {"content": [{"type": "text", "text": "3"}]}
 
 
-def test_an_empty_list_says_so_and_is_no_failure(command: Command) -> None:
+def test_an_empty_list_is_reported_and_not_a_failure(command: Command) -> None:
     done = command("prompts", *raw(answers={"prompts/list": {"prompts": []}}))
 
     assert (done.status, done.out, done.err) == (0, "", "the server has no prompts\n")
@@ -115,7 +115,7 @@ def test_an_odd_schema_is_shown_as_far_as_it_goes(command: Command) -> None:
     assert done.out == "t0\t[a=VALUE] [b=VALUE]\t\nt1\t\t\n"
 
 
-def test_a_call_prints_the_text_alone_where_structured_content_says_the_same(command: Command) -> None:
+def test_a_call_prints_only_the_text_if_structured_content_is_the_same(command: Command) -> None:
     assert command("call", "add", "a=1", "b=-3", *SAMPLE).out == "-2\n"
 
 
@@ -141,7 +141,7 @@ def test_several_blocks_and_structured_content_are_all_printed(command: Command)
     assert done.out == "one\ntwo\n[\n  1\n]\n"
 
 
-def test_a_picture_is_told_in_words_and_kept_in_a_file(tmp_path: Path, command: Command) -> None:
+def test_an_image_is_described_and_saved_to_a_file(tmp_path: Path, command: Command) -> None:
     told = command("call", "picture", *SAMPLE)
     kept = command("call", "picture", "-o", str(tmp_path / "p.png"), *SAMPLE)
 
@@ -150,7 +150,7 @@ def test_a_picture_is_told_in_words_and_kept_in_a_file(tmp_path: Path, command: 
     assert (tmp_path / "p.png").read_bytes() == b"\x89PNG"
 
 
-def test_a_picture_goes_to_standard_output_when_that_is_asked_for() -> None:
+def test_an_image_goes_to_standard_output_on_request() -> None:
     assert run("call", "picture", "-o", "-", *SAMPLE).stdout == b"\x89PNG"
 
 
@@ -208,7 +208,7 @@ def test_a_schema_that_cannot_be_used_does_not_stop_a_call(command: Command) -> 
     assert "the arguments are not checked, because the tool's schema cannot be used" in done.err
 
 
-def test_a_text_resource_comes_out_exactly_as_it_is(command: Command) -> None:
+def test_a_text_resource_is_printed_unchanged(command: Command) -> None:
     assert command("read", "greeting://Ada", *SAMPLE).out == "Hello, Ada!"
 
 
@@ -229,7 +229,7 @@ def test_several_parts_of_a_resource_are_on_lines_of_their_own(command: Command)
     assert command("read", "a://b", *raw(answers={"resources/read": {"contents": parts}})).out == "one\ntwo\n"
 
 
-def test_a_prompt_shows_who_says_what(command: Command) -> None:
+def test_a_prompt_shows_the_role_of_each_message(command: Command) -> None:
     assert command("prompt", "review", "code=1+1", *SAMPLE).out == "user: Be kind.\nuser: 1+1\n"
 
 
@@ -252,7 +252,7 @@ def test_suggestions_are_lines(command: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reference", ["review", "prompt:", ":"])
-def test_what_is_completed_is_a_prompt_or_a_template(reference: str, command: Command) -> None:
+def test_a_completion_needs_a_prompt_or_a_template(reference: str, command: Command) -> None:
     done = command("complete", reference, "b", *raw())
 
     assert done.status == 2
@@ -319,7 +319,7 @@ def test_a_command_in_a_pipe_loads_nothing_that_only_a_terminal_needs() -> None:
     assert loaded & {"rich", "jsonschema_rs"} == set()
 
 
-def test_what_came_over_the_wire_is_shown_as_json_even_if_it_is_broken(command: Command) -> None:
+def test_an_invalid_result_is_shown_as_json(command: Command) -> None:
     contents = [{"uri": "a://b", "blob": "!!!"}]
 
     done = command("read", "a://b", "--json", *raw(answers={"resources/read": {"contents": contents}}))

@@ -36,7 +36,7 @@ def test_broken_base64_is_the_servers_fault() -> None:
         piece_of(types.ImageContent(data="!", mime_type="image/png"))
 
 
-def test_several_binary_pieces_are_numbered_files_and_text_beside_them_is_left_out(tmp_path: Path) -> None:
+def test_several_binary_pieces_are_numbered_files_and_text_is_omitted(tmp_path: Path) -> None:
     pieces = [Piece("words"), Piece("[]", b"one"), Piece("[]", b"two")]
 
     names = save(pieces, str(tmp_path / "a.bin"), Output())

@@ -26,7 +26,7 @@ from trio_mcp.cli._errors import Interrupted, UsageError, explain, wants_sign_in
     ],
     ids=repr,
 )
-def test_what_is_known_has_a_status_and_words(error: BaseException, known: object) -> None:
+def test_a_known_error_has_a_status_and_a_message(error: BaseException, known: object) -> None:
     assert explain(error) == known
 
 
@@ -40,5 +40,5 @@ def test_what_is_known_has_a_status_and_words(error: BaseException, known: objec
     ],
     ids=repr,
 )
-def test_a_sign_in_helps_where_the_server_asks_who_it_is(error: BaseException, wants: bool) -> None:
+def test_a_sign_in_helps_if_the_server_requires_authentication(error: BaseException, wants: bool) -> None:
     assert wants_sign_in(error) is wants

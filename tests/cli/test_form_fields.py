@@ -79,7 +79,7 @@ def test_an_empty_line_is_the_default_or_nothing_or_asked_for_again() -> None:
         field(required=True, type="string").value_of("")
 
 
-def test_a_default_that_does_not_fit_is_none() -> None:
+def test_an_invalid_default_is_ignored() -> None:
     assert field(type="integer", minimum=5, default=3).default is LEFT_OUT
 
 
@@ -94,7 +94,7 @@ def test_a_default_that_does_not_fit_is_none() -> None:
         (field(**SEVERAL_TITLED), f"it [{ONE}, optional]\n  1) Red\n  2) Blue"),
     ],
 )  # fmt: skip
-def test_a_description_says_what_a_person_has_to_know(described: Field, words: str) -> None:
+def test_a_description_names_every_condition_of_the_field(described: Field, words: str) -> None:
     assert described.description() == words
 
 

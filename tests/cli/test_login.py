@@ -61,7 +61,7 @@ def home(tmp_path: Path) -> Home:
     return Home.made(tmp_path)
 
 
-async def test_one_signs_in_once_and_all_commands_after_that_know(home: Home) -> None:
+async def test_one_sign_in_serves_all_later_commands(home: Home) -> None:
     async with (
         open_authorization_server(auto_consent=True, users={"ada": "x"}) as authorization,
         serving_protected(authorization.issuer) as url,
@@ -82,7 +82,7 @@ async def test_one_signs_in_once_and_all_commands_after_that_know(home: Home) ->
     assert registered.parameters["client_name"] == "trio-mcp"
 
 
-async def test_who_is_not_let_in_learns_of_the_option(home: Home) -> None:
+async def test_a_denied_user_is_told_of_the_option(home: Home) -> None:
     async with (
         open_authorization_server(auto_consent=True) as authorization,
         serving_protected(authorization.issuer) as url,
@@ -110,7 +110,7 @@ async def test_a_sign_in_that_fails_is_one_line_and_a_status(home: Home) -> None
     assert "--login" not in line
 
 
-async def test_who_gives_up_signing_in_is_not_waited_for(home: Home) -> None:
+async def test_a_cancelled_sign_in_ends_the_command(home: Home) -> None:
     async with (
         open_authorization_server() as authorization,
         serving_protected(authorization.issuer) as url,
@@ -138,7 +138,7 @@ async def test_who_gives_up_signing_in_is_not_waited_for(home: Home) -> None:
         (["--header", "authorization: Bearer secret", "--", FAR], "--login and --header Authorization exclude"),
     ],
 )
-def test_a_sign_in_that_makes_no_sense_is_one_line(arguments: Sequence[str], line: str, command: Command) -> None:
+def test_a_useless_sign_in_is_reported_in_one_line(arguments: Sequence[str], line: str, command: Command) -> None:
     done = command(*CALL, "--login", *arguments)
 
     assert (done.status, done.out) == (2, "")
@@ -157,7 +157,9 @@ def test_a_sign_in_that_makes_no_sense_is_one_line(arguments: Sequence[str], lin
         ({"url": FAR, "headers": {"Authorization": "Bearer secret"}}, "server 'far': auth and headers both show who"),
     ],
 )
-def test_nobody_signs_in_to_an_entry_that_needs_none(entry: object, words: str, home: Home, command: Command) -> None:
+def test_an_entry_without_authentication_needs_no_sign_in(
+    entry: object, words: str, home: Home, command: Command
+) -> None:
     done = command(*CALL, "--login", *home.servers(entry))
 
     assert (done.status, done.out) == (2, "")

@@ -82,7 +82,7 @@ def test_a_failure_is_one_clear_line_and_a_status(
     assert printed.err.count("\n") == 1
 
 
-def test_a_bug_is_no_failure_that_the_frame_explains_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_raised_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
@@ -92,7 +92,7 @@ def test_a_bug_is_no_failure_that_the_frame_explains_away(monkeypatch: pytest.Mo
         main(["demo"])
 
 
-def test_any_text_stream_may_stand_for_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_text_stream_may_replace_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
     said = io.StringIO()
     monkeypatch.setattr(sys, "stderr", said)
 

@@ -36,7 +36,7 @@ def test_the_bar_is_there_from_the_first_update_on(notes: Notes, capsys: pytest.
     assert "3/3" in again
 
 
-def test_steps_that_nobody_could_see_are_not_drawn(
+def test_steps_too_fast_to_see_are_not_drawn(
     notes: Notes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = iter([0.0, 0.0, 0.04, 0.06, 0.06, 0.07])
@@ -53,7 +53,7 @@ def test_steps_that_nobody_could_see_are_not_drawn(
     assert "3/9" in drawn
 
 
-def test_what_is_said_stands_above_the_bar(notes: Notes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_remarks_stand_above_the_bar(notes: Notes, capsys: pytest.CaptureFixture[str]) -> None:
     with notes.bar("dig") as show:
         notes.say("before")
         assert capsys.readouterr().err == "before\n"
@@ -92,7 +92,7 @@ def test_without_a_terminal_there_is_no_bar(notes: Notes, capsys: pytest.Capture
     assert capsys.readouterr().err == "words\n"
 
 
-def test_what_this_package_logs_is_shown_as_long_as_a_command_runs(
+def test_log_messages_of_the_package_are_shown_while_a_command_runs(
     notes: Notes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = logging.getLogger("trio_mcp.client")

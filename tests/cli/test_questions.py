@@ -134,9 +134,7 @@ def page(url: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("typed", "action"), [("y\n", "accept"), ("d\n", "decline"), ("c\n", "cancel")])
-async def test_a_page_is_shown_whole_with_its_site_and_visited_by_nobody_but_the_person(
-    typed: str, action: str
-) -> None:
+async def test_a_page_is_shown_with_its_site_and_only_the_user_visits_it(typed: str, action: str) -> None:
     url = "https://example.com/login?" + "a" * 300
     async with terminal(*asked(page(url))) as screen:
         said = await answer(screen, "I will visit it? [y]es, [d]ecline, [c]ancel> ", typed)
@@ -160,7 +158,7 @@ async def test_a_page_is_shown_whole_with_its_site_and_visited_by_nobody_but_the
         ("https://[::1", "no site", ["does not begin with https"]),
     ],
 )
-async def test_what_is_odd_about_a_page_is_said(url: str, site: str, warnings: list[str]) -> None:
+async def test_a_suspicious_address_gets_a_warning(url: str, site: str, warnings: list[str]) -> None:
     async with terminal(*asked(page(url))) as screen:
         said = await answer(screen, "[c]ancel> ", "d\n")
         assert await screen.end() == 0
@@ -183,9 +181,7 @@ async def test_what_is_odd_about_a_page_is_said(url: str, site: str, warnings: l
     ],
     ids=["call", "read", "prompt"],
 )
-async def test_whatever_a_command_asks_for_the_question_comes_to_the_terminal(
-    command: list[str], answered: str, revision: str
-) -> None:
+async def test_every_command_shows_questions_on_the_terminal(command: list[str], answered: str, revision: str) -> None:
     server = ["--", sys.executable, str(PROGRAMS / "asking_server.py")]
     async with terminal(*command, "--revision", revision, *server) as screen:
         await answer(screen, "\ncount> ", "2\n")
@@ -212,7 +208,7 @@ async def test_control_c_at_a_question_of_a_modern_server_ends_the_command() -> 
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_what_was_typed_before_a_question_was_shown_is_no_answer_to_it(revision: str) -> None:
+async def test_input_typed_before_a_question_does_not_answer_it(revision: str) -> None:
     server = ["--", sys.executable, str(PROGRAMS / "asking_server.py")]
     async with terminal("call", "pay", "--revision", revision, *server) as screen:
         await answer(screen, "\ncount> ", "2\ny\ny\ny")

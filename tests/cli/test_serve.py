@@ -84,7 +84,7 @@ def test_an_ended_input_ends_the_serving_with_status_0(where: str, tmp_path: Pat
         ("", "..program", "expected MODULE[:NAME] or FILE.py[:NAME]"),
     ],
 )  # fmt: skip
-def test_what_is_no_server_is_named(content: str, where: str, words: str, tmp_path: Path) -> None:
+def test_a_missing_or_wrong_server_is_named(content: str, where: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(content)
 
     done = run("serve", where, cwd=tmp_path)

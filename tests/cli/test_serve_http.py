@@ -160,7 +160,7 @@ def test_a_wrong_command_line_is_refused(arguments: list[str], words: str, capsy
         (["--allow-host", "any", "--host", "192.0.2.1"], 3, "cannot listen on 192.0.2.1:0"),
     ],
 )
-def test_what_cannot_be_served_is_said_in_one_line(
+def test_a_server_that_cannot_be_served_is_reported_in_one_line(
     options: list[str], status: int, words: str, program: Path, served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert served("--http", "0", *options) == status

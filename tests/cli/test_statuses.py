@@ -46,7 +46,7 @@ def test_each_end_has_its_status_and_its_line(arguments: list[str], status: int,
     assert (done.stdout == b"") == (status != 0)
 
 
-def test_a_call_that_takes_too_long_is_given_up_and_the_server_told(tmp_path: Path, command: Command) -> None:
+def test_a_call_that_exceeds_its_timeout_is_cancelled_on_the_server(tmp_path: Path, command: Command) -> None:
     written = tmp_path / "stopped"
 
     done = command("call", "book", "--timeout", "3", *raw(cancelled=str(written)))
@@ -113,7 +113,7 @@ def test_a_second_and_a_third_signal_do_not_leave_a_deaf_server_behind() -> None
     assert process.returncode == 130
 
 
-def test_a_reader_that_has_seen_enough_is_no_failure_to_speak_of() -> None:
+def test_a_closed_pipe_ends_the_command_silently() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "wb") as gone:  # noqa: PTH123  # it is a descriptor
@@ -125,13 +125,13 @@ def test_a_reader_that_has_seen_enough_is_no_failure_to_speak_of() -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_what_a_server_says_in_an_error_is_not_obeyed(command: Command) -> None:
+def test_error_messages_of_a_server_are_not_obeyed(command: Command) -> None:
     done = command("read", "a://b", *raw(errors={"resources/read": "\x1b[31mno\ntrio-mcp read: all is well"}))
 
     assert done.err == "trio-mcp read: \\x1b[31mno\n    trio-mcp read: all is well (-32000)\n"
 
 
-def test_what_this_package_logs_about_a_server_is_not_obeyed_either(command: Command) -> None:
+def test_log_messages_about_a_server_are_not_obeyed(command: Command) -> None:
     update = {"method": "notifications/progress", "params": {"progressToken": "PROGRESS", "progress": "\x1b[31m"}}
     log: Any = {"method": "notifications/message", "params": {"level": "\x1b[31m", "data": 1}}
 
@@ -172,7 +172,7 @@ def test_a_server_of_a_file_is_found_by_its_name(tmp_path: Path, command: Comman
         ("{", "mine", "not JSON"),
     ],
 )
-def test_what_is_wrong_with_a_file_of_servers_is_named(
+def test_a_fault_in_a_config_file_is_named(
     content: str, name: str, words: str, tmp_path: Path, command: Command
 ) -> None:
     (tmp_path / "servers.json").write_text(content)
@@ -184,7 +184,7 @@ def test_what_is_wrong_with_a_file_of_servers_is_named(
     assert done.err.count("\n") == 1
 
 
-def test_a_file_of_servers_that_is_not_there_is_named(command: Command) -> None:
+def test_a_missing_config_file_is_named(command: Command) -> None:
     done = command("tools", "--config", "/no/such/file", "mine")
 
     assert (done.status, done.err) == (2, "trio-mcp tools: cannot read /no/such/file: No such file or directory\n")

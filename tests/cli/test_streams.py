@@ -30,18 +30,18 @@ def run_in_shell(redirections: str, *arguments: str, unbuffered: str = "") -> tu
 @pytest.mark.parametrize(
     ("redirections", "out"), [("<&-", b"3\n"), (">&-", b""), ("2>&-", b"3\n"), ("<&- >&- 2>&-", b"")]
 )
-def test_a_stream_that_is_closed_is_missed_by_nobody(redirections: str, out: bytes) -> None:
+def test_a_command_works_with_a_closed_stream(redirections: str, out: bytes) -> None:
     assert run_in_shell(redirections, *CALL, *SAMPLE) == (0, out, b"")
 
 
-def test_arguments_from_an_input_that_is_closed_are_no_json() -> None:
+def test_arguments_from_a_closed_input_are_not_json() -> None:
     status, _, said = run_in_shell("<&-", "call", "add", "--arguments", "-", *SAMPLE)
 
     assert (status, said.count(b"\n")) == (2, 1)
     assert said.startswith(b"trio-mcp call: --arguments: not JSON")
 
 
-def test_what_is_served_needs_its_output() -> None:
+def test_serve_needs_standard_output() -> None:
     status, _, said = run_in_shell(">&-", "serve", str(PROGRAMS / "sample_server.py"))
 
     assert status == 3
@@ -51,14 +51,14 @@ def test_what_is_served_needs_its_output() -> None:
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("arguments", [CALL, [*CALL, "--json"], [*CALL, "-o", "-"], ["tools"], ["read", "bytes://all"]])
-def test_an_answer_that_cannot_be_written_is_no_fault_of_the_server(arguments: list[str], unbuffered: str) -> None:
+def test_an_unwritable_result_is_not_blamed_on_the_server(arguments: list[str], unbuffered: str) -> None:
     status, _, said = run_in_shell(">/dev/full", *arguments, *SAMPLE, unbuffered=unbuffered)
 
     words = b"cannot write to standard output: No space left on device"
     assert (status, said) == (2, b"trio-mcp %s: %s\n" % (arguments[0].encode(), words))
 
 
-def test_a_long_answer_that_cannot_be_written_is_no_fault_either() -> None:
+def test_an_unwritable_long_result_is_not_blamed_on_the_server() -> None:
     prompt = ["prompt", "review", f"code={'x' * 100_000}"]
 
     status, _, said = run_in_shell(">/dev/full", *prompt, *SAMPLE)
@@ -67,7 +67,7 @@ def test_a_long_answer_that_cannot_be_written_is_no_fault_either() -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_reader_that_has_seen_enough_is_no_failure(unbuffered: str) -> None:
+def test_a_reader_that_closes_the_pipe_is_not_a_failure(unbuffered: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "wb") as gone:  # noqa: PTH123  # it is a descriptor
@@ -79,11 +79,11 @@ def test_a_reader_that_has_seen_enough_is_no_failure(unbuffered: str) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_remarks_that_nobody_reads_do_not_hold_up_the_answer() -> None:
+def test_unread_remarks_do_not_delay_the_result() -> None:
     logging = ["call", "chatter", "--log-level", "debug", "--trace", "-"]
 
     assert run_in_shell("2>/dev/full", *logging, *SAMPLE) == (0, b"said\n", b"")
 
 
-def test_a_failure_that_nobody_reads_of_has_its_status_all_the_same() -> None:
+def test_an_unread_failure_still_has_its_status() -> None:
     assert run_in_shell("2>/dev/full", "call", "nonsense", *SAMPLE) == (2, b"", b"")

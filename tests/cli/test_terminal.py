@@ -99,7 +99,7 @@ async def test_json_on_a_terminal_is_laid_out() -> None:
     assert '\n  "structuredContent": {\n' in screen.shown
 
 
-async def test_structured_content_is_coloured_and_a_blob_is_told_in_words() -> None:
+async def test_structured_content_is_coloured_and_a_blob_is_described() -> None:
     async with terminal("call", "place", 'where={"name": "x"}', "tags=[]", *SAMPLE) as screen:
         assert await screen.end() == 0
     async with terminal("read", "bytes://all", *SAMPLE) as blob:
@@ -114,7 +114,7 @@ async def test_structured_content_is_coloured_and_a_blob_is_told_in_words() -> N
 
 
 @pytest.mark.parametrize("arguments", [["tools"], ["call", "book"], ["call", EVIL], ["info"], ["prompts"]])
-async def test_what_a_server_says_is_neither_obeyed_nor_taken_for_markup(arguments: list[str]) -> None:
+async def test_strings_of_a_server_are_neither_obeyed_nor_taken_for_markup(arguments: list[str]) -> None:
     tools: Any = [{"name": "book", "description": EVIL, "inputSchema": {"type": "object", "properties": {EVIL: {}}}}]
     answers: Any = {
         "tools/list": {"tools": tools},

@@ -13,7 +13,7 @@ needs_full_disk = pytest.mark.skipif(not Path("/dev/full").exists(), reason="nee
 
 
 @needs_full_disk
-def test_a_trace_that_cannot_be_written_to_the_end_is_told_after_the_answer(command: Command) -> None:
+def test_an_incomplete_trace_is_reported_after_the_result(command: Command) -> None:
     done = command("call", "add", "a=1", "b=2", "--trace", "/dev/full", *SAMPLE)
 
     words = "the trace is incomplete: cannot write /dev/full: No space left on device"
@@ -21,7 +21,7 @@ def test_a_trace_that_cannot_be_written_to_the_end_is_told_after_the_answer(comm
 
 
 @needs_full_disk
-def test_what_goes_wrong_first_is_told_first(command: Command) -> None:
+def test_the_first_failure_takes_precedence_over_the_trace(command: Command) -> None:
     done = command("call", "fail", "--trace", "/dev/full", *SAMPLE)
 
     assert done.status == 1

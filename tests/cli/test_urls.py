@@ -30,7 +30,7 @@ FAR = "http://127.0.0.1:1/mcp"
         (["--", FAR], 3, f"'server/discover': cannot connect to {FAR}: "),
     ],
 )
-def test_what_is_wrong_with_a_url_or_its_header_fields_is_one_line(
+def test_an_invalid_url_or_header_is_reported_in_one_line(
     arguments: list[str], status: int, line: str, command: Command
 ) -> None:
     done = command("tools", *arguments)

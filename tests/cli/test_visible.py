@@ -26,7 +26,7 @@ from trio_mcp.cli._errors import visible, visible_json, visible_line
         ("\U000e0041", "\\U000e0041"),
     ],
 )
-def test_what_a_terminal_would_obey_becomes_visible(text: str, shown: str) -> None:
+def test_terminal_commands_become_visible(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 

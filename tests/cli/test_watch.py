@@ -96,7 +96,7 @@ def test_in_json_each_line_is_a_notification() -> None:
     assert sorted(told, key=lambda message: str(message["method"])) == [LOG, UPDATED, TOOLS | {"params": {}}]
 
 
-def test_what_the_server_has_not_agreed_to_is_named() -> None:
+def test_a_refused_subscription_is_named() -> None:
     with watch(URI, *ENVELOPED) as process:
         assert said(process) == "watching tools; press Ctrl+C to stop"
         assert said(process) == f"the server does not report changes of {URI}"
@@ -149,7 +149,7 @@ def test_a_server_that_tells_of_nothing_cannot_be_watched(arguments: list[str]) 
     assert done.stderr.decode().splitlines()[-1].startswith("trio-mcp watch: the server has not declared")
 
 
-def test_a_reader_of_log_messages_who_leaves_ends_the_command() -> None:
+def test_a_closed_pipe_of_log_messages_ends_the_command() -> None:
     server = raw(capabilities={"logging": {}}, answers={"ping": {}}, after={"ping": [LOG]})
     reader, writer = os.pipe()
     os.close(reader)

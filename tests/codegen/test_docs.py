@@ -67,5 +67,5 @@ def test_the_link_leads_to_the_newest_revision_that_has_the_class(merged: Merged
     )
 
 
-def test_what_was_inline_upstream_is_linked_to_what_held_it(merged: Merged) -> None:
+def test_a_class_that_was_inline_upstream_links_to_its_owner(merged: Merged) -> None:
     assert Docs(merged).of_class("ElicitationTasksCapability").endswith("/2025-11-25/schema#clientcapabilities")

@@ -168,7 +168,7 @@ def test_a_sixth_revision_becomes_code_without_a_hand(project: Path, tmp_path: P
     assert typed.stdout.startswith("Success"), typed.stdout
 
 
-def test_the_committed_files_are_what_the_schemas_generate() -> None:
+def test_the_committed_files_match_the_schemas() -> None:
     checked = run(ROOT, "--check")
 
     assert (checked.returncode, checked.stderr) == (0, "")
@@ -209,7 +209,7 @@ def test_no_two_modules_of_types_import_one_another(generated: dict[str, str]) -
         assert {line.removeprefix(prefix).split()[0] for line in lines if line.startswith(prefix)} <= {*order[:index]}
 
 
-def test_each_module_of_types_holds_what_it_is_said_to_be_about(generated: dict[str, str]) -> None:
+def test_each_module_of_types_holds_its_main_types(generated: dict[str, str]) -> None:
     for module, roots in MODULES.items():
         assert all(
             re.search(rf"^(class )?{root}\b", generated[f"_generated/{module}.py"], re.MULTILINE) for root in roots
@@ -217,7 +217,7 @@ def test_each_module_of_types_holds_what_it_is_said_to_be_about(generated: dict[
 
 
 @pytest.mark.parametrize("revision", [document["revision"] for document in read_schemas()])
-def test_what_is_normal_is_left_alone(revision: str) -> None:
+def test_the_normal_form_is_unchanged_by_normalising(revision: str) -> None:
     document = json.loads((ROOT / "schema" / f"{revision}.json").read_text("utf-8"))
 
     assert normalise(document, revision) == document
@@ -243,7 +243,7 @@ def test_schemas_hold_facts_and_no_prose() -> None:
         ("schema/2025-06-18.json", "schema/2025-06-18.json is not the file that schema/pins.toml names"),
     ],
 )
-def test_drift_is_told_and_fails(project: Path, spoil: str, sentence: str) -> None:
+def test_drift_is_reported_and_fails(project: Path, spoil: str, sentence: str) -> None:
     path = project / spoil
     path.write_text(path.read_text("utf-8") + "\n", "utf-8")
 
@@ -253,7 +253,7 @@ def test_drift_is_told_and_fails(project: Path, spoil: str, sentence: str) -> No
     assert sentence in checked.stderr
 
 
-def test_a_schema_without_a_pin_and_a_pin_without_a_schema_are_told(project: Path) -> None:
+def test_a_schema_without_a_pin_and_a_pin_without_a_schema_are_reported(project: Path) -> None:
     (project / "schema/2024-11-05.json").unlink()
     pins = project / "schema/pins.toml"
     pins.write_text(pins.read_text("utf-8").replace('["2025-03-26"]', '["2025-03-27"]'), "utf-8")
@@ -316,7 +316,7 @@ def unanswered(definitions: dict[str, Any]) -> None:
         (unanswered, f"revision {SIXTH}: ListToolsRequest is answered by ListToolsResult, which no union of results"),
     ],
 )
-def test_what_cannot_be_expressed_is_refused_by_name_and_changes_nothing(
+def test_an_inexpressible_schema_is_refused_by_name_and_changes_nothing(
     project: Path, tmp_path: Path, change: Callable[[dict[str, Any]], None], sentence: str
 ) -> None:
     before = files_of(project)
@@ -345,7 +345,7 @@ def test_a_repair_that_fits_no_longer_is_refused() -> None:
         ("{}", "has neither $defs nor definitions"),
     ],
 )
-def test_a_file_that_is_no_schema_is_refused(project: Path, tmp_path: Path, text: str, sentence: str) -> None:
+def test_a_file_that_is_not_a_schema_is_refused(project: Path, tmp_path: Path, text: str, sentence: str) -> None:
     folder = tmp_path / "upstream" / SIXTH
     folder.mkdir(parents=True)
     (folder / "schema.json").write_text(text)

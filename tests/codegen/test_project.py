@@ -99,9 +99,7 @@ def test_the_check_changes_nothing(checkout: Path) -> None:
     assert contents(checkout) == before
 
 
-def test_a_module_that_is_generated_no_more_is_told_and_removed(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_obsolete_module_is_reported_and_removed(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     left_over = checkout / "types" / "_generated" / "weather.py"
     left_over.write_text("", "utf-8")
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_a_target_holds_for_the_corpus_and_for_what_once_broke_it(name: str) -> None:
+def test_a_target_holds_for_the_corpus_and_for_former_crashes(name: str) -> None:
     target, inputs = load(name), known_inputs(name)
 
     assert len(inputs) >= 5
@@ -26,7 +26,7 @@ def test_a_target_holds_for_the_corpus_and_for_what_once_broke_it(name: str) -> 
         target(path.read_bytes())
 
 
-def test_there_are_no_inputs_for_targets_that_are_not_there() -> None:
+def test_every_corpus_folder_has_a_target() -> None:
     folders = {path.name for folder in (CORPORA, REGRESSIONS) if folder.is_dir() for path in folder.iterdir()}
 
     assert folders == set(TARGETS)

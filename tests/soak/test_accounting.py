@@ -46,7 +46,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", GOOD)
-def test_a_call_that_is_accounted_for_is_no_fault(case: str) -> None:
+def test_an_accounted_call_is_not_a_fault(case: str) -> None:
     account = account_for(entries(GOOD[case]))
 
     assert (account.calls, account.wrong, account.faults) == (1, 0, ())
@@ -62,7 +62,7 @@ def test_a_call_that_is_not_accounted_for_is_a_fault(case: str) -> None:
 
 
 @pytest.mark.parametrize("peril", [SAFE, CANCEL, CUT, KILL])
-def test_an_answer_is_right_whatever_was_done_to_the_call(peril: str) -> None:
+def test_an_answer_is_right_after_any_fault(peril: str) -> None:
     assert account_for(entries(f"asked {peril} call, began, ended done, got answered")).wrong == 0
 
 
@@ -70,7 +70,7 @@ def test_an_answered_call_that_no_server_saw_is_a_fault() -> None:
     assert account_for(entries("asked safe call, got answered")).wrong == 1
 
 
-def test_what_no_call_stands_for_is_a_fault_as_well() -> None:
+def test_a_fault_outside_of_calls_counts_too() -> None:
     account = account_for([Entry(0, "fault", "3 processes are left")])
 
     assert account.faults == ("3 processes are left",)
@@ -88,7 +88,7 @@ def test_an_entry_that_no_journal_has_is_refused() -> None:
         account_for([Entry(1, "guessed", "")])
 
 
-def test_a_journal_says_what_was_written_whoever_wrote_it(tmp_path: Path) -> None:
+def test_a_journal_holds_the_entries_of_all_writers(tmp_path: Path) -> None:
     client, server = Journal.open(tmp_path, "client"), Journal.open(tmp_path, "server")
     client.write(7, "asked", "safe call")
     with server.handling(7):

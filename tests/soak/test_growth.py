@@ -9,7 +9,7 @@ from soak.report import Rest, idle_limit
 
 
 @pytest.mark.parametrize("metric", ALLOWED)
-def test_what_stays_as_it_is_does_not_grow(metric: str) -> None:
+def test_a_constant_metric_does_not_grow(metric: str) -> None:
     growth = growth_of(metric, [100.0] * 9)
 
     assert growth is not None
@@ -25,7 +25,7 @@ def test_one_thing_held_for_ever_in_each_third_is_growth(metric: str) -> None:
 
 
 @pytest.mark.parametrize("metric", ["memory_kib", "objects", "threads"])
-def test_what_has_room_may_grow_a_little_and_no_more(metric: str) -> None:
+def test_a_metric_may_grow_by_its_tolerance_only(metric: str) -> None:
     allowed = ALLOWED[metric]
 
     little, much = (
@@ -38,21 +38,21 @@ def test_what_has_room_may_grow_a_little_and_no_more(metric: str) -> None:
     assert (little.is_too_much, much.is_too_much) == (False, True)
 
 
-def test_what_a_run_begins_with_is_no_growth() -> None:
+def test_the_warm_up_is_not_growth() -> None:
     growth = growth_of("descriptors", [3, 30, 40, 50, 50, 50, 50, 50, 50])
 
     assert growth is not None
     assert not growth.is_too_much
 
 
-def test_what_is_held_for_a_moment_is_no_growth() -> None:
+def test_a_momentary_peak_is_not_growth() -> None:
     growth = growth_of("threads", [3, 3, 3, 3, 5, 3, 9, 3, 9])
 
     assert growth is not None
     assert (growth.middle, growth.last, growth.is_too_much) == (3, 3, False)
 
 
-def test_the_last_third_is_judged_whatever_the_number_of_samples() -> None:
+def test_the_last_third_is_judged_for_any_number_of_samples() -> None:
     growths = [growth_of("tasks", [1.0] * (count - 2) + [2.0] * 2) for count in (6, 7, 8)]
 
     assert [growth is not None and growth.is_too_much for growth in growths] == [True, True, True]

@@ -92,7 +92,7 @@ def test_the_report_is_json_as_well() -> None:
     assert {each["metric"] for each in report["growth"]} == ALLOWED.keys()
 
 
-def test_what_had_no_turn_is_said() -> None:
+def test_faults_without_a_turn_are_reported() -> None:
     report = attrs.evolve(GOOD, rests=[], known_faults=("hung up", "slow reader"))
 
     assert "too few rounds for rest after: hung up, slow reader" in report.lines()

@@ -510,7 +510,9 @@ async def test_a_transport_that_breaks_a_clause_is_found_out(breach: str, autoju
 
 
 @pytest.mark.parametrize("breach", BREACHES)
-async def test_the_clause_that_is_broken_is_kept_by_what_is_whole(breach: str, autojump_clock: object) -> None:
+async def test_a_correct_transport_keeps_the_clause_that_a_broken_one_breaks(
+    breach: str, autojump_clock: object
+) -> None:
     await getattr(Wrapped(), f"test_{BREACHES[breach][0]}")()
 
 
@@ -520,7 +522,7 @@ def test_every_clause_is_broken_by_some_transport() -> None:
     assert {clause for clause, _ in BREACHES.values()} == clauses
 
 
-def test_every_clause_says_what_it_is() -> None:
+def test_every_clause_has_a_description() -> None:
     for name in dir(StreamContract):
         assert not name.startswith("test_") or getattr(StreamContract, name).__doc__
 
@@ -549,7 +551,7 @@ async def test_a_contract_that_does_not_say_how_to_connect_says_so() -> None:
         await Incomplete().cut(cast("Transport", None))
 
 
-async def test_a_failure_says_what_was_expected_and_what_was_found(autojump_clock: object) -> None:
+async def test_a_failure_names_the_expected_and_the_actual_value(autojump_clock: object) -> None:
     contract = received(lambda line: line.replace(b"not today", b"never"))
 
     with pytest.raises(AssertionError, match=r"the error: expected \(-5, 'not today', .* found \(-5, 'never', "):

@@ -55,11 +55,11 @@ async def test_a_message_may_be_lost_or_replaced(direction: str) -> None:
 
 @both_directions
 @pytest.mark.parametrize("when", ["b", 2, is_second])
-async def test_a_fault_is_about_a_method_a_position_or_whatever_a_predicate_says(when: Any, direction: str) -> None:
+async def test_a_fault_is_chosen_by_method_position_or_predicate(when: Any, direction: str) -> None:
     assert await Line(direction, duplicate(when)).carry(*ALL) == [A, B, B, C]
 
 
-async def test_what_is_no_json_has_no_method_and_satisfies_no_predicate() -> None:
+async def test_bytes_that_are_not_json_match_no_method_and_no_predicate() -> None:
     line = Line("sending", duplicate("a"), duplicate(lambda _: True))
 
     await line.source.send(b"no json\n", 7)
@@ -92,7 +92,7 @@ async def test_the_last_message_is_not_overtaken_and_comes_with_the_end() -> Non
 
 
 @both_directions
-async def test_a_delayed_message_holds_up_what_comes_behind_it(direction: str, autojump_clock: object) -> None:
+async def test_a_delayed_message_delays_later_ones(direction: str, autojump_clock: object) -> None:
     line, times = Line(direction, delay(10, "b")), list[float]()
 
     async def collect() -> None:
@@ -156,7 +156,7 @@ async def test_a_reader_behind_the_cut_sees_an_end_or_a_broken_connection(broken
         await line.source.send(A)
 
 
-async def test_a_cut_wakes_whoever_waits_at_the_same_end(autojump_clock: object) -> None:
+async def test_a_cut_wakes_a_waiting_task_at_the_same_end(autojump_clock: object) -> None:
     near, _far = trio.testing.lockstep_stream_pair()
     stream = FaultyStream(near, sending=[cut(0, "b")])
     woken: list[str] = []
@@ -183,7 +183,7 @@ async def test_a_cut_wakes_whoever_waits_at_the_same_end(autojump_clock: object)
     assert woken == ["waiting for bytes", "stalled"]
 
 
-async def test_a_cut_while_receiving_wakes_whoever_sends(autojump_clock: object) -> None:
+async def test_a_cut_while_receiving_wakes_the_sender(autojump_clock: object) -> None:
     ours, theirs = trio.testing.lockstep_stream_pair()
     stream = FaultyStream(ours, receiving=[cut()])
 
@@ -233,7 +233,7 @@ async def test_the_other_direction_of_a_stall_goes_on(autojump_clock: object) ->
     await line.sink.expect_silence()
 
 
-async def test_what_a_fault_makes_is_what_the_next_one_sees() -> None:
+async def test_a_fault_gets_the_output_of_the_one_before_it() -> None:
     faults = (
         duplicate("a"),
         rewrite(lambda line: line.replace(b"1", b"9"), 2),

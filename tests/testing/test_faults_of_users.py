@@ -13,7 +13,7 @@ from trio_mcp import Server, open_stream_client, serve_stream
 from trio_mcp.testing import FaultyStream, rewrite
 
 
-async def test_what_a_stream_raises_of_its_own_is_not_lost_when_the_connection_ends(autojump_clock: object) -> None:
+async def test_an_exception_of_a_user_stream_is_not_lost_when_the_connection_ends(autojump_clock: object) -> None:
     def bug(_: Any) -> Any:
         raise ZeroDivisionError("a bug")
 

@@ -202,7 +202,7 @@ async def test_updates_that_come_twice_or_too_late_harm_nothing(revision: str, a
         await add(client)
 
 
-async def test_answers_in_another_order_reach_whoever_asked(revision: str, autojump_clock: object) -> None:
+async def test_responses_in_another_order_reach_their_callers(revision: str, autojump_clock: object) -> None:
     def shuffling(stream: trio.abc.Stream) -> trio.abc.Stream:
         def odd(message: Any) -> bool:
             return type(message.get("id")) is int and message["id"] in range(5, 45, 2)

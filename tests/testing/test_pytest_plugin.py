@@ -67,7 +67,7 @@ print(json.dumps(sorted(set(sys.modules) - known)))
     assert json.loads(child.stdout) == ["trio_mcp", "trio_mcp._facade", "trio_mcp.testing", PLUGIN]
 
 
-def test_a_test_gets_a_client_and_what_it_said(tmp_path: Path) -> None:
+def test_a_test_gets_a_client_and_its_messages(tmp_path: Path) -> None:
     status, printed = run_pytest(
         tmp_path,
         """

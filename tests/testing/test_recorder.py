@@ -86,7 +86,7 @@ received:
 """
 
 
-async def test_a_conversation_is_remembered_and_compared_with_what_was_expected() -> None:
+async def test_a_conversation_is_recorded_and_compared_with_the_expected_one() -> None:
     wire = WireRecorder()
     await converse(wire)
 
@@ -136,7 +136,7 @@ async def test_ids_of_both_sides_are_numbered_apart() -> None:
     assert ids == ["<id 1>", "<id 1>", "<id 1>", "<id 2>", "<id 2>", "<id 1>", None]
 
 
-async def test_what_differs_from_run_to_run_is_replaced_and_nothing_else() -> None:
+async def test_only_values_that_differ_between_runs_are_replaced() -> None:
     meta = {
         "progressToken": 9,
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -232,7 +232,7 @@ async def test_a_conversation_is_kept_in_a_file(normalised: bool, tmp_path: Path
         ("sent:\nreceived:\n  {}\n", r"conversation, line 1: the message below it is not JSON: "),
     ],
 )
-def test_a_text_that_is_no_conversation_is_refused_by_its_line(text: str, fault: str) -> None:
+def test_an_invalid_conversation_is_refused_with_its_line(text: str, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         WireRecorder.parse(text)
 
@@ -259,7 +259,7 @@ async def test_messages_are_selected_by_method_direction_and_content() -> None:
     assert len(wire.select(method="tools/list")) == 0
 
 
-def test_what_is_no_message_is_remembered_and_fits_no_method() -> None:
+def test_bytes_that_are_not_json_are_recorded_and_match_no_method() -> None:
     wire = record(("sent", b"\xff"), ("received", 7), ("received", {"id": [], "result": {}}), ("received", {}))
 
     assert wire.sent == [b"\xff"]
@@ -286,7 +286,7 @@ async def test_the_callers_own_rewriting_goes_on_top() -> None:
     assert wire.select(method="initialize").rewrite is without_texts
 
 
-async def test_what_came_so_far_can_be_forgotten() -> None:
+async def test_the_messages_so_far_can_be_discarded() -> None:
     wire = WireRecorder()
     async with open_client(make_server(), tap=wire) as client:
         wire.clear()

@@ -35,7 +35,7 @@ def test_an_empty_extra_equals_no_extra() -> None:
     assert text(extra={}) == text()
 
 
-def test_a_repr_shows_only_what_is_set() -> None:
+def test_a_repr_shows_only_members_that_are_set() -> None:
     assert repr(text()) == "TextContent(text='hi')"
     assert repr(text(extra={"a": 1})) == "TextContent(text='hi', extra={'a': 1})"
     assert repr(text(extra={})) == "TextContent(text='hi')"

@@ -73,7 +73,7 @@ def wire_object(cls: type[types.Model], revision: str | None) -> st.SearchStrate
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-def test_what_is_structured_comes_back_equal(revision: str | None, data: st.DataObject) -> None:
+def test_a_structured_value_comes_back_equal(revision: str | None, data: st.DataObject) -> None:
     cls = data.draw(st.sampled_from(CLASSES))
     value = data.draw(wire_object(cls, revision))
 

@@ -125,7 +125,7 @@ def test_only_true_and_false_are_booleans(value: Any) -> None:
     assert faults({"content": [], "isError": value}, types.CallToolResult)
 
 
-def test_a_whole_number_and_its_text_are_two_ids() -> None:
+def test_an_integer_and_its_string_are_two_ids() -> None:
     assert types.structure(1, types.RequestId) == 1
     assert types.structure("1", types.RequestId) == "1"
     assert faults(True, types.RequestId) == ("$: expected integer or string, got boolean",)
@@ -170,7 +170,7 @@ class _Object(dict[str, Any]):
         ),
     ],
 )
-def test_a_value_of_a_class_that_no_json_text_holds_is_refused(value: Any, kind: Any, fault: str) -> None:
+def test_a_value_of_a_class_that_is_not_json_is_refused(value: Any, kind: Any, fault: str) -> None:
     assert faults(value, kind) == (fault,)
 
 

@@ -111,6 +111,6 @@ def test_a_program_loads_the_types_that_it_uses() -> None:
     ]
 
 
-def test_a_type_that_there_is_not_is_an_attribute_error() -> None:
+def test_a_missing_type_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"module 'trio_mcp\.types' has no attribute 'Toool'"):
         getattr(types, "Toool")  # noqa: B009 # the type checkers know that it is not there

@@ -25,7 +25,7 @@ def faults(value: Any, kind: Any) -> tuple[str, ...]:
         ({"type": "resource", "resource": {"uri": "u", "text": ""}}, types.EmbeddedResource),
     ],
 )
-def test_a_content_block_is_told_by_its_type(value: Any, kind: type[Any]) -> None:
+def test_a_content_block_is_recognised_by_its_type(value: Any, kind: type[Any]) -> None:
     assert type(types.structure(value, types.ContentBlock)) is kind
 
 
@@ -51,7 +51,7 @@ def test_a_value_of_no_arm_is_refused(value: Any, fault: str) -> None:
     ("value", "got"),
     [([1], "array"), (None, "null"), (True, "boolean"), (OrderedDict[str, Any](type="text", text="a"), "OrderedDict")],
 )
-def test_what_is_no_object_is_no_message(kind: Any, value: Any, got: str) -> None:
+def test_a_value_that_is_not_an_object_is_not_a_message(kind: Any, value: Any, got: str) -> None:
     assert faults(value, kind) == (f"$: expected object, got {got}",)
 
 
@@ -87,14 +87,14 @@ def test_an_absent_tag_means_the_arm_that_may_leave_it_out() -> None:
         ({"type": "boolean", "default": True}, types.BooleanSchema),
     ],
 )
-def test_the_field_of_a_form_is_told_by_what_it_has(value: Any, kind: type[Any]) -> None:
+def test_the_field_of_a_form_is_recognised_by_its_members(value: Any, kind: type[Any]) -> None:
     field = types.structure(value, types.PrimitiveSchemaDefinition)
 
     assert type(field) is kind
     assert types.unstructure(field) == value
 
 
-def test_the_faults_of_the_best_fitting_arm_are_told() -> None:
+def test_the_faults_of_the_best_fitting_arm_are_reported() -> None:
     assert faults({"uri": "u", "blob": 3}, types.TextResourceContents | types.BlobResourceContents) == (
         "$.blob: expected string, got integer",
     )
@@ -108,7 +108,7 @@ def test_the_faults_of_the_best_fitting_arm_are_told() -> None:
         ({"role": "user", "model": "m", "content": {"type": "text", "text": "a"}}, types.CreateMessageResult),
     ],
 )
-def test_the_answer_to_a_question_is_told_by_its_members(value: Any, kind: type[Any]) -> None:
+def test_the_answer_to_a_question_is_recognised_by_its_members(value: Any, kind: type[Any]) -> None:
     assert type(types.structure(value, types.InputResponse)) is kind
 
 

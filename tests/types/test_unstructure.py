@@ -11,7 +11,7 @@ import pytest
 from trio_mcp import types
 
 
-def test_only_what_is_set_is_sent() -> None:
+def test_only_members_that_are_set_are_sent() -> None:
     message = types.CallToolResult(content=[types.TextContent(text="a")])
 
     assert types.unstructure(message) == {"content": [{"type": "text", "text": "a"}]}
@@ -115,7 +115,7 @@ def test_lists_and_maps_of_messages_are_sent() -> None:
     assert types.unstructure(MappingProxyType({"k": 1})) == {"k": 1}
 
 
-def test_what_is_no_message_where_one_is_due_is_refused_by_its_path() -> None:
+def test_a_value_in_place_of_a_message_is_refused_with_its_path() -> None:
     wrong: Any = 5
 
     with pytest.raises(TypeError, match=r"^\$\.content\[1\]: expected TextContent, .*, got "):
@@ -135,12 +135,12 @@ def test_one_block_in_place_of_several_is_sent_where_both_are_allowed() -> None:
     assert types.unstructure(message)["content"] == {"type": "text", "text": "a"}
 
 
-def test_a_class_without_members_sends_what_it_does_not_know() -> None:
+def test_a_class_without_members_sends_unknown_members() -> None:
     assert types.unstructure(types.RootsCapability(), revision="2026-07-28") == {}
     assert types.unstructure(types.RootsCapability(extra={"a": 1}), revision="2026-07-28") == {"a": 1}
 
 
-def test_the_fields_of_a_form_are_sent_whatever_scalar_they_are() -> None:
+def test_the_fields_of_a_form_may_be_any_scalar() -> None:
     content: dict[str, Any] = {"name": "Ada", "seats": 2, "share": 0.5, "window": True, "meals": ("a", "b")}
 
     assert types.unstructure(types.ElicitResult(action="accept", content=content))["content"] == {
@@ -149,7 +149,7 @@ def test_the_fields_of_a_form_are_sent_whatever_scalar_they_are() -> None:
     }
 
 
-def test_text_is_no_list_of_texts() -> None:
+def test_a_string_is_not_a_list_of_strings() -> None:
     text: Any = "1x1"
 
     with pytest.raises(TypeError, match=r"^\$\.sizes: expected list, got str$"):

@@ -129,7 +129,7 @@ def test_a_read_query_reads_in_every_way_that_sql_has(query: str, database: Data
     assert database.read(query) == Rows(["one"], [[1]], truncated=False)
 
 
-def test_values_that_json_cannot_say_are_said_as_texts(database: Database) -> None:
+def test_values_that_are_not_json_become_strings(database: Database) -> None:
     found = database.read(
         "SELECT NULL, 1, 0.5, 'é', x'00ff', 9e999, -9e999, CAST(x'ff41' AS TEXT), 9223372036854775807"
     )
@@ -154,7 +154,7 @@ def test_bad_sql_is_explained_in_the_words_of_sqlite(database: Database) -> None
         database.read("SELECT * FROM weeds")
 
 
-def test_a_refusal_says_what_the_tool_takes(database: Database) -> None:
+def test_a_refusal_names_the_statements_of_the_tool(database: Database) -> None:
     with pytest.raises(ToolError, match=r"^read_query takes one SELECT and changes nothing; this statement does"):
         database.read("DROP TABLE plants")
 
@@ -174,7 +174,7 @@ def test_a_write_query_says_how_many_rows_it_changed(query: str, changed: int, d
     assert database.write(query) == changed
 
 
-def test_what_a_write_query_wrote_is_there_for_the_next_one(database: Database) -> None:
+def test_a_write_is_visible_to_the_next_query(database: Database) -> None:
     database.write("INSERT INTO beds (id, name, light) VALUES (9, 'the roof', 'sun')")
 
     assert database.read("SELECT name FROM beds WHERE id = 9").rows == [["the roof"]]
@@ -263,7 +263,7 @@ def test_a_table_may_have_any_name(database: Database) -> None:
     assert [column.name for column in database.columns(name)] == ["a"]
 
 
-def test_a_table_that_is_not_there_is_told_with_those_that_are(database: Database) -> None:
+def test_a_missing_table_is_reported_with_the_existing_ones(database: Database) -> None:
     with pytest.raises(ToolError, match=r"^there is no table 'weeds'; the tables are beds, plants, waterings$"):
         database.count("weeds")
 
@@ -276,7 +276,7 @@ def test_an_empty_database_has_no_table(tmp_path: Path) -> None:
         Database(path).columns("weeds")
 
 
-def test_a_file_that_has_gone_is_not_made_anew(database: Database) -> None:
+def test_a_deleted_file_is_not_created_again(database: Database) -> None:
     database.path.unlink()
 
     with pytest.raises(ToolError, match=r"^SQLite: unable to open database file$"):
@@ -326,7 +326,7 @@ def test_a_database_that_is_there_is_served_as_it_is(tmp_path: Path) -> None:
         assert Database(served).tables() == ["mine"]
 
 
-def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_named(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear database, I am not one of you.", encoding="utf-8")
 

@@ -93,7 +93,7 @@ def test_the_demo_runs_within_the_process_that_calls_it(
     assert "What to try next" in captured.out
 
 
-def test_a_server_that_cannot_be_started_is_told_in_one_line(
+def test_a_server_that_cannot_be_started_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
@@ -106,7 +106,7 @@ def test_a_server_that_cannot_be_started_is_told_in_one_line(
     assert printed.count("\n") == 1
 
 
-async def test_a_server_that_ends_at_once_is_told_with_its_status() -> None:
+async def test_a_server_that_exits_at_once_is_reported_with_its_status() -> None:
     with pytest.raises(ServerExited, match="status 7"):
         await demonstrate([sys.executable, "-c", "raise SystemExit(7)"], Server("unused"), Screen())
 
@@ -136,21 +136,21 @@ def serve(*arguments: str, **options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_server_by_itself_makes_the_database_it_is_told_to(tmp_path: Path) -> None:
+def test_the_server_program_creates_the_named_database(tmp_path: Path) -> None:
     done = serve(str(tmp_path / "mine.db"))
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (tmp_path / "mine.db").stat().st_size > 0
 
 
-def test_the_server_by_itself_leaves_nothing_without_a_path(tmp_path: Path) -> None:
+def test_the_server_program_leaves_no_file_without_a_path(tmp_path: Path) -> None:
     done = serve(TMPDIR=str(tmp_path))
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_server_by_itself_says_which_file_is_no_database(tmp_path: Path) -> None:
+def test_the_server_program_names_a_file_that_is_not_a_database(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear database, I am not one of you.", encoding="utf-8")
 

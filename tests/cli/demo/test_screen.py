@@ -23,7 +23,7 @@ def test_chapters_are_numbered_and_show_their_code(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == "\n1. First\n   a()\n\n\n2. Second\n   b()\n\n"
 
 
-def test_what_a_server_says_is_never_taken_as_markup(capsys: pytest.CaptureFixture[str]) -> None:
+def test_strings_of_a_server_are_never_taken_as_markup(capsys: pytest.CaptureFixture[str]) -> None:
     screen = Screen()
     screen.say("[bold]loud[/bold]")
     screen.quote("[red]who[/red]", "[link]words[/link] :smile:")
@@ -42,7 +42,7 @@ def test_what_a_server_says_is_never_taken_as_markup(capsys: pytest.CaptureFixtu
         assert words in printed
 
 
-def test_a_table_has_an_empty_cell_for_what_is_absent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_has_an_empty_cell_for_an_absent_value(capsys: pytest.CaptureFixture[str]) -> None:
     Screen().table(["name", "price"], [["fern", 8.3], ["fig", None]])
 
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]

@@ -35,7 +35,7 @@ async def refusal(client: Client, tool: str, **arguments: object) -> str:
     return block.text
 
 
-async def test_every_tool_says_what_it_does_and_whether_it_only_reads(client: Client) -> None:
+async def test_every_tool_has_a_description_and_a_read_only_hint(client: Client) -> None:
     tools = [tool async for tool in client.tools()]
 
     assert {tool.name: tool.annotations and tool.annotations.read_only_hint for tool in tools} == TOOLS
