@@ -235,7 +235,7 @@ def test_a_response_of_the_issuer_is_good_whether_promised_or_not(token_issuer: 
     assert run(script, ask_for(token_issuer=token_issuer)).access_token == "t0ken"
 
 
-def test_a_person_who_says_no_is_heard() -> None:
+def test_a_denial_by_the_user_is_reported() -> None:
     person = comes_back(error="access_denied", error_description="not\x07 today", iss=ISSUER)
 
     failure = assert_refused(FlowScript(person=person), r"was refused: access_denied \(not\? today\)")

@@ -242,7 +242,7 @@ def test_an_authorization_server_that_cannot_be_used_makes_way_for_the_next() ->
     ]
 
 
-def test_an_authorization_server_that_is_out_of_reach_makes_way_for_nobody() -> None:
+def test_an_unreachable_authorization_server_is_not_replaced_by_another() -> None:
     web = Web({AT_PATH: about(URL, ISSUER, "https://next.example"), AT_ISSUER: CallFailed("refused")})
 
     with pytest.raises(AuthorizationFailed, match=f"metadata at {AT_ISSUER} could not be read: refused"):

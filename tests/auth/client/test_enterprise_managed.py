@@ -146,7 +146,7 @@ def test_a_server_that_does_not_believe_it_ends_it() -> None:
 
 
 @pytest.mark.requirement("C.2-9", "C.4-2")
-def test_nobody_is_vouched_for_at_another_server_than_the_client_is_registered_at() -> None:
+def test_no_assertion_is_requested_for_another_server_than_the_registered_one() -> None:
     script = FlowScript()
 
     with pytest.raises(AuthorizationFailed, match=r"'me' is for https://auth\.example\.com, but"):

@@ -210,7 +210,7 @@ async def test_changes_wait_for_those_of_others_and_looking_does_not(storage: Fi
     assert await storage.load("key") == "2"
 
 
-async def test_a_lock_that_nobody_gives_back_is_waited_for_no_longer_than_the_bound(
+async def test_waiting_for_a_lock_has_a_time_limit(
     storage: FileTokenStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_LOCK_SECONDS", 0.02)

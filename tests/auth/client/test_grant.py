@@ -8,7 +8,7 @@ import trio
 from tests.auth.client.scripted_network import URL, Clock, MachineGrant, Network, connect
 
 
-def test_a_grant_without_a_person_leads_nobody_anywhere() -> None:
+def test_a_grant_without_a_user_has_no_browser_agent() -> None:
     with pytest.raises(RuntimeError, match="MachineGrant uses no browser"):
         MachineGrant().agent()
 
@@ -18,7 +18,7 @@ async def test_a_grant_is_for_servers_that_have_a_url(nursery: trio.Nursery) -> 
         connect(MachineGrant(), Network(Clock()), nursery, url="mcp.example.com")
 
 
-async def test_each_connection_has_a_source_of_its_own_and_one_keeper(nursery: trio.Nursery) -> None:
+async def test_connections_have_separate_sources_and_share_one_cache(nursery: trio.Nursery) -> None:
     grant, network = MachineGrant(), Network(Clock())
 
     first, second = [connect(grant, network, nursery, url=url) for url in (URL, f"{URL}/")]

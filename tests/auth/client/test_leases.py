@@ -137,7 +137,7 @@ def test_there_is_no_lease_on_what_was_replaced_or_cannot_be(record: TokenRecord
     assert storing(record).run(take_lease(KEY, "old", TOKEN_ISSUER)) == record
 
 
-def test_who_is_second_waits_and_takes_what_the_first_one_has_brought() -> None:
+def test_the_second_process_waits_and_uses_the_tokens_of_the_first() -> None:
     script = storing(OLD, evolve(OLD, lease=Lease("other", NOW + 10)))
 
     flow = take_lease(KEY, "old", TOKEN_ISSUER)
@@ -169,7 +169,7 @@ def test_a_lease_that_is_not_given_back_ends_by_itself() -> None:
 
 
 @pytest.mark.parametrize("until", [NOW, NOW - 5, NOW + 100_000])
-def test_a_lease_that_has_ended_or_that_nobody_can_have_taken_holds_nobody_up(until: float) -> None:
+def test_an_expired_or_impossible_lease_is_ignored(until: float) -> None:
     script = storing(evolve(OLD, lease=Lease("gone", until)))
 
     assert isinstance(script.run(take_lease(KEY, "old", TOKEN_ISSUER)), LeasedRecord)

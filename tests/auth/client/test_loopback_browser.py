@@ -137,9 +137,7 @@ async def test_a_refusal_is_an_answer_too_and_its_words_are_on_no_page() -> None
         ("&".join(["code=abc&state=s%2B1"] * 60), 400),
     ],
 )
-async def test_an_answer_that_is_not_to_this_visit_is_turned_away_and_does_not_end_it(
-    query: str, expected: int
-) -> None:
+async def test_a_response_to_another_sign_in_is_refused_and_ignored(query: str, expected: int) -> None:
     async with visiting() as (redirect, outcome):
         assert status(await browse(f"{redirect}?{query}")) == expected
         await trio.testing.wait_all_tasks_blocked()
@@ -216,7 +214,7 @@ async def test_a_request_without_end_is_cut_short() -> None:
         assert outcome == []
 
 
-async def test_connections_that_say_nothing_or_go_away_hold_up_nobody() -> None:
+async def test_silent_or_closed_connections_do_not_block_others() -> None:
     async with visiting(cancelled=False) as (redirect, outcome):
         parts = urlsplit(redirect)
         assert parts.port is not None
@@ -257,7 +255,7 @@ async def test_there_are_only_so_many_connections_at_once(monkeypatch: pytest.Mo
     assert outcome == [f"{redirect}?{ANSWER}"]
 
 
-async def test_the_answer_counts_though_nobody_reads_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_response_counts_even_if_the_page_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     async def lost(self: trio.SocketStream, data: bytes) -> None:
         raise trio.BrokenResourceError
 
@@ -298,7 +296,7 @@ async def test_without_a_state_to_compare_whatever_has_a_code_is_an_answer() -> 
     assert outcome == [f"{redirect}?code=abc"]
 
 
-async def test_a_person_who_does_not_come_back_is_waited_for_only_so_long(
+async def test_waiting_for_the_redirect_has_a_time_limit(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with agent_for(seconds=300) as agent:
@@ -369,7 +367,7 @@ async def test_a_page_that_no_browser_may_be_given_is_not_shown() -> None:
             await agent.sign_in("file:///etc/passwd", redirect)
 
 
-async def test_nobody_is_led_anywhere_before_there_is_a_way_back() -> None:
+async def test_sign_in_requires_a_picked_redirect_uri() -> None:
     async with agent_for() as agent:
         with pytest.raises(RuntimeError):
             await agent.sign_in(PAGE, "http://127.0.0.1:1/callback")
@@ -378,7 +376,7 @@ async def test_nobody_is_led_anywhere_before_there_is_a_way_back() -> None:
             await agent.sign_in(PAGE, "http://127.0.0.1:1/callback")
 
 
-async def test_nobody_listens_any_more_when_it_is_over() -> None:
+async def test_the_port_is_closed_at_the_end() -> None:
     async with agent_for() as agent:
         first = await agent.pick_redirect(None)
         assert await agent.pick_redirect(first) == first
@@ -431,7 +429,7 @@ async def test_a_port_that_the_application_insists_on_and_is_taken_is_a_failure(
             await agent.pick_redirect(None)
 
 
-async def test_localhost_is_not_shared_with_whoever_sits_at_its_other_address() -> None:
+async def test_localhost_requires_both_of_its_addresses() -> None:
     async with taken("::1") as port, agent_for(f"http://localhost:{port}/cb") as agent:
         with pytest.raises(AuthorizationFailed, match="in use"):
             await agent.pick_redirect(None)
@@ -477,7 +475,7 @@ async def test_without_the_newer_addresses_localhost_has_one(monkeypatch: pytest
         "",
     ],
 )
-async def test_a_redirect_that_leads_elsewhere_cannot_be_served(uri: str) -> None:
+async def test_a_redirect_uri_of_another_machine_is_refused(uri: str) -> None:
     async with agent_for(uri) as agent:
         with pytest.raises(AuthorizationFailed, match="is not an http URL of this machine"):
             await agent.pick_redirect(None)

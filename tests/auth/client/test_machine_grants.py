@@ -211,7 +211,7 @@ def test_a_token_of_a_machine_may_be_bound_to_a_key() -> None:
     assert "dpop" in script.calls[0].headers
 
 
-def test_machines_are_told_apart_ask_nobody_and_show_no_secret() -> None:
+def test_machine_grants_have_distinct_identities_need_no_user_and_hide_secrets() -> None:
     grants: list[Grant] = [
         ClientCredentials("me", secret="s3cret"),
         ClientCredentials("you", secret="s3cret"),

@@ -191,7 +191,7 @@ def test_scopes_are_any_sequence_of_texts() -> None:
     assert OAuth(scopes=[]).scopes == []
 
 
-async def test_an_application_leads_the_person_itself() -> None:
+async def test_the_visit_function_opens_the_page() -> None:
     async with OAuth(visit=go_there, redirect_uri="https://app.example/cb").agent() as agent:
         redirect_uri = await agent.pick_redirect("http://127.0.0.1/another")
         response_url = await agent.sign_in(f"{ISSUER}/authorize", redirect_uri)
@@ -216,7 +216,7 @@ async def test_the_browser_comes_back_to_the_path_that_was_registered() -> None:
     assert redirect_uri.endswith("/registered")
 
 
-def test_a_visitor_of_the_systems_browser_is_opened_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_agent_opens_the_systems_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     from trio_mcp.auth import open_browser
     from trio_mcp.auth.client import _authorization_code
 
@@ -247,7 +247,7 @@ async def test_an_application_that_fails_fails_one_authorization() -> None:
     assert "s3cret" not in str(caught.value)
 
 
-async def test_an_application_says_itself_why_nobody_comes_back() -> None:
+async def test_the_visit_function_may_raise_the_reason() -> None:
     async def refuse(url: str) -> str:
         await trio.lowlevel.checkpoint()
         raise AuthorizationFailed("the user has closed the window")
@@ -256,7 +256,7 @@ async def test_an_application_says_itself_why_nobody_comes_back() -> None:
         await CustomBrowserAgent(refuse, REDIRECT_URI, 10).sign_in(f"{ISSUER}/authorize", REDIRECT_URI)
 
 
-async def test_a_person_who_does_not_come_back_is_not_waited_for_for_ever(
+async def test_the_visit_function_has_a_time_limit(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def wait(url: str) -> str:
@@ -279,7 +279,7 @@ async def test_an_application_that_returns_no_url_is_told(returned: Any) -> None
         await CustomBrowserAgent(err, REDIRECT_URI, 10).sign_in(f"{ISSUER}/authorize", REDIRECT_URI)
 
 
-async def test_a_sign_in_that_nobody_waits_for_is_cancelled() -> None:
+async def test_a_sign_in_is_cancelled_with_its_request() -> None:
     async def wait(url: str) -> str:
         await trio.sleep_forever()
         return url

@@ -135,7 +135,7 @@ async def test_a_closed_standard_error_is_no_failure(monkeypatch: pytest.MonkeyP
         f"https://auth.example.org/{'x' * 20_000}",
     ],
 )
-async def test_what_is_no_address_of_a_page_is_shown_to_nobody(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_an_unsafe_address_is_not_shown(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AuthorizationFailed, match="http or https URL"):
         await auth.open_browser(url)
     with pytest.raises(AuthorizationFailed, match="http or https URL"):

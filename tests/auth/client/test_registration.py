@@ -301,7 +301,7 @@ def test_a_storage_that_is_never_what_it_was_is_given_up() -> None:
 
 @pytest.mark.requirement("C.2-6")
 @pytest.mark.parametrize("reads", [True, False])
-def test_a_server_that_lets_no_program_register_says_what_to_pass(reads: bool) -> None:
+def test_without_dynamic_registration_the_error_names_the_option_to_pass(reads: bool) -> None:
     token_issuer = issuer_with(registration_endpoint=None, client_id_metadata_document_supported=reads)
 
     with pytest.raises(AuthorizationFailed, match=r"client=Registration\('its client id'\)") as caught:
@@ -394,7 +394,7 @@ def test_a_registration_that_somebody_has_replaced_is_not_forgotten() -> None:
     assert script.values == {usable.key: "newer"}
 
 
-def test_what_nobody_stored_is_not_forgotten() -> None:
+def test_a_registration_that_was_not_stored_is_not_deleted() -> None:
     script = FlowScript(values={"k": "v"})
 
     script.run(forget_registration(UsableRegistration(registration=Registration("mine"))))

@@ -59,7 +59,7 @@ def test_without_a_challenge_it_is_all_that_the_server_lists(challenged: Challen
 
 @pytest.mark.requirement("C.2-12")
 @pytest.mark.parametrize("listed", [None, (), ("no scope", "")])
-def test_where_nobody_names_any_none_is_asked_for(listed: tuple[str, ...] | None) -> None:
+def test_without_named_scopes_none_are_requested(listed: tuple[str, ...] | None) -> None:
     assert first_scopes(None, None, token_issuer(listed), offline=False) is None
 
 

@@ -138,7 +138,7 @@ async def test_a_server_whose_tokens_are_all_the_same_is_asked_once_for_a_hundre
     assert network.grants == ["client_credentials"] * 2
 
 
-async def test_a_request_with_a_good_token_waits_for_nobody(
+async def test_a_request_with_a_valid_token_does_not_wait(
     network: Network, clock: Clock, person: Person, nursery: trio.Nursery
 ) -> None:
     source = connect(PersonGrant(clock=clock, person=person), network, nursery)
@@ -332,7 +332,7 @@ async def test_a_request_of_a_connection_that_has_closed_fails_with_that(
         connection.cancel_scope.cancel()
 
 
-async def test_a_request_after_its_connection_has_closed_fails_and_keeps_nobody_waiting(
+async def test_a_request_after_its_connection_has_closed_fails_and_blocks_no_other(
     network: Network, grant: MachineGrant, nursery: trio.Nursery
 ) -> None:
     async with trio.open_nursery() as connection:
@@ -344,7 +344,7 @@ async def test_a_request_after_its_connection_has_closed_fails_and_keeps_nobody_
         assert await request(connect(grant, network, nursery), network.judge) == 200
 
 
-async def test_a_person_is_not_asked_any_more_when_nobody_waits(
+async def test_a_sign_in_ends_when_no_request_waits(
     network: Network, clock: Clock, person: Person, nursery: trio.Nursery
 ) -> None:
     source = connect(PersonGrant(clock=clock, person=person), network, nursery)
@@ -407,7 +407,7 @@ async def test_a_request_that_comes_while_a_person_is_given_up_asks_anew(
     assert len(person.sign_ins) == 2
 
 
-async def test_a_refresh_without_anybody_who_waits_does_not_end_with_asking_a_person(
+async def test_a_refresh_without_waiting_requests_does_not_lead_to_a_sign_in(
     network: Network, clock: Clock, person: Person, nursery: trio.Nursery
 ) -> None:
     source = connect(PersonGrant(clock=clock, person=person), network, nursery)
@@ -712,7 +712,7 @@ async def test_a_refresh_that_brings_the_refused_token_again_is_none(
     assert network.grants == ["client_credentials", "refresh_token", "client_credentials"]
 
 
-async def test_a_token_whose_end_nobody_knows_is_shown_until_it_is_refused(
+async def test_a_token_of_unknown_expiry_is_used_until_it_is_refused(
     network: Network, grant: MachineGrant, clock: Clock, nursery: trio.Nursery
 ) -> None:
     network.lifetime = None

@@ -108,7 +108,7 @@ def test_a_request_may_go_without_a_client() -> None:
     assert "authorization" not in script.calls[0].headers
 
 
-def test_nobody_said_how_long_or_what_for() -> None:
+def test_expiry_and_scopes_may_be_missing() -> None:
     tokens = request(FlowScript([token_reply(expires_in=None)]))
 
     assert (tokens.expires_at, tokens.scopes, tokens.refresh_token) == (None, None, None)

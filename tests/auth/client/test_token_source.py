@@ -297,7 +297,7 @@ async def test_a_request_that_meets_a_token_with_the_scopes_by_then_shows_that(
     assert len(network.asked) == 2
 
 
-async def test_a_person_who_said_no_is_not_asked_for_the_same_again(
+async def test_after_a_denial_the_same_scopes_are_not_requested_again(
     network: Network, clock: Clock, nursery: trio.Nursery
 ) -> None:
     person = Person()

@@ -56,7 +56,7 @@ async def test_a_host_that_the_metadata_name_is_named_by_another() -> None:
     assert [call.named_by for call in server.calls] == ["user", "server"]
 
 
-async def test_a_wrong_signature_with_a_known_key_makes_nobody_fetch() -> None:
+async def test_a_wrong_signature_with_a_known_key_causes_no_fetch() -> None:
     server = Issuer()
     keys = ring(server)
     await keys.has_signed(signed_by(server, ec_key()), server)
@@ -93,7 +93,7 @@ async def test_a_flood_of_unknown_keys_makes_them_be_fetched_at_a_bounded_rate()
     assert server.asked.count(JWKS) == 5
 
 
-async def test_tokens_with_unknown_keys_share_one_fetch_and_keep_nobody_else_waiting() -> None:
+async def test_tokens_with_unknown_keys_share_one_fetch_and_block_no_other() -> None:
     server = Issuer()
     keys = ring(server)
     await keys.has_signed(signed_by(server, ec_key()), server)

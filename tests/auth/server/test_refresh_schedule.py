@@ -78,7 +78,7 @@ async def test_a_clock_that_was_set_back_does_not_keep_it_from_being_fetched() -
     assert publisher.reads == 2
 
 
-async def test_all_who_have_nothing_wait_for_one_fetch() -> None:
+async def test_without_a_document_all_requests_wait_for_one_fetch() -> None:
     publisher = Publisher(admission=trio.Event())
 
     async with trio.open_nursery() as nursery:
@@ -91,7 +91,7 @@ async def test_all_who_have_nothing_wait_for_one_fetch() -> None:
     assert publisher.reads == 1
 
 
-async def test_who_has_something_to_go_on_with_does_not_wait(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_request_with_an_older_document_does_not_wait(autojump_clock: trio.testing.MockClock) -> None:
     publisher = Publisher()
     await publisher.renewal.keep_fresh(FETCH)
     publisher.clock.now += 1000
@@ -146,7 +146,7 @@ async def test_a_fetch_ends_in_time_even_if_it_is_cancelled(
     assert caplog.records[0].levelno == logging.WARNING
 
 
-async def test_another_failure_is_one_of_whoever_fetches() -> None:
+async def test_another_failure_affects_only_the_fetching_request() -> None:
     publisher = Publisher(failure=KeyError("a bug"))
 
     with pytest.raises(KeyError, match="a bug"):

@@ -18,7 +18,7 @@ METADATA = "https://api.example/.well-known/oauth-protected-resource/mcp"
 OTHER = "https://other.example"
 
 
-async def test_who_shows_a_good_token_is_let_in() -> None:
+async def test_a_request_with_a_valid_token_is_admitted() -> None:
     post = posting()
 
     access = access_of(await post(post.issuer.token()))
@@ -39,7 +39,7 @@ async def test_schemes_are_equal_whatever_their_case(scheme: str) -> None:
     assert access_of(await post(post.issuer.token(), scheme=scheme)).principal == "ann"
 
 
-async def test_what_a_token_says_cannot_be_changed_by_who_reads_it() -> None:
+async def test_the_claims_of_an_access_are_read_only() -> None:
     post = posting()
     access = access_of(await post(post.issuer.token()))
 
@@ -61,7 +61,7 @@ async def test_each_admission_is_a_checkpoint() -> None:
     "headers", [{}, {"authorization": ""}, {"authorization": "Basic YTpi"}, {"authorization": "Digest a=1, b=2"}]
 )
 @pytest.mark.requirement("C.3-1", "C.3-3")
-async def test_who_shows_nothing_is_told_where_to_get_a_token(headers: dict[str, str]) -> None:
+async def test_a_request_without_a_token_is_told_the_metadata_url(headers: dict[str, str]) -> None:
     post = posting(scopes=["read", "write"])
 
     refusal = refusal_of(await post(headers=headers), 401)
@@ -208,7 +208,7 @@ async def test_an_expired_token_is_refused_even_if_it_was_good_before() -> None:
         ({"sub": "clientele"}, "clientele"),
     ],
 )
-async def test_no_two_who_may_see_different_things_have_one_name(claims: dict[str, Any], principal: str) -> None:
+async def test_principals_are_unique(claims: dict[str, Any], principal: str) -> None:
     post = posting()
 
     assert access_of(await post(post.issuer.token(**claims))).principal == principal
@@ -253,7 +253,7 @@ async def test_a_scope_that_includes_others_is_as_good_as_they_are() -> None:
     assert post.guard.permit(access, ["delete"]) is not None
 
 
-async def test_while_the_authorization_server_is_away_nobody_is_told_that_a_token_is_bad(
+async def test_an_unreachable_authorization_server_does_not_make_tokens_invalid(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     post = posting()
@@ -332,7 +332,7 @@ async def test_what_another_verifier_says_is_checked_as_well(token: VerifiedToke
         (ExceptionGroup("bugs", [ValueError("a bug")]), 503),
     ],
 )
-async def test_a_verifier_that_fails_lets_nobody_in(
+async def test_a_failing_verifier_denies_access(
     failure: Exception, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     outcome = await posting(verifier=Own(failure))("opaque")

@@ -77,7 +77,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED.keys())
-async def test_a_forged_token_lets_nobody_in(forged: str) -> None:
+async def test_a_forged_token_is_refused(forged: str) -> None:
     post = posting(Issuer(keys=[ec_key(), rsa_key()]))
 
     refusal_of(await post(forged), 401, "invalid_token")
@@ -86,7 +86,7 @@ async def test_a_forged_token_lets_nobody_in(forged: str) -> None:
     assert access_of(await post(post.issuer.token())).principal == "ann"
 
 
-async def test_a_token_with_any_character_changed_lets_nobody_in() -> None:
+async def test_a_token_with_any_character_changed_is_refused() -> None:
     post = posting()
     token = post.issuer.token()
 

@@ -22,7 +22,7 @@ def proof(token: str | None, *, key: DpopKey = KEY, method: str = "POST", url: s
 
 
 @pytest.mark.parametrize("dpop", ["allowed", "required"])
-async def test_who_has_the_key_is_let_in_each_time_with_a_new_proof(dpop: str) -> None:
+async def test_the_holder_of_the_key_is_admitted_each_time_with_a_new_proof(dpop: str) -> None:
     post = posting(dpop=dpop)
     token = bound(post)
 
@@ -126,7 +126,7 @@ async def test_proofs_of_bad_tokens_are_not_remembered() -> None:
     access_of(await post(token, scheme="DPoP", proof=proof(token)))
 
 
-async def test_when_no_more_proofs_can_be_remembered_nobody_is_let_in_who_needs_one() -> None:
+async def test_with_a_full_memory_of_proofs_bound_tokens_are_refused() -> None:
     post = posting()
     post.guard._replays = SeenProofs(max_kept=1)
     token = bound(post)

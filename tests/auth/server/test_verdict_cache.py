@@ -67,7 +67,7 @@ async def test_nothing_is_kept_for_no_time() -> None:
     assert oracle.asked == 2
 
 
-async def test_where_nothing_is_kept_nobody_waits_for_the_question_of_another() -> None:
+async def test_without_a_cache_requests_are_not_shared() -> None:
     answers, oracle = VerdictCache(0, Clock()), Oracle()
 
     async with trio.open_nursery() as nursery:
@@ -89,7 +89,7 @@ async def test_a_clock_that_was_set_back_ends_all_answers() -> None:
     assert oracle.asked == 2
 
 
-async def test_all_who_want_an_answer_at_a_time_share_one_question() -> None:
+async def test_concurrent_requests_for_one_token_are_shared() -> None:
     answers, oracle = VerdictCache(10, Clock()), Oracle()
     found: list[VerifiedToken | None] = []
 
@@ -105,7 +105,7 @@ async def test_all_who_want_an_answer_at_a_time_share_one_question() -> None:
     assert (oracle.asked, found) == (1, [GOOD] * 100)
 
 
-async def test_a_failure_is_one_for_all_who_wait_and_is_not_kept() -> None:
+async def test_a_failure_reaches_all_waiting_tasks_and_is_not_cached() -> None:
     answers, oracle = VerdictCache(10, Clock()), Oracle(VerifierUnavailable("nobody is there"))
     failed: list[str] = []
 

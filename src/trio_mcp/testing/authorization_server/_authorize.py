@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from attrs import define, evolve, field, frozen
 
-from ._clients import ClientRegistry, is_registered, keep
+from ._clients import ClientRegistry, is_registered, put_bounded
 from ._http import EndpointRequest, EndpointResponse, OAuthError, consent_page, error_page, redirect, with_query
 from ._options import AccessAsk, KnownClient, Settings
 from ._token import GrantBook, TokenFamily, asked_resource, asked_scopes, granted_scopes, require_grant
@@ -55,7 +55,7 @@ class _Ticket:
     key_thumbprint: str | None
     browser: str
     """The cookie of the browser that shows the page."""
-    ends: float
+    expires_at: float
     tries: int = 0
 
 
@@ -65,35 +65,35 @@ class BrowserSessions:
 
     _settings: Settings
     _registry: ClientRegistry
-    _book: GrantBook
+    _grants: GrantBook
     _tickets: dict[str, Any] = field(factory=dict[str, Any], init=False)
 
-    async def authorize(self, asked: EndpointRequest) -> EndpointResponse:
+    async def authorize(self, request: EndpointRequest) -> EndpointResponse:
         """Handle an authorization request."""
         try:
-            client, back = await self._known(asked.query)
+            client, back = await self._validated(request.query)
         except OAuthError as error:
             return error_page(error.description, error=error.error, status=400)
         try:
-            ticket = self._ticket(asked, client, back)
+            ticket = self._ticket(request, client, back)
             if self._settings.auto_consent:
                 return self._allow(ticket, next(iter(self._settings.users), "user"))
         except OAuthError as error:
-            return self._back(back, error.members)
+            return self._redirect_back(back, error.members)
         name = secrets.token_urlsafe(32)
-        keep(self._tickets, name, ticket, _MAX_TICKETS)
+        put_bounded(self._tickets, name, ticket, _MAX_TICKETS)
         return self._show(name, ticket, None)
 
-    async def decide(self, asked: EndpointRequest) -> EndpointResponse:
+    async def decide(self, request: EndpointRequest) -> EndpointResponse:
         """Handle the decision of a user."""
-        name = asked.form.get("ticket", "")
+        name = request.form.get("ticket", "")
         ticket: _Ticket | None = self._tickets.get(name)
-        if ticket is None or ticket.ends <= self._settings.clock() or not _is_of(asked, ticket):
+        if ticket is None or ticket.expires_at <= self._settings.clock() or not _is_of(request, ticket):
             return error_page("This page has ended. Go back to where you came from.", error="access_denied", status=403)
-        if asked.form.get("decision") != "allow":
+        if request.form.get("decision") != "allow":
             del self._tickets[name]
-            return self._back(ticket.back, OAuthError("access_denied", "the user said no").members, status=303)
-        user, password = asked.form.get("username", ""), asked.form.get("password", "")
+            return self._redirect_back(ticket.back, OAuthError("access_denied", "the user said no").members, status=303)
+        user, password = request.form.get("username", ""), request.form.get("password", "")
         if not hmac.compare_digest(self._settings.users.get(user, "").encode(), password.encode()) or not password:
             ticket.tries += 1
             if ticket.tries >= _MAX_TRIES:
@@ -103,9 +103,9 @@ class BrowserSessions:
         try:
             return self._allow(ticket, user, status=303)
         except OAuthError as error:
-            return self._back(ticket.back, error.members, status=303)
+            return self._redirect_back(ticket.back, error.members, status=303)
 
-    async def _known(self, query: Mapping[str, str]) -> tuple[KnownClient, _Return]:
+    async def _validated(self, query: Mapping[str, str]) -> tuple[KnownClient, _Return]:
         """Return the client and the redirect of a request (rule 1).
 
         Raises:
@@ -117,8 +117,8 @@ class BrowserSessions:
             raise OAuthError("invalid_request", "the client has not registered this redirect_uri")
         return client, _Return(uri, query.get("state"))
 
-    def _ticket(self, asked: EndpointRequest, client: KnownClient, back: _Return) -> _Ticket:
-        query = asked.query
+    def _ticket(self, request: EndpointRequest, client: KnownClient, back: _Return) -> _Ticket:
+        query = request.query
         require_grant(client, "authorization_code")
         if query.get("response_type") != "code":
             raise OAuthError("unsupported_response_type", "response_type has to be code")
@@ -138,8 +138,8 @@ class BrowserSessions:
             ask=ask,
             challenge=challenge,
             key_thumbprint=query.get("dpop_jkt"),
-            browser=_cookie_of(asked) or secrets.token_urlsafe(32),
-            ends=self._settings.clock() + _TICKET_SECONDS,
+            browser=_cookie_of(request) or secrets.token_urlsafe(32),
+            expires_at=self._settings.clock() + _TICKET_SECONDS,
         )
 
     def _allow(self, ticket: _Ticket, user: str, *, status: int = 302) -> EndpointResponse:
@@ -156,18 +156,18 @@ class BrowserSessions:
             resource=ask.resource,
             key_thumbprint=ticket.key_thumbprint,
         )
-        code = self._book.give_code(family, redirect_uri=ticket.back.uri, challenge=ticket.challenge)
-        return self._back(ticket.back, {"code": code}, status=status)
+        code = self._grants.issue_code(family, redirect_uri=ticket.back.uri, challenge=ticket.challenge)
+        return self._redirect_back(ticket.back, {"code": code}, status=status)
 
-    def _back(self, back: _Return, members: Mapping[str, str], *, status: int = 302) -> EndpointResponse:
+    def _redirect_back(self, back: _Return, members: Mapping[str, str], *, status: int = 302) -> EndpointResponse:
         state = {} if back.state is None else {"state": back.state}
         parameters = self._settings.changed("authorize", {**members, **state, "iss": self._settings.issuer})
         return redirect(with_query(back.uri, parameters), status=status, error=parameters.get("error"))
 
     def _show(self, name: str, ticket: _Ticket, trouble: str | None) -> EndpointResponse:
-        place = urlsplit(self._settings.issuer)
+        endpoint_url = urlsplit(self._settings.issuer)
         page = consent_page(
-            action=self._settings.place("/decide"),
+            action=self._settings.endpoint_url("/decide"),
             ticket=name,
             client=ticket.client.name,
             client_id=ticket.client.client_id,
@@ -176,19 +176,19 @@ class BrowserSessions:
             resource=ticket.ask.resource,
             trouble=trouble,
         )
-        secure = "; Secure" if place.scheme == "https" else ""
-        cookie = f"{_COOKIE}={ticket.browser}; Path={place.path or '/'}; HttpOnly; SameSite=Lax{secure}"
+        secure = "; Secure" if endpoint_url.scheme == "https" else ""
+        cookie = f"{_COOKIE}={ticket.browser}; Path={endpoint_url.path or '/'}; HttpOnly; SameSite=Lax{secure}"
         return evolve(page, headers={**page.headers, "set-cookie": cookie}, error="access_denied" if trouble else None)
 
 
-def _cookie_of(asked: EndpointRequest) -> str | None:
+def _cookie_of(request: EndpointRequest) -> str | None:
     """Return the cookie of a browser; None at its first request."""
-    for pair in re.split(r"[;,] *", asked.headers.get("cookie", "")):
+    for pair in re.split(r"[;,] *", request.headers.get("cookie", "")):
         name, _, value = pair.partition("=")
         if name == _COOKIE and _RANDOM.fullmatch(value):
             return value
     return None
 
 
-def _is_of(asked: EndpointRequest, ticket: _Ticket) -> bool:
-    return hmac.compare_digest((_cookie_of(asked) or "").encode(), ticket.browser.encode())
+def _is_of(request: EndpointRequest, ticket: _Ticket) -> bool:
+    return hmac.compare_digest((_cookie_of(request) or "").encode(), ticket.browser.encode())

@@ -28,8 +28,8 @@ __all__ = [
     "ClientRegistry",
     "check_redirect_uris",
     "is_registered",
-    "keep",
     "presents_credentials",
+    "put_bounded",
 ]
 
 
@@ -99,7 +99,7 @@ _DOCUMENT_SECONDS = 300.0
 _GRANTS = ("authorization_code", "refresh_token", "client_credentials")
 
 
-def keep(kept: dict[str, Any], key: str, value: object, most: int) -> None:
+def put_bounded(kept: dict[str, Any], key: str, value: object, most: int) -> None:
     """Put a value into a dict, and drop the oldest entry if there are too many."""
     kept[key] = value
     if len(kept) > most:
@@ -147,8 +147,8 @@ class ClientRegistry:
             OAuthError: the registration is refused.
         """
         client = self._read(secrets.token_urlsafe(16), members, "client_secret_basic")
-        keep(self._registered, client.client_id, client, _MAX_CLIENTS)
-        told = {
+        put_bounded(self._registered, client.client_id, client, _MAX_CLIENTS)
+        response = {
             "client_id": client.client_id,
             "client_id_issued_at": int(self._settings.clock()),
             "redirect_uris": [*client.redirect_uris],
@@ -160,15 +160,15 @@ class ClientRegistry:
             **({"application_type": members["application_type"]} if "application_type" in members else {}),
         }
         if client.secret is not None:
-            told |= {"client_secret": client.secret, "client_secret_expires_at": int(client.secret_expires_at or 0)}
-        return told
+            response |= {"client_secret": client.secret, "client_secret_expires_at": int(client.secret_expires_at or 0)}
+        return response
 
     async def _documented(self, client_id: str) -> KnownClient:
         kept = self._documents.get(client_id)
         if kept is None or kept.until < self._settings.clock():
             client = await self._read_document(client_id)
             kept = _ClientDocument(client, self._settings.clock() + _DOCUMENT_SECONDS)
-            keep(self._documents, client_id, kept, _MAX_DOCUMENTS)
+            put_bounded(self._documents, client_id, kept, _MAX_DOCUMENTS)
         return kept.client
 
     async def _read_document(self, client_id: str) -> KnownClient:
@@ -202,7 +202,7 @@ class ClientRegistry:
         Raises:
             OAuthError: the metadata is not acceptable.
         """
-        uris, grants = _texts(members, "redirect_uris"), _texts(members, "grant_types") or ["authorization_code"]
+        uris, grants = _strings(members, "redirect_uris"), _strings(members, "grant_types") or ["authorization_code"]
         method = members.get("token_endpoint_auth_method", usual)
         if method not in self._settings.auth_methods:
             raise _unacceptable(f"token_endpoint_auth_method has to be one of {', '.join(self._settings.auth_methods)}")
@@ -212,7 +212,7 @@ class ClientRegistry:
             check_redirect_uris(uris, members.get("application_type"))
         keys = _keys(members) if method == "private_key_jwt" else None
         has_secret = method in {"client_secret_basic", "client_secret_post"}
-        ends = self._settings.secret_seconds
+        expires_at = self._settings.secret_seconds
         return KnownClient(
             client_id,
             name=str(members.get("client_name", "a client"))[:100],
@@ -221,7 +221,7 @@ class ClientRegistry:
             method=method,
             redirect_uris=uris,
             grant_types=grants,
-            secret_expires_at=self._settings.clock() + ends if has_secret and ends is not None else None,
+            secret_expires_at=self._settings.clock() + expires_at if has_secret and expires_at is not None else None,
         )
 
 
@@ -239,7 +239,7 @@ def _keys(members: Mapping[str, Any]) -> Mapping[str, Any]:
     return keys
 
 
-def _texts(members: Mapping[str, Any], name: str) -> Sequence[str]:
+def _strings(members: Mapping[str, Any], name: str) -> Sequence[str]:
     value = members.get(name, [])
     if not is_array(value) or not all(isinstance(each, str) for each in value):
         raise _unacceptable(f"{name} has to be a list of strings")
@@ -277,27 +277,29 @@ class ClientCheck:
     _seen: dict[str, Any] = field(factory=dict[str, Any], init=False)
     """Used assertions, because each one is valid once."""
 
-    async def check(self, asked: EndpointRequest) -> KnownClient:
+    async def check(self, request: EndpointRequest) -> KnownClient:
         """Return the authenticated or public client of a request.
 
         Raises:
             OAuthError: the authentication is missing, wrong, or ambiguous, or uses another method than the registered
                 one.
         """
-        if len(_ways(asked)) > 1:
+        if len(_methods_used(request)) > 1:
             raise OAuthError("invalid_request", "a client authenticates in one way")
-        basic = _basic(asked.headers.get("authorization"))
+        basic = _basic(request.headers.get("authorization"))
         if basic is not None:
             client = await self._with_secret("client_secret_basic", *basic)
-        elif "client_secret" in asked.form:
+        elif "client_secret" in request.form:
             client = await self._with_secret(
-                "client_secret_post", asked.form.get("client_id", ""), asked.form["client_secret"]
+                "client_secret_post", request.form.get("client_id", ""), request.form["client_secret"]
             )
-        elif "client_assertion" in asked.form:
-            client = await self._with_assertion(asked.form["client_assertion"], asked.form.get("client_assertion_type"))
+        elif "client_assertion" in request.form:
+            client = await self._with_assertion(
+                request.form["client_assertion"], request.form.get("client_assertion_type")
+            )
         else:
-            client = await self._without(asked.form.get("client_id", ""))
-        if asked.form.get("client_id", client.client_id) != client.client_id:
+            client = await self._without(request.form.get("client_id", ""))
+        if request.form.get("client_id", client.client_id) != client.client_id:
             raise OAuthError("invalid_request", "client_id is that of another client")
         return client
 
@@ -326,14 +328,14 @@ class ClientCheck:
         return client
 
     def _holds(self, claims: dict[str, Any], client_id: str) -> bool:
-        places = (self._settings.issuer, self._settings.place("/token"))
+        places = (self._settings.issuer, self._settings.endpoint_url("/token"))
         if claims.get("iss") != client_id or not is_for(claims, places, self._settings.clock()):
             return False
         number = claims.get("jti")
         key = f"{client_id} {number}"
         if not isinstance(number, str) or key in self._seen:
             return False
-        keep(self._seen, key, None, _MAX_ASSERTIONS)
+        put_bounded(self._seen, key, None, _MAX_ASSERTIONS)
         return True
 
     async def _find(self, client_id: str, method: AuthMethod, *, basic: bool = False) -> KnownClient:
@@ -346,13 +348,13 @@ class ClientCheck:
         return client
 
 
-def presents_credentials(asked: EndpointRequest) -> bool:
+def presents_credentials(request: EndpointRequest) -> bool:
     """Return True if a client tries to authenticate."""
-    return bool(_ways(asked))
+    return bool(_methods_used(request))
 
 
-def _ways(asked: EndpointRequest) -> set[str]:
-    return {"client_secret", "client_assertion"} & {*asked.form} | {"authorization"} & {*asked.headers}
+def _methods_used(request: EndpointRequest) -> set[str]:
+    return {"client_secret", "client_assertion"} & {*request.form} | {"authorization"} & {*request.headers}
 
 
 def _basic(value: str | None) -> tuple[str, str] | None:

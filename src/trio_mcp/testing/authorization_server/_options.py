@@ -132,9 +132,13 @@ def unverified_claims(token: str) -> Mapping[str, Any]:
 
 def is_for(claims: Mapping[str, Any], audiences: Collection[str], now: float) -> bool:
     """Return True if the claims name one of the audiences, and have not expired."""
-    audience, ends = claims.get("aud"), claims.get("exp")
+    audience, expires_at = claims.get("aud"), claims.get("exp")
     named: list[Any] = audience if is_array(audience) else [audience]
-    return any(each in audiences for each in named) and isinstance(ends, int | float) and ends + _LEEWAY_SECONDS > now
+    return (
+        any(each in audiences for each in named)
+        and isinstance(expires_at, int | float)
+        and expires_at + _LEEWAY_SECONDS > now
+    )
 
 
 Endpoint: TypeAlias = Literal["metadata", "jwks", "authorize", "decide", "token", "register", "introspect", "revoke"]
@@ -294,7 +298,7 @@ class Settings:
     before: Callable[[Endpoint], Awaitable[object]] | None = None
     change: Callable[[Endpoint, dict[str, Any]], Mapping[str, Any]] | None = None
 
-    def place(self, path: str) -> str:
+    def endpoint_url(self, path: str) -> str:
         """Return the URL of an endpoint."""
         return self.issuer.rstrip("/") + path
 
@@ -322,11 +326,11 @@ def server_metadata(settings: Settings) -> dict[str, Any]:
     grants = ["authorization_code", "refresh_token", "client_credentials", TOKEN_EXCHANGE]
     members: dict[str, Any] = {
         "issuer": settings.issuer,
-        "authorization_endpoint": settings.place("/authorize"),
-        "token_endpoint": settings.place("/token"),
-        "jwks_uri": settings.place("/jwks"),
-        "introspection_endpoint": settings.place("/introspect"),
-        "revocation_endpoint": settings.place("/revoke"),
+        "authorization_endpoint": settings.endpoint_url("/authorize"),
+        "token_endpoint": settings.endpoint_url("/token"),
+        "jwks_uri": settings.endpoint_url("/jwks"),
+        "introspection_endpoint": settings.endpoint_url("/introspect"),
+        "revocation_endpoint": settings.endpoint_url("/revoke"),
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "subject_types_supported": ["public"],
@@ -344,7 +348,7 @@ def server_metadata(settings: Settings) -> dict[str, Any]:
     if scopes:
         members["scopes_supported"] = scopes
     if settings.registration:
-        members["registration_endpoint"] = settings.place("/register")
+        members["registration_endpoint"] = settings.endpoint_url("/register")
     if settings.dpop != "off":
         members["dpop_signing_alg_values_supported"] = ["ES256"]
     return members

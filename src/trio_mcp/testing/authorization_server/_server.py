@@ -111,15 +111,15 @@ class AuthorizationServer:
         """The requests so far, the newest last; the oldest are dropped after 10,000."""
         self._keys = SigningKeys()
         self._registry = ClientRegistry(self.settings)
-        self._book = GrantBook(self.settings, self._keys)
+        self._grants = GrantBook(self.settings, self._keys)
         self._proofs = ProofCheck(self.settings)
         self._check = ClientCheck(self.settings, self._registry)
         self._routes = self._make_routes()
 
     def _make_routes(self) -> Mapping[str, _Route]:
-        exchanges = Exchanges(self.settings, self._keys, self._check, self._book)
-        token = TokenEndpoint(self.settings, self._check, self._proofs, self._book, exchanges)
-        visits = BrowserSessions(self.settings, self._registry, self._book)
+        exchanges = Exchanges(self.settings, self._keys, self._check, self._grants)
+        token = TokenEndpoint(self.settings, self._check, self._proofs, self._grants, exchanges)
+        visits = BrowserSessions(self.settings, self._registry, self._grants)
         base = unquote(urlsplit(self.issuer).path).rstrip("/")
         below = {
             "/authorize": _Route("authorize", "GET", visits.authorize),
@@ -146,12 +146,12 @@ class AuthorizationServer:
     @property
     def refreshes(self) -> int:
         """The number of tokens that were issued for a refresh token."""
-        return self._book.refreshes
+        return self._grants.refreshes
 
     @property
     def reuses(self) -> int:
         """The number of refresh tokens that were presented again after their use."""
-        return self._book.reuses
+        return self._grants.reuses
 
     def asked(self, endpoint: Endpoint) -> list[AuthorizationRequest]:
         """Return the requests to one endpoint so far."""
@@ -192,8 +192,8 @@ class AuthorizationServer:
             claims: claims to add or replace.
         """
         family = TokenFamily(client_id=client_id, subject=subject, scopes=tuple(scopes), resource=resource)
-        held = self.settings.token_seconds if seconds is None else seconds
-        return self._book.access_token(family, family.scopes, held, claims)
+        lifetime = self.settings.token_seconds if seconds is None else seconds
+        return self._grants.access_token(family, family.scopes, lifetime, claims)
 
     def issue_id_token(self, *, subject: str, client_id: str, seconds: float = 300.0) -> str:
         """Return an ID token of a signed-in user, which a client can exchange for an ID-JAG."""
@@ -219,11 +219,11 @@ class AuthorizationServer:
 
     def expire_tokens(self) -> None:
         """Expire all access tokens for introspection; the expiry within a JWT stays the same."""
-        self._book.expire()
+        self._grants.expire()
 
     def revoke_all(self) -> None:
         """Revoke everything that was granted so far, including refresh tokens and codes."""
-        self._book.revoke_all()
+        self._grants.revoke_all()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope.
@@ -292,18 +292,18 @@ class AuthorizationServer:
     async def _register(self, asked: EndpointRequest) -> EndpointResponse:
         if not self.settings.registration:
             raise OAuthError("access_denied", "clients do not register by themselves here", status=403)
-        told = self._registry.register(asked.json())
-        return json_answer(self.settings.changed("register", told), status=201)
+        response = self._registry.register(asked.json())
+        return json_answer(self.settings.changed("register", response), status=201)
 
     async def _introspect(self, asked: EndpointRequest) -> EndpointResponse:
         client = await self._check.check(asked)
         if client.is_public:
             raise OAuthError("invalid_client", "the client has to authenticate", status=401)
-        return json_answer(self.settings.changed("introspect", self._book.introspect(asked.form.get("token", ""))))
+        return json_answer(self.settings.changed("introspect", self._grants.introspect(asked.form.get("token", ""))))
 
     async def _revoke(self, asked: EndpointRequest) -> EndpointResponse:
         client = await self._check.check(asked)
-        self._book.revoke(asked.form.get("token", ""), client.client_id)
+        self._grants.revoke(asked.form.get("token", ""), client.client_id)
         return json_answer(self.settings.changed("revoke", {}))
 
 

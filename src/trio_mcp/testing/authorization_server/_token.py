@@ -22,7 +22,7 @@ from joserfc.jwk import ECKey
 from joserfc.jws import extract_compact
 
 from ...wire import is_object
-from ._clients import ClientCheck, keep, presents_credentials
+from ._clients import ClientCheck, presents_credentials, put_bounded
 from ._http import EndpointRequest, EndpointResponse, OAuthError, json_answer
 from ._options import (
     ID_JAG_TYPE,
@@ -80,7 +80,7 @@ class AuthorizationCode:
     redirect_uri: str
     challenge: str
     """The PKCE challenge."""
-    ends: float
+    expires_at: float
 
 
 @define(eq=False)
@@ -96,7 +96,7 @@ class AccessToken:
     """An access token."""
 
     family: TokenFamily
-    ends: float
+    expires_at: float
 
 
 def _digest(secret: str) -> str:
@@ -119,15 +119,15 @@ class GrantBook:
     _refresh: dict[str, RefreshToken] = field(factory=dict[str, RefreshToken], init=False)
     _access: dict[str, AccessToken] = field(factory=dict[str, AccessToken], init=False)
 
-    def give_code(self, family: TokenFamily, *, redirect_uri: str, challenge: str) -> str:
+    def issue_code(self, family: TokenFamily, *, redirect_uri: str, challenge: str) -> str:
         """Return a code for a grant."""
         code = secrets.token_urlsafe(32)
-        ends = self._settings.clock() + self._settings.code_seconds
-        known = AuthorizationCode(family=family, redirect_uri=redirect_uri, challenge=challenge, ends=ends)
-        keep(self._codes, _digest(code), known, _MOST)
+        expires_at = self._settings.clock() + self._settings.code_seconds
+        known = AuthorizationCode(family=family, redirect_uri=redirect_uri, challenge=challenge, expires_at=expires_at)
+        put_bounded(self._codes, _digest(code), known, _MOST)
         return code
 
-    def take_code(self, code: str) -> AuthorizationCode:
+    def redeem_code(self, code: str) -> AuthorizationCode:
         """Use up a code, and return its grant.
 
         Raises:
@@ -138,12 +138,12 @@ class GrantBook:
         if used is not None:
             used.is_revoked = True  # the code may be stolen, so everything that was issued for it is revoked
         known = self._codes.pop(digest, None)
-        if known is None or known.ends <= self._settings.clock():
+        if known is None or known.expires_at <= self._settings.clock():
             raise OAuthError("invalid_grant", "the code does not hold")
-        keep(self._used_codes, digest, known.family, _MOST)
+        put_bounded(self._used_codes, digest, known.family, _MOST)
         return known
 
-    def give_tokens(self, family: TokenFamily, scopes: tuple[str, ...], *, refreshable: bool) -> dict[str, Any]:
+    def issue_tokens(self, family: TokenFamily, scopes: tuple[str, ...], *, refreshable: bool) -> dict[str, Any]:
         """Return the members of a response with tokens.
 
         Args:
@@ -159,7 +159,7 @@ class GrantBook:
         }
         if refreshable:
             members["refresh_token"] = token = secrets.token_urlsafe(32)
-            keep(self._refresh, _digest(token), RefreshToken(family), _MOST)
+            put_bounded(self._refresh, _digest(token), RefreshToken(family), _MOST)
         return members
 
     def access_token(
@@ -167,7 +167,7 @@ class GrantBook:
     ) -> str:
         """Return an access token, as a JWT (RFC 9068)."""
         now, number = self._settings.clock(), secrets.token_urlsafe(16)
-        keep(self._access, number, AccessToken(family, now + seconds), _MOST)
+        put_bounded(self._access, number, AccessToken(family, now + seconds), _MOST)
         bound = {} if family.key_thumbprint is None else {"cnf": {"jkt": family.key_thumbprint}}
         usual = {
             "iss": self._settings.issuer,
@@ -210,7 +210,7 @@ class GrantBook:
             return {"active": not refresh.is_used and not refresh.family.is_revoked, "token_type": "refresh_token"}
         read = self._keys.read(token)
         known = None if read is None else self._access.get(str(read.claims.get("jti")))
-        if read is None or known is None or known.family.is_revoked or known.ends <= self._settings.clock():
+        if read is None or known is None or known.family.is_revoked or known.expires_at <= self._settings.clock():
             return {"active": False}
         kind = "Bearer" if known.family.key_thumbprint is None else "DPoP"
         return {"active": True, "token_type": kind, **read.claims}
@@ -285,13 +285,13 @@ class ProofCheck:
         issued, target = claims.get("iat"), claims.get("htu")
         if proof.header.get("typ") != "dpop+jwt" or claims.get("htm") != "POST" or not isinstance(target, str):
             return False
-        if not _is_same_place(target, self._settings.place("/token")):
+        if not _is_same_place(target, self._settings.endpoint_url("/token")):
             return False
         if not isinstance(issued, int | float) or not _is_near(issued, self._settings.clock()):
             return False
         if not isinstance(number, str) or number in self._seen:
             return False
-        keep(self._seen, number, None, _MAX_PROOFS)
+        put_bounded(self._seen, number, None, _MAX_PROOFS)
         return True
 
 
@@ -403,11 +403,11 @@ class Exchanges:
     _settings: Settings
     _keys: SigningKeys
     _check: ClientCheck
-    _book: GrantBook
+    _grants: GrantBook
     _seen: dict[str, Any] = field(factory=dict[str, Any], init=False)
     """Used ID-JAGs, because each one is valid once."""
 
-    async def take(self, asked: EndpointRequest, thumbprint: str | None) -> dict[str, Any]:
+    async def take(self, request: EndpointRequest, thumbprint: str | None) -> dict[str, Any]:
         """Issue a token for an assertion of a trusted issuer (the grant type jwt-bearer).
 
         A workload need not authenticate in addition; the client of an ID-JAG must.
@@ -415,21 +415,21 @@ class Exchanges:
         Raises:
             OAuthError: the assertion is invalid, or belongs to another client.
         """
-        assertion = self._asserted(asked)
+        assertion = self._asserted(request)
         is_id_jag = assertion.header.get("typ") == _ID_JAG
-        if is_id_jag or presents_credentials(asked):
-            client = await self._check.check(asked)
+        if is_id_jag or presents_credentials(request):
+            client = await self._check.check(request)
             require_grant(client, JWT_BEARER)
             client_id = client.client_id
         else:
-            client_id = asked.form.get("client_id", assertion.claims["sub"])
-        return self._give(
-            self._narrowed(asked, assertion, client_id) if is_id_jag else asked, assertion, client_id, thumbprint
+            client_id = request.form.get("client_id", assertion.claims["sub"])
+        return self._issue(
+            self._narrowed(request, assertion, client_id) if is_id_jag else request, assertion, client_id, thumbprint
         )
 
-    def _asserted(self, asked: EndpointRequest) -> Jwt:
+    def _asserted(self, request: EndpointRequest) -> Jwt:
         """Return the assertion, if it is valid."""
-        text, places = asked.form.get("assertion", ""), (self._settings.issuer, self._settings.place("/token"))
+        text, places = request.form.get("assertion", ""), (self._settings.issuer, self._settings.endpoint_url("/token"))
         issuer = unverified_claims(text).get("iss")
         keys = self._settings.trusted_issuers.get(issuer) if isinstance(issuer, str) else None
         assertion = None if keys is None else read_jwt(text, read_keys(keys))
@@ -439,9 +439,9 @@ class Exchanges:
             raise OAuthError("invalid_grant", "the assertion does not say about whom it is")
         return assertion
 
-    def _narrowed(self, asked: EndpointRequest, assertion: Jwt, client_id: str) -> EndpointRequest:
+    def _narrowed(self, request: EndpointRequest, assertion: Jwt, client_id: str) -> EndpointRequest:
         """Return a request that is limited to the content of an ID-JAG, and use up the ID-JAG."""
-        claims, form, number = assertion.claims, asked.form, assertion.claims.get("jti")
+        claims, form, number = assertion.claims, request.form, assertion.claims.get("jti")
         if claims.get("client_id") != client_id:
             raise OAuthError("invalid_grant", "the assertion is for another client")
         if not isinstance(number, str) or number in self._seen:
@@ -451,16 +451,18 @@ class Exchanges:
             raise OAuthError("invalid_scope", "the assertion does not allow this")
         if form.get("resource", allowed.get("resource")) != allowed.get("resource"):
             raise OAuthError("invalid_target", "the assertion is for another resource")
-        keep(self._seen, number, None, _MAX_ASSERTIONS)
-        return evolve(asked, form={**allowed, **form})
+        put_bounded(self._seen, number, None, _MAX_ASSERTIONS)
+        return evolve(request, form={**allowed, **form})
 
-    def _give(self, asked: EndpointRequest, assertion: Jwt, client_id: str, thumbprint: str | None) -> dict[str, Any]:
+    def _issue(
+        self, request: EndpointRequest, assertion: Jwt, client_id: str, thumbprint: str | None
+    ) -> dict[str, Any]:
         ask = AccessAsk(
             grant_type=JWT_BEARER,
             client_id=client_id,
             subject=assertion.claims["sub"],
-            scopes=asked_scopes(self._settings, asked.form),
-            resource=asked_resource(self._settings, asked.form),
+            scopes=asked_scopes(self._settings, request.form),
+            resource=asked_resource(self._settings, request.form),
         )
         scopes = granted_scopes(self._settings, ask, refusal="unauthorized_client")
         family = TokenFamily(
@@ -470,16 +472,16 @@ class Exchanges:
             resource=ask.resource,
             key_thumbprint=thumbprint,
         )
-        return self._book.give_tokens(family, scopes, refreshable=False)
+        return self._grants.issue_tokens(family, scopes, refreshable=False)
 
-    def give_id_jag(self, asked: EndpointRequest, client: KnownClient) -> dict[str, Any]:
+    def issue_id_jag(self, request: EndpointRequest, client: KnownClient) -> dict[str, Any]:
         """Issue an ID-JAG for an ID token of this server (the grant type token-exchange).
 
         Raises:
             OAuthError: the token is invalid, or another type is requested.
         """
         require_grant(client, TOKEN_EXCHANGE)
-        form = asked.form
+        form = request.form
         if form.get("requested_token_type") != ID_JAG_TYPE or form.get("subject_token_type") != _ID_TOKEN_TYPE:
             raise OAuthError("invalid_request", "ID tokens are exchanged for ID-JAGs, and nothing else for anything")
         audience = form.get("audience")
@@ -527,41 +529,41 @@ class TokenEndpoint:
     _settings: Settings
     _check: ClientCheck
     _proofs: ProofCheck
-    _book: GrantBook
+    _grants: GrantBook
     _exchanges: Exchanges
 
-    async def answer(self, asked: EndpointRequest) -> EndpointResponse:
+    async def answer(self, request: EndpointRequest) -> EndpointResponse:
         """Issue tokens.
 
         Raises:
             OAuthError: the request is refused.
         """
-        members = await self._members(asked)
+        members = await self._members(request)
         return json_answer(self._settings.changed("token", members), headers=self._proofs.fields)
 
-    async def _members(self, asked: EndpointRequest) -> dict[str, Any]:
-        kind = asked.form.get("grant_type")
+    async def _members(self, request: EndpointRequest) -> dict[str, Any]:
+        kind = request.form.get("grant_type")
         if kind == JWT_BEARER:
-            return await self._exchanges.take(asked, self._proven(asked))
-        client = await self._check.check(asked)
-        thumbprint = self._proven(asked)
+            return await self._exchanges.take(request, self._proof_thumbprint(request))
+        client = await self._check.check(request)
+        thumbprint = self._proof_thumbprint(request)
         match kind:
             case "authorization_code":
-                return self._exchange_code(asked, client, thumbprint)
+                return self._exchange_code(request, client, thumbprint)
             case "refresh_token":
-                return self._refresh(asked, client, thumbprint)
+                return self._refresh(request, client, thumbprint)
             case "client_credentials":
-                return self._give_client(asked, client, thumbprint)
+                return self._issue_to_client(request, client, thumbprint)
             case _ if kind == TOKEN_EXCHANGE:
-                return self._exchanges.give_id_jag(asked, client)
+                return self._exchanges.issue_id_jag(request, client)
             case _:
                 raise OAuthError("unsupported_grant_type", "this grant_type is not known here")
 
-    def _proven(self, asked: EndpointRequest) -> str | None:
-        return self._proofs.check(asked.headers.get("dpop"))
+    def _proof_thumbprint(self, request: EndpointRequest) -> str | None:
+        return self._proofs.check(request.headers.get("dpop"))
 
-    def _exchange_code(self, asked: EndpointRequest, client: KnownClient, thumbprint: str | None) -> dict[str, Any]:
-        code, form = self._book.take_code(asked.form.get("code", "")), asked.form
+    def _exchange_code(self, request: EndpointRequest, client: KnownClient, thumbprint: str | None) -> dict[str, Any]:
+        code, form = self._grants.redeem_code(request.form.get("code", "")), request.form
         family = code.family
         if family.client_id != client.client_id:
             raise OAuthError("invalid_grant", "the code is another client's")
@@ -571,22 +573,22 @@ class TokenEndpoint:
             raise OAuthError("invalid_grant", "code_verifier does not match")
         if family.key_thumbprint not in {None, thumbprint}:
             raise OAuthError("invalid_dpop_proof", "the code is bound to another key")
-        self._require_resource(asked, family)
+        self._require_resource(request, family)
         family.key_thumbprint = thumbprint
         refreshable = may_refresh(self._settings, client, family.scopes)
-        return self._book.give_tokens(family, family.scopes, refreshable=refreshable)
+        return self._grants.issue_tokens(family, family.scopes, refreshable=refreshable)
 
-    def _refresh(self, asked: EndpointRequest, client: KnownClient, thumbprint: str | None) -> dict[str, Any]:
-        refresh = self._book.find_refresh(asked.form.get("refresh_token", ""), client.client_id, thumbprint)
+    def _refresh(self, request: EndpointRequest, client: KnownClient, thumbprint: str | None) -> dict[str, Any]:
+        refresh = self._grants.find_refresh(request.form.get("refresh_token", ""), client.client_id, thumbprint)
         family = refresh.family
-        scopes = asked_scopes(self._settings, {"scope": " ".join(family.scopes), **asked.form})
+        scopes = asked_scopes(self._settings, {"scope": " ".join(family.scopes), **request.form})
         if not {*scopes} <= {*family.scopes}:
             raise OAuthError("invalid_scope", "this was not granted")
-        self._require_resource(asked, family)
-        self._book.use_up(refresh)
-        return self._book.give_tokens(family, scopes, refreshable=True)
+        self._require_resource(request, family)
+        self._grants.use_up(refresh)
+        return self._grants.issue_tokens(family, scopes, refreshable=True)
 
-    def _give_client(self, asked: EndpointRequest, client: KnownClient, thumbprint: str | None) -> dict[str, Any]:
+    def _issue_to_client(self, request: EndpointRequest, client: KnownClient, thumbprint: str | None) -> dict[str, Any]:
         require_grant(client, "client_credentials")
         if client.is_public:
             raise OAuthError("unauthorized_client", "a client without credentials has none to show")
@@ -594,8 +596,8 @@ class TokenEndpoint:
             grant_type="client_credentials",
             client_id=client.client_id,
             subject=client.client_id,
-            scopes=asked_scopes(self._settings, asked.form),
-            resource=asked_resource(self._settings, asked.form),
+            scopes=asked_scopes(self._settings, request.form),
+            resource=asked_resource(self._settings, request.form),
         )
         family = TokenFamily(
             client_id=client.client_id,
@@ -604,10 +606,10 @@ class TokenEndpoint:
             resource=ask.resource,
             key_thumbprint=thumbprint,
         )
-        return self._book.give_tokens(family, family.scopes, refreshable=False)
+        return self._grants.issue_tokens(family, family.scopes, refreshable=False)
 
-    def _require_resource(self, asked: EndpointRequest, family: TokenFamily) -> None:
-        resource = asked_resource(self._settings, asked.form)
+    def _require_resource(self, request: EndpointRequest, family: TokenFamily) -> None:
+        resource = asked_resource(self._settings, request.form)
         if resource is not None and resource != family.resource:
             raise OAuthError("invalid_target", "the grant is for another resource")
 
