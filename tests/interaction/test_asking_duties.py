@@ -366,9 +366,9 @@ async def test_questions_that_are_none_are_refused_where_they_are_asked(revision
             await elicit("?")
         with pytest.raises(TypeError, match="either a form or url="):
             await elicit("?", Seats, url=PAGE)
-        with pytest.raises(TypeError, match="nothing to ask"):
+        with pytest.raises(TypeError, match="pass at least one question"):
             await ctx.ask_all()
-        with pytest.raises(TypeError, match="at least one visit"):
+        with pytest.raises(TypeError, match="pass at least one visit"):
             ctx.url_elicitation_required()
         return "fine"
 

@@ -333,7 +333,7 @@ async def test_a_server_asks_its_client_in_its_own_words_where_the_revision_lets
     options: dict[str, Any] = {"methods": {"acme/ask": answer}, "time_limits": TimeLimits(idle=60, total=120)}
     async with door(server, revision=revision, **options) as client:
         if revision == MODERN:
-            with pytest.raises(ErrorResponse, match="a server cannot ask for 'acme/ask'") as refusal:
+            with pytest.raises(ErrorResponse, match="'acme/ask': a server cannot send requests") as refusal:
                 await client.call_tool("consult", {"word": "hi"})
             assert refusal.value.code == MISSING_CAPABILITY
         else:
@@ -349,7 +349,7 @@ async def test_a_server_asks_its_client_in_its_own_words_where_the_revision_lets
         ("acme/typed", {"words": 1}, r"\$\.words: Expected `array`, got `int`"),
         ("acme/unknown", {}, "acme/unknown"),
         ("acme/odd", {}, "the result of 'acme/odd' does not fit"),
-        ("ping", {}, "'ping' is the specification's own"),
+        ("ping", {}, "'ping' is defined by the specification"),
     ],
 )
 async def test_what_goes_wrong_with_such_a_question_is_the_handlers_to_see(
@@ -401,7 +401,7 @@ async def test_nothing_is_asked_before_the_client_says_that_it_is_initialized() 
     async with open_memory_client(server, revision=LEGACY):
         pass
 
-    assert said == ["'acme/ask' cannot be asked before the client has said that it is initialized"]
+    assert said == ["'acme/ask': the client is not initialized yet"]
 
 
 async def test_names_of_the_specification_are_not_sent_as_ones_own(door: Open) -> None:
@@ -414,7 +414,7 @@ async def test_names_of_the_specification_are_not_sent_as_ones_own(door: Open) -
     async with door(server) as client:
         result = await client.call_tool("misuse")
 
-    assert "'notifications/message' is the specification's own" in str(result.content)
+    assert "'notifications/message' is defined by the specification" in str(result.content)
 
 
 async def test_a_run_that_is_over_notifies_nobody_and_asks_nothing(door: Open) -> None:
@@ -427,7 +427,7 @@ async def test_a_run_that_is_over_notifies_nobody_and_asks_nothing(door: Open) -
     async with door(server, revision=LEGACY) as client:
         await client.call_tool("leak")
         await contexts[0].notify("notifications/acme/late")
-        with pytest.raises(LocalProtocolError, match="the request is over"):
+        with pytest.raises(LocalProtocolError, match="the request of the handler is over"):
             await contexts[0].request("acme/ask", None, dict)
 
 
@@ -449,15 +449,15 @@ async def test_requiring_an_extension_that_the_server_does_not_declare_is_its_ow
 
 
 REGISTRATIONS: dict[str, Callable[[Server], Any]] = {
-    "method 'tools/call' is the specification's own": lambda server: server.method("tools/call")(_any),
-    "is the specification's own; middleware": lambda server: server.notification("notifications/progress")(_any),
+    "method 'tools/call': defined by the specification": lambda server: server.method("tools/call")(_any),
+    "cannot be replaced; use middleware": lambda server: server.notification("notifications/progress")(_any),
     "a method 'acme/a' is registered already": lambda server: [server.method("acme/a")(_any) for _ in "ab"],
     "a notification 'n/a' is registered": lambda server: [server.notification("n/a")(_any) for _ in "ab"],
-    "'of a method' names no extension": lambda server: server.method("acme/a", extension="of a method")(_any),
-    "'of a server' names no extension": lambda _: Server("s", extensions={"of a server": {}}),
-    "'of a result' names no extension": lambda _: ExtensionResult("of a result", "task", {}),
-    "'complete' is a type of the protocol's own": lambda _: ExtensionResult(ROOMS, "complete", {}),
-    "'of a client' names no extension": lambda _: Extension("of a client"),
+    "extension id 'of a method': must be": lambda server: server.method("acme/a", extension="of a method")(_any),
+    "extension id 'of a server': must be": lambda _: Server("s", extensions={"of a server": {}}),
+    "extension id 'of a result': must be": lambda _: ExtensionResult("of a result", "task", {}),
+    "'complete': defined by the protocol": lambda _: ExtensionResult(ROOMS, "complete", {}),
+    "extension id 'of a client': must be": lambda _: Extension("of a client"),
     "'input_required' is a result type": lambda _: Extension(ROOMS, {}, {"input_required": _any}),
 }
 
@@ -479,10 +479,10 @@ def not_async() -> None:
 @pytest.mark.parametrize(
     ("options", "kind", "fault"),
     [
-        ({"methods": {"roots/list": _any}}, ValueError, "method 'roots/list' is the specification's own"),
-        ({"notifications": {"notifications/message": _any}}, ValueError, "is the specification's own"),
+        ({"methods": {"roots/list": _any}}, ValueError, "method 'roots/list': defined by the specification"),
+        ({"notifications": {"notifications/message": _any}}, ValueError, "defined by the specification"),
         ({"methods": {"acme/a": not_async}}, TypeError, r"methods\['acme/a'\]: .* is no async function"),
-        ({"extensions": {"rooms": {}}}, ValueError, "'rooms' names no extension"),
+        ({"extensions": {"rooms": {}}}, ValueError, "extension id 'rooms': must be"),
         ({"extensions": [Extension(ROOMS), Extension(ROOMS)]}, ValueError, "'com.example/rooms' is there twice"),
         (
             {"extensions": [Extension(ROOMS, {}, {"task": _any}), Extension("a/b", {}, {"task": _any})]},

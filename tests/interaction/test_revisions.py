@@ -177,7 +177,7 @@ def give(server: Server, content: list[Any], *, whole: bool = False) -> None:
 @pytest.mark.parametrize("whole", [False, True], ids=["content", "result"])
 @pytest.mark.parametrize(
     ("block", "kind", "since"),
-    [(SOUND, "a sound", SOUNDS), (LINK, "a link to a resource", LINKS), (PICTURE, "", "")],
+    [(SOUND, "audio", SOUNDS), (LINK, "a resource link", LINKS), (PICTURE, "", "")],
     ids=["sound", "link", "picture"],
 )
 async def test_later_content_is_refused_towards_older_peers_with_a_clear_error_to_its_author(
