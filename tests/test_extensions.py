@@ -43,7 +43,7 @@ def test_an_extension_id_has_a_prefix_and_a_name(id: str) -> None:
     ],
 )
 def test_any_other_id_is_refused(id: str) -> None:
-    with pytest.raises(ValueError, match="names no extension"):
+    with pytest.raises(ValueError, match="must be a prefix and a name"):
         check_extension_id(id)
 
 
@@ -52,7 +52,7 @@ def test_settings_are_mappings_and_copied() -> None:
     copied = checked_settings(given, "extensions")
     given["com.example/rooms"]["n"] = 2
     assert copied == {"com.example/rooms": {"n": 1}}
-    with pytest.raises(TypeError, match=r"extensions\['com.example/rooms'\] must be a mapping, not True; {} where"):
+    with pytest.raises(TypeError, match=r"extensions\['com.example/rooms'\]: must be a mapping, not True; use {}"):
         checked_settings({"com.example/rooms": True}, "extensions")  # type: ignore[dict-item] # that is the point
 
 
@@ -65,13 +65,13 @@ def test_invalid_extensions_of_the_peer_are_ignored() -> None:
 @pytest.mark.parametrize("method", ["tools/call", "initialize", "server/discover", "elicitation/create", "ping"])
 def test_methods_of_the_specification_cannot_be_custom_methods(method: str) -> None:
     assert is_specified(method)
-    with pytest.raises(ValueError, match=f"method '{method}' is the specification's own"):
+    with pytest.raises(ValueError, match=f"method '{method}': defined by the specification"):
         check_custom(method, "method")
 
 
 @pytest.mark.parametrize("method", ["", "rpc.discover"])
 def test_invalid_method_names_are_refused(method: str) -> None:
-    with pytest.raises(ValueError, match="cannot name a method"):
+    with pytest.raises(ValueError, match=f"method {method!r}: not a valid name"):
         check_custom(method, "method")
 
 

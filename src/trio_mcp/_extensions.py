@@ -1,4 +1,4 @@
-"""Which names belong to the specification, to extensions and to applications; the same for clients and servers.
+"""The names of methods and extensions: specified ones, and custom ones of extensions and applications.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#extension-negotiation
 """
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 CORE_RESULT_TYPES = ("complete", "input_required")
-"""The types of results that the protocol itself has."""
+"""The types of results that the protocol itself defines."""
 
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _EXTENSION_ID = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
@@ -36,7 +36,7 @@ _SPECIFIED = frozenset(
     method
     for methods in types.METHODS.values()
     for method in methods
-    # One revision had them as an experiment, then they went to an extension: whoever wants them may have them.
+    # An experiment of one revision that became an extension, so that applications may define these methods.
     if not method.startswith("tasks/")
 )
 
@@ -44,43 +44,43 @@ Capabilities = TypeVar("Capabilities", "types.ClientCapabilities", "types.Server
 
 
 def check_extension_id(id: str) -> None:
-    """Raise ValueError where *id* cannot name an extension."""
+    """Raise ValueError if *id* is not a valid extension id."""
     if not _EXTENSION_ID.fullmatch(id):
-        raise ValueError(f"{id!r} names no extension: expected a prefix of one's own and a name, 'com.example/name'")
+        raise ValueError(f"extension id {id!r}: must be a prefix and a name, such as 'com.example/name'")
 
 
 def checked_settings(extensions: Mapping[str, Mapping[str, Any]], what: str) -> dict[str, JsonObject]:
     """Return a copy of a map from ids of extensions to their settings.
 
     Args:
-        what: how errors call the map.
+        what: the name of the map in errors.
 
     Raises:
-        ValueError: an id cannot name an extension.
-        TypeError: settings are no mapping; no settings are an empty one.
+        ValueError: an id is not valid.
+        TypeError: the settings of an extension are not a mapping; without settings they are an empty one.
     """
     for id, settings in extensions.items():
         check_extension_id(id)
-        if not isinstance(settings, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] # who calls may not check types
-            raise TypeError(f"{what}[{id!r}] must be a mapping, not {settings!r}; {{}} where there is nothing to set")
+        if not isinstance(settings, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] # the caller may not check types
+            raise TypeError(f"{what}[{id!r}]: must be a mapping, not {settings!r}; use {{}} if there are no settings")
     return {id: dict(settings) for id, settings in extensions.items()}
 
 
 def is_specified(method: str) -> bool:
-    """Tell whether *method* has a meaning in some revision, so that applications cannot give it one."""
+    """Return True if some revision defines *method*, so that applications cannot define it."""
     return method in _SPECIFIED
 
 
 def check_custom(method: str, kind: Literal["method", "notification"]) -> None:
-    """Raise ValueError where *method* is no name that an application may define."""
+    """Raise ValueError if an application must not define *method*."""
     if is_specified(method):
-        raise ValueError(f"{kind} {method!r} is the specification's own; middleware sees it, and nobody replaces it")
+        raise ValueError(f"{kind} {method!r}: defined by the specification and cannot be replaced; use middleware")
     if not method or method.startswith("rpc."):
-        raise ValueError(f"{method!r} cannot name a {kind}")
+        raise ValueError(f"{kind} {method!r}: not a valid name; it must not be empty or begin with 'rpc.'")
 
 
 def extensions_in(capabilities: Mapping[str, Any]) -> dict[str, JsonObject]:
-    """Return the extensions that capabilities declare, as they came; what does not fit is passed over."""
+    """Return the extensions that capabilities declare, as they were received; entries that do not fit are ignored."""
     declared = capabilities.get("extensions")
     return {id: each for id, each in declared.items() if is_object(each)} if is_object(declared) else {}
 
@@ -88,14 +88,14 @@ def extensions_in(capabilities: Mapping[str, Any]) -> dict[str, JsonObject]:
 def missing_extension(id: str) -> MissingCapability:
     """Return the exception for a request that does not declare an extension it needs."""
     return MissingCapability(
-        f"this needs the extension {id!r}, which the request does not declare", {"extensions": {id: {}}}
+        f"extension {id!r}: required, but the request does not declare it", {"extensions": {id: {}}}
     )
 
 
 def with_plain_extensions(capabilities: Capabilities) -> Capabilities:
     """Return capabilities whose `extensions` pass in every revision.
 
-    The schemas before 2026-07-28 do not name that member, so they would drop it; as one they do not know, they keep it.
+    The schemas before 2026-07-28 do not define that member and would drop it; as an unknown extra member it is kept.
     """
     if capabilities.extensions is None:
         return capabilities
@@ -105,7 +105,7 @@ def with_plain_extensions(capabilities: Capabilities) -> Capabilities:
 
 
 def with_named_extensions(capabilities: Capabilities) -> Capabilities:
-    """Return capabilities whose `extensions` are where they belong, whatever revision they were read in."""
+    """Return capabilities whose `extensions` are in the named member, in any revision."""
     if "extensions" not in capabilities.extra or capabilities.extensions is not None:
         return capabilities
     extra = {name: value for name, value in capabilities.extra.items() if name != "extensions"}

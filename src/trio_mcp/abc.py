@@ -1,7 +1,9 @@
-"""The interfaces that let a lower layer hold a higher one: what can be asked, and what can answer.
+"""The interfaces between the layers: protocols that transports, servers, clients and authorization implement.
 
-Everything crosses these boundaries as exchanges: one request, the updates that belong to it, exactly one response,
-and a way to cancel it. Nothing here has code of its own.
+Everything crosses these boundaries as exchanges: one request, its updates, exactly one response, and a way to cancel
+it. This module has no code of its own, only protocols and the values that they exchange. It imports nothing of the
+package at run time. In annotations it names classes of `peer`, the vocabulary of every exchange; `peer` does not import
+this module.
 """
 
 from __future__ import annotations
@@ -43,83 +45,82 @@ __all__ = [
 ]
 
 Direction: TypeAlias = Literal["sent", "received"]
-"""Which way a message went, seen from the client."""
+"""The direction of a message, from the point of view of the client."""
 
 Tap: TypeAlias = "Callable[[Direction, bytes], None]"
-"""Sees each whole message without its newline, in the order of the wire, when it is handed over or has come in.
+"""A function that sees each whole message without its newline, in wire order, when it is sent or received.
 
-What has come in may be no message, if the other side has sent something else. Half of one, after which a connection has
-ended, is never shown."""
+A received line may not be a valid message. An incomplete message at the end of a connection is not shown."""
 
 
 @runtime_checkable
 class Answerer(Protocol):
-    """Something whose exchanges can be served: a `Server`."""
+    """A server that transports can serve: a `Server`."""
 
     def serving(self) -> AbstractAsyncContextManager[Serving]:
-        """Open what serves: the lifespan, and the nursery of the handlers."""
+        """Open a serving: enter the lifespan, and open the handler pool."""
         ...
 
 
 @runtime_checkable
 class HttpAnswerer(Protocol):
-    """Something whose exchanges can be served over HTTP as well: a `Server`."""
+    """A server that can be served over HTTP too: a `Server`."""
 
     @property
     def revisions(self) -> Sequence[str]:
-        """The protocol revisions it speaks, oldest first."""
+        """The supported protocol revisions, oldest first."""
         ...
 
     @property
     def limits(self) -> Limits:
-        """What each connection, or client, may cost."""
+        """The limits of each connection, or client."""
         ...
 
     def serving(
         self, *, asking: Literal["parked", "replayed"] | None = None
     ) -> AbstractAsyncContextManager[HttpServing]:
-        """Open what serves: the lifespan, and the nursery of the handlers.
+        """Open a serving: enter the lifespan, and open the handler pool.
 
         Args:
-            asking: in place of the answerer's own choice, where a handler is while a client finds an answer.
+            asking: the way in which a handler waits for an answer; overrides the server's own choice.
         """
         ...
 
     def serving_one(self) -> AbstractAsyncContextManager[HttpServing]:
-        """Open what serves a single request, and leaves nothing behind.
+        """Open a serving for a single request, which leaves nothing behind.
 
         Raises:
-            McpError: the answerer needs to be served for longer; what to answer instead.
+            McpError: the server cannot be served for a single request; this is the response to send.
         """
         ...
 
 
 class Serving(Protocol):
-    """An `Answerer` while it is being served, by any number of connections at once."""
+    """An `Answerer` while it is being served, to any number of connections at once."""
 
     @property
     def limits(self) -> Limits:
-        """What each connection may cost."""
+        """The limits of each connection."""
         ...
 
     def admission(self) -> Admission:
-        """Return the gate of a new connection."""
+        """Return the admission of a new connection."""
         ...
 
     def answer(self, exchange: IncomingRequest) -> None:
-        """Begin to answer; synchronous, and never raises."""
+        """Begin to answer a request; synchronous, and never raises."""
         ...
 
     def notified(self, method: str, params: JsonObject, peer: Peer, envelope: MessageOrigin = ...) -> None:
         """Take a notification of *peer* that belongs to no exchange; synchronous, and never raises.
 
         Args:
-            envelope: what it came in, where the transport knows anything of that.
+            envelope: the headers and the access of the message, if the transport knows them.
         """
         ...
 
     def stop(self) -> None:
-        """The end is near: let what waits for people end. Synchronous; the connections end by themselves."""
+        """Let open questions to users expire, because the server stops. Synchronous; does not close connections."""
         ...
 
 
@@ -127,56 +128,56 @@ class HttpServing(Serving, Protocol):
     """An `HttpAnswerer` while it is being served."""
 
     def input_schema(self, tool: str) -> JsonObject | None:
-        """Return a tool's input schema, as modern clients list it; None where there is no such tool.
+        """Return a tool's input schema, as modern clients list it; None if there is no such tool.
 
-        The same object each time, as long as the tool is the same. Its annotations `x-mcp-header` keep their rules.
+        Returns the same object each time, as long as the tool is the same. Its `x-mcp-header` annotations are valid.
         """
         ...
 
     def needed_scopes(self, method: str, params: JsonObject) -> frozenset[str]:
-        """Return what must have been granted to whoever makes a request; empty where nothing is needed.
+        """Return the scopes that a request needs; empty if it needs none.
 
-        Synchronous, and never raises, whatever *params* are.
+        Synchronous, and never raises, for any *params*.
         """
         ...
 
 
 class EventStore(Protocol):
-    """Keeps what goes out on event streams, so that a client whose connection has broken gets the rest of it.
+    """A store of the events of event streams, so that a client can resume a stream after its connection broke.
 
-    There are `MemoryEventStore` and `SqliteEventStore`; yours may keep the events anywhere else.
+    The package has `MemoryEventStore` and `SqliteEventStore`; an application may have its own.
     """
 
     def open(self) -> AbstractAsyncContextManager[EventLog]:
-        """Open it for as long as an application is being served. It is opened again only when it has been closed."""
+        """Open the store while an application is being served. It is opened again only after it was closed."""
         ...
 
 
 class EventLog(Protocol):
-    """An `EventStore` that is open. An event has an owner, a stream of that owner, and a number in that stream.
+    """An open `EventStore`. An event has an owner, a stream of that owner, and a number in that stream.
 
-    What an owner is, and a stream, is nobody's business here. The numbers of a stream begin with 1 and have no gaps. A
-    log is bounded: it loses what it will, of one owner the oldest events first. Whatever it raises is logged, and costs
-    nothing but that what it should have kept is not there.
+    Owners and streams are opaque to the log. The numbers of a stream begin with 1 and have no gaps. A log is bounded:
+    it may drop events, the oldest of an owner first. An exception of a log is written to the server's log; its only
+    effect is that the events are not stored.
     """
 
     async def append(self, owner: str, stream: int, first: int, events: Sequence[bytes]) -> None:
-        """Keep events of a stream, the first of which has the number *first*.
+        """Store events of a stream; the first of them has the number *first*.
 
-        Those of one stream come in order, one call after the other; other streams may be appended to meanwhile.
+        The calls for one stream are made in order, one at a time; calls for other streams may run at the same time.
         """
         ...
 
     async def read(self, owner: str, stream: int, after: int) -> tuple[int, Sequence[bytes]]:
-        """Return the number of the oldest event after number *after* that is there, and some events from it on.
+        """Return the number of the oldest stored event after number *after*, and some events from it on.
 
-        They follow one another without a gap, are some tens of KiB together unless a single one is longer, and are the
-        beginning of what is there. Where nothing is there, the events are empty and the number means nothing.
+        The events have no gap between them, and are some tens of KiB together unless a single one is larger. If there
+        is no such event, the list is empty and the number has no meaning.
         """
         ...
 
     async def forget(self, owner: str) -> None:
-        """Drop all events of an owner: it is gone."""
+        """Drop all events of an owner that no longer exists."""
         ...
 
 
@@ -204,20 +205,20 @@ class HttpReply:
 
 
 class Fetch(Protocol):
-    """Makes the HTTP requests that authorization needs beside those of the protocol."""
+    """A function that makes the HTTP requests of authorization."""
 
     async def __call__(self, call: HttpCall) -> HttpReply:
-        """Make one request, within bounds of size and time. A redirect is followed within the origin, if it is a GET.
+        """Make one request, with limits of size and time. Only a GET follows redirects, and only within the origin.
 
         Raises:
-            CallFailed: it could not be made, or not within the bounds, or leads where it may not. It is `Unreadable`
-                where that was the answer.
+            CallFailed: the request failed, exceeded a limit, or went to a forbidden address. `Unreadable` if the
+                response was received but cannot be used.
         """
         ...
 
 
 class ClientAuth(Protocol):
-    """How a client shows a server who asks: `OAuth`, `Bearer` and so on. One may serve any number of clients."""
+    """The authentication of a client: `OAuth`, `Bearer` and so on. One object may serve any number of clients."""
 
     def source(
         self,
@@ -227,70 +228,70 @@ class ClientAuth(Protocol):
         nursery: trio.Nursery,
         asking_person: Callable[[], AbstractContextManager[None]],
     ) -> TokenSource:
-        """Return what shows it to the server at *url*, for one connection. Synchronous.
+        """Return the credentials for the server at *url*, for one connection. Synchronous.
 
         Args:
-            url: of the server, as the caller has named it.
-            fetch: makes requests to others.
-            nursery: takes tasks of the connection, which end with it.
-            asking_person: to be entered while a person is being asked: the connection's time limits then stand still.
+            url: the URL of the server, as the caller named it.
+            fetch: makes requests to other servers.
+            nursery: the nursery for tasks of the connection, which end with it.
+            asking_person: a context manager to enter while the user is asked; it pauses the connection's timeouts.
         """
         ...
 
 
 class TokenSource(Protocol):
-    """Shows one server who asks, for one connection."""
+    """The credentials of one connection to one server."""
 
     def attempt(self, method: str, url: str) -> AuthAttempt:
-        """Return what accompanies one request, from the first time it is sent to the last; synchronous.
+        """Return the authentication of one request, for its first and all repeated attempts; synchronous.
 
         Args:
-            method: of HTTP, in capitals.
-            url: where the request goes, on the same origin as the server.
+            method: the HTTP method, in capitals.
+            url: the URL of the request, on the server's origin.
         """
         ...
 
 
 class AuthAttempt(Protocol):
-    """Accompanies one HTTP request of a client."""
+    """The authentication of one HTTP request of a client."""
 
     async def fields(self) -> Mapping[str, str]:
-        """Return the header fields that show who asks, by lower-case name; waits while they have to be found.
+        """Return the header fields with the credentials, by lower-case name; waits while they are obtained.
 
         Raises:
-            AuthorizationFailed: there is nothing to show, and none can be had.
+            AuthorizationFailed: there are no credentials, and none can be obtained.
         """
         ...
 
     def heard(self, status: int, headers: Mapping[str, str]) -> bool:
-        """Take the head of the response; return whether to `resolve`, and to send the request once more.
+        """Take the status and header fields of the response; return True to call `resolve` and repeat the request.
 
-        Synchronous. True only a bounded number of times for one attempt.
+        Synchronous. Returns True only a bounded number of times for one request.
         """
         ...
 
     async def resolve(self) -> None:
-        """Do what the response wants to be done before the request is sent again.
+        """Obtain the authorization that the response requires before the request is repeated.
 
         Raises:
-            AuthorizationFailed: it cannot be done.
+            AuthorizationFailed: the authorization cannot be obtained.
         """
         ...
 
 
 class TokenStorage(Protocol):
-    """Keeps what a client must not forget: tokens, and how it is known to authorization servers.
+    """A storage for a client's tokens and registrations at authorization servers.
 
-    There are `MemoryTokenStorage` and `FileTokenStorage`; yours may keep it anywhere else. Values are texts, which hold
-    secrets. Several processes may share one storage.
+    The package has `MemoryTokenStorage` and `FileTokenStorage`; an application may have its own. Values are strings
+    that contain secrets. Several processes may share one storage.
     """
 
     async def load(self, key: str) -> str | None:
-        """Return the value of a key, None where there is none."""
+        """Return the value of a key; None if there is none."""
         ...
 
     async def swap(self, key: str, old: str | None, new: str | None) -> bool:
-        """Set the value of a key to *new*, if it is *old* now, as one step; return whether it was. None: no value."""
+        """Atomically set the value of a key to *new* if it is *old*; return True if it was set. None means no value."""
         ...
 
 
@@ -319,38 +320,38 @@ class VerifiedToken:
 
 
 class TokenVerifier(Protocol):
-    """Says whether a token is good, and whose it is: `JwtVerifier`, `IntrospectionVerifier`, or yours."""
+    """A verifier of access tokens: `JwtVerifier`, `IntrospectionVerifier`, or an application's own."""
 
     async def verify(self, token: str, fetch: Fetch) -> VerifiedToken:
-        """Return what a token says. Whether it is meant for this server, and still holds, is checked by the caller.
+        """Return the contents of a token. The caller checks the audience and the expiry.
 
         Args:
-            token: as it came, of any length and content.
+            token: the token as it was received, of any length and content.
             fetch: makes requests to the authorization server.
 
         Raises:
-            InvalidToken: it is none of those that this verifier knows, was changed, or has been withdrawn.
-            VerifierUnavailable: it cannot be told now.
+            InvalidToken: the token is unknown to this verifier, was changed, or was revoked.
+            VerifierUnavailable: the token cannot be verified now.
         """
         ...
 
 
 class TransportClient(Protocol):
-    """The part of a client that a transport needs: it answers what a legacy server asks."""
+    """The part of a client that a transport needs: it answers the requests of a legacy server."""
 
     @property
     def admission(self) -> Admission:
-        """On which terms the server's requests are admitted."""
+        """The admission of the server's requests."""
         ...
 
     @property
     def limits(self) -> Limits:
-        """What the connection may cost."""
+        """The limits of the connection."""
         ...
 
     @property
     def tap(self) -> Tap | None:
-        """What wants to see each message that passes; synchronous, and never raises. None: nobody does."""
+        """A synchronous function that sees each message and never raises; None if there is none."""
         ...
 
     def answer(self, exchange: IncomingRequest) -> None:
@@ -362,30 +363,30 @@ class TransportClient(Protocol):
         ...
 
     def asking_person(self) -> AbstractContextManager[None]:
-        """Return a block in which a person is being asked: the time limits of the connection stand still."""
+        """Return a context manager to enter while the user is asked; it pauses the timeouts of the connection."""
         ...
 
     def renewed(self) -> None:
-        """Take note that another session stands in the place of a lost one: the server knows nothing of before.
+        """Take note that a new session has replaced a lost one, so that the server has no state of the old one.
 
-        Called when it is agreed on, and heard of as the one before was (`Transport.hear_news`). Synchronous, and never
-        raises.
+        Called after the handshake of the new session, when its notifications are received as before
+        (`Transport.hear_news`). Synchronous, and never raises.
         """
         ...
 
 
 class Transport(Protocol):
-    """The asking side of a connection that is up."""
+    """The client side of an open connection."""
 
     @property
     def has_fields(self) -> bool:
-        """Whether requests carry header fields, into which the arguments that a tool names are mirrored."""
+        """True if requests have header fields, to which the transport copies the arguments that a tool names."""
         ...
 
     def ask(self, method: str, params: JsonObject | None, *, wants_updates: bool = False) -> OutgoingRequest:
         """Return an exchange to enter with `async with`: entering sends the request, leaving ends it.
 
-        Whatever ends the block before the outcome has arrived cancels the request on the other side.
+        Leaving the block before the outcome has arrived cancels the request on the other side.
         """
         ...
 
@@ -398,9 +399,9 @@ class Transport(Protocol):
         ...
 
     async def hear_news(self) -> None:
-        """From now on, hear what the server of a handshake says outside of exchanges; return when that is so.
+        """Begin to receive the notifications that a legacy server sends outside of exchanges; return when that is done.
 
-        Nothing to do where that is heard anyway, or already. A server that says nothing there is no error.
+        Does nothing if the transport receives them anyway, or already. A server without such a stream is not an error.
 
         Raises:
             ConnectionLost: the connection is gone.
@@ -408,16 +409,16 @@ class Transport(Protocol):
         ...
 
     def on_disconnect(self, callback: Callable[[ConnectionLost], None]) -> None:
-        """Call *callback* with the reason when nothing can be asked any more; now, if that is so already.
+        """Call *callback* with the reason when the connection is lost; immediately if it is lost already.
 
-        It is called once, synchronously, and does not raise. Those who wait for a response are told by that.
+        The callback is called once, synchronously, and does not raise. It fails the requests that wait for a response.
         """
         ...
 
     def statistics(self) -> ConnectionStatistics:
-        """Return what the connection holds now."""
+        """Return a snapshot of what the connection holds, for debugging."""
         ...
 
 
 TransportOpener: TypeAlias = "Callable[[TransportClient], AbstractAsyncContextManager[Transport]]"
-"""Connects a client; leaving the block takes the connection down. Opening the same one twice connects twice."""
+"""A function that connects a client. Leaving the block closes the connection; opening it twice connects twice."""

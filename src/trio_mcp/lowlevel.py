@@ -1,4 +1,4 @@
-"""For those who build transports or frameworks on the engine: names only."""
+"""The low-level API, for transports and frameworks that are built on the engine."""
 
 from __future__ import annotations
 

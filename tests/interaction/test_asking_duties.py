@@ -368,9 +368,9 @@ async def test_an_invalid_question_raises_an_error_in_the_handler_that_asks_it(r
             await elicit("?")
         with pytest.raises(TypeError, match="either a form or url="):
             await elicit("?", Seats, url=PAGE)
-        with pytest.raises(TypeError, match="nothing to ask"):
+        with pytest.raises(TypeError, match="pass at least one question"):
             await ctx.ask_all()
-        with pytest.raises(TypeError, match="at least one visit"):
+        with pytest.raises(TypeError, match="pass at least one visit"):
             ctx.url_elicitation_required()
         return "fine"
 

@@ -328,7 +328,7 @@ async def test_a_server_sends_custom_requests_where_the_revision_allows(
     options: dict[str, Any] = {"methods": {"acme/ask": answer}, "time_limits": TimeLimits(idle=60, total=120)}
     async with opener(server, revision=revision, **options) as client:
         if revision == MODERN:
-            with pytest.raises(ErrorResponse, match="a server cannot ask for 'acme/ask'") as refusal:
+            with pytest.raises(ErrorResponse, match="'acme/ask': a server cannot send requests") as refusal:
                 await client.call_tool("consult", {"word": "hi"})
             assert refusal.value.code == MISSING_CAPABILITY
         else:
@@ -344,7 +344,7 @@ async def test_a_server_sends_custom_requests_where_the_revision_allows(
         ("acme/typed", {"words": 1}, r"\$\.words: Expected `array`, got `int`"),
         ("acme/unknown", {}, "acme/unknown"),
         ("acme/odd", {}, "the result of 'acme/odd' does not fit"),
-        ("ping", {}, "'ping' is the specification's own"),
+        ("ping", {}, "'ping' is defined by the specification"),
     ],
 )
 async def test_a_failed_custom_request_raises_in_the_handler(
@@ -396,7 +396,7 @@ async def test_the_server_sends_no_request_before_the_initialized_notification()
     async with open_memory_client(server, revision=LEGACY):
         pass
 
-    assert said == ["'acme/ask' cannot be asked before the client has said that it is initialized"]
+    assert said == ["'acme/ask': the client is not initialized yet"]
 
 
 async def test_names_of_the_specification_cannot_be_sent_as_custom_messages(opener: Opener) -> None:
@@ -409,7 +409,7 @@ async def test_names_of_the_specification_cannot_be_sent_as_custom_messages(open
     async with opener(server) as client:
         result = await client.call_tool("misuse")
 
-    assert "'notifications/message' is the specification's own" in str(result.content)
+    assert "'notifications/message' is defined by the specification" in str(result.content)
 
 
 async def test_the_context_of_a_finished_request_sends_nothing(opener: Opener) -> None:
@@ -422,7 +422,7 @@ async def test_the_context_of_a_finished_request_sends_nothing(opener: Opener) -
     async with opener(server, revision=LEGACY) as client:
         await client.call_tool("leak")
         await contexts[0].notify("notifications/acme/late")
-        with pytest.raises(LocalProtocolError, match="the request is over"):
+        with pytest.raises(LocalProtocolError, match="the request of the handler is over"):
             await contexts[0].request("acme/ask", None, dict)
 
 
@@ -444,15 +444,15 @@ async def test_a_handler_that_requires_an_undeclared_extension_is_an_internal_er
 
 
 REGISTRATIONS: dict[str, Callable[[Server], Any]] = {
-    "method 'tools/call' is the specification's own": lambda server: server.method("tools/call")(_any),
-    "is the specification's own; middleware": lambda server: server.notification("notifications/progress")(_any),
+    "method 'tools/call': defined by the specification": lambda server: server.method("tools/call")(_any),
+    "cannot be replaced; use middleware": lambda server: server.notification("notifications/progress")(_any),
     "a method 'acme/a' is registered already": lambda server: [server.method("acme/a")(_any) for _ in "ab"],
     "a notification 'n/a' is registered": lambda server: [server.notification("n/a")(_any) for _ in "ab"],
-    "'of a method' names no extension": lambda server: server.method("acme/a", extension="of a method")(_any),
-    "'of a server' names no extension": lambda _: Server("s", extensions={"of a server": {}}),
-    "'of a result' names no extension": lambda _: ExtensionResult("of a result", "task", {}),
-    "'complete' is a type of the protocol's own": lambda _: ExtensionResult(ROOMS, "complete", {}),
-    "'of a client' names no extension": lambda _: Extension("of a client"),
+    "extension id 'of a method': must be": lambda server: server.method("acme/a", extension="of a method")(_any),
+    "extension id 'of a server': must be": lambda _: Server("s", extensions={"of a server": {}}),
+    "extension id 'of a result': must be": lambda _: ExtensionResult("of a result", "task", {}),
+    "'complete': defined by the protocol": lambda _: ExtensionResult(ROOMS, "complete", {}),
+    "extension id 'of a client': must be": lambda _: Extension("of a client"),
     "'input_required' is a result type": lambda _: Extension(ROOMS, {}, {"input_required": _any}),
 }
 
@@ -474,10 +474,10 @@ def not_async() -> None:
 @pytest.mark.parametrize(
     ("options", "kind", "fault"),
     [
-        ({"methods": {"roots/list": _any}}, ValueError, "method 'roots/list' is the specification's own"),
-        ({"notifications": {"notifications/message": _any}}, ValueError, "is the specification's own"),
+        ({"methods": {"roots/list": _any}}, ValueError, "method 'roots/list': defined by the specification"),
+        ({"notifications": {"notifications/message": _any}}, ValueError, "defined by the specification"),
         ({"methods": {"acme/a": not_async}}, TypeError, r"methods\['acme/a'\]: .* must be an async function"),
-        ({"extensions": {"rooms": {}}}, ValueError, "'rooms' names no extension"),
+        ({"extensions": {"rooms": {}}}, ValueError, "extension id 'rooms': must be"),
         ({"extensions": [Extension(ROOMS), Extension(ROOMS)]}, ValueError, "'com.example/rooms' is given twice"),
         (
             {"extensions": [Extension(ROOMS, {}, {"task": _any}), Extension("a/b", {}, {"task": _any})]},

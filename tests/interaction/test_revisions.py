@@ -177,7 +177,7 @@ def give(server: Server, content: list[Any], *, whole: bool = False) -> None:
 @pytest.mark.parametrize("whole", [False, True], ids=["content", "result"])
 @pytest.mark.parametrize(
     ("block", "kind", "since"),
-    [(SOUND, "a sound", SOUNDS), (LINK, "a link to a resource", LINKS), (PICTURE, "", "")],
+    [(SOUND, "audio", SOUNDS), (LINK, "a resource link", LINKS), (PICTURE, "", "")],
     ids=["sound", "link", "picture"],
 )
 async def test_content_of_a_later_revision_is_not_sent_to_older_peers_and_the_log_names_the_reason(

@@ -191,7 +191,7 @@ async def test_an_unknown_cursor_or_one_of_another_list_is_refused(surface: Open
         cursors = [(await each.page(client, None)).next_cursor for each in LISTS]
         for each, another in zip(LISTS, [*cursors[1:], cursors[0]], strict=True):
             for cursor in ("", "made up", another):
-                with pytest.raises(ErrorResponse, match=f"is no cursor of '{each.method}'") as refused:
+                with pytest.raises(ErrorResponse, match=f"is not a cursor of '{each.method}'") as refused:
                     await each.page(client, cursor)
                 assert (refused.value.code, refused.value.data) == (-32602, None)
         for each, cursor in zip(LISTS, cursors, strict=True):

@@ -198,7 +198,7 @@ async def test_a_lifespan_that_fails_takes_its_tasks_along() -> None:
             pass
 
     assert cancelled == [True]
-    with pytest.raises(RuntimeError, match="no handler or lifespan"):
+    with pytest.raises(RuntimeError, match="background tasks belong to a serving"):
         server.background.start_soon(work)
 
 
@@ -275,12 +275,12 @@ async def test_a_plain_handler_starts_tasks_through_trio_and_is_told_so_otherwis
 async def test_outside_of_a_serving_there_is_no_background() -> None:
     server = Server("lonely")
 
-    with pytest.raises(RuntimeError, match="no handler or lifespan of the server 'lonely' has called this"):
+    with pytest.raises(RuntimeError, match="server 'lonely': background tasks belong to a serving"):
         server.background.start_soon(trio.sleep_forever)
     async with server.serving() as serving:
-        with pytest.raises(RuntimeError, match="no handler or lifespan"):
+        with pytest.raises(RuntimeError, match="background tasks belong to a serving"):
             server.background.start_soon(trio.sleep_forever)
-    with pytest.raises(RuntimeError, match="the server 'lonely' stops"):
+    with pytest.raises(RuntimeError, match="server 'lonely': it is stopping"):
         serving.background.start_soon(trio.sleep_forever)
 
 
@@ -295,7 +295,7 @@ def test_another_trio_run_has_no_background_of_this_one() -> None:
         servings[0].background.start_soon(trio.sleep_forever)
 
     trio.run(first)
-    with pytest.raises(RuntimeError, match="another Trio run"):
+    with pytest.raises(RuntimeError, match="this Trio run is not the one"):
         trio.run(second)
 
 
@@ -304,7 +304,7 @@ async def test_what_is_no_function_is_refused_at_once(given: str) -> None:
     coroutine = record([], "never")()
     wrong: Any = coroutine if given == "a coroutine" else None
 
-    with pytest.raises(TypeError, match="is no async function") as caught:
+    with pytest.raises(TypeError, match="is not an async function") as caught:
         async with Server("s").serving() as serving:
             serving.background.start_soon(wrong)
     coroutine.close()
@@ -324,7 +324,7 @@ async def test_one_task_too_many_is_refused() -> None:
             serving.background.start_soon(trio.sleep_forever)
         assert serving.statistics().background == 2
 
-    assert refused.text == "2 background tasks run already (Limits.max_background)"
+    assert refused.text == "2 background tasks are running already (Limits.max_background)"
 
 
 # What its failures cost.

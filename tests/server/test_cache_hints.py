@@ -162,11 +162,11 @@ def test_a_scope_that_is_none_is_refused(scope: Any) -> None:
         (
             {"tools/call": CacheHint()},
             ValueError,
-            "cache: results of 'tools/call' cannot be kept; those of server/discover, ",
+            "cache: results of 'tools/call' cannot be cached; use server/discover, ",
         ),
-        ({1: CacheHint()}, ValueError, "cache: results of 1 cannot be kept"),
-        ({"tools/list": 60}, TypeError, r"cache\['tools/list'\]=60 must be a CacheHint"),
-        (CacheHint(), TypeError, "cache=.* must be a mapping of methods, such as"),
+        ({1: CacheHint()}, ValueError, "cache: results of 1 cannot be cached"),
+        ({"tools/list": 60}, TypeError, r"cache\['tools/list'\]=60: must be a CacheHint"),
+        (CacheHint(), TypeError, "cache=.*: must be a mapping of methods, such as"),
     ],
 )
 def test_hints_that_no_client_would_see_are_refused(cache: Any, error: type[Exception], text: str) -> None:
@@ -177,9 +177,9 @@ def test_hints_that_no_client_would_see_are_refused(cache: Any, error: type[Exce
 def test_a_hint_of_a_resource_is_one() -> None:
     server, wrong = Server("s"), 60
     not_a_hint: Any = wrong
-    with pytest.raises(TypeError, match="of_x: cache=60 must be a CacheHint"):
+    with pytest.raises(TypeError, match="of_x: cache=60: must be a CacheHint"):
         server.resource("a:{x}", cache=not_a_hint)(of_x)
-    with pytest.raises(TypeError, match="name: cache=60 must be a CacheHint"):
+    with pytest.raises(TypeError, match="name: cache=60: must be a CacheHint"):
         server.resources.add_static("a:b", "", name="name", cache=not_a_hint)
     assert not server.resources.offered
 
@@ -187,9 +187,9 @@ def test_a_hint_of_a_resource_is_one() -> None:
 @pytest.mark.parametrize(
     ("members", "text"),
     [
-        ({"ttl_ms": 1.5}, "ttl_ms=1.5; it must be at least 0, and an int"),
-        ({"ttl_ms": True}, "ttl_ms=True; it must be"),
-        ({"cache_scope": "shared"}, "cache_scope='shared': 'private' or 'public'"),
+        ({"ttl_ms": 1.5}, "ttl_ms=1.5: must be an int of at least 0"),
+        ({"ttl_ms": True}, "ttl_ms=True: must be"),
+        ({"cache_scope": "shared"}, "cache_scope='shared': use 'private' or 'public'"),
     ],
 )
 async def test_a_read_that_says_something_else_fails_where_it_says_it(

@@ -180,7 +180,7 @@ async def test_a_completion_that_suggests_no_texts_is_a_bug_that_the_log_names(
     async with open_client(server) as client:
         with pytest.raises(ErrorResponse, match="the server's log says why"):
             await client.complete(PROMPT, "code", "")
-    assert "a completion suggested 1; suggestions are texts" in caplog.text
+    assert "a completion suggested 1; suggestions must be strings" in caplog.text
 
 
 def test_a_completion_that_cannot_be_is_refused_where_it_is_registered() -> None:
@@ -191,7 +191,7 @@ def test_a_completion_that_cannot_be_is_refused_where_it_is_registered() -> None
         server.completion(argument="code")(none)
     with pytest.raises(ValueError, match="either prompt= or template="):
         server.completion(prompt="review", template="a:{b}", argument="code")(none)
-    with pytest.raises(ValueError, match="there is no prompt 'no': register it before"):
+    with pytest.raises(ValueError, match="there is no prompt 'no'; register it before"):
         server.completion(prompt="no", argument="code")(none)
     with pytest.raises(ValueError, match="there is no resource template 'a:b'"):
         server.completion(template="a:b", argument="code")(none)
@@ -199,9 +199,9 @@ def test_a_completion_that_cannot_be_is_refused_where_it_is_registered() -> None
         server.completion(prompt="review", argument="style")(none)
     with pytest.raises(ValueError, match="'code' of 'review' is registered already"):
         server.completion(prompt="review", argument="code")(none)
-    with pytest.raises(TypeError, match="the first parameter of a completion takes the text"):
+    with pytest.raises(TypeError, match="the first parameter of a completion must take the string"):
         server.completion(prompt="review", argument="deep")(of_nothing)
-    with pytest.raises(TypeError, match=r"parameter 'style: .*' is none of the other arguments \(code, language\)"):
+    with pytest.raises(TypeError, match=r"parameter 'style: .*' is not one of the other arguments \(code, language\)"):
         server.completion(prompt="review", argument="deep")(of_typed_and_style)
 
 

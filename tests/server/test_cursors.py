@@ -30,7 +30,7 @@ def test_a_cursor_with_a_changed_bit_is_refused(data: st.DataObject) -> None:
     bit = data.draw(st.integers(0, len(sealed) * 8 - 1))
     sealed[bit // 8] ^= 1 << bit % 8
 
-    with pytest.raises(McpError, match=r"\$\.cursor: .* is no cursor of 'tools/list'") as caught:
+    with pytest.raises(McpError, match=r"\$\.cursor: .* is not a cursor of 'tools/list'") as caught:
         cursors.read("tools/list", base64.urlsafe_b64encode(sealed).decode())
     assert caught.value.code == -32602
 
@@ -46,7 +46,7 @@ def test_no_text_but_a_cursor_is_one(text: str) -> None:
 def test_a_cursor_of_another_list_is_refused() -> None:
     cursors = Cursors((OLD,))
 
-    with pytest.raises(McpError, match="no cursor of 'prompts/list'"):
+    with pytest.raises(McpError, match="not a cursor of 'prompts/list'"):
         cursors.read("prompts/list", cursors.seal("tools/list", 7))
 
 
@@ -68,5 +68,5 @@ def test_a_server_makes_a_key_of_its_own_and_refuses_short_ones() -> None:
 
 @pytest.mark.parametrize("keys", [OLD, "o" * 32, ["o" * 32], [1]])
 def test_keys_that_are_no_list_of_bytes_are_refused_where_they_are_given(keys: Any) -> None:
-    with pytest.raises(TypeError, match="keys: a list of bytes"):
+    with pytest.raises(TypeError, match="keys: must be a list of bytes"):
         Server("s", keys=keys)

@@ -97,7 +97,7 @@ async def test_a_cursor_that_the_server_has_not_made_is_refused(cursor: str, met
     numbered(server, 1, 2)
 
     async with open_client(server) as client:
-        with pytest.raises(ErrorResponse, match=f"is no cursor of '{method}'") as caught:
+        with pytest.raises(ErrorResponse, match=f"is not a cursor of '{method}'") as caught:
             await client.request(method, {"cursor": cursor}, types.EmptyResult)
 
     assert caught.value.code == -32602
@@ -116,12 +116,12 @@ async def test_a_cursor_holds_in_the_next_process_if_the_key_does() -> None:
     async with open_client(make([b"n" * 32, KEY])) as client:
         assert [tool.name for tool in (await client.list_tools(cursor)).tools] == ["n3"]
     async with open_client(make([])) as client:
-        with pytest.raises(ErrorResponse, match="no cursor of 'tools/list'"):
+        with pytest.raises(ErrorResponse, match="not a cursor of 'tools/list'"):
             await client.list_tools(cursor)
 
 
 def test_a_page_has_at_least_one_entry() -> None:
-    with pytest.raises(ValueError, match="page_size=0 must be a whole number, and at least 1"):
+    with pytest.raises(ValueError, match="page_size=0: must be an integer of at least 1"):
         Server("s", page_size=0)
 
 
@@ -214,7 +214,7 @@ def test_what_json_cannot_say_is_refused_where_it_is_registered() -> None:
 def test_a_page_has_a_whole_number_of_entries() -> None:
     half: Any = 2.5
 
-    with pytest.raises(ValueError, match=r"page_size=2\.5 must be a whole number"):
+    with pytest.raises(ValueError, match=r"page_size=2\.5: must be an integer"):
         Server("s", page_size=half)
 
 

@@ -108,7 +108,7 @@ async def test_params_of_the_specifications_that_do_not_fit_are_shown_as_json_an
         await client.request("ping")
 
     assert seen == [{"status": 7}]
-    assert "its params do not fit: $.status:" in caplog.text
+    assert "the params do not fit: $.status:" in caplog.text
 
 
 async def test_a_middleware_that_fails_costs_one_notification(caplog: pytest.LogCaptureFixture) -> None:

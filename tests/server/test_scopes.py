@@ -156,14 +156,14 @@ def test_what_a_subscription_names_again_and_again_does_not_hide_what_needs_scop
 @pytest.mark.parametrize(
     ("scopes", "words"),
     [
-        ("write", "scopes='write' must be a list of texts, such as ['write']"),
-        (["read write"], "'read write' is no scope"),
-        ([""], "'' is no scope"),
-        (['a"b'], "is no scope"),
-        (["a\\b"], "is no scope"),
-        (["schön"], "'schön' is no scope"),
-        (["a\r\nx-evil: 1"], "is no scope"),
-        ([7], "7 is no scope"),
+        ("write", "scopes='write': must be a list of strings, such as ['write']"),
+        (["read write"], "'read write' is not a scope"),
+        ([""], "'' is not a scope"),
+        (['a"b'], "is not a scope"),
+        (["a\\b"], "is not a scope"),
+        (["schön"], "'schön' is not a scope"),
+        (["a\r\nx-evil: 1"], "is not a scope"),
+        ([7], "7 is not a scope"),
     ],
 )
 def test_what_cannot_be_a_scope_is_refused_where_it_is_registered(scopes: Any, words: str) -> None:
@@ -222,9 +222,9 @@ async def test_what_it_says_itself_of_being_kept_stays() -> None:
 def test_what_needs_scopes_cannot_be_declared_to_be_for_everybody() -> None:
     new, public = Server("s"), CacheHint(ttl=5, scope="public")
 
-    with pytest.raises(ValueError, match=r"secret: cache=.*lets everybody have what needs scopes"):
+    with pytest.raises(ValueError, match=r"secret: cache=.*is public, but the resource needs scopes"):
         new.resource("a://b", name="secret", scopes=["read"], cache=public)(lambda: "x")
-    with pytest.raises(ValueError, match=r"secret: cache=.*lets everybody have what needs scopes"):
+    with pytest.raises(ValueError, match=r"secret: cache=.*is public, but the resource needs scopes"):
         new.resources.add_static("a://b", "x", name="secret", scopes=["read"], cache=public)
     assert not new.resources.offered
 

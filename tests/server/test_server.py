@@ -19,7 +19,7 @@ from trio_mcp import (
 
 @pytest.mark.parametrize("revisions", [[], ["2026-07-28", "1999-01-01"]])
 def test_a_server_speaks_known_revisions_and_at_least_one(revisions: list[str]) -> None:
-    with pytest.raises(ValueError, match="at least one of"):
+    with pytest.raises(ValueError, match="must be some of"):
         Server("s", revisions=revisions)
 
 
@@ -117,7 +117,7 @@ async def test_a_cursor_that_was_never_given_out_is_refused() -> None:
     server.tool(name="t")(lambda: None)
 
     async with open_client(server) as client:
-        with pytest.raises(ErrorResponse, match="'nonsense' is no cursor") as caught:
+        with pytest.raises(ErrorResponse, match="'nonsense' is not a cursor") as caught:
             await client.list_tools("nonsense")
 
     assert caught.value.code == -32602

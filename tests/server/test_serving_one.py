@@ -75,7 +75,7 @@ async def test_background_tasks_are_refused_with_the_way_out() -> None:
         server.background.start_soon(server.info_json.get)  # type: ignore[arg-type]  # never called
 
     async with open_client(ForOneRequest(server)) as client:
-        with pytest.raises(ToolFailed, match=r"need a serving that lasts.*app\.run\(\)"):
+        with pytest.raises(ToolFailed, match=r"background tasks: this request has a serving of its own.*app\.run\(\)"):
             await client.call_tool("begin", raise_on_error=True)
 
 
@@ -84,7 +84,7 @@ async def test_a_server_with_a_lifespan_is_refused_with_the_way_out() -> None:
     async def lifespan(_: Server) -> AsyncGenerator[None]:
         yield
 
-    with pytest.raises(McpError, match=r"'one' has a lifespan that nobody runs.*app\.run\(\)"):
+    with pytest.raises(McpError, match=r"server 'one': its lifespan is not running.*app\.run\(\)"):
         Server("one", lifespan=lifespan).serving_one()
 
 

@@ -156,7 +156,7 @@ async def test_a_connection_may_subscribe_to_so_many_resources() -> None:
         error = (await b.subscribe("note:3"))["error"]
         assert error == {
             "code": BUSY,
-            "message": "this connection has subscribed to 2 resources already; it may not to more",
+            "message": "this connection has 2 subscriptions already (Limits.max_subscriptions)",
         }
         await b.client.request("resources/unsubscribe", {"uri": "note:1"})
         assert "result" in await b.subscribe("note:3")

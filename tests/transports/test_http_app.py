@@ -217,7 +217,7 @@ def test_an_option_that_makes_no_sense_is_refused_at_once(options: Any, words: s
 
 
 def test_a_misspelt_option_is_refused_with_those_there_are() -> None:
-    with pytest.raises(TypeError, match=r"unknown options: host; there are path, allowed_hosts"):
+    with pytest.raises(TypeError, match=r"unknown options: host; use some of path, allowed_hosts"):
         make_app(host="localhost")
 
 

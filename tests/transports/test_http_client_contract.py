@@ -56,7 +56,7 @@ class TestThroughASocket(HttpContract):
 
 
 async def test_the_server_of_the_contract_is_for_more_than_one_request() -> None:
-    with pytest.raises(McpError, match="lifespan that nobody runs"):
+    with pytest.raises(McpError, match="lifespan is not running"):
         contract_server().serving_one()
 
 

@@ -1,6 +1,6 @@
-"""ANSWERING: the registry of tools, resources and prompts, dispatch, and the ways to serve.
+"""The server: the registry of tools, resources and prompts, dispatch, and the ways to serve.
 
-Names only, each imported from its home when it is first used: few programs serve in more than one way.
+Each name is imported from its module at its first use, because few programs serve in more than one way.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Work that outlives the call that starts it, `Server.background`: one supervised nursery per serving.
+"""Background tasks, which outlive the call that starts them: one supervised nursery for each serving.
 
 Rules of this file:
 
-1. The nursery is opened before the lifespan is entered, and its tasks have ended before the lifespan is left: what the
-   lifespan yielded is there for them.
-2. A task that fails costs nothing but itself.
-3. Which serving `Server.background` means is a context variable, set for the lifespan and for every handler: what they
-   start, tasks and threads, inherits it, and a server may be served several times at once.
+1. The nursery is opened before the lifespan is entered, and its tasks end before the lifespan is left, so that they can
+   use the value that the lifespan yielded.
+2. A task that fails does not affect anything else.
+3. A context variable holds the serving that `Server.background` refers to, because a server may be served several times
+   at once. It is set for the lifespan and for every handler, and inherited by the tasks and threads that they start.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ Ts = TypeVarTuple("Ts")
 
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
-"""Seconds between a failure and the restart. Each pause is twice as long as the one before; a task that has run for
-longer than the longest pause begins anew."""
+"""Seconds between a failure and the restart. Each pause is twice as long as the previous one; after a task has run for
+longer than the longest pause, the first pause applies again."""
 
 _servings: ContextVar[Mapping[Server, BackgroundTasks]] = ContextVar("trio_mcp_servings")
-"""By server, what `Server.background` means to the code that looks."""
+"""By server, the serving that `Server.background` refers to in the current context (rule 3)."""
 _NONE: Mapping[Server, BackgroundTasks] = {}
 
 
 @define(eq=False)
 class Background:
-    """Starts tasks that outlive the call that starts them. It is `Server.background`."""
+    """Starts tasks that outlive the call that starts them: the attribute `Server.background`."""
 
     _server: Server
 
@@ -60,66 +60,66 @@ class Background:
     ) -> None:
         """Run ``async_fn(*args)`` in a task that belongs to the serving, not to the call.
 
-        For handlers, lifespans, and tasks that these have started; in plain `def` handlers, as
-        ``trio.from_thread.run_sync(server.background.start_soon, async_fn)``. The task has the context variables of
-        the caller. It goes on when the call is answered or cancelled and when its connection is lost; what it reports
-        through the call's `Context` afterwards is dropped.
+        May be called in handlers, in lifespans, and in tasks that these have started; in plain `def` handlers as
+        ``trio.from_thread.run_sync(server.background.start_soon, async_fn)``. The task inherits the caller's context
+        variables. It continues when the call is answered or cancelled, and when the connection is lost; reports through
+        the call's `Context` are then dropped.
 
-        A task that raises is logged, under ``trio_mcp``, and disturbs nothing else. When the serving stops, tasks may
-        come to their end for `Limits.drain_seconds`; then they are cancelled. They end before the lifespan does.
+        An exception of the task is logged, under ``trio_mcp``, and affects nothing else. When the serving stops, tasks
+        may run for `Limits.drain_seconds`; then they are cancelled. They end before the lifespan does.
 
         Args:
-            name: for the log; the function's by default.
-            restart: start it again when it raises, after a pause that grows from about a second to about a minute. When
-                it returns, it is over. Such a task is not waited for when the serving stops: it is cancelled after all
-                that are.
+            name: the name of the task in the log; by default the name of the function.
+            restart: True to start the task again when it raises, after a pause that grows from about a second to about
+                a minute. It is not started again when it returns. When the serving stops, such a task is cancelled as
+                soon as all tasks without *restart* have ended.
 
         Raises:
-            RuntimeError: there is no telling which serving is meant, because neither a handler nor a lifespan of this
-                server calls; or the serving stops; or a thread calls without `trio.from_thread`.
-            TooManyTasks: `Limits.max_background` tasks run already.
-            TypeError: *async_fn* is no function, but a coroutine, say.
+            RuntimeError: the caller is neither a handler nor a lifespan of this server, so that the serving is unknown;
+                or the serving stops; or a thread calls this without `trio.from_thread`.
+            TooManyTasks: `Limits.max_background` tasks are running.
+            TypeError: *async_fn* is not a function, but, for example, a coroutine.
         """
         tasks = _servings.get(_NONE).get(self._server)
         if tasks is None:
             raise RuntimeError(
-                f"background tasks belong to a serving, and no handler or lifespan of the server "
-                f"{self._server.info.name!r} has called this"
+                f"server {self._server.info.name!r}: background tasks belong to a serving; start them in one of its "
+                f"handlers or in its lifespan"
             )
         tasks.start_soon(async_fn, *args, name=name, restart=restart)
 
 
 @define(eq=False)
 class BackgroundTasks:
-    """The background tasks of one serving. Made by `open_background`."""
+    """The background tasks of one serving. `open_background` makes it."""
 
     _server: Server
     _lasts: bool
-    """Whether the serving outlives a single request."""
+    """True if the serving outlives a single request."""
     _nursery: trio.Nursery
     _token: trio.lowlevel.TrioToken = field(factory=trio.lowlevel.current_trio_token, init=False)
     _stops: bool = field(default=False, init=False)
     _awaited: int = field(default=0, init=False)
-    """Tasks that are waited for when the serving stops: those without a restart."""
+    """The number of tasks without *restart*, which are waited for when the serving stops."""
     _running: int = field(default=0, init=False)
     _fewer: trio.Event = field(factory=trio.Event, init=False)
-    """Set when a task has ended, and replaced."""
+    """Set when a task has ended, and then replaced."""
     _before: Mapping[Server, BackgroundTasks] = field(default=_NONE, init=False)
     _adopted: Mapping[Server, BackgroundTasks] = field(init=False)
-    """What `Server.background` means after `adopt` where it meant `_before`: most calls come from the same place."""
+    """The value that `adopt` sets if the value before was `_before`, cached because most calls have the same."""
     _scopes: dict[trio.CancelScope, None] = field(factory=dict[trio.CancelScope, None], init=False)
-    """One for each task: the nursery's own is around the lifespan as well, which is to end in peace."""
+    """One scope for each task, because the scope of the nursery includes the lifespan, which must not be cancelled."""
 
     def __attrs_post_init__(self) -> None:
         self._adopted = {self._server: self}
 
     @property
     def running(self) -> int:
-        """Tasks that have been started and not ended."""
+        """The number of tasks that have started and not ended."""
         return self._running
 
     def adopt(self) -> Mapping[Server, BackgroundTasks]:
-        """Let the server's `background` mean this serving, in the calling context; return what it meant there."""
+        """Make `Server.background` refer to this serving in the current context; return the value before (rule 3)."""
         before = _servings.get(_NONE)
         if before is not self._before:
             self._before, self._adopted = before, {**before, self._server: self}
@@ -137,18 +137,18 @@ class BackgroundTasks:
         self._check_place()
         given: object = async_fn
         if not callable(given):
-            hint = ": pass the function and its arguments" if inspect.iscoroutine(given) else ""
-            raise TypeError(f"{given!r} is no async function{hint}")
+            hint = "; pass the function and its arguments" if inspect.iscoroutine(given) else ""
+            raise TypeError(f"{given!r} is not an async function{hint}")
         if not self._lasts:
             raise RuntimeError(
-                "background tasks need a serving that lasts, and this request has one of its own, because nobody runs "
-                "the lifespan of the HTTP application: let the host pass on lifespan events, or enter `app.run()`"
+                "background tasks: this request has a serving of its own, because the lifespan of the HTTP application "
+                "is not running; configure the host to send lifespan events, or enter `app.run()`"
             )
         if self._stops:
-            raise RuntimeError(f"the server {self._server.info.name!r} stops, and starts no background tasks any more")
+            raise RuntimeError(f"server {self._server.info.name!r}: it is stopping and starts no more tasks")
         most = self._server.limits.max_background
         if self._running >= most:
-            raise TooManyTasks(f"{most} background tasks run already (Limits.max_background)")
+            raise TooManyTasks(f"{most} background tasks are running already (Limits.max_background)")
         label = name or getattr(async_fn, "__qualname__", None) or repr(async_fn)
 
         self._running += 1
@@ -163,12 +163,12 @@ class BackgroundTasks:
         try:
             here = trio.lowlevel.current_trio_token()
         except RuntimeError:
-            text = (
-                "a thread starts background tasks by trio.from_thread.run_sync(server.background.start_soon, async_fn)"
+            fault = (
+                "this is a worker thread; call trio.from_thread.run_sync(server.background.start_soon, async_fn) here"
             )
-            raise RuntimeError(text) from None
+            raise RuntimeError(fault) from None
         if here is not self._token:
-            raise RuntimeError("this is another Trio run than that of the serving")
+            raise RuntimeError("this Trio run is not the one of the serving; start background tasks in that one")
 
     async def _run(
         self, scope: trio.CancelScope, work: Callable[[], Awaitable[object]], label: str, restart: bool
@@ -184,7 +184,7 @@ class BackgroundTasks:
             self._fewer = trio.Event()
 
     async def stop(self) -> None:
-        """Start no more; wait for what is waited for, cancel the rest, and return when all have ended."""
+        """Start no more tasks, wait for those without *restart*, cancel the rest, and return when all have ended."""
         self._stops = True
         try:
             with trio.move_on_after(self._server.limits.drain_seconds):
@@ -206,23 +206,23 @@ async def _supervise(work: Callable[[], Awaitable[object]], label: str, *, resta
             return
         if trio.current_time() - began > _LONGEST_PAUSE:
             pause = _FIRST_PAUSE
-        await trio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 # no secret: it spreads the restarts
+        await trio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 # not a secret: it spreads the restarts
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 async def _succeeds(work: Callable[[], Awaitable[object]], label: str) -> bool:
-    """Tell whether *work* returned; otherwise say in the log what it raised (rule 2)."""
+    """Return True if *work* returned; log what it raised otherwise (rule 2)."""
     try:
         await work()
     except Exception:  # noqa: BLE001 # the one boundary between a background task and the server
         _log.exception("the background task %s failed", label)
         return False
-    except SystemExit as exc:  # it does not speak for the server
+    except SystemExit as exc:  # it must not end the server
         _log.error("the background task %s tried to exit the process: sys.exit(%r)", label, exc.code)
         return False
     except BaseExceptionGroup as group:
         cancelled, rest = group.split(trio.Cancelled)
-        if rest is None or not is_failure(rest):  # KeyboardInterrupt and its like pass
+        if rest is None or not is_failure(rest):  # KeyboardInterrupt and similar
             raise
         if cancelled is None:
             _log.error("a task of the background task %s tried to exit the process", label, exc_info=rest)
@@ -234,10 +234,10 @@ async def _succeeds(work: Callable[[], Awaitable[object]], label: str) -> bool:
 
 @asynccontextmanager
 async def open_background(server: Server, *, lasts: bool) -> AsyncGenerator[tuple[BackgroundTasks, Any]]:
-    """Enter the server's lifespan, with background tasks around it (rule 1); yields both the tasks and its state.
+    """Enter the server's lifespan with background tasks around it (rule 1); yield the tasks and the lifespan's value.
 
     Args:
-        lasts: whether there may be tasks.
+        lasts: True if tasks may be started.
     """
     async with owned_nursery() as nursery:
         tasks = BackgroundTasks(server, lasts, nursery)

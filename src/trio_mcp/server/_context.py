@@ -139,7 +139,7 @@ class Context:
 
     @property
     def state(self) -> Any:
-        """What the server's lifespan yielded; None without a lifespan."""
+        """The value that the server's lifespan yielded; None without a lifespan."""
         return self._serving.state
 
     @property
@@ -149,31 +149,31 @@ class Context:
 
     @property
     def client_info(self) -> types.Implementation | None:
-        """How the client names itself, None where it did not say. For display only: anyone can claim any name."""
+        """The name and version that the client gave, if any. For display only: any client can claim any name."""
         info = self._run.context.peer_info
         if info is None:
             return None
         try:
             return types.structure(info, types.Implementation)
-        except StructureError:  # it is for display only: what can be displayed is enough
+        except StructureError:  # show what can be shown
             return types.Implementation(name=str(info.get("name")), version=str(info.get("version")))
 
     @property
     def client_capabilities(self) -> types.ClientCapabilities:
-        """What the client declared for this request."""
+        """The capabilities that the client declared for this request."""
         return types.structure(self._run.context.capabilities, types.ClientCapabilities)
 
     @property
     def principal(self) -> str | None:
-        """The name of who was authenticated, `Access.principal`; None where nobody was."""
+        """The name of the authenticated caller, `Access.principal`; None if the caller is not authenticated."""
         return self._run.context.principal
 
     @property
     def access(self) -> Access | None:
-        """Who was authenticated, and what they may do; None on transports that authenticate nobody, such as stdio.
+        """The authenticated caller and its scopes; None on transports without authentication, such as stdio.
 
-        What was granted is in `Access.scopes`. What always needs some of it says so where it is registered
-        (``@server.tool(scopes=...)``); what needs it for some arguments alone has to look here.
+        `Access.scopes` holds the granted scopes. A tool that always needs a scope names it when it is registered
+        (``@server.tool(scopes=...)``); a handler that needs a scope only for some arguments checks it here.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
         """
@@ -181,32 +181,33 @@ class Context:
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """The request's `_meta`, as it came; empty where there was none."""
+        """The request's `_meta`, as it was received; empty if there was none."""
         return self._run.context.meta
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Header fields of the request, where the transport has any; empty otherwise."""
+        """The header fields of the request; empty if the transport has none."""
         return self._run.context.headers
 
     @property
     def deadline(self) -> float:
-        """When the handler is cancelled by a deadline it is under, on Trio's clock; `math.inf` without one."""
+        """The earliest deadline that applies to the handler, on Trio's clock; `math.inf` without one."""
         return trio.current_effective_deadline() if self._run.has_task else math.inf
 
     # --- Progress, log and changes ---
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the client how far the work is; does nothing where it did not ask for progress.
+        """Report progress to the client; do nothing if the client did not request progress.
 
-        Progress must grow: a value that does not exceed the one before is not sent. Of more values than
-        `Limits.max_progress_per_second` only the newest is sent, as soon as that may be and always before the result:
-        report as often as you like. Always a cancel point; waits only when too much is queued for the client already.
+        Progress must grow: a value that does not exceed the previous one is not sent. If there are more values than
+        `Limits.max_progress_per_second`, only the newest is sent, as soon as the limit permits and always before the
+        result. A handler may therefore report as often as it likes. Always a cancel point; waits only while the
+        outgoing queue of the connection is full.
 
         Args:
-            progress: how much is done, in a unit of your choice.
-            total: how much there is to do, in the same unit; None where that is unknown.
-            message: one line for a person.
+            progress: the work done, in any unit.
+            total: the total work, in the same unit; None if unknown.
+            message: one line for the user.
 
         Raises:
             ValueError: *progress* or *total* is NaN or infinite.
@@ -220,25 +221,25 @@ class Context:
         await self._progress.report(progress, total, message)
 
     async def log(self, level: types.LoggingLevel, data: Any, *, logger: str | None = None) -> None:
-        """Send the client a log message, if it wants messages of this level. Put no secret in it.
+        """Send a log message to the client, if the client wants messages of this level. Do not log secrets.
 
-        Always a cancel point; waits only when too much is queued for the client already. A handler that logs more
-        than `Limits.max_logs_per_second` loses what is too much; the next message that passes is preceded by one that
-        says how much that was.
+        Always a cancel point; waits only while the outgoing queue of the connection is full. Messages beyond
+        `Limits.max_logs_per_second` are dropped; the next message that passes is preceded by one that gives the number
+        of dropped messages.
 
         Args:
             level: from ``"debug"`` to ``"emergency"``, as RFC 5424 names them.
-            data: any JSON value: a text, or an object with details.
-            logger: the name of what logs.
+            data: any JSON value: a string, or an object with details.
+            logger: the name of the logger.
 
         Raises:
-            ValueError: there is no such level.
-            NotJsonError: *data* holds something that JSON cannot say.
+            ValueError: *level* is not a log level.
+            NotJsonError: *data* is not JSON.
 
         Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging
         """
         if level not in LOG_LEVELS:
-            raise ValueError(f"{level!r} is no log level; they are {', '.join(LOG_LEVELS)}")
+            raise ValueError(f"level={level!r}: not a log level; use one of {', '.join(LOG_LEVELS)}")
         wanted = self._run.context.log_level
         if wanted is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -256,31 +257,30 @@ class Context:
         self._send("notifications/message", params)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell every client that asked for it, not only this one, that a resource is not what it was.
+        """Notify every client that subscribed to a resource, not only the caller, that the resource has changed.
 
-        Never waits, works in plain `def` handlers as well, and costs next to nothing where nobody listens. A client
-        that has not been told yet is told once, however often this is said. Outside of handlers there is
-        `Server.resource_updated`.
+        Never waits, works in plain `def` handlers too, and costs almost nothing without subscribers. Repeated calls
+        before a client was notified result in one notification. Outside of handlers, use `Server.resource_updated`.
 
         Args:
-            uri: the resource's own URI, just as clients name it.
+            uri: the URI of the resource, exactly as clients name it.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions
         """
         self._serving.resource_updated(uri)
 
     async def close_stream(self, *, retry: float | None = None) -> None:
-        """Let the client go, and come back for the answer: the connection ends, the request does not.
+        """Close the HTTP response stream of the request; the client reconnects for the rest, and the request continues.
 
-        For work that takes long, over HTTP: no connection is held open meanwhile. What the handler reports, asks and
-        returns from now on is kept, and waits for the client. It comes back by itself, more than once if need be.
+        For long work over HTTP, so that no connection is held open. Reports, questions and the result are stored until
+        the client reconnects, which it does by itself, several times if necessary.
 
-        Does nothing where that is not possible: on any other transport, without an event store
-        (`SessionSettings.event_store`), and with a client of any revision but 2025-11-25: others would take the answer
-        for lost. Always a cancel point.
+        Does nothing if that is not possible: on any other transport, without an event store
+        (`SessionSettings.event_store`), and for clients of any revision except 2025-11-25, which would treat the
+        response as lost. Always a cancel point.
 
         Args:
-            retry: after how many seconds the client shall come back; None leaves it to `SessionSettings.retry_seconds`.
+            retry: the seconds after which the client reconnects; None for `SessionSettings.retry_seconds`.
 
         Raises:
             ValueError: *retry* is below 0, or not finite.
@@ -288,7 +288,7 @@ class Context:
         Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
         """
         if retry is not None and not 0 <= retry < math.inf:
-            raise ValueError(f"retry={retry!r}: must be a finite number of seconds, and not below 0")
+            raise ValueError(f"retry={retry!r}: must be a finite number of seconds, at least 0")
         await trio.lowlevel.checkpoint()
         exchange = self._run.exchange
         if exchange is not None:
@@ -317,33 +317,33 @@ class Context:
         elicitation_id: str | None = None,
         key: str | None = None,
     ) -> Any:
-        """Ask the user: to fill in a form, or to visit a page.
+        """Ask the user to fill in a form, or to visit a web page.
 
-        Ask for nothing secret in a form: what a client must not see belongs on a page of yours. Whoever opens that
-        page may be somebody else, so verify there who it is; and the address itself must let nobody in.
+        Do not ask for secrets in a form, because the client sees the answers; use a page of your own. Authenticate the
+        user on that page, because another person may open it; the URL itself must not grant access.
 
         Args:
-            message: what the user is told.
-            form: the fields, as an attrs class, dataclass or TypedDict of texts, numbers, booleans and choices; or a
+            message: the message for the user.
+            form: the fields, as an attrs class, dataclass or TypedDict of strings, numbers, booleans and choices; or a
                 JSON Schema of such a form.
-            url: the page, instead of a form; revisions from 2025-11-25 on.
-            elicitation_id: what to call the visit in 2025-11-25; see `elicitation_complete`.
-            key: what a client of 2026-07-28, and a handler that is replayed, know the question by. By default that is
-                made of what the question says; two that say the same are told apart by their order. A client that knows
-                a key may send the answer with its call, and then is not asked.
+            url: the page to visit, instead of a form; revisions from 2025-11-25 on.
+            elicitation_id: the id of the visit in 2025-11-25; see `elicitation_complete`.
+            key: the name by which a client of 2026-07-28, or a handler that is replayed, identifies the question. By
+                default it is derived from the question's content, and equal questions are numbered in order. A client
+                that knows a key may send the answer with its call, and is then not asked.
 
         Returns:
             `Accepted` with an instance of the class as `value` (a dict for a JSON Schema, None for a page), `Declined`
             or `Dismissed`.
 
         Raises:
-            TypeError: *form* cannot be a form; the text names the member.
-            ValueError: *url* is no address of a page.
+            TypeError: *form* cannot be a form; the message names the member.
+            ValueError: *url* is not the URL of a web page.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
         """
         if (form is None) == (url is None):
-            raise TypeError("elicit(): either a form or url=, and not both")
+            raise TypeError("elicit(): pass either a form or url=, not both")
         if url is None:
             return await self._ask(Elicit(message, form, key=key))
         if elicitation_id is None:
@@ -351,13 +351,13 @@ class Context:
         return await self._ask(Visit(message, url, key=key, elicitation_id=elicitation_id))
 
     async def elicitation_complete(self, elicitation_id: str) -> None:
-        """Tell the client that the user has done on the page what was to be done there.
+        """Notify the client that the user has finished on the page.
 
-        Only 2025-11-25 has such a notice; in other revisions nothing is sent. It goes to the client of this call alone,
-        and may be sent after the call.
+        Only 2025-11-25 has this notification; in other revisions nothing is sent. It is sent only to the client of
+        this call, and may be sent after the call.
 
         Raises:
-            ConnectionLost: the client is gone.
+            ConnectionLost: the connection is gone.
 
         Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
         """
@@ -368,10 +368,10 @@ class Context:
             peer.notify_nowait("notifications/elicitation/complete", {"elicitationId": elicitation_id})
 
     def url_elicitation_required(self, *visits: Visit) -> Exception:
-        """Return the error that says: the user must visit these pages, then call again. Raise it.
+        """Return the exception to raise if the user must visit these pages before the client repeats the call.
 
-        For clients of 2025-11-25 that can open pages; for all others it is `MissingCapability`. A handler that can wait
-        uses `elicit` instead, which works in more revisions.
+        For clients of 2025-11-25 that can open pages; for other clients the exception is `MissingCapability`. A handler
+        that can wait uses `elicit` instead, which works in more revisions.
 
         Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-elicitation-required-error
         """
@@ -380,7 +380,7 @@ class Context:
             if lacking is not None:
                 return lacking
         if not visits:
-            raise TypeError("url_elicitation_required(): at least one visit")
+            raise TypeError("url_elicitation_required(): pass at least one visit")
         return url_elicitation_required(visits, self._run.context.revision)
 
     async def sample(
@@ -400,20 +400,20 @@ class Context:
         """Ask the client's model.
 
         Args:
-            messages: the conversation; a text stands for one message of the user's.
-            max_tokens: how much the model may write, in its tokens.
-            system_prompt: what the model is told first; the client may change it.
-            temperature: as the model's maker defines it.
-            stop_sequences: texts at which the model stops.
-            model_preferences: which model, as hints.
-            metadata: for the model's maker.
-            tools: what the model may use; clients from 2025-11-25 on that have declared it.
-            tool_choice: whether it must.
+            messages: the conversation; a string stands for one message of the user.
+            max_tokens: the maximum number of tokens that the model generates.
+            system_prompt: the system prompt; the client may change it.
+            temperature: the temperature, as the model's provider defines it.
+            stop_sequences: strings at which the model stops.
+            model_preferences: hints for the choice of the model.
+            metadata: parameters for the model's provider.
+            tools: tools that the model may use; for clients from 2025-11-25 on that have declared this capability.
+            tool_choice: whether the model must use a tool.
             key: see `elicit`.
 
         Raises:
-            ValueError: *messages* use tools in a way that no client accepts.
-            StructureError: the client's revision cannot carry a message.
+            ValueError: *messages* use tools in a way that clients must not accept.
+            StructureError: a message has content that the client's revision does not have.
 
         Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/sampling
         """
@@ -433,7 +433,7 @@ class Context:
         )
 
     async def list_roots(self, *, key: str | None = None) -> Sequence[types.Root]:
-        """Ask which folders and files the client is about. They are advice, and enforce nothing; any may be gone.
+        """Ask the client for its roots: the folders and files that it works on. They are hints and may no longer exist.
 
         Args:
             key: see `elicit`.
@@ -451,15 +451,15 @@ class Context:
     @overload
     async def ask_all(self, *asks: Ask[Any]) -> tuple[Any, ...]: ...
     async def ask_all(self, *asks: Ask[Any]) -> tuple[Any, ...]:
-        """Ask several things at once, in one round: `Elicit`, `Visit`, `Sample`, `ListRoots`.
+        """Ask several questions in one round: `Elicit`, `Visit`, `Sample`, `ListRoots`.
 
-        If one of them cannot be asked, none is.
+        If one of them cannot be asked, none is asked.
 
         Returns:
             The answers, in the order of the questions.
         """
         if not asks:
-            raise TypeError("ask_all(): nothing to ask")
+            raise TypeError("ask_all(): pass at least one question")
         return tuple(await self._asker().ask(asks))
 
     @overload
@@ -467,42 +467,43 @@ class Context:
     @overload
     async def once(self, key: str, function: Callable[[], T]) -> T: ...
     async def once(self, key: str, function: Callable[[], Any]) -> Any:
-        """Do something that must not be done again when the handler is replayed, and return what it returned.
+        """Call a function whose side effect must not be repeated when the handler is replayed, and return its result.
 
-        What it returns must be JSON, and what comes back is a copy. A handler that is parked runs once anyway; one
-        that is replayed skips what an earlier round has completed. It is done at least once, not exactly once:
-        a client that sends the same retry twice, at the same time, makes two handlers do it; so does a server that
-        fails between doing it and answering. What is under way when another task of a replayed handler asks is
-        cancelled, and done anew in the next round: do it before you ask, not beside it.
+        The result must be JSON; the caller gets a copy. A parked handler runs only once anyway. A replayed handler
+        skips a function that completed in an earlier round. The function runs at least once, not exactly once: it runs
+        twice if a client sends the same retry twice at the same time, or if the server fails between the call and the
+        response. If another task of a replayed handler asks a question while the function runs, the function is
+        cancelled and runs again in the next round; call it before asking, not concurrently.
 
         Args:
-            key: names it among the things this handler does once.
+            key: the name of the function call within this handler.
             function: called without arguments; may be async.
 
         Raises:
-            NotJsonError: what it returned is no JSON value.
-            Exception: whatever *function* raises; then it is not done, and tried again the next time.
+            NotJsonError: the result is not JSON.
+            Exception: raised by *function*, which is then called again in the next round.
         """
         return await self._asker().once(key, function)
 
     # --- Extensions and custom messages ---
 
     def extension(self, id: str) -> Mapping[str, Any] | None:
-        """Return the client's settings of an extension that both sides have declared; None where one has not.
+        """Return the client's settings of an extension that both sides declare; None if one side does not declare it.
 
-        Empty settings are settings. Of a modern client it is this request that counts, of others the connection.
+        Settings may be empty. A modern client declares extensions in each request, a legacy client in the handshake.
         """
         if id not in self._serving.extensions:
             return None
         return extensions_in(self._run.context.capabilities).get(id)
 
     def require_extension(self, id: str) -> Mapping[str, Any]:
-        """Return what `extension` returns, where both sides have declared it.
+        """Return the client's settings of an extension that both sides must declare.
 
         Raises:
-            MissingCapability: the client has not. Unhandled, it refuses the request with -32021, which names the
-                extension; in older revisions it is a tool error, or an internal error with the same text.
-            LocalProtocolError: this server has not.
+            MissingCapability: the client does not declare it. If the handler does not catch this, the request is
+                refused with -32021, which names the extension; in legacy revisions it is a tool error, or an internal
+                error with the same message.
+            LocalProtocolError: this server does not declare it.
         """
         if id not in self._serving.extensions:
             raise LocalProtocolError(f"this server does not declare the extension {id!r}")
@@ -512,51 +513,51 @@ class Context:
         return settings
 
     async def notify(self, method: str, params: Any = None) -> None:
-        """Send the client a notification of your own that belongs to this request.
+        """Send the client a custom notification that belongs to this request.
 
-        Does nothing where the request is over. Always a cancel point; waits only when too much is queued for the client
-        already.
+        Does nothing if the request is over. Always a cancel point; waits only while the outgoing queue of the
+        connection is full.
 
         Args:
-            method: its name, none of the specification's.
-            params: an object: a mapping, or an instance of a class whose JSON is one.
+            method: a name that is not in the specification.
+            params: an object: a mapping, or an instance of a class whose JSON is an object.
 
         Raises:
-            LocalProtocolError: the specification has such a notification.
-            TypeError: *params* are no object.
+            LocalProtocolError: the specification defines this notification.
+            TypeError: *params* is not an object.
         """
         if is_specified(method):
-            raise LocalProtocolError(f"{method!r} is the specification's own; this package sends it where it is due")
+            raise LocalProtocolError(f"{method!r} is defined by the specification; this package sends it itself")
         json = to_object(params, self._run.context.revision)
         await self._wait_for_room()
         self._send(method, json)
 
     async def request(self, method: str, params: Any, result: type[T]) -> T:
-        """Send the client a request of your own and return its result; revisions before 2026-07-28 only.
+        """Send the client a custom request and return its result; only in revisions before 2026-07-28.
 
-        Cancelling it tells the client. No time limit applies but those of the handler.
+        Cancellation is sent to the client. Only the handler's own timeouts apply.
 
         Args:
-            method: its name, none of the specification's.
-            params: an object: a mapping, or an instance of a class whose JSON is one.
-            result: the class to return: of any kind that a method of one's own may take.
+            method: a name that is not in the specification.
+            params: an object: a mapping, or an instance of a class whose JSON is an object.
+            result: the class to return, of any kind that a custom method may take.
 
         Raises:
-            LocalProtocolError: the specification has such a request.
-            MissingCapability: in this revision a server asks for nothing; or the client is not initialized yet.
+            LocalProtocolError: the specification defines this request, or the request of the handler is over.
+            MissingCapability: the revision has no requests to the client, or the client is not initialized yet.
             ErrorResponse: the client answered with an error.
-            RemoteProtocolError: its answer does not fit *result*.
-            ConnectionLost: the client, or the request that this one belongs to, is gone.
+            RemoteProtocolError: the client's answer does not fit *result*.
+            ConnectionLost: the connection is gone.
         """
         if is_specified(method):
-            raise LocalProtocolError(f"{method!r} is the specification's own; see the methods of Context for it")
+            raise LocalProtocolError(f"{method!r} is defined by the specification; use the methods of Context")
         context, exchange = self._run.context, self._run.exchange
         read, json = reader_of(cast("Any", result)), to_object(params, context.revision)
         if context.modern:
-            raise MissingCapability(f"in revision {context.revision} a server cannot ask for {method!r}", {})
+            raise MissingCapability(f"{method!r}: a server cannot send requests in revision {context.revision}", {})
         await trio.lowlevel.checkpoint_if_cancelled()
         if exchange is None:
-            raise LocalProtocolError(f"{method!r} cannot be asked any more: the request is over")
+            raise LocalProtocolError(f"{method!r}: the request of the handler is over; nothing can be sent")
         return cast("T", await _ask_custom(exchange, method, json, read))
 
     # --- Internals ---
@@ -594,7 +595,7 @@ progress_of: Callable[[Context], Progress | None] = attrgetter("_progress")
 
 async def _ask_custom(exchange: IncomingRequest, method: str, params: dict[str, Any], read: Reader) -> Any:
     if not exchange.peer.admission.operating:
-        raise MissingCapability(f"{method!r} cannot be asked before the client has said that it is initialized", {})
+        raise MissingCapability(f"{method!r}: the client is not initialized yet", {})
     async with exchange.ask(method, params) as asked:
         answer = await asked.result()
     try:

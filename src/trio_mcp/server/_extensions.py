@@ -1,4 +1,4 @@
-"""What a server answers beyond the specification: methods, notifications and results of applications and extensions.
+"""Custom methods and notifications, and results of extensions: what a server adds to the specification.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#extension-negotiation
 """
@@ -33,19 +33,19 @@ __all__ = ["CustomMethod", "CustomMethods", "ExtensionResult", "refusal_of", "re
 
 @frozen
 class ExtensionResult:
-    """A result of a type that an extension has added, for tools and methods of one's own to return.
+    """A result of a type that an extension defines, for tools and custom methods to return.
 
-    Only a request of 2026-07-28 that declares the extension is answered with it; any other is refused as one that
-    lacks the capability. See `Context.extension`.
+    Only a request of 2026-07-28 that declares the extension can be answered with it; other requests are refused because
+    they lack the capability. See `Context.extension`.
 
     Args:
-        extension: the extension's id, which `Server(extensions=...)` has to declare.
-        result_type: what the result says it is (``resultType``), such as ``"task"``.
-        members: its members: a mapping, or an instance of a class whose JSON is an object.
-        meta: its `_meta`.
+        extension: the extension's id, which `Server(extensions=...)` must declare.
+        result_type: the type of the result (``resultType``), such as ``"task"``.
+        members: the members: a mapping, or an instance of a class whose JSON is an object.
+        meta: the result's `_meta`.
 
     Raises:
-        ValueError: the id is none, or the type is one of the protocol's own.
+        ValueError: the id is not valid, or the protocol itself defines the type.
     """
 
     extension: str
@@ -56,17 +56,17 @@ class ExtensionResult:
     def __attrs_post_init__(self) -> None:
         check_extension_id(self.extension)
         if self.result_type in CORE_RESULT_TYPES:
-            raise ValueError(f"{self.result_type!r} is a type of the protocol's own, not one of {self.extension!r}")
+            raise ValueError(f"result type {self.result_type!r}: defined by the protocol, not by {self.extension!r}")
 
     def for_request(self, method: str, context: ExchangeContext, declared: Mapping[str, Any]) -> types.Result:
-        """Return it as a result of the request that *context* belongs to.
+        """Return the result in the form for a request.
 
         Args:
-            declared: the extensions of this server.
+            declared: the extensions that this server declares.
 
         Raises:
-            MissingCapability: the request may not be answered with it.
-            LocalProtocolError: the server declares no such extension, or the method has no such results.
+            MissingCapability: the client or its revision does not support the result.
+            LocalProtocolError: the server does not declare the extension, or the method has no such results.
         """
         if is_specified(method) and method != "tools/call":
             raise LocalProtocolError(f"{method!r} cannot be answered with a result of type {self.result_type!r}")
@@ -84,12 +84,16 @@ class ExtensionResult:
 
 
 def resolved(outcome: Any, method: str, context: ExchangeContext, declared: Mapping[str, Any]) -> types.Result:
-    """Return as a result what a method of one's own has returned, or any handler that answers for an extension.
+    """Return the result of a custom method, or of any handler that returned an `ExtensionResult`.
+
+    Args:
+        outcome: the return value of the handler.
+        declared: the extensions that this server declares.
 
     Raises:
-        TypeError: a method of one's own returned no object.
-        MissingCapability: the request may not be answered with a result of an extension.
-        LocalProtocolError: likewise, and whoever asks could not change that.
+        TypeError: a custom method did not return an object.
+        MissingCapability: the client or its revision does not support the extension's result.
+        LocalProtocolError: the server does not declare the extension, or the method has no such results.
     """
     if isinstance(outcome, ExtensionResult):
         return outcome.for_request(method, context, declared)
@@ -111,21 +115,21 @@ def refusal_of(failure: Exception, context: ExchangeContext) -> McpError | None:
 
 @frozen(eq=False)
 class CustomMethod:
-    """One method or notification of the application's."""
+    """A custom method or notification, and its handler."""
 
     name: str
     function: TypedFunction
     extension: str | None
-    """The extension it belongs to, which each message has to declare; None where it belongs to none."""
+    """The extension it belongs to, which each message must declare; None if it belongs to none."""
     waits: bool
-    """Whether a call of it may take a thread, or suspend its task."""
+    """True if a call may need a thread, or suspend its task."""
     may_ask: bool = field(default=False, init=False)
     """A modern client cannot be asked questions in the result of a custom method."""
     scopes: frozenset[str] = NO_SCOPES
-    """What must have been granted to whoever asks it."""
+    """The scopes that a caller needs."""
 
     def read(self, params: JsonObject, context: ExchangeContext) -> Any:
-        """Return the typed params; raises the `McpError` to refuse the message with."""
+        """Return the typed params; raises the `McpError` that refuses the message."""
         if self.extension is not None and self.extension not in extensions_in(context.capabilities):
             missing = refusal_of(missing_extension(self.extension), context)
             raise missing or McpError(
@@ -146,19 +150,19 @@ class CustomMethod:
 
 @define(eq=False)
 class CustomMethods:
-    """The methods and notifications that a server's application has registered."""
+    """The custom methods and notifications of one server."""
 
     methods: dict[str, CustomMethod] = field(factory=dict[str, CustomMethod], init=False)
     notifications: dict[str, CustomMethod] = field(factory=dict[str, CustomMethod], init=False)
 
     def method(self, name: str, revision: str) -> CustomMethod | None:
-        """Return who answers *name*; None where nobody does, or where the revision has a meaning of its own for it."""
+        """Return the custom method of this name; None if there is none, or the revision defines it itself."""
         return None if name in types.METHODS[revision] else self.methods.get(name)
 
     def scopes_of(self, method: str) -> frozenset[str]:
-        """Return what must have been granted to whoever asks a method; nothing where there is no such method here."""
-        own = self.methods.get(method)
-        return NO_SCOPES if own is None else own.scopes
+        """Return the scopes that a method needs; empty if there is no such custom method."""
+        custom = self.methods.get(method)
+        return NO_SCOPES if custom is None else custom.scopes
 
     def add_method(
         self,
@@ -168,25 +172,25 @@ class CustomMethods:
         namespace: Mapping[str, Any],
         scopes: Sequence[str],
     ) -> None:
-        """Register what answers a method; see `Server.method`."""
+        """Register the handler of a method; see `Server.method`."""
         check_custom(name, "method")
         if name in self.methods:
             raise ValueError(f"a method {name!r} is registered already")
         label = f"method {name!r}"
         needed = check_scopes(label, scopes)
-        self.methods[name] = evolve(_own(function, name, label, extension, namespace), scopes=needed)
+        self.methods[name] = evolve(_custom_method(function, name, label, extension, namespace), scopes=needed)
 
     def add_notification(
         self, function: Callable[..., Any], name: str, extension: str | None, namespace: Mapping[str, Any]
     ) -> None:
-        """Register what takes a notification; see `Server.notification`."""
+        """Register the handler of a notification; see `Server.notification`."""
         check_custom(name, "notification")
         if name in self.notifications:
             raise ValueError(f"a notification {name!r} is registered already")
-        self.notifications[name] = _own(function, name, f"notification {name!r}", extension, namespace)
+        self.notifications[name] = _custom_method(function, name, f"notification {name!r}", extension, namespace)
 
 
-def _own(
+def _custom_method(
     function: Callable[..., Any], name: str, label: str, extension: str | None, namespace: Mapping[str, Any]
 ) -> CustomMethod:
     if extension is not None:

@@ -65,7 +65,7 @@ Middleware: TypeAlias = Callable[[Request, CallNext], Awaitable[Any]]
 def check_middleware(middleware: Middleware) -> Middleware:
     """Return *middleware*; raise TypeError if it is not an async function."""
     if not is_async(middleware):
-        raise TypeError(f"{middleware!r} is no middleware: expected an async function of a request and the next one")
+        raise TypeError(f"middleware {middleware!r}: must be an async function of a request and the next function")
     return middleware
 
 
@@ -153,34 +153,35 @@ Part: TypeAlias = Literal["principal", "method", "tool"]
 _PARTS: Final[tuple[Part, ...]] = ("principal", "method", "tool")
 _Key: TypeAlias = "tuple[str | None, ...]"
 _REST: Final[_Key] = ("", "", "", "")
-"""Longer than any other key: what has no bucket of its own, because there are too many, shares this one."""
+"""The key of the bucket that requests share if there are too many buckets; longer than any other key."""
 _ROUNDING: Final = 1e-6
-"""Seconds that arithmetic may lose."""
+"""Seconds that rounding may lose."""
 _Buckets: TypeAlias = "OrderedDict[_Key, TokenBucket]"
-"""The one that was not used for longest comes first."""
+"""In the order of their last use, the oldest first."""
 
 
 class RateLimit:
     """Middleware that refuses requests made too often, with the error `BUSY` (-31000).
 
-    Each bucket holds *burst* requests and is filled at *per_second*. The error's data say when to try again:
-    ``{"retryAfterSeconds": 0.4}``. Notifications are not counted, nor is the answer to a question with which a parked
-    handler goes on; one with which a handler begins anew is.
+    Each bucket holds *burst* requests and is filled at *per_second*. A bucket that is full again is forgotten, because
+    it does not differ from a new one. The data of the error tell the client when to retry:
+    ``{"retryAfterSeconds": 0.4}``. Notifications are not counted, and neither is a retry that continues a parked
+    handler; a retry that replays a handler is counted.
 
     ::
 
         server = Server("demo", middleware=[RateLimit(per_second=5, burst=20)])
 
     Args:
-        per_second: requests that each bucket allows in a second, on average.
-        burst: requests that it allows at once; *per_second* by default, at least 1.
-        by: what gets a bucket of its own: each authenticated caller (all who are not authenticated are one), each
-            method, each tool. Methods that the server does not have are one, and so are tools.
-        methods: the requests that are counted; all of them by default.
-        max_buckets: how many callers, methods and tools are told apart at once; beyond it the new ones share a bucket.
+        per_second: the average number of requests per second that each bucket permits.
+        burst: the number of requests that each bucket permits at once; by default *per_second*, at least 1.
+        by: the parts of a request that have separate buckets: each authenticated caller, each method, each tool. All
+            callers without authentication count as one; so do unknown methods, and unknown tools.
+        methods: the methods that are counted; all by default.
+        max_buckets: the number of separate buckets; beyond it, new callers, methods and tools share one bucket.
 
     Raises:
-        ValueError: a number makes no sense, or *by* names something else.
+        ValueError: a number is out of range, or *by* contains another name.
     """
 
     def __init__(
@@ -193,19 +194,19 @@ class RateLimit:
         max_buckets: int = 10_000,
     ) -> None:
         if not (0 < per_second < math.inf):
-            raise ValueError(f"per_second={per_second!r} must be a number above 0")
+            raise ValueError(f"per_second={per_second!r}: must be a number above 0")
         burst = max(1, math.floor(per_second)) if burst is None else burst
         for name, number in (("burst", burst), ("max_buckets", max_buckets)):
             if type(number) is not int or number < 1:
-                raise ValueError(f"{name}={number!r} must be a whole number of at least 1")
+                raise ValueError(f"{name}={number!r}: must be an integer of at least 1")
         if isinstance(by, str) or not set(by) <= set(_PARTS):
-            raise ValueError(f"by={by!r} must be some of {', '.join(map(repr, _PARTS))}")
+            raise ValueError(f"by={by!r}: must be some of {', '.join(map(repr, _PARTS))}")
         if isinstance(methods, str):
-            raise ValueError(f"methods={methods!r} must be a list of methods")
+            raise ValueError(f"methods={methods!r}: must be a list of methods")
         self._per_second, self._burst, self._max_buckets = per_second, burst, max_buckets
         self._by = frozenset(by)
         self._methods = None if methods is None else frozenset(methods)
-        # By Trio run: a server may be served in several, and each has a clock of its own.
+        # By Trio run, because a server may be served in several, each with its own clock.
         self._buckets: WeakKeyDictionary[trio.lowlevel.TrioToken, _Buckets] = WeakKeyDictionary()
 
     async def __call__(self, request: Request, call_next: CallNext) -> Any:
@@ -214,16 +215,16 @@ class RateLimit:
         if counts and not request.is_notification:
             seconds = self._take(self._key(request))
             if seconds > 0:
-                seconds = math.ceil(seconds * 1000 - _ROUNDING) / 1000  # never too early
+                seconds = math.ceil(seconds * 1000 - _ROUNDING) / 1000  # round up
                 raise McpError(BUSY, f"too many requests; try again in {seconds:g} s", {"retryAfterSeconds": seconds})
         return await call_next(request)
 
     @property
     def buckets(self) -> int:
-        """How many callers, methods and tools are told apart now, in this Trio run."""
-        return len(self._ours())
+        """The number of separate buckets in this Trio run."""
+        return len(self._current())
 
-    def _ours(self) -> _Buckets:
+    def _current(self) -> _Buckets:
         return self._buckets.setdefault(trio.lowlevel.current_trio_token(), OrderedDict())
 
     def _key(self, request: Request) -> _Key:
@@ -235,8 +236,8 @@ class RateLimit:
         return tuple(values[part] for part in _PARTS if part in self._by)
 
     def _take(self, key: _Key) -> float:
-        """Take a token; return the seconds until there is one, 0 where there was."""
-        now, buckets = trio.current_time(), self._ours()
+        """Take a token; return 0, or the seconds until there is one."""
+        now, buckets = trio.current_time(), self._current()
         self._forget_full(buckets, now)
         if key not in buckets and len(buckets) >= self._max_buckets:
             key = _REST
@@ -258,8 +259,8 @@ class RateLimit:
             del buckets[key]
 
 
-# A name that a caller has made up gets no bucket: the caller could make as many requests as it knows names, and others
-# would find no place for theirs.
+# An unknown name has no bucket of its own: otherwise a caller could evade the limit by inventing names, and use up the
+# buckets of other callers.
 
 
 def _known_method(request: Request) -> str | None:

@@ -1,13 +1,15 @@
-"""How a handler's progress reaches its client: not too often, in order, and never without the newest value.
+"""The rate of a handler's progress and log notifications, limited by token buckets.
 
 Rules of this file:
 
-1. Only what exceeds all that was reported for the same exchange before is told.
-2. It is told at once where the rate admits it and nothing is held back. Otherwise it is held back, in the place of what
-   was held back before, and a task of the hall tells it as soon as the rate admits that.
-3. What is held back belongs to the exchange it was reported for: it is told before that is answered, or never.
+1. A progress value is sent only if it exceeds all earlier values of the same exchange.
+2. It is sent at once if the rate permits it and no value is held back. Otherwise it replaces the value that is held
+   back, and a task of the handler pool sends it as soon as the rate permits.
+3. A value that is held back belongs to the exchange for which it was reported. It is sent before the response of that
+   exchange, or never.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress and
+https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging
 """
 
 from __future__ import annotations
@@ -26,36 +28,35 @@ from ..wire import JsonObject, encode
 __all__ = ["LogRate", "Progress", "TokenBucket"]
 
 
-# How much may happen in a time: tokens that come at a steady rate, and a bucket that holds so many of them.
-
-
 @define(eq=False)
 class TokenBucket:
-    """Begins full. It counts no time itself: every call says what the time is, and that never goes back.
+    """A bucket of tokens that is filled at a steady rate, and is full at first.
+
+    It has no clock: every call passes the current time, which never goes back.
 
     Args:
-        per_second: tokens that come in a second, above 0; infinite for as many as are wanted.
-        burst: tokens it holds, at least 1; a second's worth by default, or one where that is less.
+        per_second: the tokens added per second, above 0; infinite for no limit.
+        burst: the tokens that the bucket holds, at least 1; by default those of one second, and at least 1.
     """
 
     per_second: float
     burst: float | None = None
     _size: float = field(init=False)
     _left: float = field(init=False)
-    """Tokens in it when it was looked at last."""
+    """The number of tokens at the time `_seen`."""
     _seen: float = field(default=-math.inf, init=False)
-    """When that was."""
+    """The time of the last call."""
     _due: float = field(default=-math.inf, init=False)
-    """When there is a token. Kept, so that who waits until then and who looks then agree to the last bit."""
+    """The time of the next token. Stored, so that a caller that waits until then finds it, in spite of rounding."""
 
     def __attrs_post_init__(self) -> None:
         self._left = self._size = max(1.0, self.per_second) if self.burst is None else self.burst
 
     def take(self, now: float) -> bool:
-        """Take a token; False where there is none.
+        """Take a token; return False if there is none.
 
         Args:
-            now: in seconds.
+            now: the current time, in seconds.
         """
         if now < self._due:
             return False
@@ -67,16 +68,16 @@ class TokenBucket:
         return True
 
     def is_full(self, now: float) -> bool:
-        """Tell whether it differs in nothing from a new one."""
+        """Return True if the bucket is full, as a new one is."""
         return self._left + (now - self._seen) * self.per_second >= self._size
 
     def due(self, now: float) -> float:
-        """Return when there will be a token: *now*, or later."""
+        """Return the time of the next token: *now*, or later."""
         return max(now, self._due)
 
 
 _REPORTS_AT_ONCE = 64
-"""After so many, others run: a handler that does nothing but report would never hear that it is cancelled."""
+"""The reports after which other tasks run, so that a handler that only reports can be cancelled."""
 
 
 @define(eq=False)
@@ -84,28 +85,28 @@ class Progress:
     """The progress of one handler.
 
     Args:
-        run: whose it is.
-        per_second: values that are told in a second, infinite for all.
+        run: the handler run.
+        per_second: the values sent per second; infinite for all.
     """
 
     _run: HandlerRun
     per_second: float
     _bucket: TokenBucket = field(init=False)
     _exchange: IncomingRequest | None = field(default=None, init=False)
-    """The latest one that progress was reported for."""
+    """The latest exchange for which progress was reported."""
     _reported: float = field(default=-math.inf, init=False)
-    """The largest value that was reported for it."""
+    """The largest value reported for it."""
     _reports: int = field(default=0, init=False)
     _held: tuple[IncomingRequest, JsonObject] | None = field(default=None, init=False)
     _timer: trio.CancelScope | None = field(default=None, init=False)
-    """Of the task that will tell what is held back; None where there is none."""
+    """The scope of the task that will send the held value; None if there is none."""
     _over: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._bucket = TokenBucket(self.per_second)
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
-        """Tell of it, now or as soon as that may be; see `Context.report_progress`."""
+        """Send a value now, or as soon as the rate permits; see `Context.report_progress`."""
         self._reports += 1
         if self._reports % _REPORTS_AT_ONCE:
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -116,9 +117,9 @@ class Progress:
             return
         if self._held is None and not exchange.has_room():
             await exchange.room()
-        if exchange is not self._run.exchange or self._over:  # it ended while there was no room
+        if exchange is not self._run.exchange or self._over:  # it ended during the wait
             return
-        if exchange is not self._exchange:  # a retry asks for progress anew
+        if exchange is not self._exchange:  # a retry has its own progress
             self._exchange, self._reported = exchange, -math.inf
         if progress <= self._reported:
             return
@@ -126,7 +127,7 @@ class Progress:
         params: dict[str, Any] = {"progressToken": exchange.context.progress_token, "progress": progress}
         if total is not None:
             params["total"] = total
-        if message is not None and exchange.context.revision != types.REVISIONS[0]:  # the first one knows no message
+        if message is not None and exchange.context.revision != types.REVISIONS[0]:  # the first revision has no message
             params["message"] = message
         if self._held is None and self._bucket.take(trio.current_time()):
             exchange.notify("notifications/progress", params)
@@ -134,9 +135,9 @@ class Progress:
             self._hold(exchange, params)
 
     def flush(self) -> None:
-        """Tell what is held back, now.
+        """Send the held value now.
 
-        It does not wait for room: this is one message of each handler, and nothing may come between it and the answer.
+        Does not wait for room in the queue: it is one message per handler, and must directly precede the response.
         """
         held, self._held = self._held, None
         if held is not None:
@@ -147,42 +148,39 @@ class Progress:
             self._timer = None
 
     def finish(self) -> None:
-        """The handler has ended: flush, and tell nothing more."""
+        """Flush, and send nothing more, because the handler has ended."""
         self._over = True
         self.flush()
 
     def _hold(self, exchange: IncomingRequest, params: JsonObject) -> None:
-        encode(params)  # what cannot be sent later is said now, to whoever reports it
+        encode(params)  # raises now, in the handler, if it is not JSON
         self._held = exchange, params
         self._run.flush_updates = self.flush
         if self._timer is None:
             self._timer = trio.CancelScope()
-            self._run.pool.nursery.start_soon(self._tell_when_due, exchange, self._timer, name="progress held back")
+            self._run.pool.nursery.start_soon(self._send_when_due, exchange, self._timer, name="progress held back")
 
-    async def _tell_when_due(self, exchange: IncomingRequest, timer: trio.CancelScope) -> None:
+    async def _send_when_due(self, exchange: IncomingRequest, timer: trio.CancelScope) -> None:
         with timer:
             await trio.sleep_until(self._bucket.due(trio.current_time()))
             if not exchange.has_room():
                 try:
                     await exchange.room()
                 except ConnectionLost:
-                    self._held = None  # there is nobody to tell
-            await trio.lowlevel.checkpoint_if_cancelled()  # it may have been told in this very moment
+                    self._held = None  # the client is gone
+            await trio.lowlevel.checkpoint_if_cancelled()  # it may have been sent just now
             self._bucket.take(trio.current_time())
             self.flush()
 
 
-# How fast a handler may log to its client, and a count of what did not pass.
-#
-# Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging
-
-
 @define(eq=False)
 class LogRate:
-    """Admits a second's worth of messages at once, and then so many in a second.
+    """The rate limit of a handler's log messages, and a count of the dropped ones.
+
+    It admits the messages of one second at once, and then *per_second*.
 
     Args:
-        per_second: messages that pass in a second, infinite for all.
+        per_second: the messages admitted per second; infinite for all.
     """
 
     per_second: float
@@ -193,10 +191,10 @@ class LogRate:
         self._bucket = TokenBucket(self.per_second)
 
     def admit(self, now: float) -> int | None:
-        """Return None if a message is too much now; else how many were dropped since one passed.
+        """Return None if a message is over the limit, else the number of messages dropped since the last admitted one.
 
         Args:
-            now: in seconds.
+            now: the current time, in seconds.
         """
         if not self._bucket.take(now):
             self._dropped += 1

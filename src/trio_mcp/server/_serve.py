@@ -23,14 +23,12 @@ from ..transports import claim_stdio, server_link
 __all__ = ["serve_listeners", "serve_stdio", "serve_stream", "stopped_by_signals"]
 
 
-# Signals that ask a serving to stop: SIGINT and SIGTERM.
-
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @asynccontextmanager
 async def stopped_by_signals(stop: Callable[[], None], *, listen: bool) -> AsyncGenerator[None]:
-    """Call *stop* at each signal to stop, if that is wanted and this is the main thread."""
+    """Call *stop* at each SIGINT and SIGTERM, if *listen* is true and this is the main thread."""
     async with owned_nursery() as nursery:
         if listen and threading.current_thread() is threading.main_thread():
             await nursery.start(_call_on_signal, stop)
@@ -52,17 +50,17 @@ _Listener: TypeAlias = "trio.abc.Listener[trio.abc.Stream]"
 async def serve_stream(server: Answerer | Serving, stream: trio.abc.Stream) -> None:
     """Serve one connection over any byte stream: a socket, a TLS stream, a pipe.
 
-    Returns when the client's input has ended and the requests accepted until then are answered, or after
-    `Limits.drain_seconds`. Closes the stream, also when cancelled.
+    Returns when the input has ended and the requests accepted until then are answered, at most `Limits.drain_seconds`
+    later. Closes the stream, also when cancelled.
 
-    To serve many connections with one lifespan, open the serving yourself::
+    To serve many connections with one lifespan, open the serving first::
 
         async with server.serving() as serving:
             await trio.serve_tcp(partial(serve_stream, serving), 8000)
 
     Args:
-        server: a `Server`, for a serving of its own, or one that is being served already.
-        stream: carries newline-delimited JSON. The caller gives it up.
+        server: a `Server`, which is then served for this connection alone, or an open serving.
+        stream: a stream of newline-delimited JSON. This function takes ownership of it.
     """
     async with _serving(server) as serving:
         await server_link(stream, serving).run(drain=True)
@@ -75,71 +73,70 @@ async def serve_listeners(
     signals: bool = True,
     task_status: trio.TaskStatus[list[trio.abc.Listener[trio.abc.Stream]]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve every connection that comes in: over TCP, TLS or Unix sockets, with one lifespan for all of them.
+    """Serve every incoming connection, over TCP, TLS or Unix sockets, with one lifespan for all of them.
 
     ::
 
         trio.run(serve_listeners, server, await trio.open_tcp_listeners(8000, host="127.0.0.1"))
 
-    Nobody is authenticated: listen where only those you trust can connect. Returns after one SIGINT or SIGTERM: no more
-    is accepted, questions that are open expire, requests under way are answered for `Limits.drain_seconds` at most, and
-    the rest is told that the server stops. A connection that fails costs no other one anything.
+    There is no authentication: listen only where trusted clients can connect. Returns after one SIGINT or SIGTERM: the
+    server accepts no more connections and messages, lets open questions expire, answers in-flight requests for at most
+    `Limits.drain_seconds`, and answers the rest with an error. A failing connection does not affect the others.
 
     Args:
         listeners: closed at the end.
-        signals: listen for SIGINT and SIGTERM, if this is the main thread and the function was not started through
-            `nursery.start`, whose program has its own way to stop: it cancels.
+        signals: True to listen for SIGINT and SIGTERM, if this is the main thread and the function was not started
+            through `nursery.start`. A program that starts it so stops it by cancellation.
     """
-    doors = _ServedConnections()
+    served = _ServedConnections()
     try:
-        async with stopped_by_signals(doors.stop, listen=signals and task_status is trio.TASK_STATUS_IGNORED):
-            with doors.opening:
+        async with stopped_by_signals(served.stop, listen=signals and task_status is trio.TASK_STATUS_IGNORED):
+            with served.opening:
                 async with server.serving() as serving:
-                    await doors.serve(serving, list(listeners), task_status)
+                    await served.serve(serving, list(listeners), task_status)
     finally:
-        for listener in listeners:  # closed already, unless the lifespan failed
+        for listener in listeners:  # already closed, unless the lifespan failed
             await trio.aclose_forcefully(listener)
 
 
 async def serve_stdio(
     server: Answerer, *, signals: bool = True, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Serve over standard input and output, which are this function's own until it returns.
+    """Serve over standard input and output, of which this function has exclusive use until it returns.
 
-    Returns when the input has ended, or after one SIGINT or SIGTERM: no more is accepted, questions that are open
-    expire, requests under way are answered for `Limits.drain_seconds` at most, and the rest is told that the server
-    stops. Meanwhile a stray
-    `print` goes to standard error, and is reported there.
+    Returns when the input has ended, or after one SIGINT or SIGTERM: the server accepts no more messages, lets open
+    questions expire, answers in-flight requests for at most `Limits.drain_seconds`, and answers the rest with an error.
+    Meanwhile the output of a stray `print` goes to standard error, with a warning.
 
     Args:
-        signals: listen for SIGINT and SIGTERM, if this is the main thread and the function was not started through
-            `nursery.start`, whose program has its own way to stop.
+        signals: True to listen for SIGINT and SIGTERM, if this is the main thread and the function was not started
+            through `nursery.start`. A program that starts it so stops it by cancellation.
 
     Raises:
         OSError: standard input or output is closed.
-        trio.BusyResourceError: standard input and output are being served already.
+        trio.BusyResourceError: standard input and output are already in use by another serving.
     """
-    doors = _ServedConnections()
-    async with stopped_by_signals(doors.stop, listen=signals and task_status is trio.TASK_STATUS_IGNORED):
-        with doors.opening:
-            async with claim_stdio() as stream, server.serving() as serving:  # a lifespan may print, too
+    served = _ServedConnections()
+    async with stopped_by_signals(served.stop, listen=signals and task_status is trio.TASK_STATUS_IGNORED):
+        with served.opening:
+            async with claim_stdio() as stream, server.serving() as serving:  # the lifespan may print too
                 task_status.started()
-                await doors.carry(serving, stream)
+                await served.serve_connection(serving, stream)
 
 
 @define(eq=False)
 class _ServedConnections:
-    """The connections of one serving, and their common end."""
+    """The connections of one serving, which are stopped together."""
 
     opening: trio.CancelScope = field(factory=trio.CancelScope)
-    """Entering the lifespan, which a stop gives up."""
+    """The scope of entering the lifespan, which a stop cancels."""
     _accepting: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _serving: Serving | None = field(default=None, init=False)
     _links: set[Link] = field(factory=set[Link], init=False)
     _left: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     def stop(self) -> None:
-        """Accept no more, neither connections nor messages; or, while the lifespan is being entered, give that up."""
+        """Accept no more connections and messages; while the lifespan is being entered, cancel that."""
         if self._serving is None:
             self.opening.cancel(reason="stopped by a signal")
             return
@@ -148,7 +145,7 @@ class _ServedConnections:
         for link in self._links:
             link.stop()
 
-    async def carry(self, serving: Serving, stream: trio.abc.Stream) -> None:
+    async def serve_connection(self, serving: Serving, stream: trio.abc.Stream) -> None:
         """Serve one connection."""
         self._serving = serving
         link = server_link(stream, serving)
@@ -167,21 +164,23 @@ class _ServedConnections:
         listeners: list[_Listener],
         task_status: trio.TaskStatus[list[_Listener]],
     ) -> None:
-        """Serve the connections that come in, until `stop`; then wait for them to end."""
+        """Serve incoming connections until `stop` is called; then wait for them to end."""
         self._serving = serving
 
-        async def carry(stream: trio.abc.Stream) -> None:
+        async def serve_one(stream: trio.abc.Stream) -> None:
             try:
-                await self.carry(serving, stream)
-            except Exception:  # noqa: BLE001 # a stream of a user's class, say, that raises what it should not
+                await self.serve_connection(serving, stream)
+            except Exception:  # noqa: BLE001 # for example, a stream class of the application that raises other exceptions
                 _log.exception("a connection failed")
 
         async with owned_nursery() as connections:
             with self._accepting:
                 try:
-                    await trio.serve_listeners(carry, listeners, handler_nursery=connections, task_status=task_status)
+                    await trio.serve_listeners(
+                        serve_one, listeners, handler_nursery=connections, task_status=task_status
+                    )
                 except ExceptionGroup as group:
-                    if len(group.exceptions) == 1:  # a listener that cannot accept any more
+                    if len(group.exceptions) == 1:  # a listener that can no longer accept
                         raise group.exceptions[0] from None
                     raise
             while self._links:

@@ -1,4 +1,10 @@
-"""`serve_http`: a server over HTTP, with the address, the signals and the end taken care of.
+"""Serving over HTTP: `http_app` as an ASGI application, `serve_http` in one process or in several workers.
+
+Several workers share one address, and any of them may get the next request of a client. Therefore:
+
+1. A worker can open what another worker has sealed (cursors, states of questions), because the parent process makes
+   a common key for as long as it runs.
+2. No state is kept between requests: handlers that ask questions are replayed, and there are no sessions.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 """
@@ -58,77 +64,73 @@ __all__ = [
 ]
 
 
-# `http_app`: a server as an ASGI application, and what may be said about it.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
-
 LOCAL_HOSTS = ("localhost:*", "127.0.0.1:*", "[::1]:*")
-"""By what names this machine calls itself."""
+"""The names of this machine for itself."""
 _MAX_BODY_BYTES = 4 * 2**20
 _BODY_SECONDS = 60.0
 _KEEP_ALIVE = 15.0
 
 
 class HttpOptions(TypedDict, total=False):
-    """What `http_app` and `serve_http` take, all by keyword and all optional; None is the default of each but `path`.
+    """The options of `http_app` and `serve_http`: keywords, all optional; None means the default, except for `path`.
 
     Sizes are bytes, times are seconds.
     """
 
     path: str | None
-    """Where clients find it, ``"/mcp"`` by default, below what the application is mounted under. None answers at every
-    path: for hosts that look at the path themselves."""
+    """The path of the endpoint, ``"/mcp"`` by default, relative to the application's mount point. None answers at every
+    path, for hosts that route by path themselves."""
     allowed_hosts: Sequence[str] | Literal["any"] | None
-    """The names, with ports, by which clients reach it: ``["example.com", "example.com:8443"]``; the port ``*`` stands
-    for any. By default those of this machine (``localhost:*``, ``127.0.0.1:*``, ``[::1]:*``), and the one in the URL
-    that *auth* names, alone: a page of a foreign site whose name was made to lead here is refused, with 403. ``"any"``
-    checks nothing: for servers behind a proxy that does."""
+    """The host names, with ports, by which clients reach the server: ``["example.com", "example.com:8443"]``; the port
+    ``*`` matches any port. By default only the names of this machine (``localhost:*``, ``127.0.0.1:*``, ``[::1]:*``)
+    and the host of *auth*'s URL. Other hosts are refused with 403, which prevents DNS rebinding. ``"any"`` disables the
+    check, for servers behind a proxy that checks."""
     allowed_origins: Sequence[str] | Literal["any"] | None
-    """The sites whose pages may use it, as ``["https://example.com"]``. By default those that *allowed_hosts* names,
-    over HTTP and HTTPS. Clients that are no web pages name none, and are not asked for one."""
+    """The origins whose web pages may use the server: ``["https://example.com"]``. By default those of *allowed_hosts*,
+    over HTTP and HTTPS. A request without an `Origin` field is accepted, because only web pages send one."""
     max_body_bytes: int | None
-    """The longest body of a request, 4 MiB by default; a longer one is refused before it is read."""
+    """The maximum size of a request body, 4 MiB by default; a larger one is refused before it is read."""
     body_seconds: float | None
-    """How long a body may take to arrive, a minute by default."""
+    """The timeout for receiving a request body, 60 by default."""
     keep_alive: float | None
-    """After so many seconds of silence a stream says that it is alive, 15 by default; a request that has not been
-    answered by then becomes one."""
+    """The seconds after which an idle stream sends a keep-alive comment, 15 by default. A request that is not answered
+    within this time gets a stream."""
     asking: AskingMode | None
-    """Where handlers are while clients of the current revision find answers, in place of what the server says of itself
-    (`Server`). With several processes behind one address it must be ``"replayed"``, and the server needs `keys`."""
+    """The way in which handlers wait for the answers of modern clients; overrides the option of `Server`. With several
+    processes behind one address it must be ``"replayed"``, and the server needs `keys`."""
     sessions: SessionSettings | Literal[False] | None
-    """What clients of revisions up to 2025-11-25 may cost, and what is kept for those that lose a stream.
+    """The sessions of clients of 2025-11-25 and earlier: their limits, and the store of events for reconnections.
 
-    Their sessions live in one process. With several behind one address, and nothing before them that leads each client
-    to the same one, False refuses such clients, which would fail at random otherwise."""
+    A session lives in one process. False refuses such clients; use it with several processes behind one address without
+    sticky routing, where they would fail at random."""
     auth: ResourceServer | None
-    """Whose tokens it takes, and for what: every request then has to come with one. What a client has to know for that
-    can be read by anybody below ``/.well-known/oauth-protected-resource``: a host that mounts the application somewhere
-    leads these paths of its own here as well (`HttpApp.wrap` does). By default nobody is authenticated."""
+    """The token verification; with it every request needs an access token. The metadata for clients is public, below
+    ``/.well-known/oauth-protected-resource``; a host that mounts the application must route these root paths to it too
+    (`HttpApp.wrap` does). By default there is no authentication."""
 
 
 def http_app(server: HttpAnswerer, **options: Unpack[HttpOptions]) -> HttpApp:
     """Return *server* as an ASGI 3 application, for ``hypercorn -k trio module:app`` or for mounting.
 
-    All its revisions are served at one path. Requests of one sender share the `Limits` of a connection: a sender is who
-    was authenticated, or else an address. Without *auth* nobody is: then listen where only those you trust can connect,
-    and what needs scopes (`Server.tool`) is refused. See `HttpApp` for how it is run.
+    All revisions are served at one path. The requests of one principal, or without authentication of one address, share
+    the `Limits` of a connection. Without *auth* there is no authentication: listen only where trusted clients can
+    connect; requests that need scopes (`Server.tool`) are refused. See `HttpApp` for how to run it.
 
     Args:
         options: see `HttpOptions`.
 
     Raises:
-        ValueError: an option makes no sense; the text names it.
+        ValueError: an option is not valid; the message names it.
         TypeError: there is no option of this name.
 
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
     """
     unknown = sorted(options.keys() - HttpOptions.__annotations__.keys())
     if unknown:
-        raise TypeError(f"unknown options: {', '.join(unknown)}; there are {', '.join(HttpOptions.__annotations__)}")
+        raise TypeError(f"unknown options: {', '.join(unknown)}; use some of {', '.join(HttpOptions.__annotations__)}")
     path = options.get("path", "/mcp")
     if path is not None and not path.startswith("/"):
-        raise ValueError(f"path={path!r}: it begins with a slash")
+        raise ValueError(f"path={path!r}: must begin with a slash")
     known = known_names(options.get("auth"))
     hosts = _hosts(options.get("allowed_hosts"), known)
     policy = HttpPolicy(
@@ -151,12 +153,12 @@ def http_app(server: HttpAnswerer, **options: Unpack[HttpOptions]) -> HttpApp:
 
 
 def known_names(auth: ResourceServer | None) -> Sequence[str]:
-    """Return the names of a server that need not be said: those of this machine, and what its protection calls it."""
+    """Return the host names that are allowed by default: those of this machine, and the one in the URL of *auth*."""
     if auth is None:
         return LOCAL_HOSTS
     place = urlsplit(auth.resource)
     usual_port = ":443" if place.scheme == "https" else ":80"
-    return [*LOCAL_HOSTS, place.netloc.removesuffix(usual_port)]  # as it stands in the field `Host`
+    return [*LOCAL_HOSTS, place.netloc.removesuffix(usual_port)]  # as in the `Host` field
 
 
 def _hosts(allowed: Sequence[str] | Literal["any"] | None, known: Sequence[str]) -> Sequence[str] | None:
@@ -175,7 +177,7 @@ def _whole(name: str, given: int | None, default: int) -> int:
     if given is None:
         return default
     if type(given) is not int or given <= 0:
-        raise ValueError(f"{name}={given!r}: must be a whole number above 0")
+        raise ValueError(f"{name}={given!r}: must be an integer above 0")
     return given
 
 
@@ -189,43 +191,42 @@ def _positive(name: str, given: float | None, default: float) -> float:
 
 _log = logging.getLogger("trio_mcp.server")
 
-_EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 # it is compared with
+_EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 # only compared with
 _LAST_SECONDS = 5.0
-"""What responses have beyond `Limits.drain_seconds`, for being written."""
+"""The seconds for writing responses, after `Limits.drain_seconds`."""
 
 
 class ServeHttpOptions(HttpOptions, total=False):
-    """What `serve_http` takes beside what `http_app` does: about its address and its connections."""
+    """The options of `serve_http` in addition to those of `http_app`: its address and its connections."""
 
     unix_socket: str | os.PathLike[str] | None
-    """The path of a Unix socket, in place of host and port. One that nobody listens to any more is replaced."""
+    """The path of a Unix socket, instead of host and port. A stale socket file is replaced."""
     certfile: str | os.PathLike[str] | None
-    """The certificate of this server, and those that lead to its authority, as PEM. With it TLS is spoken, and
-    nothing else."""
+    """The PEM file with the server's certificate chain. With it, the server accepts only TLS."""
     keyfile: str | os.PathLike[str] | None
-    """The private key of the certificate, as PEM; by default in the file of the certificate."""
+    """The PEM file with the private key; by default the file of the certificate."""
     keyfile_password: str | None
-    """What the key is encrypted with."""
+    """The password of the private key."""
     http2: bool | None
-    """Speak HTTP/2 as well, which is the default."""
+    """True to support HTTP/2 too, which is the default."""
     backlog: int | None
-    """Connections that may wait to be accepted, 1024 by default."""
+    """The number of connections that may wait to be accepted, 1024 by default."""
     head_seconds: float | None
-    """How long a client may take for the head of a request, 15 by default."""
+    """The timeout for receiving the head of a request, 15 by default."""
     keep_alive_seconds: float | None
-    """How long a connection may lie idle between two requests, 75 by default."""
+    """The timeout of an idle connection between two requests, 75 by default."""
     write_seconds: float | None
-    """A client that takes less than 64 KiB of what waits for it in that time loses its connection; 30 by default."""
+    """The timeout for a client to receive 64 KiB of waiting data, 30 by default; then its connection is closed."""
     max_head_bytes: int | None
-    """The longest head of a request, 16 KiB by default."""
+    """The maximum size of a request head, 16 KiB by default."""
 
 
 @define(eq=False)
 class HttpBound:
-    """Where a server can be reached, and how it is stopped. `serve_http` reports it when it serves."""
+    """The addresses of a running server, and a way to stop it. `serve_http` reports it when it is ready."""
 
     urls: Sequence[str]
-    """One URL for each address, the path included; for a Unix socket ``unix:`` and the path of that."""
+    """One URL for each address, including the path; for a Unix socket, ``unix:`` and the path of the socket."""
     port: int | None
     """The port; None for a Unix socket."""
     _service: HttpService
@@ -236,7 +237,7 @@ class HttpBound:
         return self.urls[0]
 
     async def stop(self) -> None:
-        """Stop serving as a signal would, and return when that has been done. Harmless when repeated."""
+        """Stop serving as a signal would, and return when the server has stopped. May be called repeatedly."""
         self._service.stop()
         await self._service.ended.wait()
 
@@ -250,7 +251,7 @@ async def serve_http(
     task_status: trio.TaskStatus[HttpBound] = trio.TASK_STATUS_IGNORED,
     **options: Unpack[ServeHttpOptions],
 ) -> None:
-    """Serve over HTTP, with Hypercorn's protocols inside: HTTP/1.1 and HTTP/2, TLS, all revisions at one path.
+    """Serve over HTTP/1.1 and HTTP/2, optionally with TLS, with the protocols of Hypercorn; all revisions at one path.
 
     ::
 
@@ -262,26 +263,26 @@ async def serve_http(
             ...
             await bound.stop()
 
-    Without *auth* nobody is authenticated. By default only this machine can connect, and only by its own names.
+    Without *auth* there is no authentication. By default only this machine can connect, and only by its own names.
 
-    Returns after one SIGINT or SIGTERM: no more is accepted, streams end, questions that are open expire, requests
-    under way are answered for `Limits.drain_seconds` at most, and the rest is told that the server stops. If cancelled,
-    everything ends at once.
+    Returns after one SIGINT or SIGTERM: the server accepts no more connections and requests, ends streams, lets open
+    questions expire, answers in-flight requests for at most `Limits.drain_seconds`, and answers the rest with an error.
+    If cancelled, it stops at once.
 
     Args:
-        host: where to listen: a name or an address. For one that stands for every address (``"0.0.0.0"``, ``"::"``)
-            there must be *allowed_hosts*, or *auth*, which names the server; any other is allowed by itself.
-        port: 0 takes any that is free; `HttpBound.port` tells which.
-        signals: listen for SIGINT and SIGTERM, if this is the main thread and the function was not started through
-            `nursery.start`, whose program has its own way to stop: `HttpBound.stop`.
-        task_status: gets a `HttpBound`.
+        host: the host name or address to listen on. An address that stands for all addresses (``"0.0.0.0"``, ``"::"``)
+            needs *allowed_hosts*, or *auth*, whose URL names the server; any other host is allowed automatically.
+        port: the port; 0 for any free port, which `HttpBound.port` reports.
+        signals: True to listen for SIGINT and SIGTERM, if this is the main thread and the function was not started
+            through `nursery.start`. A program that starts it so stops it with `HttpBound.stop`.
+        task_status: reports a `HttpBound`.
         options: see `HttpOptions` and `ServeHttpOptions`.
 
     Raises:
-        OSError: the address cannot be taken, or a file of the certificate cannot be read; the text names it.
-        ValueError: an option makes no sense, or the certificate cannot be used.
+        OSError: the address is in use or not available, or a certificate file cannot be read; the message names it.
+        ValueError: an option or the certificate is not valid.
         TypeError: there is no option of this name.
-        BaseException: whatever the server's lifespan raises, as it is.
+        BaseException: raised by the server's lifespan.
     """
     service = HttpService.of(server, host, port, options)
     await service.run(signals=signals and task_status is trio.TASK_STATUS_IGNORED, on_bound=task_status.started)
@@ -289,42 +290,42 @@ async def serve_http(
 
 @define(eq=False)
 class HttpService:
-    """An HTTP application with its address, from its start to its end. Made by `of`, and run once."""
+    """An HTTP application with its address, which is served once. `of` makes it."""
 
     app: HttpApp
     listening: HttpListening
     path: str
-    """What stands behind the address in its URLs."""
+    """The path in its URLs."""
     drain_seconds: float
-    """How long requests may go on when it stops, and their responses be written."""
+    """The seconds for in-flight requests and for writing their responses, after a stop."""
     ended: trio.Event = field(factory=trio.Event, init=False)
-    """Set when it has ended."""
+    """Set when serving has ended."""
     _stop: trio.Event = field(factory=trio.Event, init=False)
     _opening: trio.CancelScope = field(factory=trio.CancelScope, init=False)
-    """Entering the lifespan, which a stop gives up."""
+    """The scope of entering the lifespan, which a stop cancels."""
     _is_open: bool = field(default=False, init=False)
 
     @classmethod
     def of(cls, server: HttpAnswerer, host: str, port: int, options: ServeHttpOptions) -> HttpService:
-        """Return what these options mean; raises as `serve_http` does for those that mean nothing."""
+        """Return the service with these options; raises what `serve_http` raises for options that are not valid."""
         given: dict[str, Any] = {**options}
         listening = HttpListening(
             host=host, port=port, **{name: given.pop(name) for name in _LISTENING if given.get(name) is not None}
         )
         if given.get("allowed_hosts") is None:
             given["allowed_hosts"] = _names_of(listening, given.get("auth"))
-        tls_context(listening)  # what is wrong with its files is said before anything begins
+        tls_context(listening)  # report faults of the files before anything is started
         app = http_app(server, **cast("HttpOptions", {key: given[key] for key in given.keys() - _LISTENING}))
         return cls(app, listening, given.get("path", "/mcp") or "", server.limits.drain_seconds + _LAST_SECONDS)
 
     def stop(self) -> None:
-        """Accept no more, and end; or, while the lifespan is being entered, give that up. Synchronous."""
+        """Stop serving; while the lifespan is being entered, cancel that. Synchronous."""
         self._stop.set()
         if not self._is_open:
             self._opening.cancel(reason="stopped before it was started")
 
     def bound(self, bound: Bound) -> HttpBound:
-        """Return where it can be reached, given what it is bound to."""
+        """Return the addresses of the server, given its sockets."""
         urls = [url if url.startswith("unix:") else url + self.path for url in bound.urls]
         return HttpBound(urls, bound.port, self)
 
@@ -334,9 +335,9 @@ class HttpService:
         """Serve until it is stopped.
 
         Args:
-            signals: stop at SIGINT and SIGTERM.
-            on_bound: told where it can be reached, when it serves.
-            sockets: what to listen on, in place of what it would bind itself.
+            signals: True to stop at SIGINT and SIGTERM.
+            on_bound: called with the addresses when the server is ready.
+            sockets: the sockets to listen on, instead of binding new ones.
         """
         try:
             async with stopped_by_signals(self.stop, listen=signals):
@@ -356,15 +357,15 @@ class HttpService:
             self.ended.set()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Be the application to a server that survives the refusal of a WebSocket."""
+        """Call the application; refuse WebSockets, and ignore failures of the refusal."""
         if scope["type"] != "websocket":
             await self.app(scope, receive, send)
             return
         await receive()
         try:
             await send({"type": "websocket.close"})
-        except Exception:  # noqa: BLE001 # Hypercorn trips over what a hostile client adds; that is no news
-            _log.debug("a WebSocket could not be refused in form", exc_info=True)
+        except Exception:  # noqa: BLE001 # Hypercorn fails on data that a hostile client adds
+            _log.debug("refusing a WebSocket failed", exc_info=True)
 
     async def _drain(self) -> None:
         self.app.stop()
@@ -373,13 +374,13 @@ class HttpService:
 
 @define(eq=False)
 class Report:
-    """Reports where a server can be reached: a `trio.TaskStatus`."""
+    """A `trio.TaskStatus` that reports the addresses of a server."""
 
     _service: HttpService
     _on_bound: Callable[[HttpBound], None]
 
     def started(self, value: Bound | None = None) -> None:
-        """It serves."""
+        """Report that the server is ready."""
         assert value is not None
         bound = self._service.bound(value)
         _log.info("serving at %s", ", ".join(bound.urls))
@@ -387,45 +388,40 @@ class Report:
 
 
 _LISTENING = ServeHttpOptions.__annotations__.keys() - HttpOptions.__annotations__.keys()
-"""The options that are no `HttpOptions`."""
+"""The options that are not `HttpOptions`."""
 
 
 def _names_of(listening: HttpListening, auth: ResourceServer | None) -> Sequence[str]:
-    """Return by which names clients reach a server, as far as that can be known."""
+    """Return the names by which clients reach a server, as far as they are known."""
     known = known_names(auth)
     if listening.unix_socket is not None or (listening.host in _EVERYWHERE and auth is not None):
         return known
     if listening.host in _EVERYWHERE:
         raise ValueError(
-            f"host={listening.host!r} is every address of this machine: say by which names clients reach it "
-            "(allowed_hosts, or --allow-host NAME), as in example.com:*, or 'any' where something else checks that"
+            f"host={listening.host!r}: it stands for every address of this machine; name the hosts by which clients "
+            "reach it (allowed_hosts, or --allow-host NAME), as in example.com:*, or 'any' if a proxy checks them"
         )
     host = f"[{listening.host}]" if ":" in listening.host else listening.host
     return [*dict.fromkeys([*known, f"{host}:*"])]
 
 
-# A server over HTTP in several processes behind one address, any of which may get the next request of a client.
-#
-# Rules of this file:
-#
-# 1. What one process has sealed, cursors and the states of questions, any other can open: they have a key in common,
-#    made by the parent for as long as it runs.
-# 2. Nothing is remembered from one request to the next: handlers that ask are replayed, and there are no sessions.
+# --- Several worker processes ---
 
 _KEY = "TRIO_MCP_HTTP_KEY"
-"""The variable of a worker's environment in which the common key stands."""
+"""The environment variable with which the parent passes the common key to its workers."""
 
 
 async def serve_in_workers(
     service: HttpService, command: Sequence[str], workers: int, on_bound: Callable[[HttpBound], None]
 ) -> None:
-    """Serve in so many processes until a signal comes; then wait for them to end.
+    """Serve in several processes until a signal is received; then wait for them to end.
 
     Args:
-        service: what each of them serves; here it is not run.
-        command: what each of them runs. It takes its `transports.Inheritance`, makes its server inside of
+        service: the service that each process runs; this process does not run it.
+        command: the command that each process runs. It takes its `transports.Inheritance`, makes its server inside of
             `shared_key`, and calls `serve_as_worker`.
-        on_bound: told where they can be reached, when all of them serve.
+        workers: the number of processes.
+        on_bound: called with the addresses when all processes are ready.
 
     Raises what `transports.serve_workers` raises.
     """
@@ -444,12 +440,12 @@ async def serve_in_workers(
 
 @contextmanager
 def shared_key() -> Generator[None]:
-    """Let servers that are made in the block, without keys, seal with what the workers have in common, if this is one.
+    """Give servers that are made in the block without keys the common key of the workers, if this is a worker.
 
-    What is found is not handed on to the processes that this one starts.
+    The key is removed from the environment, so that child processes do not inherit it.
     """
-    text = os.environ.pop(_KEY, None)
-    token = keys_by_default.set((bytes.fromhex(text),) if text else ())
+    key = os.environ.pop(_KEY, None)
+    token = keys_by_default.set((bytes.fromhex(key),) if key else ())
     try:
         yield
     finally:
@@ -457,9 +453,9 @@ def shared_key() -> Generator[None]:
 
 
 async def serve_as_worker(service: HttpService, inheritance: Inheritance) -> None:
-    """Serve in one of the processes until a signal comes, or its parent wants it to end, or is gone."""
+    """Serve as a worker until a signal is received, or the parent process dismisses it or is gone."""
 
-    async def obey() -> None:
+    async def stop_when_dismissed() -> None:
         await inheritance.wait_dismissed()
         service.stop()
 
@@ -468,5 +464,5 @@ async def serve_as_worker(service: HttpService, inheritance: Inheritance) -> Non
         def report(_: HttpBound) -> None:
             nursery.start_soon(inheritance.report_ready)
 
-        nursery.start_soon(obey)
+        nursery.start_soon(stop_when_dismissed)
         await service.run(signals=True, sockets=inheritance.sockets, on_bound=report)

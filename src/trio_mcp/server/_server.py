@@ -1,4 +1,4 @@
-"""The registry: what a server offers. It owns no task and runs nothing; `serve_*` and `open_client` do."""
+"""The registry of a server: tools, resources, prompts and extensions. `serve_*` and `open_client` run it."""
 
 from __future__ import annotations
 
@@ -50,69 +50,70 @@ async def _no_lifespan(_: Server) -> AsyncGenerator[None]:
 
 @define(eq=False, init=False)
 class Server:
-    """What an MCP server offers: tools, resources and prompts, registered by decorators.
+    """An MCP server: a registry of tools, resources and prompts, which decorators fill.
 
-    The same server can be served many times at once, on any transport; what is registered or removed meanwhile counts
-    for the next request.
+    The same server can be served several times at once, on any transport. A registration or removal takes effect with
+    the next request.
 
     Args:
-        name: what the server calls itself.
-        version: the version of your program, not of the protocol.
-        title: its name for people.
-        description: what it is, in a sentence.
-        website_url: where to read more.
-        icons: pictures of it.
-        instructions: how to use it, for the calling model.
-        lifespan: an async context manager function, called with the server and entered once per serving; what it
-            yields is `Context.state`.
-        limits: what each connection may cost.
-        revisions: the protocol revisions to speak, all of them by default.
-        page_size: how many entries of a list go on one page; all of them by default.
-        keys: secrets of at least 16 bytes with which the server seals what it will be shown again: the cursors of its
-            lists, the states of questions. The first one seals, all of them open. By default each server makes one of
-            its own, so that nothing outlives the process.
-        asking: what a handler does while a modern client finds the answer to its question. ``"parked"`` keeps it where
-            it stands, in this process; ``"replayed"`` ends it and runs it anew with the answers, in any process that
-            shares *keys*. See `Context.elicit`.
-        cache: for how long clients may keep results, and for whom, by method: ``{"tools/list": CacheHint(ttl=60)}``.
-            Nothing is kept by default. One resource may say otherwise: see `resource`.
+        name: the name of the server.
+        version: the version of the program, not of the protocol.
+        title: the name to display to users.
+        description: a description of the server, in one sentence.
+        website_url: the URL of the server's web site.
+        icons: icons of the server.
+        instructions: instructions for the calling model.
+        lifespan: an async context manager function, called with the server and entered once per serving; the value
+            that it yields is `Context.state`.
+        limits: the limits of each connection.
+        revisions: the protocol revisions that the server supports; all by default.
+        page_size: the number of entries on each page of a list; all on one page by default.
+        keys: secrets of at least 16 bytes. The server uses them to seal the cursors of its lists and the states of
+            questions. The first key seals; every key opens. By default each server generates a key, which is lost
+            when the process ends.
+        asking: the way in which a handler waits for the answer of a modern client. ``"parked"`` keeps the handler in
+            this process; ``"replayed"`` ends it and runs it again with the answers, in any process that shares *keys*.
+            See `Context`.
+        cache: the cache hints of results, by method: ``{"tools/list": CacheHint(ttl=60)}``. By default clients must
+            not cache. A resource may have a hint of its own: see `resource`.
         middleware: async functions around every request and notification, the outermost first; see `middleware`.
-        extensions: the extensions it understands, by id, and its settings of each: ``{"com.example/rooms": {}}``.
-        experimental: non-standard capabilities to declare, by name, each with what there is to say about it.
+        extensions: the extensions that the server supports, by id, with its settings of each:
+            ``{"com.example/rooms": {}}``.
+        experimental: non-standard capabilities to declare, by name, with their settings.
 
     Raises:
-        ValueError: *revisions* is empty or names an unknown one, the id of an extension is none, *page_size* is below
-            1, a key is too short, or *cache* names a method whose results nobody keeps.
-        TypeError: *keys* is no list of bytes, or *cache* holds something else.
+        ValueError: *revisions* is empty or contains an unknown revision, an extension id is not valid, *page_size* is
+            below 1, a key is too short, or *cache* names a method whose results cannot be cached.
+        TypeError: *keys* is not a list of bytes, or a value of *cache* is not a `CacheHint`.
     """
 
     info: types.Implementation
-    """How the server names itself."""
+    """The name and version of the server."""
     info_json: dict[str, Any]
-    """The same, as it goes over the wire."""
+    """The same, as it is sent."""
     instructions: str | None
     lifespan: Callable[[Server], AbstractAsyncContextManager[Any]]
     limits: Limits
     revisions: tuple[str, ...]
-    """The protocol revisions it speaks, oldest first."""
+    """The supported protocol revisions, oldest first."""
     page_size: int | None
-    """How many entries of a list go on one page; None puts all of them on one."""
+    """The number of entries on each page of a list; None for all on one page."""
     cursors: Cursors
-    """Makes and reads the cursors of its lists."""
+    """Seals and reads the cursors of the lists."""
     seals: Seals
-    """Makes and reads the states with which clients come back after a question."""
+    """Seals and opens the states that clients send back with their answers."""
     asking: AskingMode
-    """Where a handler is while a modern client finds the answer to its question."""
+    """The way in which a handler waits for the answer of a modern client."""
     cache: Mapping[str, CacheHint]
-    """For how long results may be kept, and by whom, by method."""
+    """The cache hints of results, by method."""
     tools: Tools
-    """Its tools, for adding and removing them otherwise than by decorators."""
+    """The tools; use this to add and remove them without decorators."""
     resources: Resources
-    """Likewise its resources and resource templates."""
+    """The resources and resource templates."""
     prompts: Prompts
-    """Likewise its prompts."""
+    """The prompts."""
     completions: Completions
-    """Likewise its completions."""
+    """The completions."""
     background: Background
     """Starts tasks that outlive the call that starts them."""
     custom: CustomMethods
@@ -124,7 +125,7 @@ class Server:
     all_middleware: Sequence[Middleware]
     """The functions around every request, the outermost first."""
     changes: ChangeSource
-    """Where what is registered, removed and updated is told to those who listen."""
+    """Notifies listeners of registrations, removals and updates."""
 
     def __init__(
         self,
@@ -159,10 +160,10 @@ class Server:
         self.limits = Limits() if limits is None else limits
         self.revisions = _in_order(revisions)
         if page_size is not None and (type(page_size) is not int or page_size < 1):
-            raise ValueError(f"page_size={page_size!r} must be a whole number, and at least 1")
+            raise ValueError(f"page_size={page_size!r}: must be an integer of at least 1")
         self.page_size = page_size
         if asking not in get_args(AskingMode):
-            raise ValueError(f"asking={asking!r}: it is one of {', '.join(get_args(AskingMode))}")
+            raise ValueError(f"asking={asking!r}: must be one of {', '.join(get_args(AskingMode))}")
         self.asking = asking
         keys = check_keys(keys)
         self.cursors, self.seals = Cursors(keys), Seals(keys)
@@ -178,7 +179,7 @@ class Server:
 
     @property
     def capabilities(self) -> types.ServerCapabilities:
-        """What the server declares: it follows from what is registered."""
+        """The capabilities that the server declares; they depend on what is registered."""
         return types.ServerCapabilities(
             completions={} if self.completions.offered else None,
             logging={},
@@ -190,27 +191,34 @@ class Server:
         )
 
     def resource_updated(self, uri: str) -> None:
-        """Tell every client that asked for it that a resource is not what it was; in handlers, see `Context`.
+        """Notify every client that subscribed to a resource that it has changed; in handlers, use `Context`.
 
-        Never waits, and may be called from any thread, whether the server is being served or not.
+        Never waits, and may be called from any thread, whether or not the server is being served.
 
         Args:
-            uri: the resource's own URI, just as clients name it.
+            uri: the URI of the resource, exactly as clients name it.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources#subscriptions
         """
         self.changes.resource_updated(uri)
 
     def serving(self, *, asking: AskingMode | None = None) -> AbstractAsyncContextManager[ActiveServer]:
-        """Open a serving: enters the lifespan, and the nursery in which handlers run. `serve_*` do this for you.
+        """Open a serving: enter the lifespan, and open the handler pool. `serve_*` do this for you.
 
         Args:
-            asking: where its handlers are while clients find answers, in place of what the server says of itself.
+            asking: overrides the server's `asking` for this serving.
         """
         return open_serving(self, asking or self.asking)
 
     def needed_scopes(self, method: str, params: JsonObject) -> frozenset[str]:
-        """Return what must have been granted to whoever makes a request; empty where nothing is needed."""
+        """Return the scopes that a request needs; empty if it needs none.
+
+        Scopes are checked by HTTP applications with authentication, before a request is begun, and nowhere else. This
+        reads of the params what the handler will read; params that the handler will refuse need no scopes. Lists are
+        never restricted, because a client must find a tool before it can request its scopes.
+
+        Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#scope-challenge-handling
+        """
         match method:
             case "tools/call":
                 return self.tools.scopes_of(params.get("name"))
@@ -224,22 +232,22 @@ class Server:
                 of_prompt = self.prompts.scopes_of(named.get("name"))
                 return of_prompt | self.resources.scopes_of_template(named.get("uri"))
             case "subscriptions/listen":
-                uris = islice(_listened(params), self.limits.max_subscriptions)  # with more of them it is refused
+                uris = islice(_listened(params), self.limits.max_subscriptions)  # a request with more is refused
                 return NO_SCOPES.union(*map(self.resources.scopes_of, uris))
             case _:
                 return self.custom.scopes_of(method)
 
     def serving_one(self) -> AbstractAsyncContextManager[ActiveServer]:
-        """Open a serving for a single request, whose handler can neither wait for an answer nor leave tasks behind.
+        """Open a serving for a single request, whose handler cannot be parked and cannot start background tasks.
 
         Raises:
-            McpError: the server has a lifespan, which is not for a single request.
+            McpError: the server has a lifespan, which cannot be entered for a single request.
         """
         if self.lifespan is not _no_lifespan:
             raise McpError(
                 INTERNAL_ERROR,
-                f"the server {self.info.name!r} has a lifespan that nobody runs: let the host of the HTTP application "
-                "pass on lifespan events, or enter `app.run()`",
+                f"server {self.info.name!r}: its lifespan is not running; configure the host of the HTTP application "
+                "to send lifespan events, or enter `app.run()`",
             )
         return open_serving(self, "replayed", lasts=False)
 
@@ -267,35 +275,34 @@ class Server:
 
         The input schema comes from the signature, descriptions from the docstring's ``Args:`` or from
         ``Annotated[..., "text"]``, constraints from ``Annotated[..., msgspec.Meta(ge=1)]``. A return annotation gives
-        an output schema; without one, what is returned becomes content. A parameter annotated `Context` receives it.
+        an output schema; without one, the return value becomes content. A parameter annotated `Context` receives it.
 
         Args:
-            name: the tool's name; the function's by default.
-            title: its name for people.
-            description: what it does, for the calling model; the docstring by default.
-            annotations: hints about its behaviour.
-            icons: pictures of it.
-            meta: its `_meta`.
-            input_schema: a JSON Schema of your own for the arguments, which then arrive as the wire has them. Given as
-                JSON text it is published byte for byte.
-            output_schema: likewise for what the function returns, which then is the structured content as it is.
-            timeout: seconds the handler may work; then it is cancelled, and the call is a tool error.
-            max_concurrency: calls of this tool that work at once, over all connections; more wait.
-            isolate: ``"process"`` runs a plain function in a worker process, which is killed, with what it has started,
-                when the call is cancelled or out of time and when the server stops. It costs a process: the first call
-                waits until a new Python has imported the program, whose main module needs its
-                ``if __name__ == "__main__"``; arguments and results are pickled; there is no `Context`, and no
-                context variable. What it prints goes to standard error. Workers are used again, and stay until the
-                server stops, `Limits.max_processes` at most. It is no sandbox: what runs there is trusted as the server
-                is.
-            scopes: what must have been granted to whoever calls it. A protected HTTP application (`http_app`) asks for
-                what is missing; one that is not refuses all calls. Other transports authenticate nobody, and let all
-                calls pass.
+            name: the name of the tool; by default the name of the function.
+            title: the name to display to users.
+            description: a description for the calling model; the docstring by default.
+            annotations: hints about the tool's behaviour.
+            icons: icons of the tool.
+            meta: the tool's `_meta`.
+            input_schema: a JSON Schema for the arguments, which are then passed as JSON values. A schema that is given
+                as JSON text is published byte for byte.
+            output_schema: a JSON Schema for the return value, which is then the structured content, unconverted.
+            timeout: the seconds that the handler may run; then it is cancelled, and the call is a tool error.
+            max_concurrency: the number of calls of this tool that run at once, over all connections; others wait.
+            isolate: ``"process"`` runs a plain function in a worker process. The process and its children are killed
+                when the call is cancelled, when it times out, and when the server stops. The first call waits until a
+                new Python process has imported the program, whose main module needs ``if __name__ == "__main__"``.
+                Arguments and results are pickled; `Context` and context variables are not available; output that the
+                function prints goes to standard error. Worker processes are reused, and kept until the server stops,
+                up to `Limits.max_processes`. This is not a sandbox: isolated code is as trusted as the server.
+            scopes: the scopes that a caller needs. An HTTP application with authentication (`http_app`) requests
+                missing scopes; one without authentication refuses all calls. Other transports have no authentication,
+                and permit all calls.
 
         Raises:
-            ValueError: a tool of this name is registered, an option makes no sense, or the schema asks for header
-                fields (`x-mcp-header`) in a way that clients must not accept.
-            TypeError: a parameter cannot be described by a JSON Schema; the text names it. Or the function cannot be
+            ValueError: a tool of this name is registered, an option is not valid, or the schema uses header fields
+                (`x-mcp-header`) in a way that clients must not accept.
+            TypeError: a parameter cannot be described by a JSON Schema; the message names it. Or the function cannot be
                 isolated, because it is async, takes a `Context`, or cannot be imported by its name.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/tools
@@ -318,35 +325,35 @@ class Server:
         cache: CacheHint | None = None,
         scopes: Sequence[str] = (),
     ) -> Callable[[F], F]:
-        """Register a function as a resource, or, where *uri* has ``{variables}``, as a resource template.
+        """Register a function as a resource, or as a resource template if *uri* has ``{variables}``.
 
-        The function gets the variables of the template and a `Context` if it asks for one. A variable is a text, or
-        what its parameter's annotation makes of the text, or a list for an exploded one (``{/path*}``). It returns
-        text, bytes, contents (`types.TextResourceContents`, `types.BlobResourceContents`), a list of them, or a
-        whole `types.ReadResourceResult`. For contents that do not change there is `Resources.add_static`.
-        Where it finds nothing it raises `ResourceNotFound`, which each client gets with the code of its revision.
+        The function gets the variables of the template, and a `Context` if a parameter is annotated so. A variable is a
+        string, or is converted by the parameter's annotation; an exploded variable (``{/path*}``) is a list. The
+        function returns a string, bytes, contents (`types.TextResourceContents`, `types.BlobResourceContents`), a list
+        of these, or a whole `types.ReadResourceResult`. It raises `ResourceNotFound` if there is no such resource; the
+        client gets the error code of its revision. For constant contents, use `Resources.add_static`.
 
         Args:
-            uri: where clients find it: a URI, or a template by RFC 6570, levels 1 to 3 and exploded variables.
-            name: its name; the function's by default.
-            title: its name for people.
-            description: what it is; the docstring by default.
-            mime_type: its media type; of text ``text/plain`` by default, of bytes ``application/octet-stream``.
-            annotations: hints about whom it is for.
-            icons: pictures of it.
-            meta: its `_meta`.
-            size: bytes of its contents, where that is known.
-            allow_traversal: take any value of a template's variables. By default a URI is not found if one of them
-                could lead out of its place, as ``../`` does: an absolute path, a control character, an encoded ``..``.
-            cache: for how long clients may keep what was read, and for whom; by default as `Server` says of all
-                resources. A `types.ReadResourceResult` that says so itself is right.
-            scopes: what must have been granted to whoever reads it, or wants to be told of its changes; as of a `tool`.
-                What was read may then be kept for its reader alone.
+            uri: a URI, or a template by RFC 6570: levels 1 to 3, and exploded variables.
+            name: the name of the resource; by default the name of the function.
+            title: the name to display to users.
+            description: a description; the docstring by default.
+            mime_type: the media type; by default ``text/plain`` for strings and ``application/octet-stream`` for bytes.
+            annotations: hints about the intended audience.
+            icons: icons of the resource.
+            meta: the resource's `_meta`.
+            size: the size of the contents in bytes, if known.
+            allow_traversal: accept any value of a template's variables. By default a URI is not found if a value could
+                escape from its place in a path: ``..`` in any encoding, an absolute path, or a control character.
+            cache: the cache hint for clients; by default that of `Server` for all resources. A
+                `types.ReadResourceResult` with a hint of its own takes precedence.
+            scopes: the scopes that a caller needs to read the resource, or to listen for its changes; as of `tool`.
+                The contents may then be cached only for the caller.
 
         Raises:
-            ValueError: the URI is registered, is none, or its variables are not the function's parameters. Or there
-                are *scopes* that are none, or a *cache* that is for everybody beside them.
-            TypeError: a parameter cannot be described by a JSON Schema; the text names it. Or *cache* is no
+            ValueError: the URI is registered or not valid, its variables are not the function's parameters, *scopes*
+                are not valid, or *cache* is public although the resource needs scopes.
+            TypeError: a parameter cannot be described by a JSON Schema; the message names it. Or *cache* is not a
                 `CacheHint`.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources
@@ -390,21 +397,21 @@ class Server:
     def prompt(self, *args: Any, **options: Any) -> Any:
         """Register a function as a prompt; bare or called. The function is returned unchanged.
 
-        Its parameters are the prompt's arguments. They travel as text; an annotation such as `int` or `Literal` says
-        what a text is turned into, and one that does not fit is refused. It returns a text, a `types.PromptMessage`,
-        content, a list of these, or a whole `types.GetPromptResult`.
+        The function's parameters are the prompt's arguments. They are sent as strings; an annotation such as `int` or
+        `Literal` converts the string, and an argument that does not fit is refused. The function returns a string, a
+        `types.PromptMessage`, content, a list of these, or a whole `types.GetPromptResult`.
 
         Args:
-            name: the prompt's name; the function's by default.
-            title: its name for people.
-            description: what it is for; the docstring by default.
-            icons: pictures of it.
-            meta: its `_meta`.
-            scopes: what must have been granted to whoever gets it, or completes its arguments; as of a `tool`.
+            name: the name of the prompt; by default the name of the function.
+            title: the name to display to users.
+            description: a description; the docstring by default.
+            icons: icons of the prompt.
+            meta: the prompt's `_meta`.
+            scopes: the scopes that a caller needs to get the prompt, or to complete its arguments; as of `tool`.
 
         Raises:
-            ValueError: a prompt of this name is registered, or *scopes* are none.
-            TypeError: a parameter cannot be described by a JSON Schema; the text names it.
+            ValueError: a prompt of this name is registered, or *scopes* are not valid.
+            TypeError: a parameter cannot be described by a JSON Schema; the message names it.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
         """
@@ -413,18 +420,18 @@ class Server:
     def completion(self, *, prompt: str | None = None, template: str | None = None, argument: str) -> Callable[[F], F]:
         """Register a function that suggests values for an argument of a prompt or a variable of a resource template.
 
-        Its first parameter takes the text typed so far. Further parameters, named after other arguments of the same
-        prompt or template, take what these are settled to already, None where that is open; a `Context` is passed
-        as well. It returns texts, best first, of which a hundred are sent, or a `types.Completion`.
+        The function's first parameter takes the string typed so far. Further parameters, named after other arguments of
+        the same prompt or template, take the values that are already chosen, or None; a parameter annotated `Context`
+        receives it. The function returns strings, best first, of which 100 are sent, or a `types.Completion`.
 
         Args:
-            prompt: the prompt's name; it must be registered.
-            template: or the template, as it was registered.
+            prompt: the name of a registered prompt.
+            template: or a registered URI template.
             argument: the argument or variable to complete.
 
         Raises:
-            ValueError: there is no such argument, or it has a completion.
-            TypeError: a parameter of the function is none of the other arguments.
+            ValueError: there is no such argument, or it already has a completion.
+            TypeError: a parameter of the function is not one of the other arguments.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
         """
@@ -437,28 +444,29 @@ class Server:
         return register
 
     def method(self, name: str, *, extension: str | None = None, scopes: Sequence[str] = ()) -> Callable[[F], F]:
-        """Register a function as the answer to a method of your own, or of an extension, in every revision.
+        """Register a function as the handler of a custom method, or of an extension's method, in every revision.
 
-        It takes the params, as the annotation of its parameter says (an attrs class, a dataclass, a TypedDict, a
-        `msgspec.Struct`, a pydantic model, a dict), and a `Context` if it asks for one. It returns an object of any of
-        these kinds, or None for an empty one. Params that do not fit are refused, and it does not run.
+        The function takes the params, in the type of its parameter's annotation (an attrs class, a dataclass, a
+        TypedDict, a `msgspec.Struct`, a pydantic model or a dict), and a `Context` if a parameter is annotated so. It
+        returns an object of any of these kinds, or None for an empty object. Params that do not fit are refused.
 
         Args:
             name: the method, such as ``"com.example/rooms/list"``.
-            extension: the extension it belongs to: a request that does not declare it is refused.
-            scopes: what must have been granted to whoever asks it; as of a `Server.tool`.
+            extension: the extension that the method belongs to; a request that does not declare it is refused.
+            scopes: the scopes that a caller needs; as of `tool`.
 
         Raises:
-            ValueError: the specification has a method of this name, it is registered already, or *scopes* are none.
-            TypeError: it cannot be called with params; the text says why.
+            ValueError: the specification defines a method of this name, the name is registered, or *scopes* are not
+                valid.
+            TypeError: the function cannot be called with params; the message says why.
         """
         return _custom_registrar(partial(self.custom.add_method, scopes=scopes), name, extension, callers_names())
 
     def notification(self, name: str, *, extension: str | None = None) -> Callable[[F], F]:
-        """Register a function that takes a notification of your own, or of an extension; see `method`.
+        """Register a function as the handler of a custom notification, or of an extension's notification; see `method`.
 
-        Those of one connection are worked on one after the other, in the order in which they were sent. What it returns
-        means nothing; its failure goes to the log, and costs that notification.
+        The notifications of one connection are handled one at a time, in the order in which they were sent. The return
+        value is ignored. An exception is logged and affects only that notification.
 
         Raises what `method` raises.
         """
@@ -467,32 +475,33 @@ class Server:
     def middleware(self, function: M) -> M:
         """Register an async function around every request and notification; see `Request`. It is returned unchanged.
 
-        It is called with the `Request` and with what calls the next one, and returns the result::
+        The function is called with the `Request` and with a function that calls the next one, and returns the result::
 
             @server.middleware
             async def log(request, call_next):
                 print(request.method)
                 return await call_next(request)
 
-        The first one registered is the outermost. Each sees whatever a client sends, lists, `initialize` and unknown
-        methods too, but not `notifications/cancelled` and `notifications/progress`, which belong to the engine, and
-        not the answer to a question, with which a parked handler goes on. `call_next` of `subscriptions/listen` returns
-        no sooner than it ends: by cancellation. It may answer itself, pass other params on (`Request.with_params`),
-        and raise `McpError`. Any other failure of its own is answered as an internal error, and costs one request.
+        The function registered first is the outermost. Middleware sees every message of a client, including list
+        requests, `initialize` and unknown methods, except `notifications/cancelled` and `notifications/progress`, and
+        except an answer that continues a parked handler. For `subscriptions/listen`, `call_next` ends only by
+        cancellation. A function may answer without calling the next one, hand on other params
+        (`Request.with_params`), or raise `McpError`. Any other exception of its own is answered as an internal error,
+        and affects one request.
 
-        What is registered while the server is being served counts for the next request.
+        A registration while the server is being served takes effect with the next request.
 
         Raises:
-            TypeError: it is no async function.
+            TypeError: *function* is not an async function.
         """
         self.all_middleware = (*self.all_middleware, check_middleware(function))
         return function
 
 
 def _decorated(add: Callable[..., None], function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
-    """Register *function*, or return the decorator that will."""
+    """Register *function*, or return a decorator that does."""
     if function is None:
-        return lambda later: _decorated(add, later, **options)  # type: ignore[return-value]  # given one, it returns it
+        return lambda later: _decorated(add, later, **options)  # type: ignore[return-value]  # with a function it returns one
     add(function, **options)
     return function
 
@@ -500,7 +509,7 @@ def _decorated(add: Callable[..., None], function: F | None = None, /, **options
 def _in_order(revisions: Sequence[str]) -> tuple[str, ...]:
     unknown = sorted(set(revisions) - set(types.REVISIONS))
     if unknown or not revisions:
-        raise ValueError(f"revisions={list(revisions)!r}: at least one of {', '.join(types.REVISIONS)}, and no other")
+        raise ValueError(f"revisions={list(revisions)!r}: must be some of {', '.join(types.REVISIONS)}")
     return tuple(revision for revision in types.REVISIONS if revision in revisions)
 
 
@@ -518,12 +527,12 @@ def _custom_registrar(
 
 
 def callers_names() -> Mapping[str, Any]:
-    """Return the local names of whoever called a decorator: annotations may name classes that are local there."""
+    """Return the local variables of the caller of a decorator, because annotations may name local classes."""
     return sys._getframe(2).f_locals  # noqa: SLF001 # Python has no public name for a caller's frame
 
 
 def _listened(params: JsonObject) -> Iterable[str]:
-    """Return what a request to listen names as resources; what it names twice counts once, as for its handler."""
+    """Return the resources that a request to listen names, each once, as its handler will."""
     wanted: Any = params.get("notifications")
     uris: Any = wanted.get("resourceSubscriptions") if is_object(wanted) else None
     return dict.fromkeys(uri for uri in uris if isinstance(uri, str)) if is_array(uris) else ()

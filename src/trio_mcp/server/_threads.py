@@ -1,8 +1,8 @@
-"""Plain `def` handlers in worker threads of the serving's own number, which its connections take in turns.
+"""The worker threads of plain `def` handlers, limited for each serving and shared fairly by its connections.
 
-A thread cannot be cancelled. When its request is, the thread is abandoned: nobody waits for it, but it keeps its
-token until it really ends, so that abandoned threads count against the limit. A handler that may take long asks
-`trio.from_thread.check_cancelled` now and then.
+A thread cannot be cancelled. When its request is cancelled, the thread is abandoned: no task waits for it, but it keeps
+its place until it ends, so that abandoned threads count against the limit. A handler that may take long calls
+`trio.from_thread.check_cancelled` from time to time.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["Threads", "clock_stands_still", "take_turn"]
 T = TypeVar("T")
 
 _held: WeakKeyDictionary[Any, list[float]] = WeakKeyDictionary()
-"""For every test clock with handlers at work in threads, its own threshold, once for each of them."""
+"""The original threshold of each test clock, once for each thread at work."""
 
 
 @contextmanager
 def clock_stands_still() -> Generator[None]:
-    """Keep a test's autojump clock from jumping: to Trio, a program that waits for a thread has nothing to do."""
+    """Keep a test's autojump clock from jumping, because to Trio a program that waits for a thread is idle."""
     clock: Any = trio.lowlevel.current_clock()
     if not hasattr(clock, "autojump_threshold"):
         yield
@@ -39,9 +39,9 @@ def clock_stands_still() -> Generator[None]:
     try:
         yield
     finally:
-        own = thresholds.pop()
+        original = thresholds.pop()
         if not thresholds:
-            clock.autojump_threshold = own
+            clock.autojump_threshold = original
 
 
 @define(eq=False)
@@ -49,7 +49,7 @@ class Threads:
     """The worker threads of one serving.
 
     Args:
-        limit: how many may work at once, abandoned ones included; more handlers wait.
+        limit: the threads that work at once, including abandoned ones; further handlers wait.
     """
 
     limit: int
@@ -60,7 +60,7 @@ class Threads:
 
     @property
     def working(self) -> int:
-        """Threads at work now, abandoned ones included."""
+        """The number of threads at work, including abandoned ones."""
         return self._turns.taken
 
     async def run(
@@ -71,12 +71,12 @@ class Threads:
         turns: FairLimiter | None = None,
         on_begin: Callable[[], object] = lambda: None,
     ) -> T:
-        """Call *function* in a thread; cancelled, leave it behind.
+        """Call *function* in a thread; if cancelled, abandon the thread.
 
         Args:
-            run: the handler it is; what it holds here is given back while it waits for a person.
-            turns: bounds further how many threads work at once; a turn ends when its thread does.
-            on_begin: called when the function's turn has come.
+            run: the handler run; it gives back its place while it waits for an answer.
+            turns: a further limit of concurrent threads; a place is given back when the thread ends.
+            on_begin: called when the function starts.
         """
         with clock_stands_still():
             limiter: Any = _Permit(run, [self._turns] if turns is None else [turns, self._turns], on_begin)
@@ -84,7 +84,7 @@ class Threads:
 
 
 async def take_turn(run: HandlerRun, turns: FairLimiter) -> Hold:
-    """Take a turn for *run*, which gives it back while it waits for a person; `Holds.drop` must follow."""
+    """Take a turn for *run*, which gives it back while it waits for an answer; `Holds.drop` must follow."""
 
     async def take() -> None:
         await turns.acquire(run.group)
@@ -97,11 +97,11 @@ async def take_turn(run: HandlerRun, turns: FairLimiter) -> Hold:
 
 @define(eq=False)
 class _Permit:
-    """What Trio asks for leave to run one thread, and tells when the thread has ended, abandoned or not."""
+    """A capacity limiter for one thread: Trio acquires it before the thread starts, and releases it when it ends."""
 
     _run: HandlerRun
     _turns: Sequence[FairLimiter]
-    """What it takes, one after the other."""
+    """The limiters to acquire, in this order."""
     _on_begin: Callable[[], object]
     _held: list[Hold] = field(factory=list[Hold], init=False)
 
@@ -116,6 +116,6 @@ class _Permit:
         self._on_begin()
 
     def release_on_behalf_of(self, _: object) -> None:
-        """The thread has ended."""
+        """Give back the turns, because the thread has ended."""
         for hold in self._held:
             self._run.holds.drop(hold)

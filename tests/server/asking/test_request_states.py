@@ -201,7 +201,7 @@ def test_a_server_without_keys_makes_its_own_key() -> None:
 def test_a_cursor_is_not_accepted_as_a_state_although_the_keys_are_the_same() -> None:
     server = Server("s", keys=[KEY])
     assert refusal(server.cursors.seal("tools/list", 1), by=server.seals) == THE_REFUSAL
-    with pytest.raises(McpError, match="is no cursor"):
+    with pytest.raises(McpError, match="is not a cursor"):
         server.cursors.read("tools/list", STATE)
 
 

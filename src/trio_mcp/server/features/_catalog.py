@@ -1,7 +1,7 @@
-"""What a server lists: named entries in the order they were registered, handed out page by page.
+"""The lists of a server: catalogs of named entries, their pages and cursors, their scopes and their cache hints.
 
-Tools, resources, resource templates and prompts are kept in one catalog each. An entry is put into JSON once for each
-revision that asks for it, and a page is put together once; only what is registered or removed makes them anew.
+Tools, resources, resource templates and prompts have one catalog each, in the order of registration. The JSON of an
+entry is made once for each revision, and the JSON of a page once, until an entry is added or removed.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
 """
@@ -42,57 +42,55 @@ __all__ = [
 ]
 
 
-# Cursors: where the next page of a list begins, in a form that only this server can have made.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
-
 keys_by_default: ContextVar[tuple[bytes, ...]] = ContextVar("trio_mcp_keys_by_default", default=())
-"""The keys of servers that are made without: for processes each of which may have to open what another has sealed."""
+"""The keys of servers without keys of their own, for worker processes that open what another one has sealed."""
 
 _MIN_KEY_BYTES = 16
 _PURPOSE = b"trio-mcp list cursor"
-"""Keeps what is signed here apart from whatever else is signed with the same key."""
+"""Separates these signatures from others that are made with the same key."""
 _PLACE_BYTES, _TAG_BYTES = 8, 16
 
 
 def check_keys(keys: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Return *keys*, or those by default, or a new one where there are none.
+    """Return *keys*, or else the default keys, or else a new key.
 
     Raises:
-        TypeError: they are no list of bytes.
+        TypeError: *keys* is not a list of bytes.
         ValueError: a key is shorter than 16 bytes.
     """
     given: Any = keys
     if isinstance(given, bytes | str) or not all(isinstance(key, bytes) for key in given):
-        raise TypeError("keys: a list of bytes, such as [os.urandom(32)]")
+        raise TypeError("keys: must be a list of bytes, such as [os.urandom(32)]")
     if any(len(key) < _MIN_KEY_BYTES for key in keys):
-        raise ValueError(f"keys: each must have at least {_MIN_KEY_BYTES} bytes; os.urandom(32) makes a good one")
+        raise ValueError(f"keys: each must have at least {_MIN_KEY_BYTES} bytes; use os.urandom(32)")
     return tuple(keys) or keys_by_default.get() or (os.urandom(32),)
 
 
 @frozen
 class Cursors:
-    """Seals places in lists as cursors, and reads them back.
+    """Makes and reads cursors, which name the position in a list where the next page begins.
 
-    A cursor names its list and the entry it continues after, and is authenticated with HMAC-SHA256: a changed one,
-    or one of another list, is refused. It holds for as long as its key is among the server's.
+    A cursor is authenticated with HMAC-SHA256: a changed one, or one of another list, is refused. It is valid as long
+    as the server has its key.
 
     Args:
-        keys: the first seals; every one of them is tried when reading.
+        keys: the first key seals; every key opens.
+
+    Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
     """
 
     _keys: tuple[bytes, ...] = field(alias="keys", repr=False)
 
     def seal(self, method: str, place: int) -> str:
-        """Return the cursor for what follows *place* in the list of *method*."""
+        """Return the cursor for the entries after *place* in the list of *method*."""
         packed = place.to_bytes(_PLACE_BYTES, "big")
         return base64.urlsafe_b64encode(packed + _tag(self._keys[0], method, packed)).decode()
 
     def read(self, method: str, cursor: str) -> int:
-        """Return the place that a cursor for *method* continues after.
+        """Return the place after which a cursor for *method* continues.
 
         Raises:
-            McpError: this server has not made it, or has made it for another list.
+            McpError: this server has not made the cursor, or has made it for another list.
         """
         try:
             data = base64.b64decode(cursor.encode(), altchars=b"-_", validate=True)
@@ -100,7 +98,7 @@ class Cursors:
             data = b""
         packed, tag = data[:_PLACE_BYTES], data[_PLACE_BYTES:]
         if not any(hmac.compare_digest(tag, _tag(key, method, packed)) for key in self._keys):
-            raise McpError(INVALID_PARAMS, f"$.cursor: {cursor[:100]!r} is no cursor of {method!r} on this server")
+            raise McpError(INVALID_PARAMS, f"$.cursor: {cursor[:100]!r} is not a cursor of {method!r} on this server")
         return int.from_bytes(packed, "big")
 
 
@@ -109,16 +107,16 @@ def _tag(key: bytes, method: str, packed: bytes) -> bytes:
 
 
 _MOST_PAGES = 256
-"""Pages kept of one list. There may be a cursor for every entry that ever was, and a peer may have gathered them."""
+"""The number of cached pages of one list, because a client may hold a cursor for every entry that ever existed."""
 
 
 class Listable:
-    """An entry of a catalog: subclasses say what of."""
+    """An entry of a catalog."""
 
     definition: Any
 
     def published(self, revision: str) -> JsonObject:
-        """Return the entry as the list shows it to a peer of *revision*."""
+        """Return the JSON of the entry for a client of *revision*."""
         json: JsonObject = types.unstructure(self.definition, revision=revision)
         return json
 
@@ -132,7 +130,7 @@ class _Listed(Generic[Entry]):
 
     entry: Entry
     place: int = field(default=0, init=False)
-    """Grows from one registration to the next, so that a cursor holds when others come and go; 0 before that."""
+    """Grows with each registration, so that a cursor stays valid when entries are added and removed; 0 before."""
     json: dict[str, bytes] = field(factory=dict[str, bytes], init=False)
 
     def encoded(self, revision: str) -> bytes:
@@ -142,45 +140,45 @@ class _Listed(Generic[Entry]):
         return self.json[revision]
 
 
-def _nobody() -> None:
-    """Tell nobody."""
+def _ignore() -> None:
+    """Do nothing."""
 
 
 @define(eq=False)
 class Catalog(Generic[Entry]):
-    """The entries of one list. Any thread may register and remove some while others are asked for.
+    """The entries of one list. Any thread may add and remove entries at any time.
 
     Args:
-        kind: what an entry is called in errors, such as ``"tool"``.
-        method: the request that lists them, such as ``"tools/list"``.
-        member: where its result has them, such as ``"tools"``.
+        kind: the name of an entry in errors, such as ``"tool"``.
+        method: the list request, such as ``"tools/list"``.
+        member: the member of its result, such as ``"tools"``.
     """
 
     kind: str
     method: str
     member: str
-    changed: Callable[[], None] = field(default=_nobody, init=False)
+    changed: Callable[[], None] = field(default=_ignore, init=False)
     """Called after each change, in the thread that made it."""
     offered: bool = field(default=False, init=False)
-    """Whether anything was ever registered: what was declared once is answered, with an empty list if need be."""
+    """True if anything was ever registered, because a declared list is answered even when it has become empty."""
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _listed: dict[str, _Listed[Entry]] = field(factory=dict[str, _Listed[Entry]], init=False)
     _places: int = field(default=0, init=False)
     _pages: dict[tuple[str, int], tuple[JsonText, int | None]] = field(
         factory=dict[tuple[str, int], "tuple[JsonText, int | None]"], init=False
     )
-    """By revision and the place that a page begins after: its JSON, and the place of its last entry if more follow."""
+    """By revision and the place after which a page begins: its JSON, and the place of its last entry if more follow."""
 
     def __iter__(self) -> Iterator[Entry]:
         return (listed.entry for listed in list(self._listed.values()))
 
     def get(self, name: str) -> Entry | None:
-        """Return the entry of this name, None where there is none."""
+        """Return the entry of this name; None if there is none."""
         listed = self._listed.get(name)
         return None if listed is None else listed.entry
 
     def check_free(self, name: str) -> None:
-        """Raise ValueError where *name* is taken."""
+        """Raise ValueError if *name* is registered."""
         if name in self._listed:
             raise ValueError(f"a {self.kind} {name!r} is registered already")
 
@@ -188,11 +186,11 @@ class Catalog(Generic[Entry]):
         """Register an entry.
 
         Raises:
-            ValueError: the name is taken, or what is said about the entry is nothing that a list can hold.
-            TypeError: likewise.
+            ValueError: the name is registered, or the definition of the entry is not valid.
+            TypeError: the definition of the entry is not valid.
         """
         listed = _Listed(entry)
-        try:  # one wrong entry would make the whole list unreadable
+        try:  # because one invalid entry would make the whole list unreadable
             kind: Any = entry.definition.__class__
             types.structure(types.unstructure(entry.definition), kind)
             listed.encoded(types.REVISIONS[-1])
@@ -209,30 +207,30 @@ class Catalog(Generic[Entry]):
         self.changed()
 
     def remove(self, name: str) -> None:
-        """Take an entry out; what it does for requests under way goes on. Raises KeyError where there is none."""
+        """Remove an entry; requests in flight continue. Raises KeyError if there is none of this name."""
         with self._lock:
             del self._listed[name]
             self._pages.clear()
         self.changed()
 
     def page(self, revision: str, cursor: str | None, size: int | None, cursors: Cursors) -> JsonObject:
-        """Return the result of the list's request.
+        """Return the result of the list request.
 
-        An entry that is there from the first page of a walk to its last is on exactly one of them, whatever is
-        registered and removed meanwhile.
+        If a client requests all pages, an entry that exists throughout is on exactly one page, even if other entries
+        are added or removed meanwhile.
 
         Args:
-            cursor: what the peer has sent: where the page begins; None for the first one.
-            size: entries of a page; None puts all of them on one.
+            cursor: the cursor that the client sent; None for the first page.
+            size: the number of entries of a page; None for all on one page.
 
         Raises:
-            McpError: the cursor is none of this list.
+            McpError: the cursor is not valid for this list.
         """
         after = 0 if cursor is None else cursors.read(self.method, cursor)
         with self._lock:
             page = self._pages.get((revision, after))
             if page is None:
-                page = self._put_together(revision, after, size)
+                page = self._make_page(revision, after, size)
                 if len(self._pages) < _MOST_PAGES:
                     self._pages[revision, after] = page
         entries, last = page
@@ -241,7 +239,7 @@ class Catalog(Generic[Entry]):
             result["nextCursor"] = cursors.seal(self.method, last)
         return result
 
-    def _put_together(self, revision: str, after: int, size: int | None) -> tuple[JsonText, int | None]:
+    def _make_page(self, revision: str, after: int, size: int | None) -> tuple[JsonText, int | None]:
         following = (listed for listed in self._listed.values() if listed.place > after)
         entries = list(islice(following, size))
         more = next(following, None) is not None
@@ -250,47 +248,38 @@ class Catalog(Generic[Entry]):
 
 
 def with_texts(published: JsonObject, texts: Mapping[str, JsonText]) -> JsonObject:
-    """Return *published* with members that its author has written as JSON in just those bytes."""
+    """Return *published* with those members replaced that were given as JSON text."""
     return {member: texts.get(member, value) for member, value in published.items()} if texts else published
 
 
-# What has to be granted for what: the scopes of tools, resources, prompts and methods, and those of one request.
-#
-# Rules of this file:
-#
-# 1. Scopes are checked by what authenticates, before a request is begun: by HTTP applications, and by nothing else.
-# 2. What is read of a request here is what its handler will read. Where that is nothing, it is refused elsewhere.
-# 3. Lists show everything to everybody: what needs a scope has to be found before anybody asks for that.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization#scope-challenge-handling
+# --- Scopes ---
 
 NO_SCOPES = frozenset[str]()
 
 _SCOPE = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]+")
-"""As RFC 6749, section 3.3, spells one."""
+"""The syntax of RFC 6749, section 3.3."""
 
 
 def check_scopes(where: str, scopes: Sequence[str]) -> frozenset[str]:
-    """Return the scopes that something needs.
+    """Return the scopes as a set.
+
+    Args:
+        where: the name of what needs them, in errors.
 
     Raises:
-        ValueError: *scopes* is one text, or one of them cannot be a scope.
+        ValueError: *scopes* is a single string, or contains an invalid scope.
     """
     if isinstance(scopes, str):
-        raise ValueError(f"{where}: scopes={scopes!r} must be a list of texts, such as [{scopes!r}]")
+        raise ValueError(f"{where}: scopes={scopes!r}: must be a list of strings, such as [{scopes!r}]")
     for scope in cast("Sequence[object]", scopes):
         if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
-            raise ValueError(f"{where}: {scope!r} is no scope: visible ASCII without spaces, quotes and backslashes")
+            raise ValueError(
+                f"{where}: {scope!r} is not a scope; use visible ASCII without spaces, quotes, backslashes"
+            )
     return frozenset(scopes)
 
 
-# What a server says about keeping its results: for how long, and by whom.
-#
-# Only revisions from 2026-07-28 on carry it, on complete results of six methods. Where nothing is said, a result is
-# out
-# of date at once and nobody else's, which is always right.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
+# --- Cache hints ---
 
 CacheableMethod: TypeAlias = Literal[
     "server/discover",
@@ -300,16 +289,16 @@ CacheableMethod: TypeAlias = Literal[
     "resources/templates/list",
     "resources/read",
 ]
-"""The requests whose results may be kept."""
+"""The requests whose results clients may cache, from 2026-07-28 on. A result without a hint is stale at once."""
 
 _SCOPES = ("private", "public")
 _MOST_MILLISECONDS = 2**53 - 1
-"""The largest whole number that every reader of JSON gets right."""
+"""The largest integer that every JSON parser reads exactly."""
 
 
 def _duration(_: object, attribute: Attribute[Any], value: object) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= cast("float", value) * 1000 <= _MOST_MILLISECONDS:  # so NaN and infinity are out, too
+    if not is_number or not 0 <= cast("float", value) * 1000 <= _MOST_MILLISECONDS:  # excludes NaN and infinity
         raise ValueError(f"CacheHint({attribute.name}={value!r}): must be a number of seconds, 0 or more")
 
 
@@ -320,64 +309,64 @@ def _scope(_: object, attribute: Attribute[Any], value: object) -> None:
 
 @frozen(kw_only=True)
 class CacheHint:
-    """For how long clients may keep a result, and for whom.
+    """A hint that tells clients how long they may cache a result, and for whom.
 
     Raises:
-        ValueError: *ttl* is no number of seconds, or *scope* is none.
+        ValueError: *ttl* is not a number of seconds, or *scope* is not valid.
 
     Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
     """
 
     ttl: float = field(default=0.0, validator=_duration)
-    """Seconds for which the result need not be asked for again; 0: it is out of date at once. To the millisecond.
+    """The seconds for which the result is fresh, to the millisecond; 0 if it is stale at once.
 
-    A client that listens is told of changes all the same, and asks again."""
+    A client that listens is notified of changes in any case, and requests the result again."""
     scope: Literal["private", "public"] = field(default="private", validator=_scope)
-    """Who may be shown it: ``"private"``, nobody but the caller, or ``"public"``, anybody, whoever they are.
+    """The users who may share the cached result: ``"private"`` for the caller only, ``"public"`` for all users.
 
-    It is no access control: say ``"public"`` of nothing that depends on who asks."""
+    It is not an access control: do not use ``"public"`` for results that depend on the caller."""
 
     @property
     def ttl_ms(self) -> int:
-        """`ttl` in milliseconds, as it goes over the wire."""
+        """`ttl` in milliseconds, as it is sent."""
         return round(self.ttl * 1000)
 
     def to_wire(self) -> JsonObject:
-        """Return the members of a result that say so."""
+        """Return the members of a result for this hint."""
         return {"ttlMs": self.ttl_ms, "cacheScope": self.scope}
 
 
 NOT_KEPT = CacheHint()
-"""What is said where the author has said nothing."""
+"""The default hint."""
 
 
 def check_hint(where: str, hint: object) -> CacheHint | None:
     """Return *hint*, which may be None.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not a `CacheHint`.
     """
     if hint is not None and not isinstance(hint, CacheHint):
-        raise TypeError(f"{where}: cache={hint!r} must be a CacheHint")
+        raise TypeError(f"{where}: cache={hint!r}: must be a CacheHint")
     return hint
 
 
 def check_hints(hints: object) -> Mapping[str, CacheHint]:
-    """Return the hints of a server by method; none for None.
+    """Return the hints of a server by method; empty for None.
 
     Raises:
-        ValueError: there is no such method, or its results are not kept.
-        TypeError: *hints* is no mapping, or holds something else.
+        ValueError: the results of a method cannot be cached.
+        TypeError: *hints* is not a mapping, or a value is not a `CacheHint`.
     """
     if hints is None:
         return {}
     if not isinstance(hints, Mapping):
-        raise TypeError(f"cache={hints!r} must be a mapping of methods, such as {{'tools/list': CacheHint(ttl=60)}}")
+        raise TypeError(f"cache={hints!r}: must be a mapping of methods, such as {{'tools/list': CacheHint(ttl=60)}}")
     known, checked = get_args(CacheableMethod), dict[str, CacheHint]()
     for method, hint in cast("Mapping[object, object]", hints).items():
         if method not in known:
-            raise ValueError(f"cache: results of {method!r} cannot be kept; those of {', '.join(known)} can")
+            raise ValueError(f"cache: results of {method!r} cannot be cached; use {', '.join(known)}")
         if not isinstance(hint, CacheHint):
-            raise TypeError(f"cache[{method!r}]={hint!r} must be a CacheHint")
+            raise TypeError(f"cache[{method!r}]={hint!r}: must be a CacheHint")
         checked[str(method)] = hint
     return checked

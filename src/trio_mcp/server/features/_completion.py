@@ -1,6 +1,6 @@
 """Completion: suggestions for the arguments of prompts and the variables of resource templates.
 
-Arguments that have a fixed set of values (`Literal`, an enum, `bool`) are completed without being asked to.
+Arguments with a fixed set of values (`Literal`, an enum, `bool`) are completed automatically.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
 """
@@ -27,9 +27,9 @@ from ._resources import Resources
 __all__ = ["Completions"]
 
 MAX_VALUES = 100
-"""Values that one answer may carry."""
+"""The maximum number of values in a result."""
 MAX_COUNTED = 10_000
-"""How many of the others are counted: suggestions may be made when they are asked for, and have no end."""
+"""The maximum number of further values that are counted, because an iterator of values may be infinite."""
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -41,18 +41,18 @@ class _Completer:
     function: Callable[..., Any]
     callee: Callee
     typed: str
-    """The parameter that takes the text typed so far."""
+    """The parameter that takes the string typed so far."""
     resolved: tuple[str, ...]
-    """Parameters that take what other arguments are settled to."""
+    """The parameters that take the chosen values of other arguments."""
 
     async def suggest(self, context: Context, value: str, resolved: Mapping[str, str]) -> types.Completion:
-        """Return what the function suggests for an argument that begins with *value*."""
+        """Return the suggestions of the function for an argument that begins with *value*."""
         keywords: dict[str, Any] = {name: resolved.get(name) for name in self.resolved}
         keywords |= dict.fromkeys(self.callee.injected, context)
         work = partial(self.function, **{self.typed: value}, **keywords)
         if self.callee.is_async:
             return _completion(await work())
-        # what it suggests may be made when it is asked for: there, too
+        # in the thread, because an iterator may compute its values there
         return await serving_of(context).threads.run(lambda: _completion(work()), run_of(context))
 
 
@@ -65,16 +65,16 @@ class Completions:
     _completers: WeakKeyDictionary[TextFunction, dict[str, _Completer]] = field(
         factory=WeakKeyDictionary[TextFunction, "dict[str, _Completer]"], init=False
     )
-    """By whose argument, and the argument. A prompt or template that is removed takes its own along."""
+    """By the function of the prompt or template, and the argument; removed together with the function."""
     _declared: bool = field(default=False, init=False)
     waits: bool = field(default=True, init=False)
-    """Answering a request may wait for something."""
+    """True, because a completion may wait for something."""
     may_ask: bool = field(default=False, init=False)
-    """A modern client cannot be asked questions in the result of a completion."""
+    """False, because the result of a completion cannot contain questions."""
 
     @property
     def offered(self) -> bool:
-        """Whether there is anything to suggest, or was when this was asked before: a declaration holds."""
+        """True if there are suggestions, or were when this was read before, because a declared capability stays."""
         self._declared = self._declared or self._can_suggest()
         return self._declared
 
@@ -99,16 +99,16 @@ class Completions:
         """Register a function; see `Server.completion`.
 
         Args:
-            namespace: names that annotations may use beside those of the function's module.
+            namespace: names for annotations, in addition to those of the function's module.
         """
         if (prompt is None) == (template is None):
-            raise ValueError("a completion is for an argument of either prompt= or template=")
+            raise ValueError("completion: pass either prompt= or template=")
         owner = template if prompt is None else prompt
         assert owner is not None
         entry = self._prompts.catalog.get(owner) if template is None else self._resources.templates.get(owner)
         if entry is None:
             kind = "prompt" if template is None else "resource template"
-            raise ValueError(f"there is no {kind} {owner!r}: register it before its completions")
+            raise ValueError(f"there is no {kind} {owner!r}; register it before its completions")
         others = set(entry.function.parameters) - {argument}
         if len(others) == len(entry.function.parameters):
             raise ValueError(f"{owner!r} has no argument {argument!r}; it has {', '.join(sorted(others)) or 'none'}")
@@ -145,28 +145,28 @@ class Completions:
 
 
 def _completer(function: Callable[..., Any], others: set[str], namespace: Mapping[str, Any]) -> _Completer:
-    """Look at a completion function: its first parameter takes the text, the rest are named after *others*."""
+    """Return a completer: its first parameter takes the typed string, the rest are named after *others*."""
     name = name_of(function)
     callee = inspect_callable(function, name, (Context,), namespace)
     parameters = list(callee.arguments())
     if not parameters or parameters[0].kind not in _NAMED:
-        raise TypeError(f"{name}: the first parameter of a completion takes the text typed so far")
+        raise TypeError(f"{name}: the first parameter of a completion must take the string typed so far")
     for parameter in parameters[1:]:
         if parameter.kind not in _NAMED or parameter.name not in others:
             known = ", ".join(sorted(others)) or "none"
-            raise TypeError(f"{name}: parameter {str(parameter)!r} is none of the other arguments ({known})")
+            raise TypeError(f"{name}: parameter {str(parameter)!r} is not one of the other arguments ({known})")
     return _Completer(function, callee, parameters[0].name, tuple(parameter.name for parameter in parameters[1:]))
 
 
 def _completion(values: Iterable[str] | types.Completion) -> types.Completion:
-    """Return the first hundred of *values*, and how many there are, if that does not take too long."""
-    if isinstance(values, str) or not isinstance(values, Iterable | types.Completion):  # pyright: ignore[reportUnnecessaryIsInstance] # a user's value
-        raise TypeError(f"a completion suggested {values!r:.200}; it suggests a list of texts")
+    """Return the first 100 values, and their number unless there are too many to count."""
+    if isinstance(values, str) or not isinstance(values, Iterable | types.Completion):  # pyright: ignore[reportUnnecessaryIsInstance] # the return value of user code
+        raise TypeError(f"a completion suggested {values!r:.200}; return a list of strings")
     every = iter(values.values if isinstance(values, types.Completion) else values)
     shown = list(islice(every, MAX_VALUES))
     for value in shown:
-        if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] # a user's value
-            raise TypeError(f"a completion suggested {value!r:.200}; suggestions are texts")
+        if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] # the return value of user code
+            raise TypeError(f"a completion suggested {value!r:.200}; suggestions must be strings")
     left = sum(1 for _ in islice(every, MAX_COUNTED))
     if isinstance(values, types.Completion):
         return values if not left else evolve(values, values=shown, has_more=True)
@@ -174,7 +174,7 @@ def _completion(values: Iterable[str] | types.Completion) -> types.Completion:
 
 
 def _choices(function: TextFunction, argument: str) -> list[str]:
-    """Return the values that an argument can have, if its schema lists them, as texts."""
+    """Return the values that the schema of an argument lists, as strings."""
     values = _enumerated(function.parameters[argument])
     return [value if isinstance(value, str) else encode(value).decode() for value in values]
 

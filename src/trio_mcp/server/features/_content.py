@@ -1,8 +1,7 @@
-"""What a tool returns, as content: helpers for binary blocks, and what older revisions do not have.
+"""The content of results: conversion of return values, binary blocks, and content for legacy revisions.
 
-A kind of content that a revision lacks (sounds before 2025-03-26, links to resources before 2025-06-18) is refused: its
-author learns of it, and nobody gets something else in its place without being told. Members that a revision lacks are
-left out.
+A kind of content that a revision does not have (audio before 2025-03-26, resource links before 2025-06-18) is refused
+with an error, so that no other content silently takes its place. Members that a revision does not have are left out.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ CONTENT_CLASSES = (
     types.EmbeddedResource,
 )
 _STRUCTURED = frozenset(types.REVISIONS[types.REVISIONS.index("2025-06-18") :])
-"""Revisions with structured content, with `_meta` of blocks, and with every kind of content there is."""
+"""Revisions with structured content, with `_meta` of blocks, and with every kind of content."""
 _SINCE: Mapping[type, tuple[str, str]] = {
-    types.AudioContent: ("a sound", "2025-03-26"),
-    types.ResourceLink: ("a link to a resource", "2025-06-18"),
+    types.AudioContent: ("audio", "2025-03-26"),
+    types.ResourceLink: ("a resource link", "2025-06-18"),
 }
-"""Kinds of content that came after the first revision: what each is called, and the revision it came with."""
+"""Kinds of content that the first revision does not have: the name of each, and its first revision."""
 _OBJECTS = (dict, Mapping)
-"""The first is what nearly all of the second are, and takes no search."""
+"""`dict` comes first because nearly all mappings are dicts, and the check for `Mapping` is slow."""
 Content: TypeAlias = (
     "types.TextContent | types.ImageContent | types.AudioContent | types.ResourceLink | types.EmbeddedResource"
 )
@@ -57,42 +56,42 @@ Content: TypeAlias = (
 
 @frozen
 class Image:
-    """A picture to return from a tool or prompt: its bytes, and what they are.
+    """An image to return from a tool or prompt: its bytes and its media type.
 
     Args:
-        data: the encoded picture, such as the content of a PNG file.
-        mime_type: its media type, such as ``"image/png"``.
+        data: the encoded image, such as the content of a PNG file.
+        mime_type: the media type, such as ``"image/png"``.
     """
 
     data: bytes
     mime_type: str
 
     def block(self) -> types.ImageContent:
-        """Return it as it goes over the wire: base64 in a content block."""
+        """Return a content block with the bytes in base64."""
         return types.ImageContent(data=base64.b64encode(self.data).decode(), mime_type=self.mime_type)
 
 
 @frozen
 class Audio:
-    """A sound to return from a tool or prompt: its bytes, and what they are.
+    """Audio to return from a tool or prompt: its bytes and its media type.
 
     Args:
-        data: the encoded sound, such as the content of a WAV file.
-        mime_type: its media type, such as ``"audio/wav"``.
+        data: the encoded audio, such as the content of a WAV file.
+        mime_type: the media type, such as ``"audio/wav"``.
     """
 
     data: bytes
     mime_type: str
 
     def block(self) -> types.AudioContent:
-        """Return it as it goes over the wire: base64 in a content block."""
+        """Return a content block with the bytes in base64."""
         return types.AudioContent(data=base64.b64encode(self.data).decode(), mime_type=self.mime_type)
 
 
 RESULT_CLASSES = (*CONTENT_CLASSES, Image, Audio, types.CallToolResult)
-"""Classes that a tool returns instead of data: a return annotation that names one gives no output schema."""
+"""The classes that are content, not data: a return annotation that names one gives no output schema."""
 SCALARS = frozenset({str, int, float, bool, type(None)})
-"""What is none of these at a glance: an instance of just one of these classes."""
+"""Classes whose instances are never content: a quick check."""
 _AS_BLOCKS = (*CONTENT_CLASSES, Image, Audio)
 _LISTS = (list, tuple)
 
@@ -100,10 +99,10 @@ _LISTS = (list, tuple)
 def content_blocks(value: Any) -> list[Content]:
     """Return *value* as content blocks.
 
-    A list is taken as content when it holds content; any other value is data, and becomes the text of its JSON.
+    A list that contains content is content; any other value is data, and becomes a text block with its JSON.
 
     Raises:
-        TypeError: bytes, which say nothing about what they are.
+        TypeError: *value* is bytes, which have no media type.
     """
     if value is None:
         return []
@@ -113,7 +112,7 @@ def content_blocks(value: Any) -> list[Content]:
 
 
 def holds_content(value: Any) -> bool:
-    """Tell whether *value* is content, or a list with some in it."""
+    """Return True if *value* is content, or a list that contains some."""
     if isinstance(value, _LISTS):
         return any(issubclass(each, _AS_BLOCKS) for each in set(map(type, cast("Sequence[Any]", value))))
     return issubclass(type(value), _AS_BLOCKS)
@@ -127,31 +126,30 @@ def _block(value: Any) -> Content:
     if isinstance(value, Image | Audio):
         return value.block()
     if isinstance(value, bytes | bytearray):
-        raise TypeError("bytes need a media type: return Image(data, mime_type) or Audio(data, mime_type)")
+        raise TypeError("bytes have no media type; return Image(data, mime_type) or Audio(data, mime_type)")
     return types.TextContent(text=_text_of(value))
 
 
 def _text_of(value: Any) -> str:
-    """Return the text that stands for *value*: itself if it is one, its JSON otherwise.
+    """Return *value* if it is a string, else its JSON.
 
     Raises:
-        NotJsonError: *value* holds something that JSON cannot say.
+        NotJsonError: *value* is not JSON.
     """
     return value if isinstance(value, str) else encode(value).decode()
 
 
 def text_result(plain: Any) -> JsonObject:
-    """Return the result of a tool that says no more than *plain*, in JSON; see `data_result`."""
+    """Return the JSON of a tool result with one text block; see `data_result`."""
     return {"content": [{"type": "text", "text": _text_of(plain)}]}
 
 
 def data_result(plain: Any, structured: Any, revision: str) -> JsonObject:
-    """Return the result of a tool that has returned data, in JSON: most results are, and need no classes.
+    """Return the JSON of the result of a tool that has returned data; most results are, and need no typed classes.
 
     Args:
         plain: the data, as JSON values.
-        structured: what stands for them as structured content; it is left out where the revision has none, or has
-            none but objects.
+        structured: the structured content; left out if the revision has none, or permits only objects.
     """
     result = text_result(plain)
     if revision in _STRUCTURED and (type(structured) is dict or is_modern(revision)):
@@ -160,13 +158,13 @@ def data_result(plain: Any, structured: Any, revision: str) -> JsonObject:
 
 
 def legacy_result(result: types.CallToolResult, revision: str, tool: str) -> types.CallToolResult:
-    """Return the *result* of a tool as a peer of the legacy *revision* can read it.
+    """Return the *result* of a tool in a form that a client of the legacy *revision* can read.
 
-    Structured content is there from 2025-06-18 on, and is an object. Where it has to go, its JSON takes its place, if
-    the result has no text of its own.
+    Structured content exists from 2025-06-18 on, and must be an object. Where it is not possible, it is replaced by a
+    text block with its JSON, unless the result has a text block.
 
     Raises:
-        ToolError: the content has a kind that the revision lacks. The log has it, too.
+        ToolError: the content is of a kind that the revision does not have; also logged.
     """
     structured, has_structure = result.structured_content, revision in _STRUCTURED
     fits = structured is types.UNSET or (has_structure and isinstance(structured, _OBJECTS))
@@ -184,10 +182,10 @@ def legacy_result(result: types.CallToolResult, revision: str, tool: str) -> typ
 
 
 def legacy_messages(result: types.GetPromptResult, revision: str, prompt: str) -> types.GetPromptResult:
-    """Return the *result* of a prompt as a peer of *revision* can read it.
+    """Return the *result* of a prompt in a form that a client of *revision* can read.
 
     Raises:
-        McpError: the messages hold content of a kind that the revision lacks. The log has it, too.
+        McpError: the messages have content of a kind that the revision does not have; also logged.
     """
     if revision in _STRUCTURED:
         return result
@@ -197,20 +195,20 @@ def legacy_messages(result: types.GetPromptResult, revision: str, prompt: str) -
 
 
 def _for_revision(blocks: Sequence[Any], revision: str, where: str) -> list[Any]:
-    """Return *blocks* as a peer of *revision* can read them: without what the revision lacks in a block.
+    """Return *blocks* without the members that *revision* does not have.
 
     Args:
-        where: what errors call them.
+        where: the name of the blocks in errors.
 
     Raises:
-        McpError: one of them is of a kind that the revision lacks. The log has it, too.
+        McpError: a block is of a kind that the revision does not have; also logged.
     """
     for number, block in enumerate(blocks):
         what, since = _SINCE.get(block.__class__, ("", ""))
         if revision < since:
-            text = f"{where}[{number}] is {what}, which revision {revision} does not have ({since} and later ones do)"
-            _log.error("%s; nothing was sent. Context.revision tells what a client speaks", text)
-            raise McpError(INTERNAL_ERROR, text)
+            fault = f"{where}[{number}] is {what}, which revision {revision} does not have ({since} and later ones do)"
+            _log.error("%s; nothing was sent. Check Context.revision before returning it", fault)
+            raise McpError(INTERNAL_ERROR, fault)
     if revision in _STRUCTURED:
         return list(blocks)
     return [block if block.meta is None else evolve(block, meta=None) for block in blocks]

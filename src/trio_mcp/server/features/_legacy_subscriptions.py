@@ -1,10 +1,10 @@
-"""Changes and handshaken connections: those are told of lists unasked, and of resources that they have subscribed to.
+"""Notifications of changes to legacy sessions: of lists always, of resources after `resources/subscribe`.
 
 Rules of this file:
 
-1. What the answer to `initialize` has declared is what a session is told of, and no more.
-2. Lists are news to a session from `notifications/initialized` on: what changed before, it cannot have listed.
-3. What waits to be told is kept once for each list and resource; one task sends it, while there is something.
+1. A session is notified only of the lists that the response to `initialize` has declared.
+2. A session is notified of lists from `notifications/initialized` on, because it cannot have listed them before.
+3. A pending change is stored once for each list and resource; one task sends the pending changes.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
 """
@@ -27,13 +27,13 @@ _EVERY_LIST = ChangeFilter(tools=True, prompts=True, resource_list=True)
 
 @define(eq=False)
 class SessionListeners:
-    """The sessions of one serving."""
+    """The legacy sessions of one serving that are notified of changes."""
 
     _serving: ListeningServing
     _sessions: dict[Peer, _SessionListener] = field(factory=dict["Peer", "_SessionListener"], init=False)
 
     def begin(self, peer: Peer, declared: types.ServerCapabilities) -> None:
-        """A session has begun whose handshake was answered with these capabilities; it ends with its connection."""
+        """Begin to notify a session whose handshake was answered with these capabilities, until its connection ends."""
         listener = _SessionListener(self._serving, peer, _EVERY_LIST.within(declared).changes())
         self._sessions[peer] = listener
         self._serving.changes.add(listener)
@@ -45,39 +45,39 @@ class SessionListeners:
         peer.on_disconnect(end)
 
     def subscribe(self, peer: Peer, uri: str) -> None:
-        """Tell the session when this resource is updated.
+        """Subscribe the session to a resource.
 
         Raises:
-            McpError: there is no such resource, or the session has subscribed to as many as it may.
+            McpError: there is no such resource, or the session has too many subscriptions.
         """
         self._sessions[peer].subscribe(uri)
 
     def unsubscribe(self, peer: Peer, uri: str) -> None:
-        """Tell it no more; harmless where it was not told."""
+        """Unsubscribe the session from a resource; do nothing if it is not subscribed."""
         self._sessions[peer].unsubscribe(uri)
 
 
 @define(eq=False)
 class _SessionListener:
-    """One session."""
+    """The pending changes of one session."""
 
     _serving: ListeningServing
     _peer: Peer
     _lists: frozenset[Change]
-    """The lists whose changes it is told of."""
+    """The lists of whose changes it is notified."""
     _uris: set[str] = field(factory=set[str], init=False)
-    """The resources it has subscribed to."""
+    """The URIs of its subscriptions."""
     _waiting: dict[Change, None] = field(factory=dict["Change", None], init=False)
-    """A set in order: what is to be told."""
-    _telling: bool = field(default=False, init=False)
-    """Whether a task is about to tell what waits."""
+    """The pending changes: an ordered set."""
+    _sending: bool = field(default=False, init=False)
+    """True while a task sends the pending changes."""
 
     def subscribe(self, uri: str) -> None:
         most = self._serving.limits.max_subscriptions
         if not has_resource(self._serving.resources, uri):
             raise McpError(RESOURCE_NOT_FOUND, f"no resource {uri!r}", {"uri": uri})
         if len(self._uris) >= most and uri not in self._uris:
-            raise McpError(BUSY, f"this connection has subscribed to {most} resources already; it may not to more")
+            raise McpError(BUSY, f"this connection has {most} subscriptions already (Limits.max_subscriptions)")
         self._uris.add(uri)
 
     def unsubscribe(self, uri: str) -> None:
@@ -85,37 +85,37 @@ class _SessionListener:
         self._waiting.pop(ResourceUpdated(uri), None)
 
     def changed(self, change: Change) -> None:
-        """Take note of a change."""
-        if self._is_told(change):
+        """Store a change to be sent soon."""
+        if self._wants(change):
             self._waiting[change] = None
-            if not self._telling:
-                self._telling = True
-                self._serving.pool.nursery.start_soon(self._notify, name="changes for a session")
+            if not self._sending:
+                self._sending = True
+                self._serving.pool.nursery.start_soon(self._send_all, name="changes for a session")
 
     def notify_now(self) -> None:
-        """Tell of what waits, as far as there is room."""
+        """Send the pending changes, as far as there is room in the queue."""
         while self._waiting and self._peer.has_room():
-            self._notify_next()
+            self._send_next()
 
-    def _is_told(self, change: Change) -> bool:
+    def _wants(self, change: Change) -> bool:
         if isinstance(change, ResourceUpdated):
             return change.uri in self._uris
         return change in self._lists and self._peer.admission.operating
 
-    async def _notify(self) -> None:
-        """Tell of all that waits, and of what comes meanwhile."""
+    async def _send_all(self) -> None:
+        """Send all pending changes, including those that are added meanwhile."""
         try:
             while True:
                 await self._peer.room()
-                if not self._waiting:  # told meanwhile, or taken back by an `unsubscribe`
+                if not self._waiting:  # sent meanwhile, or removed by an `unsubscribe`
                     return
-                self._notify_next()
+                self._send_next()
         except ConnectionLost:
             self._waiting.clear()
         finally:
-            self._telling = False
+            self._sending = False
 
-    def _notify_next(self) -> None:
+    def _send_next(self) -> None:
         change = next(iter(self._waiting))
         del self._waiting[change]
         self._peer.notify_nowait(*notification_of(change))

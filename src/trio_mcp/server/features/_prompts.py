@@ -23,28 +23,26 @@ from ._content import content_blocks, legacy_messages
 __all__ = ["Prompts", "TextFunction", "look_at", "name_of"]
 
 
-# Functions whose arguments come as texts, by name: what resource templates, prompts and completions are made of.
-#
-# The wire carries the arguments of prompts and the variables of URIs as strings. A parameter may have any type all the
-# same: a text becomes the value it stands for, and is checked as an argument of a tool would be.
-
-
 @frozen(eq=False)
 class TextFunction:
-    """A function whose arguments come as texts, and perhaps a `Context`. One for each registration."""
+    """A function whose arguments are received as strings: that of a prompt or a resource template.
+
+    A parameter may have any type. A string is converted to that type, and checked like an argument of a tool. There is
+    one object for each registration.
+    """
 
     _signature: Signature = field(alias="signature")
     _texts: frozenset[str] = field(alias="texts")
-    """Parameters that take a text as it is."""
+    """The parameters that take a string unconverted."""
 
     @property
     def description(self) -> str | None:
-        """What its docstring says, None without one."""
+        """The description in its docstring; None without one."""
         return self._signature.description or None
 
     @property
     def waits(self) -> bool:
-        """Whether calling it may take a thread, or suspend its task."""
+        """True if a call may need a thread, or suspend its task."""
         return self._signature.waits
 
     @property
@@ -60,22 +58,22 @@ class TextFunction:
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        """The schema of all arguments together, which those of the parameters may refer to."""
+        """The schema of all arguments, to which those of the parameters may refer."""
         return self._signature.input_schema
 
     def requires(self, parameter: str) -> bool:
-        """Tell whether an argument for this parameter must be given."""
+        """Return True if an argument for this parameter is required."""
         return parameter in self._signature.input_schema.get("required", ())
 
     def takes_list(self, parameter: str) -> bool:
-        """Tell whether this parameter may be given a list."""
+        """Return True if this parameter accepts a list."""
         return "array" in kinds_of(self.parameters[parameter], self.schema)
 
     def bind(self, texts: Mapping[str, str | Sequence[str]]) -> dict[str, Any]:
-        """Return the values that *texts* stand for.
+        """Convert strings to arguments.
 
         Raises:
-            ArgumentFaults: with every fault.
+            ArgumentFaults: some do not fit; it names every fault.
         """
         values: dict[str, Any] = {}
         faults: list[str] = []
@@ -100,7 +98,7 @@ class TextFunction:
         return [each if plain else value_from_text(each, items, self.schema) for each in text]
 
     async def call(self, context: Context, bound: Mapping[str, Any]) -> Any:
-        """Call it with what `bind` returned: in this task if it is async, in a worker thread otherwise."""
+        """Call the function with bound arguments: in this task if it is async, in a worker thread otherwise."""
         signature = self._signature
         if signature.is_async:
             return await signature.call(bound, {Context: context})
@@ -109,14 +107,14 @@ class TextFunction:
 
 
 def look_at(function: Callable[..., Any], name: str, namespace: Mapping[str, Any] | None = None) -> TextFunction:
-    """Return what can be known of *function*.
+    """Return a function with its signature.
 
     Args:
-        name: what errors call it.
-        namespace: names that annotations may use beside those of the function's module.
+        name: the name of the function in errors.
+        namespace: names for annotations, in addition to those of the function's module.
 
     Raises:
-        TypeError: a parameter cannot be described by a JSON Schema; the error says which.
+        TypeError: a parameter cannot be described by a JSON Schema; the message names it.
     """
     signature = describe(function, name=name, inject=(Context,), namespace=namespace, publish_output=False)
     schema = signature.input_schema
@@ -126,7 +124,7 @@ def look_at(function: Callable[..., Any], name: str, namespace: Mapping[str, Any
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return the name *function* was defined with; of a partial, the inner function's; of an object, its class's."""
+    """Return the name of a function; of a partial, that of the inner function; of an object, that of its class."""
     while isinstance(function, partial):
         function = function.func
     return str(getattr(function, "__name__", type(function).__name__))
@@ -134,16 +132,16 @@ def name_of(function: Callable[..., Any]) -> str:
 
 @frozen
 class _Prompt(Listable):
-    """One prompt, and the function behind it."""
+    """A prompt and its function."""
 
     definition: types.Prompt
     function: TextFunction
     scopes: frozenset[str]
-    """What must have been granted to whoever gets it."""
+    """The scopes that a caller needs."""
 
     @property
     def waits(self) -> bool:
-        """Whether getting it may wait for something."""
+        """True if getting it may wait for something."""
         return self.function.waits
 
     @property
@@ -172,7 +170,7 @@ class _Prompt(Listable):
 
 @define(eq=False)
 class Prompts:
-    """The prompts of one server. They may come and go while it is being served."""
+    """The prompts of one server. They may be added and removed while it is being served."""
 
     catalog: Catalog[_Prompt] = field(factory=lambda: Catalog[_Prompt]("prompt", "prompts/list", "prompts"), init=False)
 
@@ -191,7 +189,7 @@ class Prompts:
         """Register a function; see `Server.prompt`.
 
         Args:
-            namespace: names that annotations may use beside those of the function's module.
+            namespace: names for annotations, in addition to those of the function's module.
         """
         name = name or name_of(function)
         looked_at = look_at(function, name, namespace)
@@ -215,18 +213,18 @@ class Prompts:
         self.catalog.add(name, _Prompt(definition, looked_at, check_scopes(f"prompt {name!r}", scopes)))
 
     def scopes_of(self, name: object) -> frozenset[str]:
-        """Return what must have been granted to whoever gets this prompt; nothing where there is no such prompt."""
+        """Return the scopes that getting this prompt needs; empty if there is no such prompt."""
         prompt = self.catalog.get(name) if isinstance(name, str) else None
         return NO_SCOPES if prompt is None else prompt.scopes
 
     def remove(self, name: str) -> None:
-        """Take a prompt out; raises KeyError where there is none of this name."""
+        """Remove a prompt; raises KeyError if there is no prompt of this name."""
         self.catalog.remove(name)
 
 
 def _messages(value: Any) -> list[types.PromptMessage]:
-    """Return what a prompt function returned as messages: a message as it is, everything else as the user's words."""
-    values: list[Any] = list(value) if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownArgumentType] # a user's value
+    """Return the return value of a prompt function as messages; content becomes a message of the user."""
+    values: list[Any] = list(value) if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownArgumentType] # the return value of user code
     messages: list[types.PromptMessage] = []
     for each in values:
         if isinstance(each, types.PromptMessage):

@@ -2,11 +2,11 @@
 
 Rules of this file:
 
-1. A URI names one thing: a resource goes before the templates, and templates are tried in the order they were
-   registered.
-2. What a template's variables say is decoded once, and refused where it could lead out of its place (``..``, absolute
-   paths, and all the ways to write them), unless the author allows it.
-3. A URI that nothing answers is not found, whatever the reason; no reading of it is guessed.
+1. A URI identifies one resource: resources take precedence over templates, and templates are tried in the order of
+   their registration.
+2. The values of a template's variables are decoded once. A value that could escape from its place in a path (``..``,
+   absolute paths, in any encoding) is refused, unless the author allows it.
+3. A URI that no resource or template accepts is not found, for any reason.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 """
@@ -32,14 +32,14 @@ from ._prompts import TextFunction, look_at, name_of
 __all__ = ["Contents", "Resources"]
 
 RESOURCE_NOT_FOUND = -32002
-"""What the legacy revisions answer, and what a handler raises in any; from 2026-07-28 on it leaves as -32602."""
+"""The error code of legacy revisions, and of `ResourceNotFound`; from 2026-07-28 on it is sent as -32602."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.+", re.DOTALL)
 _SAFE = ":/?#[]@!$&'()*+,;=%"
-"""What stands for itself in a URI that is suggested."""
+"""The characters that are not encoded in a suggested URI."""
 
 Contents: TypeAlias = "str | bytes | types.TextResourceContents | types.BlobResourceContents"
-"""What a resource holds: text, bytes, or contents that say more about themselves."""
+"""The contents of a resource: a string, bytes, or contents with a URI and a media type of their own."""
 
 
 @frozen
@@ -49,15 +49,15 @@ class _Resource(Listable):
     definition: types.Resource
     function: TextFunction | None
     contents: tuple[Contents, ...] = ()
-    """What it holds, if there is no function to ask."""
+    """The contents, if there is no function."""
     hint: CacheHint | None = None
-    """For how long what was read may be kept; None: as the server says of all."""
+    """The cache hint; None for the server's hint."""
     scopes: frozenset[str] = NO_SCOPES
-    """What must have been granted to whoever reads it."""
+    """The scopes that a reader needs."""
 
     @property
     def waits(self) -> bool:
-        """Whether reading it may wait for something."""
+        """True if reading it may wait for something."""
         return self.function is not None and self.function.waits
 
     @property
@@ -69,7 +69,7 @@ class _Resource(Listable):
         """Answer `resources/read`.
 
         Raises:
-            McpError: its handler says that there is none.
+            McpError: the function reports that there is no such resource.
         """
         try:
             value = self.contents if self.function is None else await self.function.call(context, {})
@@ -82,19 +82,19 @@ class _Resource(Listable):
 
 @frozen
 class _Template(Listable):
-    """Resources whose URIs follow a template."""
+    """The resources whose URIs match a template."""
 
     definition: types.ResourceTemplate
     function: TextFunction
     template: UriTemplate
     allow_traversal: bool
     hint: CacheHint | None = None
-    """As of a resource."""
+    """The cache hint; None for the server's hint."""
     scopes: frozenset[str] = NO_SCOPES
-    """Likewise."""
+    """The scopes that a reader needs."""
 
     def match(self, uri: str) -> dict[str, str | list[str]] | None:
-        """Return the values of the variables in *uri*, None where it is no URI of this template (rule 2)."""
+        """Return the values of the variables in *uri*; None if it does not match the template (rule 2)."""
         values = self.template.match(uri)
         if values is None or (not self.allow_traversal and any(escapes(value) for value in values.values())):
             return None
@@ -104,7 +104,7 @@ class _Template(Listable):
 
 @define(eq=False)
 class Resources:
-    """The resources and resource templates of one server. They may come and go while it is being served."""
+    """The resources and resource templates of one server. They may be added and removed while it is being served."""
 
     catalog: Catalog[_Resource] = field(
         factory=lambda: Catalog[_Resource]("resource", "resources/list", "resources"), init=False
@@ -114,13 +114,13 @@ class Resources:
         init=False,
     )
     waits: bool = field(default=True, init=False)
-    """Whether reading what follows a template may wait for something."""
+    """True, because reading a resource of a template may wait for something."""
     may_ask: bool = field(default=False, init=False)
     """True if the function of any template has taken a `Context`, and may ask questions."""
 
     @property
     def offered(self) -> bool:
-        """Whether anything was ever registered."""
+        """True if anything was ever registered."""
         return self.catalog.offered or self.templates.offered
 
     def add(
@@ -144,7 +144,7 @@ class Resources:
         """Register a function; see `Server.resource`.
 
         Args:
-            namespace: names that annotations may use beside those of the function's module.
+            namespace: names for annotations, in addition to those of the function's module.
         """
         name = name or name_of(function)
         looked_at, template = look_at(function, name, namespace), UriTemplate(uri)
@@ -155,7 +155,7 @@ class Resources:
             raise ValueError(f"{name}: the parameters ({theirs}) are not the variables of {uri!r} ({ours})")
         for each in template.exploded:
             if not looked_at.takes_list(each):
-                raise ValueError(f"{name}: {each}* in {uri!r} is a list, which parameter {each!r} does not take")
+                raise ValueError(f"{name}: {each}* in {uri!r} is a list, but parameter {each!r} does not accept lists")
         facts: dict[str, Any] = {
             "name": name,
             "title": title,
@@ -170,7 +170,7 @@ class Resources:
             self.catalog.add(uri, _Resource(resource, looked_at, hint=hint, scopes=needed))
             return
         if size is not None:
-            raise ValueError(f"{name}: a template has no size; leave size= out")
+            raise ValueError(f"{name}: a template has no size; remove size=")
         definition = types.ResourceTemplate(uri_template=uri, **facts)
         self.templates.add(uri, _Template(definition, looked_at, template, allow_traversal, hint, needed))
         self.may_ask = self.may_ask or looked_at.may_ask
@@ -190,24 +190,24 @@ class Resources:
         cache: CacheHint | None = None,
         scopes: Sequence[str] = (),
     ) -> None:
-        """Register contents that do not change; of a single text or bytes the size is published, too.
+        """Register constant contents. The size of a single string or bytes object is published too.
 
         Args:
-            uri: where clients find it.
-            contents: text, bytes, `types.TextResourceContents` or `types.BlobResourceContents`, or a list of them.
-            name: its name.
-            title: its name for people.
-            description: what it is.
-            mime_type: its media type; of text ``text/plain`` by default, of bytes ``application/octet-stream``.
-            annotations: hints about whom it is for.
-            icons: pictures of it.
-            meta: its `_meta`.
-            cache: for how long clients may keep it, and for whom; by default as `Server` says of all resources.
-            scopes: what must have been granted to whoever reads it; see `Server.resource`.
+            uri: the URI of the resource.
+            contents: a string, bytes, `types.TextResourceContents` or `types.BlobResourceContents`, or a list of them.
+            name: the name of the resource.
+            title: the name to display to users.
+            description: a description.
+            mime_type: the media type; by default ``text/plain`` for strings and ``application/octet-stream`` for bytes.
+            annotations: hints about the intended audience.
+            icons: icons of the resource.
+            meta: the resource's `_meta`.
+            cache: the cache hint for clients; by default that of `Server` for all resources.
+            scopes: the scopes that a caller needs; see `Server.resource`.
 
         Raises:
-            ValueError: the URI is registered, or is none; or as `Server.resource` says of *scopes*.
-            TypeError: *cache* is no `CacheHint`.
+            ValueError: the URI is registered or not valid; or as `Server.resource` says of *scopes*.
+            TypeError: *cache* is not a `CacheHint`.
         """
         _check_uri(uri)
         size: int | None = None
@@ -227,11 +227,11 @@ class Resources:
         one = (str, bytes, types.TextResourceContents, types.BlobResourceContents)
         held: tuple[Contents, ...] = (contents,) if isinstance(contents, one) else tuple(contents)
         for each in held:
-            _as_contents(each, uri, mime_type)  # refused here rather than when it is read
+            _as_contents(each, uri, mime_type)  # so that a fault is raised here, not when it is read
         self.catalog.add(uri, _Resource(definition, None, held, *_check_protection(name, cache, scopes)))
 
     def scopes_of(self, uri: object) -> frozenset[str]:
-        """Return what must have been granted to whoever reads *uri*; nothing where no resource has it."""
+        """Return the scopes that reading *uri* needs; empty if there is no such resource."""
         found = self.catalog.get(uri) if isinstance(uri, str) else None
         if found is not None:
             return found.scopes
@@ -244,19 +244,19 @@ class Resources:
         return template.scopes
 
     def scopes_of_template(self, uri: object) -> frozenset[str]:
-        """Likewise, of the template that was registered as *uri*."""
+        """Return the scopes of the template that was registered as *uri*; empty if there is none."""
         template = self.templates.get(uri) if isinstance(uri, str) else None
         return NO_SCOPES if template is None else template.scopes
 
     def remove(self, uri: str) -> None:
-        """Take a resource or template out; raises KeyError where *uri* is not registered."""
+        """Remove a resource or template; raises KeyError if *uri* is not registered."""
         (self.templates if self.templates.get(uri) else self.catalog).remove(uri)
 
     async def call(self, context: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        """Answer `resources/read` where no resource has just this URI.
+        """Answer `resources/read` for a URI of a template.
 
         Raises:
-            McpError: it follows no template, or a handler says that there is nothing there.
+            McpError: the URI matches no template, or the function reports that there is no such resource.
         """
         try:
             template, bound = self._find(params.uri)
@@ -268,7 +268,7 @@ class Resources:
         return _result(value, params.uri, template)
 
     def _find(self, uri: str) -> tuple[_Template, dict[str, Any]]:
-        """Return the template that *uri* follows, and the arguments in it (rules 1 and 3)."""
+        """Return the template that *uri* matches, and its arguments (rules 1 and 3)."""
         faults = ""
         for template in self.templates:
             values = template.match(uri)
@@ -281,26 +281,26 @@ class Resources:
 
 
 def _not_found(error: McpError, context: Context, uri: str) -> McpError:
-    """Return what a client of its revision is told where there is nothing."""
+    """Return the error for a resource that does not exist, in the client's revision."""
     code = INVALID_PARAMS if is_modern(context.revision) else RESOURCE_NOT_FOUND
     return McpError(code, error.message, {"uri": uri} if error.data is None else error.data)
 
 
 def _check_uri(uri: str, variables: Sequence[str] = ()) -> None:
     if not _SCHEME.fullmatch(uri):
-        raise ValueError(f"{uri!r} is no URI: it begins with a scheme, as in 'notes://today'")
+        raise ValueError(f"{uri!r} is not a URI; it must begin with a scheme, as in 'notes://today'")
     if not variables and not is_uri(uri):
         hint = f"; write {quote(uri, safe=_SAFE)!r}"
-        raise ValueError(f"{uri!r} is no URI: spaces, braces and characters outside ASCII are percent-encoded{hint}")
+        raise ValueError(f"{uri!r} is not a URI: percent-encode spaces, braces and characters outside of ASCII{hint}")
 
 
 def _check_protection(
     name: str, cache: CacheHint | None, scopes: Sequence[str]
 ) -> tuple[CacheHint | None, frozenset[str]]:
-    """Return who may keep what was read, and who may read it."""
+    """Return the checked cache hint and scopes of a resource."""
     hint, needed = check_hint(name, cache), check_scopes(name, scopes)
     if needed and hint is not None and hint.scope == "public":
-        raise ValueError(f"{name}: cache={hint!r} lets everybody have what needs scopes; say scope='private'")
+        raise ValueError(f"{name}: cache={hint!r} is public, but the resource needs scopes; use scope='private'")
     return hint, needed
 
 
@@ -309,7 +309,7 @@ def _result(value: Any, uri: str, found: _Resource | _Template) -> types.ReadRes
     if hint is not None:
         ttl_ms = hint.ttl_ms if result.ttl_ms is None else result.ttl_ms
         return evolve(result, ttl_ms=ttl_ms, cache_scope=result.cache_scope or hint.scope)
-    if found.scopes:  # whatever the server says of all resources, this one is not for everybody
+    if found.scopes:  # in spite of the server's hint, this resource must not be shared
         return evolve(result, cache_scope=result.cache_scope or "private")
     return result
 
@@ -317,11 +317,11 @@ def _result(value: Any, uri: str, found: _Resource | _Template) -> types.ReadRes
 def _read(value: Any, uri: str, mime_type: str | None) -> types.ReadResourceResult:
     if isinstance(value, types.ReadResourceResult):
         if value.ttl_ms is not None and (type(value.ttl_ms) is not int or value.ttl_ms < 0):
-            raise ValueError(f"resource {uri!r} returned ttl_ms={value.ttl_ms!r}; it must be at least 0, and an int")
+            raise ValueError(f"resource {uri!r} returned ttl_ms={value.ttl_ms!r}: must be an int of at least 0")
         if value.cache_scope not in (None, "private", "public"):
-            raise ValueError(f"resource {uri!r} returned cache_scope={value.cache_scope!r}: 'private' or 'public'")
+            raise ValueError(f"resource {uri!r} returned cache_scope={value.cache_scope!r}: use 'private' or 'public'")
         return value
-    values = value if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownVariableType] # a user's value
+    values = value if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownVariableType] # the return value of user code
     return types.ReadResourceResult(contents=[_as_contents(each, uri, mime_type) for each in values])  # pyright: ignore[reportUnknownVariableType] # likewise
 
 
@@ -335,4 +335,4 @@ def _as_contents(
     if isinstance(value, bytes | bytearray):
         mime_type = mime_type or "application/octet-stream"
         return types.BlobResourceContents(uri=uri, mime_type=mime_type, blob=base64.b64encode(value).decode())
-    raise TypeError(f"resource {uri!r} returned {type(value).__name__}; it may return text, bytes or contents")
+    raise TypeError(f"resource {uri!r} returned {type(value).__name__}; return a string, bytes or contents")

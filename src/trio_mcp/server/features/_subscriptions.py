@@ -1,11 +1,17 @@
-"""`subscriptions/listen`: a request that is told of changes until somebody ends it.
+"""The changes of a server, their listeners, and `subscriptions/listen`, a request that lasts until it is cancelled.
 
 Rules of this file:
 
-1. The acknowledgement is the first message of a subscription. Changes count from before it on, so none is lost.
-2. What waits to be told is kept once for each list and resource; one that reads nothing holds no more than that.
-3. A subscription ends when its client cancels it, or when the server stops: then what is known is told as far as there
-   is room, and an empty result says that this was no accident.
+1. Each server has one source of changes. Registrations and updates may come from any thread, also before the server is
+   served.
+2. Each serving has one hub. Its listeners live in the Trio run of the serving, and are called only there.
+3. Notifying never waits and never fails. A listener stores each change once until it sends it, so that a slow client
+   holds no more than the lists and resources that it has subscribed to.
+4. The changes that a handler makes are sent before the result of the handler, as far as there is room in the queue:
+   a client that has the result then knows that its lists are out of date.
+5. The acknowledgement is the first message of a subscription. Changes are stored from before it on, so none is lost.
+6. A subscription ends when its client cancels it, or when the server stops. In the latter case the pending changes are
+   sent as far as there is room, and an empty result shows that the end was regular.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 """
@@ -49,29 +55,15 @@ __all__ = [
 ]
 
 
-# What changes on a server, and who is told: from wherever it happens to every listener of every serving.
-#
-# Rules of this file:
-#
-# 1. One source per server. Registrations and updates may come from any thread, and before anything is served.
-# 2. One hub per serving. Listeners live in its Trio run, and are only ever told there.
-# 3. Telling never waits and never fails. A listener notes each change once until it sends it, so that what is changed
-#    in one go is one piece of news, and one that cannot send holds no more than there are lists and resources it
-#    wants.
-# 4. What a handler has changed is said before the handler's own result, as far as there is room: whoever has the
-# result
-#    knows then that what they had listed before is out of date.
-
-
 class ChangeListener(Protocol):
-    """Somebody who is told."""
+    """A listener for the changes of a server."""
 
     def changed(self, change: Change) -> None:
-        """Take note, and say so soon; synchronous, and never raises."""
+        """Store a change to be sent soon; synchronous, and never raises."""
         ...
 
     def notify_now(self) -> None:
-        """Say what was noted, as far as there is room; likewise."""
+        """Send the stored changes, as far as there is room in the queue; synchronous, and never raises."""
         ...
 
 
@@ -81,37 +73,37 @@ class ChangeHub:
 
     _token: trio.lowlevel.TrioToken = field(factory=trio.lowlevel.current_trio_token, init=False)
     _listeners: dict[ChangeListener, None] = field(factory=dict["ChangeListener", None], init=False)
-    """A set in order."""
+    """An ordered set."""
     unsaid: bool = field(default=False, init=False)
-    """Whether somebody may have noted something since `notify_now`."""
+    """True if a listener may have stored a change since `notify_now`."""
 
     @property
     def listening(self) -> int:
-        """How many there are."""
+        """The number of listeners."""
         return len(self._listeners)
 
     def add(self, listener: ChangeListener) -> None:
-        """Tell *listener* from now on."""
+        """Add a listener."""
         self._listeners[listener] = None
 
     def discard(self, listener: ChangeListener) -> None:
-        """Tell *listener* no more; harmless when repeated."""
+        """Remove a listener; do nothing if it is not there."""
         self._listeners.pop(listener, None)
 
     def close(self) -> None:
-        """Tell nobody any more, not even of what is on its way from another thread."""
+        """Remove all listeners, so that changes on their way from another thread are dropped."""
         self._listeners.clear()
 
     def notify_nowait(self, change: Change) -> None:
-        """Tell all listeners; from any thread, where equal changes that wait for the Trio run count once."""
+        """Notify all listeners; from any thread. Equal changes that wait for the Trio run are merged."""
         if self._is_here():
             self._notify(change)
         else:
-            with suppress(trio.RunFinishedError):  # then nobody listens any more
+            with suppress(trio.RunFinishedError):  # then there are no listeners
                 self._token.run_sync_soon(self._notify, change, idempotent=True)
 
     def notify_now(self) -> None:
-        """Have all listeners say what they noted (rule 4)."""
+        """Let all listeners send their stored changes (rule 4)."""
         if self.unsaid:
             self.unsaid = False
             for listener in self._listeners:
@@ -131,19 +123,19 @@ class ChangeHub:
 
 @define(eq=False)
 class ChangeSource:
-    """Where the changes of one server come together."""
+    """The source of the changes of one server."""
 
     _hubs: tuple[ChangeHub, ...] = field(default=(), init=False)
-    """Replaced as a whole, because another thread may be going through it."""
+    """Replaced as a whole, because another thread may be iterating over it."""
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def notify_nowait(self, change: Change) -> None:
-        """Tell all listeners of all servings; from any thread, at any time."""
+        """Notify all listeners of all servings; from any thread, at any time."""
         for hub in self._hubs:
             hub.notify_nowait(change)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell that the resource of this URI is not what it was."""
+        """Notify the listeners that a resource has changed."""
         self.notify_nowait(ResourceUpdated(uri))
 
     @contextmanager
@@ -161,7 +153,7 @@ class ChangeSource:
 
 
 def has_resource(resources: Resources, uri: str) -> bool:
-    """Tell whether *uri* is registered, or follows a template that is."""
+    """Return True if *uri* is registered, or matches a registered template."""
     return resources.catalog.get(uri) is not None or any(
         template.match(uri) is not None for template in resources.templates
     )
@@ -220,58 +212,58 @@ def listen(
 
 @define(eq=False)
 class ListenSubscription:
-    """One of them, from its request to its end."""
+    """The responder of one `subscriptions/listen` request."""
 
     _serving: ListeningServing
     _exchange: IncomingRequest
     _agreed: ChangeFilter
-    _told: frozenset[Change] = field(init=False)
-    """All that it may be told of."""
+    _wanted: frozenset[Change] = field(init=False)
+    """All changes that it may be notified of."""
     waits: bool = field(default=True, init=False)
     may_ask: bool = field(default=False, init=False)
     _acknowledged: bool = field(default=False, init=False)
     _waiting: dict[Change, None] = field(factory=dict["Change", None], init=False)
-    """A set in order: what is to be told."""
-    _news: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
+    """The pending changes: an ordered set."""
+    _changed: trio.lowlevel.ParkingLot = field(factory=trio.lowlevel.ParkingLot, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._told = self._agreed.changes()
+        self._wanted = self._agreed.changes()
 
     async def call(self, context: Context, _: object) -> NoReturn:
         """Notify the client of changes until cancelled."""
         run_of(context).closing_result = self.conclude
         self._serving.changes.add(self)
         try:
-            await self._room()
+            await self._wait_for_room()
             self._acknowledge()
             while True:
                 while not self._waiting:
-                    await self._news.park()
-                await self._room()
+                    await self._changed.park()
+                await self._wait_for_room()
                 self.notify_now()
         finally:
             self._serving.changes.discard(self)
 
     def changed(self, change: Change) -> None:
-        """Take note of a change."""
-        if change in self._told:
+        """Store a change to be sent soon."""
+        if change in self._wanted:
             self._waiting[change] = None
-            self._news.unpark()
+            self._changed.unpark()
 
     def notify_now(self) -> None:
-        """Tell of what waits, as far as there is room; of nothing before the acknowledgement."""
+        """Send the pending changes, as far as there is room; none before the acknowledgement."""
         while self._waiting and self._acknowledged and self._exchange.has_room():
-            self._notify_next()
+            self._send_next()
 
     def conclude(self) -> JsonObject:
-        """Say what there is still to say, and return the result."""
+        """Send the acknowledgement and the pending changes, and return the result."""
         if not self._acknowledged:
             self._acknowledge()
         self.notify_now()
         meta = {SERVER_INFO_KEY: self._serving.info_json, SUBSCRIPTION_ID_KEY: self._exchange.id}
         return {"resultType": "complete", "_meta": meta}
 
-    async def _room(self) -> None:
+    async def _wait_for_room(self) -> None:
         if not self._exchange.has_room():
             await self._exchange.room()
 
@@ -279,7 +271,7 @@ class ListenSubscription:
         self._acknowledged = True
         self._notify(ACKNOWLEDGED, {"notifications": self._agreed.to_wire()})
 
-    def _notify_next(self) -> None:
+    def _send_next(self) -> None:
         change = next(iter(self._waiting))
         del self._waiting[change]
         self._notify(*notification_of(change))

@@ -33,32 +33,29 @@ from ._prompts import name_of
 __all__ = ["RawSchema", "Tools", "legacy_schema", "read_raw_schema", "written_schemas"]
 
 
-# JSON Schemas that an author has written by hand: as an object, or as a text that is published byte for byte.
-#
-# A proxy that shows another server's tools must not change a digit of their schemas: ``1.0`` stays ``1.0``, keywords
-# keep
-# their order, and those that nobody here knows are kept.
-
 _OF_BOOLEANS: Mapping[bool, JsonObject] = {True: {}, False: {"not": {}}}
 
 RawSchema: TypeAlias = "Mapping[str, Any] | str | bytes"
-"""A JSON Schema: an object, or its JSON text."""
+"""A JSON Schema: an object, or its JSON text, which is published byte for byte.
+
+A proxy that shows the tools of another server must not change their schemas: ``1.0`` stays ``1.0``, and keywords keep
+their order."""
 
 
 def read_raw_schema(schema: RawSchema | None, what: str) -> dict[str, Any] | None:
-    """Return the object that *schema* is, None for None.
+    """Return a raw schema as an object; None for None.
 
     Args:
-        what: what errors call it.
+        what: the name of the schema in errors.
 
     Raises:
-        ValueError: it is not the JSON of an object, or no JSON Schema that can be used.
+        ValueError: it is not the JSON of an object, or not a usable JSON Schema.
     """
     if schema is None:
         return None
     value = dict(schema) if isinstance(schema, Mapping) else _decoded(schema, what)
     try:
-        compile_schema(value)  # now, although it loads a library: every client will take it for valid
+        compile_schema(value)  # now, although it loads a library, because every client will rely on it
     except SchemaError as error:
         raise ValueError(f"{what} cannot be used: {error}") from error
     return value
@@ -75,12 +72,12 @@ def _decoded(text: str | bytes, what: str) -> dict[str, Any]:
 
 
 def written_schemas(schemas: Mapping[str, RawSchema | None]) -> dict[str, JsonText]:
-    """Return those that were given as text, as they are put into messages."""
+    """Return the schemas that were given as JSON text, in the form for messages."""
     return {name: json_text(_bytes(text)) for name, text in schemas.items() if isinstance(text, str | bytes)}
 
 
 def legacy_schema(schema: JsonObject) -> JsonObject:
-    """Return *schema* as legacy revisions have it: a property's schema is an object there, never true or false."""
+    """Return *schema* for legacy revisions, in which the schema of a property is an object, never true or false."""
     properties = schema.get("properties")
     if not is_object(properties) or not any(isinstance(each, bool) for each in properties.values()):
         return schema
@@ -95,11 +92,11 @@ def _bytes(text: str | bytes) -> bytes:
 _log = logging.getLogger("trio_mcp.server")
 
 _MOST_CHARACTERS = 10_000
-"""How much of what is wrong with arguments is told."""
+"""The maximum length of the description of argument faults."""
 _SCHEMAS: Sequence[str] = ("inputSchema", "outputSchema")
 _CONTENT_FOR_DATA = (
-    "$: content, where the return annotation promises data: annotate what it returns as Image, types.TextContent and "
-    "so on (list[Image | str], say), or as types.CallToolResult"
+    "$: it is content, but the return annotation promises data; annotate the return value as content (Image, "
+    "types.TextContent, list[Image | str] and so on), or as types.CallToolResult"
 )
 
 _NOTHING: Mapping[type, Any] = {}
@@ -112,28 +109,28 @@ def _is_object_schema(schema: Mapping[str, Any] | None) -> bool:
 
 @define(eq=False)
 class _Tool(Listable):
-    """One tool, and the function behind it."""
+    """A tool and its function."""
 
     definition: types.Tool
     signature: Signature
     texts: Mapping[str, JsonText]
-    """Schemas that were given as JSON text, by the member of the definition."""
+    """The schemas that were given as JSON text, by the member of the definition."""
     timeout: float
-    """Seconds the handler may work; infinite without a limit."""
+    """The seconds that the function may run; infinite without a limit."""
     max_concurrency: int | None
-    """How many calls work at once; None without a bound."""
+    """The number of calls that run at once; None without a limit."""
     isolated: Isolated | None
-    """Set where the function runs in a worker process."""
+    """Set if the function runs in a worker process."""
     scopes: frozenset[str]
-    """What must have been granted to whoever calls it."""
+    """The scopes that a caller needs."""
     _turns: WeakKeyDictionary[trio.lowlevel.TrioToken, FairLimiter] = field(
         factory=WeakKeyDictionary[trio.lowlevel.TrioToken, FairLimiter], init=False
     )
-    """Bounds that, by Trio run: a server may be served in several, and none can wake the tasks of another."""
+    """The limiters of `max_concurrency` by Trio run, because a task of one run cannot wake one of another."""
     _runs_freely: bool = field(init=False)
-    """Whether nothing but its function is to be waited for: no turn, no worker; and nothing bounds its time."""
+    """True if a call waits only for its function: it needs no turn and no worker, and has no timeout."""
     waits: bool = field(init=False)
-    """Whether a call of it may wait for something."""
+    """True if a call may wait for something."""
     may_ask: bool = field(init=False)
     """True if the function takes a `Context`, and may ask questions."""
 
@@ -149,13 +146,13 @@ class _Tool(Listable):
         if is_modern(revision):
             return with_texts(json, self.texts)
         if not _is_object_schema(self.definition.output_schema):
-            json.pop("outputSchema", None)  # older peers take structured content to be an object
-        older = {member: legacy_schema(json[member]) for member in _SCHEMAS if member in json}
-        as_written = {member: text for member, text in self.texts.items() if older.get(member) is json.get(member)}
-        return with_texts(json | older, as_written)
+            json.pop("outputSchema", None)  # legacy clients expect structured content to be an object
+        legacy = {member: legacy_schema(json[member]) for member in _SCHEMAS if member in json}
+        as_written = {member: text for member, text in self.texts.items() if legacy.get(member) is json.get(member)}
+        return with_texts(json | legacy, as_written)
 
     def turns(self) -> FairLimiter | None:
-        """Return what calls in this Trio run take turns by."""
+        """Return the limiter of concurrent calls in this Trio run; None without a limit."""
         if self.max_concurrency is None:
             return None
         token = trio.lowlevel.current_trio_token()
@@ -166,10 +163,10 @@ class _Tool(Listable):
     async def call(
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | ExtensionResult | JsonObject:
-        """Answer `tools/call`; what is nothing but data comes in the JSON form of the request's revision.
+        """Answer `tools/call`. The result is typed, or JSON of the request's revision if the function returned data.
 
         Raises:
-            Exception: whatever the function raised; `explain` makes a result of it.
+            Exception: raised by the function; `explain` makes a tool error of it.
         """
         signature = self.signature
         bound, injected = signature.bind(params.arguments or {}), _NOTHING
@@ -182,7 +179,7 @@ class _Tool(Listable):
         return self._result(value, run_of(context).context.revision)
 
     async def _work(self, context: Context, bound: Mapping[str, Any], injected: Mapping[type, Any]) -> Any:
-        """Call the function where more than itself is to be waited for."""
+        """Call the function with a turn, a timeout, a thread or a process."""
         run, serving = run_of(context), serving_of(context)
         work, turns = partial(self.signature.call, bound, injected), self.turns()
 
@@ -206,7 +203,7 @@ class _Tool(Listable):
                 run.holds.drop(hold)
         finally:
             if not math.isinf(self.timeout):
-                run.end_limit()  # it is the tool's, not that of the middleware around it
+                run.end_limit()  # the timeout applies to the tool, not to the middleware around it
 
     def _result(self, value: Any, revision: str) -> types.CallToolResult | ExtensionResult | JsonObject:
         signature = self.signature
@@ -228,11 +225,11 @@ class _Tool(Listable):
         return data_result(structured["result"] if signature.wraps_result else structured, structured, revision)
 
     def _readable(self, result: types.CallToolResult, revision: str) -> types.CallToolResult:
-        """Return a typed result as a peer of *revision* can read it."""
+        """Return a typed result in a form that a client of *revision* can read."""
         return result if is_modern(revision) else legacy_result(result, revision, self.definition.name)
 
     def _check(self, structured: Any) -> None:
-        """Check what a handler has put into a whole result of its own: what the list promises must be there."""
+        """Check the structured content of a `CallToolResult` against the published output schema."""
         if structured is types.UNSET:
             raise ResultFaults(self.definition.name, ["$: required, but missing: the tool has an output schema"])
         self.signature.check(structured)
@@ -240,7 +237,7 @@ class _Tool(Listable):
 
 @define(eq=False)
 class Tools:
-    """The tools of one server. They may come and go while it is being served."""
+    """The tools of one server. They may be added and removed while it is being served."""
 
     catalog: Catalog[_Tool] = field(factory=lambda: Catalog[_Tool]("tool", "tools/list", "tools"), init=False)
 
@@ -265,18 +262,18 @@ class Tools:
         """Register a function; see `Server.tool`.
 
         Args:
-            namespace: names that annotations may use beside those of the function's module.
+            namespace: names for annotations, in addition to those of the function's module.
         """
         name = name_of(function) if name is None else name
         self.catalog.check_free(name)
         if not _COMMON_NAME.fullmatch(name):
-            _log.warning("tool name %r: clients may refuse all but 1 to 128 letters, digits, '_', '-' and '.'", name)
+            _log.warning("tool name %r: clients may refuse it; use 1 to 128 letters, digits, '_', '-' and '.'", name)
         if timeout is not None and not timeout > 0:
-            raise ValueError(f"tool {name!r}: timeout={timeout!r} must be a number of seconds above 0")
+            raise ValueError(f"tool {name!r}: timeout={timeout!r}: must be a number of seconds above 0")
         if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):
-            raise ValueError(f"tool {name!r}: max_concurrency={max_concurrency!r} must be a whole number of at least 1")
+            raise ValueError(f"tool {name!r}: max_concurrency={max_concurrency!r}: must be an integer, at least 1")
         if isolate not in {None, "process"}:
-            raise ValueError(f"tool {name!r}: isolate={isolate!r} must be 'process', or left out")
+            raise ValueError(f"tool {name!r}: isolate={isolate!r}: must be 'process' or None")
         needed = check_scopes(f"tool {name!r}", scopes)
         given = {"inputSchema": input_schema, "outputSchema": output_schema}
         raw = {member: read_raw_schema(schema, f"tool {name!r}: {member}") for member, schema in given.items()}
@@ -292,7 +289,7 @@ class Tools:
         try:
             mirrored_params(signature.input_schema)
         except ValueError as faults:
-            raise ValueError(f"tool {name!r}: inputSchema: {faults}; clients would leave it out") from None
+            raise ValueError(f"tool {name!r}: inputSchema: {faults}; clients would ignore the tool") from None
         definition = types.Tool(
             name=name,
             title=title,
@@ -304,43 +301,43 @@ class Tools:
             meta=None if meta is None else dict(meta),
         )
         limit = math.inf if timeout is None else timeout
-        apart = None if isolate is None else isolated(function, signature)
-        tool = _Tool(definition, signature, written_schemas(given), limit, max_concurrency, apart, needed)
+        isolation = None if isolate is None else isolated(function, signature)
+        tool = _Tool(definition, signature, written_schemas(given), limit, max_concurrency, isolation, needed)
         self.catalog.add(name, tool)
 
     def input_schema(self, name: str) -> JsonObject | None:
-        """Return the input schema of a tool, the same object each time; None where there is no such tool."""
+        """Return the input schema of a tool, the same object each time; None if there is no such tool."""
         tool = self.catalog.get(name)
         return None if tool is None else tool.definition.input_schema
 
     def scopes_of(self, name: object) -> frozenset[str]:
-        """Return what must have been granted to whoever calls this tool; nothing where there is no such tool."""
+        """Return the scopes that a call of this tool needs; empty if there is no such tool."""
         tool = self.catalog.get(name) if isinstance(name, str) else None
         return NO_SCOPES if tool is None else tool.scopes
 
     def remove(self, name: str) -> None:
-        """Take a tool out; calls under way go on. Raises KeyError where there is none of this name."""
+        """Remove a tool; calls in flight continue. Raises KeyError if there is no tool of this name."""
         self.catalog.remove(name)
 
     def explain(self, name: str, failure: Exception) -> types.CallToolResult:
-        """Return the tool error that stands for what a tool raised; a bug of the tool's goes to the log as well."""
+        """Return the tool error for an exception of a tool; log the exception if it is a bug."""
         if isinstance(failure, OutOfTimeError):
-            tool = self.catalog.get(name)  # it may have been removed meanwhile
-            text = f"{name} took longer than it may" + (f" ({tool.timeout:g} s)" if tool else "")
-        elif isinstance(failure, ArgumentFaults):  # it repeats what the peer has sent, which may be megabytes
-            text = str(failure)
-            if len(text) > _MOST_CHARACTERS:
-                text = f"{text[:_MOST_CHARACTERS]} [...]"
+            tool = self.catalog.get(name)  # it may have been removed
+            message = f"{name} timed out" + (f" after {tool.timeout:g} s" if tool else "")
+        elif isinstance(failure, ArgumentFaults):  # it repeats the arguments, which may be megabytes
+            message = str(failure)
+            if len(message) > _MOST_CHARACTERS:
+                message = f"{message[:_MOST_CHARACTERS]} [...]"
         elif isinstance(failure, ToolError | ResultFaults):
-            text = str(failure)
+            message = str(failure)
         else:
             _log.error("tool %r failed", name, exc_info=failure)
-            text = _words(failure)
-        return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
+            message = _message_of(failure)
+        return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
 
 
-def _words(failure: BaseException) -> str:
+def _message_of(failure: BaseException) -> str:
     if isinstance(failure, BaseExceptionGroup):
         parts: tuple[BaseException, ...] = cast("BaseExceptionGroup[BaseException]", failure).exceptions
-        return "; ".join(_words(part) for part in parts)
+        return "; ".join(_message_of(part) for part in parts)
     return str(failure) or type(failure).__name__
