@@ -320,7 +320,7 @@ async def test_a_child_that_closes_its_output_and_lives_ends_the_stream() -> Non
             error = child.exit_error()
 
     assert type(error) is ConnectionBroken
-    assert str(error) == f"the server (process {child.pid}) closed its standard output and runs on"
+    assert str(error) == f"the server (process {child.pid}) closed its standard output but still runs"
 
 
 async def test_a_child_that_still_writes_while_it_leaves_may_do_so() -> None:

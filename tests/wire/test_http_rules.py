@@ -151,7 +151,7 @@ def test_a_refusal_says_what_it_got_but_not_megabytes_of_it() -> None:
 
     assert refusal is not None
     assert refusal.error is not None
-    assert refusal.error.message == f"Host '{'x' * 100}' is no name of this server (see allowed_hosts)"
+    assert refusal.error.message == f"Host '{'x' * 100}' is not a name of this server (see allowed_hosts)"
 
 
 @given(
@@ -167,8 +167,8 @@ def test_any_head_is_passed_or_refused(method: str, headers: dict[str, str]) -> 
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"allowed_hosts": "localhost"}, "allowed_hosts is a list of texts, not the text 'localhost'"),
-        ({"allowed_origins": "null"}, "allowed_origins is a list of texts, not the text 'null'"),
+        ({"allowed_hosts": "localhost"}, "allowed_hosts is a list of strings, not the string 'localhost'"),
+        ({"allowed_origins": "null"}, "allowed_origins is a list of strings, not the string 'null'"),
         ({"allowed_hosts": ["http://localhost"]}, "allowed_hosts: 'http://localhost' is not of the form example.com"),
         ({"allowed_hosts": ["*"]}, "allowed_hosts: '*' is not of the form"),
         ({"allowed_hosts": ["localhost:x"]}, "allowed_hosts: 'localhost:x' is not of the form"),

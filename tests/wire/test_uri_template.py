@@ -267,18 +267,18 @@ def test_names_are_those_of_the_specification() -> None:
         ("|x", "RFC 6570 gives the operator '|' no meaning"),
         ("x:3", "'x:3' asks for a prefix of the value, which is level 4"),
         ("?a,x:30", "'x:30' asks for a prefix of the value, which is level 4"),
-        ("x:3*", "'x:3*' is no variable"),
-        ("x,", "'' is no variable"),
-        ("a, b", "' b' is no variable"),
-        ("a-b", "'a-b' is no variable"),
-        ("ö", "'ö' is no variable"),
-        ("%FF", "'%FF' is no variable"),
-        ("x**", "'x**' is no variable"),
-        ("*x", "'*x' is no variable"),
-        (".x.", "'x.' is no variable"),
-        ("x..y", "'x..y' is no variable"),
-        ("??x", "'?x' is no variable"),
-        ("x\n", "'x\\n' is no variable"),
+        ("x:3*", "'x:3*' is not a variable"),
+        ("x,", "'' is not a variable"),
+        ("a, b", "' b' is not a variable"),
+        ("a-b", "'a-b' is not a variable"),
+        ("ö", "'ö' is not a variable"),
+        ("%FF", "'%FF' is not a variable"),
+        ("x**", "'x**' is not a variable"),
+        ("*x", "'*x' is not a variable"),
+        (".x.", "'x.' is not a variable"),
+        ("x..y", "'x..y' is not a variable"),
+        ("??x", "'?x' is not a variable"),
+        ("x\n", "'x\\n' is not a variable"),
         ("a*,b", "where a list with '*' ends is open"),
         ("/a*,b*", "where a list with '*' ends is open"),
     ],
@@ -332,24 +332,24 @@ def test_a_variable_may_appear_once() -> None:
 
 @pytest.mark.parametrize("template", ["a://{x", "a://x}", "a://{{x}}", "a://{x}}", "{"])
 def test_a_brace_without_its_partner_is_refused(template: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"{template!r}: a brace without its partner")):
+    with pytest.raises(ValueError, match=re.escape(f"{template!r}: an unbalanced brace")):
         UriTemplate(template)
 
 
 @pytest.mark.parametrize("text", ["a b", "a%", "%4", "%FF", "a\\b", "\x00", '"', "<", "\ud800"])
 def test_text_that_no_uri_holds_is_refused_in_a_template(text: str) -> None:
-    with pytest.raises(ValueError, match="cannot stand in a URI: percent-encode it, as UTF-8"):
+    with pytest.raises(ValueError, match="cannot be part of a URI: percent-encode it, as UTF-8"):
         UriTemplate(f"{text}{{x}}")
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (3, "x: expected text or a list of texts, got int"),
-        (None, "x: expected text or a list of texts, got NoneType"),
-        (b"a", "x: expected text or a list of texts, got int"),
-        (["a", 1], "x: expected text or a list of texts, got int"),
-        ({"a": "b"}, "x: expected text or a list of texts, got dict"),
+        (3, "x: expected a string or a list of strings, got int"),
+        (None, "x: expected a string or a list of strings, got NoneType"),
+        (b"a", "x: expected a string or a list of strings, got int"),
+        (["a", 1], "x: expected a string or a list of strings, got int"),
+        ({"a": "b"}, "x: expected a string or a list of strings, got dict"),
     ],
 )
 def test_only_texts_can_be_expanded(value: object, message: str) -> None:
@@ -361,7 +361,7 @@ def test_only_texts_can_be_expanded(value: object, message: str) -> None:
 
 @pytest.mark.parametrize("template", ["a://{x}", "a://{+x}", "a://{x*}"])
 def test_a_lone_surrogate_cannot_be_expanded(template: str) -> None:
-    with pytest.raises(ValueError, match=r"x: 'a\\ud800' holds a lone surrogate; no URI can"):
+    with pytest.raises(ValueError, match=r"x: 'a\\ud800' holds a lone surrogate, which a URI cannot hold"):
         UriTemplate(template).expand({"x": "a\ud800"})
 
 

@@ -8,8 +8,8 @@ Rules of handler runs:
 
 1. A run is tied to at most one exchange at a time. Either side may cut the tie, synchronously.
 2. The boundary that turns the failure of a handler into a response is outside the cancel scope of the run. A handler
-   whose clean-up fails while it is cancelled raises a group that contains `Cancelled`; inside the scope no
-   `except Exception` would catch it, and it would end the whole pool.
+   whose clean-up fails while it is cancelled raises a group that contains `Cancelled`; inside the scope no `except
+   Exception` would catch it, and it would end the whole pool.
 3. A run always gives its slot back.
 4. A run that asks a question may move from one exchange to another; see `_parking.py`.
 5. A handler that never waits needs no task. It runs from start to end where its request is read, which takes half the

@@ -1,8 +1,8 @@
 """A link: one duplex byte stream that carries JSON-RPC lines, with its reader, its writer and its queue.
 
 A link owns two tasks, the reader and the writer. The reader waits for bytes and for nothing else, and all it does with
-a message is synchronous. Only the writer waits for the stream, because a cancelled `send_all` may leave half a
-message on the wire.
+a message is synchronous. Only the writer waits for the stream, because a cancelled `send_all` may leave half a message
+on the wire.
 
 Rules of this file:
 

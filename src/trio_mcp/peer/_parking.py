@@ -14,8 +14,8 @@ Rules of parking:
 
 4. The questions of a run leave in one interim response: in the next pass of the scheduler if the handler is one task,
    otherwise a few milliseconds after the first question, so that the questions of several tasks are sent together.
-5. An interim response ends its exchange, with its deadline, cancellation, progress token and capabilities. Those of
-   the retry take their place. In between there is nothing to cancel.
+5. An interim response ends its exchange, with its deadline, cancellation, progress token and capabilities. Those of the
+   retry take their place. In between there is nothing to cancel.
 6. Capabilities are checked when an interim response is written, against the request that it answers.
 7. Each interim response has its own token, which is good for one retry. A refused retry does not use up the token.
 8. An expired question raises in the task that asked it. The handler then has some seconds to clean up before it is

@@ -1,7 +1,7 @@
-"""In process, without bytes: an exchange goes straight from the caller to the handler.
+"""Connections inside one process, without bytes: an exchange goes directly from the caller to the handler.
 
-Nothing is shared all the same: params, updates and results cross as the wire would carry them, so a handler that
-changes its arguments changes nothing of its caller's, and what JSON cannot say is refused here as well.
+Nothing is shared: params, updates and results are copied as if they were sent. A handler that changes its arguments
+does not change those of its caller, and values that are not JSON are refused as on other transports.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ __all__ = ["memory_transport"]
 _log = logging.getLogger("trio_mcp.transports")
 
 _UNREAD_BEFORE_YIELDING = 64
-"""Updates that may wait before a handler lets others run at each further one."""
+"""How many updates may wait before a handler lets other tasks run at each further update."""
 
 
 def memory_transport(answerer: Answerer) -> TransportOpener:
-    """Return an opener of direct connections to *answerer*, which is served for as long as one is open."""
+    """Return an opener of direct connections to *answerer*. Each connection serves it while it is open."""
 
     @asynccontextmanager
     async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
@@ -67,26 +67,26 @@ def memory_transport(answerer: Answerer) -> TransportOpener:
 
 @define(eq=False)
 class _MemoryEnd:
-    """One end of a connection, as the other end sees it: what it asks, and what it is told."""
+    """One end of a connection, as the other end sees it."""
 
     admission: Admission
-    """On which terms its requests are admitted at the other end."""
+    """The admission of its requests at the other end."""
     limits: Limits
-    """What the other end lets it cost."""
+    """The limits that the other end sets for it."""
     answer: Callable[[IncomingRequest], None]
-    """How the other end answers it."""
+    """Answers its requests at the other end."""
     notified: Callable[[str, JsonObject], None]
-    """Takes what it is told."""
+    """Takes the notifications that are sent to it."""
     budget: UpdateBudget
-    """How much it keeps unread."""
+    """The limits of its unread updates."""
     _tap: Tap | None
     _directions: Sequence[Direction]
-    """Which way its requests go, and which way the answers."""
+    """The direction of its requests, and that of the responses, as the tap names them."""
     slots: HandlerSlots = field(init=False)
     listens: HandlerSlots = field(init=False)
     asked: dict[int, _OutgoingMemoryRequest] = field(factory=dict[int, "_OutgoingMemoryRequest"], init=False)
     lost: ConnectionLost | None = field(default=None, init=False)
-    """Why nothing comes or goes any more; None while the connection is up."""
+    """The reason why the connection was closed; None while it is up."""
     _issued: int = field(default=0, init=False)
     _on_disconnect: list[Callable[[ConnectionLost], None]] = field(
         factory=list["Callable[[ConnectionLost], None]"], init=False
@@ -110,12 +110,12 @@ class _MemoryEnd:
         self.notified(method, copied)
 
     def show_request(self, encode: Callable[..., bytes], *message: Any) -> None:
-        """Show whoever wants to see it what would have gone from here as bytes; `tapped` says whether anybody does."""
+        """Show the tap, if there is one, the message that this end would have sent."""
         if self._tap is not None:
             self._tap(self._directions[0], encode(*message)[:-1])
 
     def show_answer(self, encode: Callable[..., bytes], *message: Any) -> None:
-        """Likewise what would have come here."""
+        """Show the tap, if there is one, the message that this end would have received."""
         if self._tap is not None:
             self._tap(self._directions[1], encode(*message)[:-1])
 
@@ -125,23 +125,23 @@ class _MemoryEnd:
         else:
             callback(copy(self.lost))
 
-    def issue(self, asked: _OutgoingMemoryRequest) -> int:
+    def issue(self, request: _OutgoingMemoryRequest) -> int:
         self._issued += 1
-        self.asked[self._issued] = asked
+        self.asked[self._issued] = request
         return self._issued
 
     def disconnect(self, reason: ConnectionLost) -> None:
-        """The connection is closed."""
+        """Close this end of the connection."""
         self.lost = reason
         for callback in self._on_disconnect:
             callback(copy(reason))
-        for asked in list(self.asked.values()):
-            asked.disconnect(reason)
+        for request in list(self.asked.values()):
+            request.disconnect(reason)
 
 
 @define(eq=False)
 class _MemoryTransport:
-    """One direct connection."""
+    """The transport of one direct connection."""
 
     client: TransportClient
     serving: Serving
@@ -183,7 +183,7 @@ class _MemoryTransport:
         self.theirs.notify_nowait(method, params or {})
 
     async def hear_news(self) -> None:
-        await trio.lowlevel.checkpoint()  # heard anyway
+        await trio.lowlevel.checkpoint()  # notifications always arrive
 
     def _notified(self, method: str, params: JsonObject) -> None:
         self.ours.admission.notified(method)
@@ -212,16 +212,16 @@ class _MemoryTransport:
 
 
 def _budget(limits: Limits) -> UpdateBudget:
-    """Return what one side keeps unread at most: each side bounds what it holds."""
+    """Return the limits of the updates that one side keeps unread."""
     return UpdateBudget(limits.max_updates, limits.max_update_bytes, limits.max_link_update_bytes)
 
 
 @define(eq=False)
 class _OutgoingMemoryRequest(OutgoingRequest):
-    """A request of one end, answered in the same process."""
+    """The requesting end of a request."""
 
     end: _MemoryEnd
-    """Whose request it is."""
+    """The end that sends the request."""
     _other: _MemoryEnd
     _exchange: _IncomingMemoryRequest | None = field(default=None, init=False)
 
@@ -251,26 +251,26 @@ class _OutgoingMemoryRequest(OutgoingRequest):
             return
         self._exchange = _IncomingMemoryRequest(self.method, params, context, self.id, end, self, self._other)
         end.answer(self._exchange)
-        if self._outcome is not None:  # a caller that asks on and on lets others run all the same
+        if self._outcome is not None:  # so that a loop of calls lets other tasks run
             await trio.lowlevel.cancel_shielded_checkpoint()
 
     def _cancel(self) -> None:
         exchange = self.ended()
-        if self.method != "initialize":  # which is never cancelled
+        if self.method != "initialize":  # the protocol forbids to cancel it
             assert exchange is not None
             self.end.show_request(encode_notification, "notifications/cancelled", {"requestId": self.id})
             exchange.cancel("the caller left")
 
     def disconnect(self, reason: ConnectionLost) -> None:
-        """The connection is closed while this request waits."""
+        """Fail the request, because the connection was closed."""
         self.finish(copy(reason))
         exchange = self.ended()
         assert exchange is not None
         exchange.disconnect()
 
     def resolve(self, outcome: JsonObject | McpError) -> None:
-        """Take the answer."""
-        if self.state is ExchangeState.CANCELLED:  # an `initialize` that was left went on, and nobody waits for it
+        """Take the response."""
+        if self.state is ExchangeState.CANCELLED:  # an `initialize` that its caller left
             return
         self.ended()
         if isinstance(outcome, McpError):
@@ -281,29 +281,29 @@ class _OutgoingMemoryRequest(OutgoingRequest):
             self.finish(outcome)
 
     def ended(self) -> _IncomingMemoryRequest | None:
-        """Nobody waits for this request any more; return the other end of it, which is not known from here any more."""
+        """Forget the request; return its answering end, which is not referred to from here any more."""
         self.end.asked.pop(self.id, None)
-        exchange, self._exchange = self._exchange, None  # else every call would leave work to the garbage collector
+        exchange, self._exchange = self._exchange, None  # breaks a reference cycle, for the garbage collector
         return exchange
 
 
 @define(eq=False)
 class _IncomingMemoryRequest(IncomingRequest):
-    """The answering end."""
+    """The answering end of a request."""
 
-    _asked: _OutgoingMemoryRequest
+    _request: _OutgoingMemoryRequest
     _answering: _MemoryEnd
-    """Who answers, as the asking end sees it."""
+    """The end that answers, as the requesting end sees it."""
 
     def ask(self, method: str, params: JsonObject | None) -> OutgoingRequest:
-        answering, asking = self._answering, self._asked.end
+        answering, asking = self._answering, self._request.end
         return _OutgoingMemoryRequest(method, params, False, answering.budget, answering, asking)
 
     def has_room(self) -> bool:
-        return self._asked.waiting < _UNREAD_BEFORE_YIELDING
+        return self._request.waiting < _UNREAD_BEFORE_YIELDING
 
     async def room(self) -> None:
-        await trio.lowlevel.checkpoint()  # whoever reads has its turn; a handler never waits for one that does not
+        await trio.lowlevel.checkpoint()  # lets the reader run; a handler never waits for a reader that does not read
 
     def _send(self, outcome: JsonObject | McpError) -> None:
         try:
@@ -312,20 +312,20 @@ class _IncomingMemoryRequest(IncomingRequest):
             _log.error("the answer to %r cannot be sent: %s", self.method, exc)
             copied = McpError(INTERNAL_ERROR, "the answer is not JSON; the server's log says where")
         self.peer.admission.responded(self.method, success=not isinstance(copied, McpError))
-        self._asked.resolve(copied)
+        self._request.resolve(copied)
 
     def _notify(self, method: str, params: JsonObject) -> None:
         data = encode(params)
         copied: JsonObject = decode(data)
-        end = self._asked.end
+        end = self._request.end
         end.show_answer(encode_notification, method, copied)
         if method == "notifications/progress":
-            self._asked.put((method, copied), len(data))
-        elif not self._asked.hear(method, copied):  # nothing else names its request on a connection
+            self._request.put((method, copied), len(data))
+        elif not self._request.hear(method, copied):  # as on a connection, only these name their request
             end.notified(method, copied)
 
     def _end(self) -> None:
-        """There is nothing to forget: the asking end keeps the record."""
+        """Do nothing: the requesting end keeps the record."""
 
 
 def _copied_error(error: McpError) -> McpError:

@@ -1,4 +1,6 @@
-"""Links over any `trio.abc.Stream`: sockets, TLS, pipes, memory streams; newline-delimited JSON, as on stdio.
+"""Links over any `trio.abc.Stream` (sockets, TLS, pipes, memory streams), with newline-delimited JSON as on stdio.
+
+A tap sees every message of a connection as it passes, for recording, debugging and tests.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#custom-transports
 """
@@ -23,13 +25,11 @@ from .stdio import ImmediateStream
 __all__ = ["connect_link", "guarded_tap", "server_link", "stream_transport", "tapped"]
 
 
-# A tap sees every message of a connection as it passes: for recording, debugging and tests.
-
 _log = logging.getLogger("trio_mcp.transports")
 
 
 def guarded_tap(tap: Tap | None) -> Tap | None:
-    """Return *tap* as one that never raises: the first time it does, that is logged, and it sees nothing more."""
+    """Return a tap that never raises. If *tap* raises, this is logged, and *tap* is not called any more."""
     return None if tap is None else _Guarded(tap)
 
 
@@ -42,26 +42,26 @@ class _Guarded:
             return
         try:
             self._tap(direction, message)
-        except Exception:  # noqa: BLE001 # whatever a bug of the caller's raises
+        except Exception:  # noqa: BLE001 # a bug of the caller may raise anything
             self._tap = None
             _log.exception("the tap raised; it sees no more messages of this client")
 
 
 def tapped(stream: trio.abc.Stream, tap: Tap | None, limit: int) -> trio.abc.Stream:
-    """Return *stream* with *tap* listening; the stream itself where there is none.
+    """Return *stream* with *tap* attached; the stream itself without a tap.
 
     Args:
-        limit: the longest message that is accepted, in bytes; a longer one is not received, so the tap misses it too.
+        limit: the longest message that is accepted, in bytes. A longer one is not received, so the tap does not see it.
     """
     return stream if tap is None else _TappedStream(stream, tap, LineFramer(limit))
 
 
 @define(eq=False)
 class _TappedStream(trio.abc.Stream):
-    """Bytes pass as they are; the tap sees the lines they make.
+    """A stream that passes bytes unchanged, and shows the tap the lines in them.
 
-    A line is shown as it came, be it a message or not. One that the end of the stream has cut off is half of something
-    that nobody reads: it is not shown, as it is not over HTTP. Whoever reads the stream logs how it begins.
+    A line is shown as it arrived, even if it is not a message. An incomplete line at the end of the stream is not
+    shown, as over HTTP; the reader of the stream logs its beginning.
     """
 
     _stream: trio.abc.Stream
@@ -70,7 +70,7 @@ class _TappedStream(trio.abc.Stream):
     _sent: LineFramer = field(factory=lambda: LineFramer(sys.maxsize), init=False)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        # Told before they leave: afterwards, the answer might have been told first.
+        # Shown before they are sent: afterwards the answer might be shown first.
         self._notify("sent", self._sent.feed(bytes(data)))
         await self._stream.send_all(data)
 
@@ -96,7 +96,7 @@ class _TappedStream(trio.abc.Stream):
 
 
 def _is_whole(line: bytes) -> bool:
-    """Tell whether a last line without a newline is all of a message, which is read as one."""
+    """Return True if a last line without a newline is a complete message, which is read as one."""
     try:
         decode(line)
     except Undecodable:
@@ -105,7 +105,7 @@ def _is_whole(line: bytes) -> bool:
 
 
 def stream_transport(stream: trio.abc.Stream) -> TransportOpener:
-    """Return an opener that speaks over *stream*, once; the stream is closed at the end."""
+    """Return an opener that connects once, over *stream*, and closes the stream at the end."""
 
     @asynccontextmanager
     async def connect(client: TransportClient) -> AsyncGenerator[Transport]:
@@ -119,10 +119,10 @@ def stream_transport(stream: trio.abc.Stream) -> TransportOpener:
 async def connect_link(
     stream: trio.abc.Stream, client: TransportClient, disconnect_reason: Callable[[], ConnectionLost] | None = None
 ) -> AsyncGenerator[Link]:
-    """Run the client's end of a link over *stream* for as long as the block lasts.
+    """Run the client's end of a link over *stream* for the duration of the block.
 
     Args:
-        why_lost: names the reason when the other side's output has ended.
+        disconnect_reason: returns the reason after the output of the peer has ended.
     """
     stream = tapped(stream, client.tap, client.limits.max_message_bytes)
     link = Link(client.admission, client.answer, client.notified, client.limits, stream, send_now=_sender(stream))
@@ -132,7 +132,7 @@ async def connect_link(
 
 
 def server_link(stream: trio.abc.Stream, serving: Serving) -> Link:
-    """Return the server's end of a link over *stream*, which it will close."""
+    """Return the server's end of a link over *stream*, which the link closes."""
 
     def notified(method: str, params: JsonObject) -> None:
         serving.notified(method, params, link)
@@ -142,5 +142,5 @@ def server_link(stream: trio.abc.Stream, serving: Serving) -> Link:
 
 
 def _sender(stream: trio.abc.Stream) -> Callable[[bytes | memoryview], int] | None:
-    """Return what sends without waiting; None where the stream has nothing of the kind."""
+    """Return the function that sends without waiting; None if the stream has none."""
     return stream.send_now if isinstance(stream, ImmediateStream) else None

@@ -1,6 +1,6 @@
-"""GRAMMAR: what may follow what. Sans-IO JSON-RPC, framing, handshake and envelope; no Trio.
+"""The wire format: JSON-RPC, framing, revisions and envelope, HTTP rules and URI templates, without I/O and Trio.
 
-Names only, each imported from its home when it is first used: most of the grammar is about HTTP.
+Contains only names, each imported from its module when it is first used, because most of them are about HTTP.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What a server may tell of its own accord: which of its lists has changed, which resource was updated.
+"""The changes that a server notifies clients of: a list has changed, a resource was updated.
 
-The same news travels in every revision; what differs is how it is asked for, and how it finds those who asked.
+The notifications are the same in every revision. The revisions differ in how a client subscribes to them, and in how a
+notification names its subscription.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 """
@@ -34,27 +35,27 @@ SUBSCRIPTION_ID_KEY = "io.modelcontextprotocol/subscriptionId"
 
 _UPDATED = "notifications/resources/updated"
 _BELOW = ("/", "?", "#")
-"""What a URI goes on with that names a part of another one."""
+"""The characters that may follow a URI in the URI of a part of it."""
 
 
 @frozen
 class ListChanged:
-    """A list of the server is not what it was: ask for it again."""
+    """A list of the server has changed: fetch it again."""
 
     kind: Literal["tools", "prompts", "resources"]
-    """Of what; resource templates count as resources."""
+    """The kind of the list; resource templates count as resources."""
 
 
 @frozen
 class ResourceUpdated:
-    """A resource is not what it was: read it again."""
+    """A resource has changed: read it again."""
 
     uri: str
-    """Which; it may name a part of the resource that was asked for."""
+    """The URI of the resource, or of a part of the resource that was subscribed to."""
 
 
 Change: TypeAlias = ListChanged | ResourceUpdated
-"""One piece of news. Equal ones say the same, so whoever waits to be told needs each only once."""
+"""One change. Equal changes mean the same, so that a waiting client needs each only once."""
 
 _LISTS: Mapping[str, ListChanged] = {
     "notifications/tools/list_changed": ListChanged("tools"),
@@ -65,14 +66,14 @@ _METHODS: Mapping[ListChanged, str] = {change: method for method, change in _LIS
 
 
 def notification_of(change: Change) -> tuple[str, JsonObject]:
-    """Return the method and the params that tell of *change*."""
+    """Return the method and params of the notification of *change*."""
     if isinstance(change, ListChanged):
         return _METHODS[change], {}
     return _UPDATED, {"uri": change.uri}
 
 
 def read_change(method: str, params: JsonObject) -> Change | None:
-    """Return what a notification tells of; None where it is about something else, or does not say what."""
+    """Return the change that a notification tells of; None if it tells of none."""
     if method != _UPDATED:
         return _LISTS.get(method)
     uri = params.get("uri")
@@ -80,7 +81,7 @@ def read_change(method: str, params: JsonObject) -> Change | None:
 
 
 def subscription_id(params: JsonObject) -> RequestId | None:
-    """Return the id of the subscription that a notification belongs to; None where it names none."""
+    """Return the id of the subscription that a notification belongs to; None if it names none."""
     meta = params.get("_meta")
     id = meta.get(SUBSCRIPTION_ID_KEY) if is_object(meta) else None
     return id if is_id(id) else None
@@ -88,23 +89,23 @@ def subscription_id(params: JsonObject) -> RequestId | None:
 
 @frozen(kw_only=True)
 class ChangeFilter:
-    """Which changes to be told of, or which a server has agreed to tell of."""
+    """The changes that a client subscribes to, or that a server has agreed to notify it of."""
 
     tools: bool = False
-    """That the list of tools has changed."""
+    """True for changes of the list of tools."""
     prompts: bool = False
-    """That the list of prompts has."""
+    """True for changes of the list of prompts."""
     resource_list: bool = False
-    """That the list of resources, or of resource templates, has."""
+    """True for changes of the list of resources, or of resource templates."""
     resources: tuple[str, ...] = field(default=(), converter=tuple[str, ...])
-    """The URIs of resources: that one of them was updated."""
+    """The URIs of the resources whose updates are included."""
 
     def __bool__(self) -> bool:
         return self.tools or self.prompts or self.resource_list or bool(self.resources)
 
     @classmethod
     def from_wire(cls, wire: types.SubscriptionFilter) -> ChangeFilter:
-        """Return what a request or an acknowledgement says; a URI named twice counts once."""
+        """Return the filter of a request or an acknowledgement; a repeated URI counts once."""
         return cls(
             tools=bool(wire.tools_list_changed),
             prompts=bool(wire.prompts_list_changed),
@@ -113,7 +114,7 @@ class ChangeFilter:
         )
 
     def to_wire(self) -> JsonObject:
-        """Return the JSON of a request or an acknowledgement; what is not asked for is left out."""
+        """Return the JSON of a request or an acknowledgement; false members are left out."""
         json: JsonObject = {}
         if self.tools:
             json["toolsListChanged"] = True
@@ -126,7 +127,7 @@ class ChangeFilter:
         return json
 
     def within(self, declared: types.ServerCapabilities) -> ChangeFilter:
-        """Return what of this a server that has declared these capabilities tells of."""
+        """Return the part of this filter that a server with these declared capabilities supports."""
         tools, prompts, resources = declared.tools, declared.prompts, declared.resources
         return ChangeFilter(
             tools=self.tools and tools is not None and tools.list_changed is True,
@@ -136,18 +137,18 @@ class ChangeFilter:
         )
 
     def changes(self) -> frozenset[Change]:
-        """Return every change it is about, each resource by its own URI."""
+        """Return every change that it includes, each resource by its own URI."""
         lists = {"tools": self.tools, "prompts": self.prompts, "resources": self.resource_list}
-        told: list[Change] = [change for change in _METHODS if lists[change.kind]]
-        return frozenset(told + [ResourceUpdated(uri) for uri in self.resources])
+        included: list[Change] = [change for change in _METHODS if lists[change.kind]]
+        return frozenset(included + [ResourceUpdated(uri) for uri in self.resources])
 
     def covers(self, change: Change) -> bool:
-        """Tell whether *change* is one of those, or is about a part of one of the resources."""
+        """Return True if it includes *change*, or if *change* is about a part of one of its resources."""
         if isinstance(change, ListChanged):
             return change in self.changes()
         return any(_is_part(change.uri, uri) for uri in self.resources)
 
 
 def _is_part(uri: str, of: str) -> bool:
-    """Tell whether *uri* is *of*, or goes on where it ends."""
+    """Return True if *uri* is *of*, or continues it at a boundary."""
     return uri.startswith(of) and (len(uri) == len(of) or of.endswith(_BELOW) or uri[len(of)] in _BELOW)

@@ -1,16 +1,25 @@
-"""The header fields of Streamable HTTP that mirror a message, and how a value gets into a field and out again.
+"""The header fields of Streamable HTTP that mirror parts of a message, and the encoding of their values.
 
-Rules of this file:
+Rules of values:
 
-1. A value that is visible ASCII with inner spaces stands for itself. Any other, and one that looks like the encoded
-   form, is Base64 of its UTF-8 between `=?base64?` and `?=`. So nothing that could end a field ever gets into one.
-2. The markers are exact: what has only one of them, or an upper-case one, stands for itself. What has both and is not
-   Base64 of UTF-8 is a fault.
-3. The revision and the method are never encoded, because nobody decodes them.
+1. A value of visible ASCII with inner spaces is written as it is. Any other value, and one that looks like the encoded
+   form, is written as Base64 of its UTF-8 between `=?base64?` and `?=`. So no value can end its field.
+2. The markers are exact: a value with only one of them, or with an upper-case one, is read as it is. A value with both
+   that is not Base64 of UTF-8 is a fault.
+3. The revision and the method are never encoded, because receivers do not decode them.
 
-Names are lower-case here, as ASGI has them; in HTTP their case means nothing.
+Rules of mirrored arguments of tools (`x-mcp-header` in the input schema):
+
+4. The annotation is an HTTP token, unique in the schema of its tool without regard to case. It belongs to a property of
+   type string, integer or boolean that is reached from the root through `properties` alone. Anything else is a fault of
+   the schema, and a client hides the tool.
+5. The value at exactly that path is mirrored. An absent value, or null, has no field.
+6. Integers are compared as numbers and are within +-(2**53 - 1), because a reader of the field may have only floats.
+
+Names are lower-case here, as in ASGI; HTTP ignores their case.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#request-metadata
+and https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-headers-from-tool-parameters
 """
 
 from __future__ import annotations
@@ -54,7 +63,7 @@ _NAMED_BY: Mapping[str, str] = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
-"""Which member of its params a method's `Mcp-Name` repeats."""
+"""The member of the params that `Mcp-Name` mirrors, by method."""
 
 _PREFIX, _SUFFIX = "=?base64?", "?="
 _PLAIN = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")
@@ -62,15 +71,15 @@ _ALLOWED = re.compile(r"[\t -~]*")
 
 
 def is_plain_field(text: str) -> bool:
-    """Tell whether *text* can be the value of a field as it is: visible ASCII, with spaces between."""
+    """Return True if *text* can be the value of a field as it is: visible ASCII with inner spaces."""
     return _PLAIN.fullmatch(text) is not None
 
 
 def encode_field(value: str | int | bool) -> str:
-    """Return *value* as that of an `Mcp-Name` or `Mcp-Param-` field (rule 1): visible ASCII and spaces, or nothing.
+    """Return *value* encoded for an `Mcp-Name` or `Mcp-Param-` field (rule 1): visible ASCII and spaces, or empty.
 
     Raises:
-        ValueError: the text holds a lone surrogate, which UTF-8 cannot say.
+        ValueError: the string holds a lone surrogate, which UTF-8 cannot encode.
     """
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -81,10 +90,10 @@ def encode_field(value: str | int | bool) -> str:
 
 
 def decode_field(text: str) -> str:
-    """Return what the value of an `Mcp-Name` or `Mcp-Param-` field stands for (rules 1 and 2).
+    """Return the decoded value of an `Mcp-Name` or `Mcp-Param-` field (rules 1 and 2).
 
     Raises:
-        ValueError: it holds characters that no field may have, or broken Base64; the text says what.
+        ValueError: it holds characters that no field may have, or broken Base64; the message says which.
     """
     text = text.strip(" \t")
     if not _ALLOWED.fullmatch(text):
@@ -100,18 +109,18 @@ def decode_field(text: str) -> str:
 
 
 def name_of(method: str, params: JsonObject | None) -> str | None:
-    """Return what the `Mcp-Name` of a message repeats; None where its method has no name, or its params lack it."""
+    """Return the name that `Mcp-Name` mirrors; None if the method has no name, or the params lack it."""
     name = (params or {}).get(_NAMED_BY.get(method, ""))
     return name if type(name) is str else None
 
 
 def request_fields(method: str, params: JsonObject | None) -> dict[str, str]:
-    """Return the fields that repeat what the body of a modern message says: its revision, its method, its name.
+    """Return the fields that mirror the revision, the method and the name of a modern message.
 
-    The revision is left out where `params._meta` names none.
+    The revision is left out if `params._meta` names none.
 
     Raises:
-        ValueError: the revision or the method cannot stand in a field; such a message cannot go over HTTP.
+        ValueError: the revision or the method cannot be the value of a field; such a message cannot be sent over HTTP.
     """
     meta = (params or {}).get("_meta")
     revision = meta.get(REVISION_KEY) if is_object(meta) else None
@@ -129,19 +138,6 @@ def _plain(what: str, text: str) -> str:
         raise ValueError(f"the {what} {text[:100]!r} cannot go into a header field: it is not plain ASCII")
     return text
 
-
-# Arguments of tools repeated in header fields, where the tool's schema asks for it by `x-mcp-header`.
-#
-# Rules of this file:
-#
-# 1. The annotation is an HTTP token, in its tool's schema only once whatever the case. It stands on a property of type
-#    string, integer or boolean, which is reached from the root by `properties` alone. Anything else is a fault of the
-#    schema, and a client does not show the tool.
-# 2. What is mirrored is the value at exactly that path. For one that is absent or null there is no field.
-# 3. Integers are compared as numbers, and lie within +-(2**53 - 1), because who reads the field may have only floats.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#custom-
-# headers-from-tool-parameters
 
 _ANNOTATION = "x-mcp-header"
 _MIRRORED_TYPES = ("string", "integer", "boolean")
@@ -171,29 +167,29 @@ _NAMED_SCHEMAS = ("$defs", "definitions", "dependencies", "dependentSchemas", "p
 
 @frozen
 class MirroredParam:
-    """An argument that is repeated in a header field."""
+    """An argument that is mirrored in a header field."""
 
     path: tuple[str, ...]
-    """Where its value is found in the arguments: the names of the properties from the root on."""
+    """The path of its value in the arguments: the names of the properties from the root on."""
     field: str
-    """The field, lower-case: `mcp-param-region`."""
+    """The name of the field in lower case, for example `mcp-param-region`."""
 
 
 @frozen
 class _Position:
-    """A schema inside the input schema, and how it was reached."""
+    """A schema inside the input schema, and its path."""
 
     place: str
     path: tuple[str, ...] | None
-    """The names of the properties on the way, None where there was anything else on it."""
+    """The names of the properties on its path; None if the path contains anything else."""
     schema: JsonObject
 
 
 def mirrored_params(input_schema: JsonObject) -> tuple[MirroredParam, ...]:
-    """Return what the annotations of a tool's input schema ask for, in the schema's order.
+    """Return the mirrored arguments of a tool, in the order of its input schema.
 
     Raises:
-        ValueError: annotations break the constraints (rule 1); the text names every one and its place.
+        ValueError: annotations break the constraints (rule 4); the message names every one and its place.
     """
     params: dict[str, MirroredParam] = {}
     faults: list[str] = []
@@ -227,7 +223,7 @@ def _fault_of(position: _Position, name: Any) -> str | None:
 
 def _positions(root: JsonObject) -> Iterator[_Position]:
     """Yield every schema inside *root*, itself first, outer ones before inner ones."""
-    waiting = [_Position("$", (), root)]  # a stack, because a call for each level could go too deep
+    waiting = [_Position("$", (), root)]  # a stack, because recursion could go too deep
     while waiting:
         position = waiting.pop()
         yield position
@@ -243,7 +239,7 @@ def _properties(outer: _Position) -> Iterator[_Position]:
 
 
 def _others(outer: _Position) -> Iterator[_Position]:
-    """Yield the schemas that stand for something other than one property by its name."""
+    """Yield the inner schemas that do not belong to one property by its name."""
     for key, value in outer.schema.items():
         members: list[tuple[str, Any]] = []
         if key in _ONE_SCHEMA and is_object(value):
@@ -258,10 +254,10 @@ def _others(outer: _Position) -> Iterator[_Position]:
 
 
 def param_fields(params: Sequence[MirroredParam], arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the fields of a call with these arguments, by name. For an argument of another type there is none.
+    """Return the fields of a call with these arguments, by name. An argument of another type has none.
 
     Raises:
-        ValueError: an argument cannot be mirrored (rule 3, or a lone surrogate); the text names it.
+        ValueError: an argument cannot be mirrored (rule 6, or a lone surrogate); the message names it.
     """
     fields: dict[str, str] = {}
     for param in params:
@@ -277,12 +273,12 @@ def param_fields(params: Sequence[MirroredParam], arguments: Mapping[str, Any]) 
 def param_fault(
     params: Sequence[MirroredParam], arguments: Mapping[str, Any], headers: Mapping[str, str]
 ) -> str | None:
-    """Return where the header fields of a call do not repeat its arguments, None where they all do.
+    """Return the first difference between the header fields of a call and its arguments; None if there is none.
 
     Args:
-        params: what the schema of the called tool asks for.
-        arguments: those of the call.
-        headers: by lower-case name.
+        params: the mirrored arguments of the called tool.
+        arguments: the arguments of the call.
+        headers: the header fields by lower-case name.
     """
     faults = (_disagreement(param, _value_at(param.path, arguments), headers.get(param.field)) for param in params)
     return next((fault for fault in faults if fault is not None), None)
@@ -310,7 +306,7 @@ def _says(text: str, value: str | int | bool) -> bool:
 
 
 def _value_at(path: Sequence[str], arguments: Mapping[str, Any]) -> str | int | bool | None:
-    """Return the value that is mirrored, None where there is none of a type that can be."""
+    """Return the value at *path*; None if there is none of a type that can be mirrored."""
     value: Any = arguments
     for name in path:
         if not isinstance(value, Mapping):

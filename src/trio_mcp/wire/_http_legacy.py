@@ -1,7 +1,6 @@
-"""What Streamable HTTP was up to 2025-11-25: sessions that a header field names, streams of their own, deletion.
+"""The rules of Streamable HTTP up to revision 2025-11-25: sessions named by a header field, GET streams, deletion.
 
-Which session a name stands for, and whether it is there at all, is the server's to know; here is only what can be said
-about a request by itself.
+These rules look at one request by itself. The server knows which sessions exist.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
 """
@@ -35,34 +34,34 @@ LAST_EVENT_FIELD = "last-event-id"
 
 @frozen
 class LegacyPost:
-    """What was posted for a session, or to begin one."""
+    """The message or messages of a POST to a session, or of one that begins a session."""
 
     value: Any
-    """The JSON object of one message, or an array of such; an array is legal only in a session of 2025-03-26."""
+    """The JSON object of one message, or an array of them, which is legal only in a session of 2025-03-26."""
     session_id: str | None
-    """The session it names; None only where it is the request `initialize`, by itself, and begins one."""
+    """The session that it names; None only for a single `initialize`, which begins one."""
 
 
 def names_session(headers: Headers) -> bool:
-    """Tell whether a request names a session."""
+    """Return True if a request names a session."""
     return bool(headers.get(SESSION_FIELD))
 
 
 def needs_null_id(headers: Headers, query: str) -> bool:
-    """Tell whether an error for a request that was not read gets the id null: its client's revision wants some id.
+    """Return True if an error for an unread request gets the id null, because the client's revision requires one.
 
-    A client that is in a session, and does not say which revision it speaks, speaks one that has no field for that.
+    A client in a session that does not name its revision speaks one that has no field for that.
 
     Args:
-        headers: of the request.
-        query: of its URL, by which HTTP+SSE names sessions.
+        headers: the header fields of the request.
+        query: the query of its URL, by which HTTP+SSE names sessions.
     """
     named = headers.get(VERSION_FIELD)
     return named in NULL_ID_REVISIONS if named else names_session(headers) or bool(query)
 
 
 def read_legacy(post: Post) -> LegacyPost | Refusal:
-    """Return what was posted if it keeps the rules of the older revisions."""
+    """Return the posted messages if they keep the rules of the legacy revisions; a refusal otherwise."""
     fault = first_fault(_RULES, post)
     if fault is not None:
         return refusal_of(post.message, fault)
@@ -70,15 +69,15 @@ def read_legacy(post: Post) -> LegacyPost | Refusal:
 
 
 def check_session(headers: Headers, spoken: Sequence[str]) -> Refusal | None:
-    """Return what a GET or DELETE gets at once; None where it names a session, which may be there or not.
+    """Return the refusal of a GET or DELETE; None if it names a session, which may exist or not.
 
     Args:
-        headers: of the request; `check_head` has passed them.
-        spoken: the revisions the server speaks.
+        headers: the header fields of the request; `check_head` has passed them.
+        spoken: the revisions that the server speaks.
     """
     version = headers.get(VERSION_FIELD) or None
     if version is not None and is_modern(version):
-        return Refusal(405, headers={"allow": "POST"})  # there is neither in that revision
+        return Refusal(405, headers={"allow": "POST"})  # that revision has neither
     fault = _version_fault(version, spoken)
     if fault is None and not names_session(headers):
         fault = _no_session()

@@ -1,9 +1,10 @@
-"""A POST of Streamable HTTP after its body is there: what it says about itself, and the rules of the modern revision.
+"""A POST of Streamable HTTP with its body: the rules of the modern revision, refusals, and media types.
 
-The rules are a table, because their order is part of the protocol: what an envelope lacks is said before what differs
-between header and body, and that before a revision that is not spoken.
+The rules are a table, because their order is part of the protocol: faults of the envelope come before differences
+between header and body, and these before a revision that is not spoken.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#server-validation
+and https://www.rfc-editor.org/rfc/rfc9110#name-accept
 """
 
 from __future__ import annotations
@@ -61,11 +62,6 @@ __all__ = [
 ]
 
 
-# What an HTTP request gets in place of what it asked for: a status, and mostly a JSON-RPC error that says why.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#server-
-# validation
-
 HEADER_MISMATCH = -32020
 
 _STATUS_OF = {METHOD_NOT_FOUND: 404, HEADER_MISMATCH: 400, MISSING_CAPABILITY: 400, UNSUPPORTED_REVISION: 400}
@@ -73,21 +69,21 @@ _STATUS_OF = {METHOD_NOT_FOUND: 404, HEADER_MISMATCH: 400, MISSING_CAPABILITY: 4
 
 @frozen
 class Refusal:
-    """An HTTP response to a request that is not served."""
+    """An HTTP response to a request that is refused: a status, and usually a JSON-RPC error with the reason."""
 
     status: int
     error: McpError | None = None
-    """What is wrong; None where the status says it all."""
+    """The error; None if the status is enough."""
     id: RequestId | None = None
-    """The id of the message that is refused, None where it has none or it could not be read."""
+    """The id of the refused message; None if it has none, or if it could not be read."""
     headers: Mapping[str, str] = field(factory=dict[str, str])
     """Header fields that belong to the status, by lower-case name."""
 
     def body(self, *, null_id: bool = False) -> bytes:
-        """Return the JSON-RPC error, which is `application/json`; empty where there is none.
+        """Return the JSON-RPC error as `application/json`; empty if there is none.
 
         Args:
-            null_id: whether the revision of the client writes an unknown id as null, instead of leaving it out; see
+            null_id: True if the revision of the client writes an unknown id as null, instead of omitting it; see
                 `needs_null_id`.
         """
         if self.error is None:
@@ -98,7 +94,7 @@ class Refusal:
 
 
 def status_of(error_code: int) -> int:
-    """Return the status of a modern response that is an error and nothing else."""
+    """Return the HTTP status of a modern response that consists of an error."""
     return _STATUS_OF.get(error_code, 200)
 
 
@@ -108,7 +104,7 @@ Headers: TypeAlias = Mapping[str, str]
 
 @frozen
 class ModernPost:
-    """A message that says itself which revision it speaks, and whose header fields agree with it."""
+    """A message that names its own revision, and whose header fields agree with it."""
 
     message: JsonRpcRequest | Notification
     revision: str
@@ -116,40 +112,40 @@ class ModernPost:
 
 @frozen
 class Post:
-    """What the rules look at."""
+    """A POST, as the rules see it."""
 
     headers: Headers
     value: Any
     """The decoded body."""
     message: Message | None
-    """What the body is, None for an array of messages."""
+    """The message in the body; None for an array of messages."""
     spoken: Sequence[str]
-    """The revisions that can be offered, of the eras that are served here."""
+    """The revisions that can be offered, of the eras that the server serves."""
 
     @property
     def version(self) -> str | None:
-        """The revision that the header names, None where it names none."""
+        """The revision that the header names; None if it names none."""
         return self.headers.get(VERSION_FIELD) or None
 
     @property
     def params(self) -> JsonObject:
-        """The params of the message, empty where it has none."""
+        """The params of the message; empty if it has none."""
         return (self.message.params or {}) if isinstance(self.message, JsonRpcRequest | Notification) else {}
 
     @property
     def meta(self) -> JsonObject:
-        """The `_meta` of the message, empty where it has none."""
+        """The `_meta` of the message; empty if it has none."""
         meta = self.params.get("_meta")
         return meta if is_object(meta) else {}
 
     @property
     def names_its_revision(self) -> bool:
-        """Whether the envelope names a revision, be it an unknown one: a message that does so is modern, always."""
+        """True if the envelope names a revision, known or unknown. Such a message is always modern."""
         return REVISION_KEY in self.meta
 
     @property
     def looks_modern(self) -> bool:
-        """Whether anything but a revision in the envelope says that the message is modern."""
+        """True if something other than a revision in the envelope shows that the message is modern."""
         unknown = self.version is not None and self.version not in LEGACY_REVISIONS
         return unknown or not self.meta.keys().isdisjoint((CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY))
 
@@ -158,7 +154,7 @@ Rule: TypeAlias = Callable[[Post], "McpError | None"]
 
 
 def first_fault(rules: Sequence[Rule], post: Post) -> McpError | None:
-    """Return what the first of the rules that is broken says."""
+    """Return the error of the first broken rule; None if all are kept."""
     for rule in rules:
         fault = rule(post)
         if fault is not None:
@@ -167,12 +163,12 @@ def first_fault(rules: Sequence[Rule], post: Post) -> McpError | None:
 
 
 def refusal_of(message: Message | None, error: McpError) -> Refusal:
-    """Return the refusal of a message: 400, with the id of the request if it is one."""
+    """Return the refusal of a message: status 400, with the id if the message is a request."""
     return Refusal(400, error, message.id if isinstance(message, JsonRpcRequest | Malformed) else None)
 
 
 def read_modern(post: Post) -> ModernPost | Refusal:
-    """Return the message if it keeps the rules of the modern revision."""
+    """Return the message if it keeps the rules of the modern revision; a refusal otherwise."""
     fault = first_fault(_RULES, post)
     if fault is not None:
         return refusal_of(post.message, fault)
@@ -194,15 +190,15 @@ def _is_one_call(post: Post) -> McpError | None:
 
 
 def _declares_its_revision(post: Post) -> McpError | None:
-    """Only a server without the older revisions gets to see a message that does not."""
+    """Refuse a message without a revision. Only a server without legacy revisions gets one."""
     if post.names_its_revision or post.looks_modern:
         return None
-    requested = post.version or post.params.get("protocolVersion")  # `initialize` has it there
+    requested = post.version or post.params.get("protocolVersion")  # `initialize` names it there
     return _missing(VERSION_FIELD) if type(requested) is not str else unsupported_revision(requested, post.spoken)
 
 
 def _envelope_is_complete(post: Post) -> McpError | None:
-    if isinstance(post.message, Notification):  # has no envelope, but may name its revision
+    if isinstance(post.message, Notification):  # it has no envelope, but may name its revision
         wrong = type(post.meta.get(REVISION_KEY, "")) is not str
         return McpError(INVALID_PARAMS, f"$._meta.{REVISION_KEY}: expected string") if wrong else None
     if not is_object(post.params.get("_meta")):
@@ -222,7 +218,7 @@ def _version_is_repeated(post: Post) -> McpError | None:
 def _method_is_repeated(post: Post) -> McpError | None:
     assert isinstance(post.message, JsonRpcRequest | Notification)
     repeated, method = post.headers.get(METHOD_FIELD), post.message.method
-    if repeated is None:  # which fields a notification has is not said
+    if repeated is None:  # the specification does not require it of notifications
         return _missing(METHOD_FIELD) if isinstance(post.message, JsonRpcRequest) else None
     return None if repeated == method else _different(METHOD_FIELD, repeated, method)
 
@@ -231,7 +227,7 @@ def _name_is_repeated(post: Post) -> McpError | None:
     assert isinstance(post.message, JsonRpcRequest | Notification)
     repeated, name = post.headers.get(NAME_FIELD), name_of(post.message.method, post.message.params)
     if name is None:
-        return None  # nothing to repeat; where there should be, the check of the params says so
+        return None  # if a name is required, the check of the params reports it
     if repeated is None:
         return _missing(NAME_FIELD)
     try:
@@ -269,10 +265,6 @@ def _different(field: str, repeated: str, said: str) -> McpError:
     return McpError(HEADER_MISMATCH, f"the header field {field} says {repeated[:100]!r}, the body {said[:100]!r}")
 
 
-# What media types a request sends and takes: the `Content-Type` and `Accept` fields, as far as MCP needs them.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc9110#name-accept
-
 JSON_TYPE = "application/json"
 EVENT_STREAM_TYPE = "text/event-stream"
 
@@ -280,15 +272,15 @@ _ZERO_QUALITY = re.compile(r"q\s*=\s*0(?:\.0*)?")
 
 
 def is_json(content_type: str | None) -> bool:
-    """Tell whether a body is declared as JSON. One that is not declared at all is not: browsers send such unasked."""
+    """Return True if a body is declared as JSON. Undeclared is not JSON: browsers send such bodies to any site."""
     return content_type is not None and content_type.partition(";")[0].strip().lower() == JSON_TYPE
 
 
-@lru_cache(maxsize=64)  # a client sends the same with each request
+@lru_cache(maxsize=64)  # a client sends the same field with each request
 def accepts(accept: str | None, media_type: str) -> bool:
-    """Tell whether a client takes *media_type*. One that does not say what it takes (None, or blank) takes everything.
+    """Return True if a client accepts *media_type*. Without the field (None or blank) it accepts everything.
 
-    Of several ranges that fit, the most specific one decides; a quality of 0 refuses.
+    Of several matching ranges the most specific one decides; a quality of 0 refuses.
     """
     if accept is None or not accept.strip():
         return True

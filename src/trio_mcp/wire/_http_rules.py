@@ -1,19 +1,29 @@
-"""What a server of Streamable HTTP makes of a request, whatever its era: served, as what, or refused with which status.
+"""The rules by which a server of Streamable HTTP reads or refuses a request, of either era.
 
-Two steps, because a refusal that needs no body should not wait for it:
+There are two steps, because a refusal that does not need the body shall not wait for it:
 
 1. `check_head`: method (405), `Host` and `Origin` (403), `Content-Type` (415), `Accept` (406), size (413).
-2. `read_post`: JSON (400, -32700), then the era, then the rules of the era. After the two comes authorization's turn,
-   the sessions', and that of everything a serving knows.
+2. `read_post`: JSON (400, -32700), then the era, then the rules of the era. After both the server checks the
+   authorization, the session, and what else it knows.
 
-The era of a POST, the first that holds:
+The era of a POST is that of the first condition that holds:
 
-1. Its envelope names a revision: modern.
-2. It names a session: legacy.
-3. Its version header is none of the older revisions', or its `_meta` holds another part of an envelope: modern.
-4. Anything else, `initialize` above all: legacy.
+1. The envelope names a revision: modern.
+2. The request names a session: legacy.
+3. The version header names no legacy revision, or `_meta` holds another part of an envelope: modern.
+4. Anything else, above all `initialize`: legacy.
 
-A server that speaks revisions of one era only takes everything as of that era.
+A server with revisions of one era only treats every POST as of that era.
+
+The check of `Host` and `Origin` is the defence against DNS rebinding: a page of a foreign site can make a browser
+connect to a server on the user's machine, by a name that then resolves to 127.0.0.1. The browser sends that name as
+`Host` and the site of the page as `Origin`, and a server that knows its own names refuses both. Its rules:
+
+1. An entry for hosts is a name or an address, IPv6 in brackets, and optionally a port: `localhost:*`, `127.0.0.1:8000`,
+   `[::1]:*`, `example.com`. An entry for origins also has a scheme: `https://example.com`, `http://localhost:*`.
+2. The port `*` matches any port, and no port. An entry without port matches only values without port; an origin counts
+   as such if the port is the default of its scheme.
+3. Names are compared without regard to case. Malformed values, and the opaque origin `null`, match nothing.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http and
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
@@ -55,25 +65,6 @@ __all__ = [
 ]
 
 
-# Who a request thinks it talks to, and which web page sent it: the defence against DNS rebinding.
-#
-# A page of a foreign site can make a browser talk to a server on the user's own machine, by a name that suddenly
-# stands
-# for 127.0.0.1. The browser then sends that name as `Host`, and the page's site as `Origin`; a server that knows its
-# own
-# names refuses both.
-#
-# Rules of this file:
-#
-# 1. An entry for hosts is a name or an address, IPv6 in brackets, and perhaps a port: `localhost:*`, `127.0.0.1:8000`,
-#    `[::1]:*`, `example.com`. One for origins has a scheme before it: `https://example.com`, `http://localhost:*`.
-# 2. The port `*` stands for any, and for none. Without port, only what has none fits; an origin has none either where
-#    it is the scheme's own.
-# 3. Names are compared without regard to case. What is malformed, and the opaque origin `null`, fits nothing.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-
-# http#security-&-endpoint
-
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/?#@\s,*]+)(?::([0-9]*|\*))?", re.IGNORECASE)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*", re.IGNORECASE)
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
@@ -82,41 +73,41 @@ _ANY = "*"
 
 @frozen
 class _HostPort:
-    """A host with its port, and its scheme where it is an origin. All lower-case; empty where there is none."""
+    """A host with its port, and its scheme if it is an origin. All in lower case; empty if missing."""
 
     scheme: str
     host: str
     port: str
 
     def covers(self, other: _HostPort) -> bool:
-        """Tell whether this entry stands for *other*."""
+        """Return True if this entry matches *other*."""
         return self.scheme == other.scheme and self.host == other.host and self.port in {_ANY, other.port}
 
 
 def host_is_allowed(host: str | None, allowed: Sequence[str]) -> bool:
-    """Tell whether one of the entries *allowed* stands for the `Host` of a request."""
+    """Return True if one of the entries *allowed* matches the `Host` of a request."""
     return _host_is_allowed(host or "", tuple(allowed))
 
 
-@lru_cache(maxsize=64)  # most requests name the same
+@lru_cache(maxsize=64)  # most requests name the same host
 def _host_is_allowed(host: str, allowed: Sequence[str]) -> bool:
     place = _read_host(host)
     return place is not None and place.port != _ANY and _is_covered(place, map(_read_host, allowed))
 
 
 def origin_is_allowed(origin: str, allowed: Sequence[str]) -> bool:
-    """Tell whether one of the entries *allowed* stands for the `Origin` of a request."""
+    """Return True if one of the entries *allowed* matches the `Origin` of a request."""
     place = _read_origin(origin)
     return place is not None and place.port != _ANY and _is_covered(place, map(_read_origin, allowed))
 
 
 def is_host_entry(entry: str) -> bool:
-    """Tell whether *entry* can stand in a list of hosts."""
+    """Return True if *entry* is valid in a list of hosts."""
     return _read_host(entry) is not None
 
 
 def is_origin_entry(entry: str) -> bool:
-    """Tell whether *entry* can stand in a list of origins."""
+    """Return True if *entry* is valid in a list of origins."""
     return _read_origin(entry) is not None
 
 
@@ -140,21 +131,21 @@ def _read_origin(text: str) -> _HostPort | None:
 
 @frozen
 class HttpPolicy:
-    """What a server takes.
+    """The requests that a server accepts.
 
     Raises:
-        ValueError: an entry of a list is none, or the server serves no era.
+        ValueError: an entry of a list is not valid, or the server serves no era.
     """
 
     allowed_hosts: Sequence[str] | None
-    """The names it answers to, as `localhost:*`, `127.0.0.1:8000`, `[::1]:*`, `example.com`; None for any."""
+    """The allowed hosts, as `localhost:*`, `127.0.0.1:8000`, `[::1]:*`, `example.com`; None for any."""
     allowed_origins: Sequence[str] | None
-    """The web sites whose pages may use it, as `https://example.com`, `http://localhost:*`; None for any."""
+    """The allowed origins of web pages, as `https://example.com`, `http://localhost:*`; None for any."""
     max_body_bytes: int
     legacy: bool
-    """Whether it serves the revisions up to 2025-11-25."""
+    """True if it serves the revisions up to 2025-11-25."""
     modern: bool
-    """Whether it serves those from 2026-07-28 on."""
+    """True if it serves the revisions from 2026-07-28 on."""
 
     def __attrs_post_init__(self) -> None:
         if not (self.legacy or self.modern):
@@ -165,7 +156,7 @@ class HttpPolicy:
 
 def _check_entries(name: str, entries: Sequence[str] | None, is_entry: Callable[[str], bool], examples: str) -> None:
     if isinstance(entries, str):
-        raise ValueError(f"{name} is a list of texts, not the text {entries!r}")
+        raise ValueError(f"{name} is a list of strings, not the string {entries!r}")
     for entry in entries or ():
         if not is_entry(entry):
             raise ValueError(f"{name}: {entry!r} is not of the form {examples}")
@@ -179,12 +170,12 @@ class _Head:
 
 
 def check_head(http_method: str, headers: Headers, policy: HttpPolicy) -> Refusal | None:
-    """Return what a request gets before its body is read, None where it may go on.
+    """Return the refusal of a request before its body is read; None if it passes.
 
     Args:
-        http_method: upper-case, as ASGI has it.
-        headers: of the request.
-        policy: what is taken.
+        http_method: the method in upper case, as in ASGI.
+        headers: the header fields of the request.
+        policy: the requests that the server accepts.
     """
     head = _Head(http_method, headers, policy)
     for rule in _HEAD_RULES:
@@ -203,7 +194,7 @@ def _host_is_ours(head: _Head) -> Refusal | None:
     host, allowed = head.headers.get("host"), head.policy.allowed_hosts
     if allowed is None or host_is_allowed(host, allowed):
         return None
-    return _refused(403, f"Host {_shown(host)} is no name of this server (see allowed_hosts)")
+    return _refused(403, f"Host {_shown(host)} is not a name of this server (see allowed_hosts)")
 
 
 def _origin_is_welcome(head: _Head) -> Refusal | None:
@@ -229,7 +220,7 @@ def _response_is_accepted(head: _Head) -> Refusal | None:
 def _body_is_small(head: _Head) -> Refusal | None:
     limit, length = head.policy.max_body_bytes, head.headers.get("content-length", "")
     if not (length.isascii() and length.isdigit()) or (len(length) <= _LONGEST_SIZE and int(length) <= limit):
-        return None  # one that says nothing is measured while it is read
+        return None  # without a length it is measured while it is read
     return _refused(413, f"the body is longer than {limit} bytes")
 
 
@@ -242,21 +233,21 @@ _HEAD_RULES: Sequence[Callable[[_Head], Refusal | None]] = (
     _body_is_small,
 )
 _RESPONSE_TYPES = {"POST": (JSON_TYPE, EVENT_STREAM_TYPE), "GET": (EVENT_STREAM_TYPE,), "DELETE": ()}
-_LONGEST_SIZE = 18  # digits: int() refuses numbers of thousands
+_LONGEST_SIZE = 18  # digits: int() refuses numbers with thousands of them
 
 
 def read_post(
     headers: Headers, body: bytes, policy: HttpPolicy, spoken: Sequence[str]
 ) -> ModernPost | LegacyPost | Refusal:
-    """Return what was posted: a modern message, something for a session, or what it gets instead.
+    """Return the content of a POST: a modern message, messages of a session, or a refusal.
 
-    Never raises, whatever was sent. A refusal carries the id of the request where it could be read.
+    Never raises. A refusal carries the id of the request if it could be read.
 
     Args:
-        headers: of the request; `check_head` has passed them.
-        body: all of it.
-        policy: what is taken.
-        spoken: the revisions the server speaks, oldest first; those of an era that is not served are not offered.
+        headers: the header fields of the request; `check_head` has passed them.
+        body: the whole body.
+        policy: the requests that the server accepts.
+        spoken: the revisions that the server speaks, oldest first; those of an unserved era are not offered.
     """
     try:
         value = decode(body)
@@ -269,11 +260,11 @@ def read_post(
 
 @frozen
 class _RevisionOffer:
-    """What a server speaks of the eras that it serves."""
+    """The revisions that a server speaks of the eras that it serves."""
 
     revisions: Sequence[str]
     is_modern: bool | None
-    """Whether they are all of the modern era; None where there are some of both."""
+    """True if all are modern, False if all are legacy, None for both."""
 
 
 @cache  # one for each policy

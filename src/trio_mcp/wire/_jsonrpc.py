@@ -1,17 +1,25 @@
-"""JSON-RPC 2.0 messages: JSON values to messages and back, and the right error code for what is neither.
+"""JSON-RPC 2.0 messages: bytes to lines, lines to JSON values, values to messages, and back.
 
 Rules of this file:
 
 1. A request has a string or integer id, never null; a notification has none. `1` and `"1"` are different ids, and
    neither `true` nor `1.0` is an id.
-2. A response has an id and exactly one of `result` and `error`. A broken response is never answered: it is
-   `BrokenResponse`, and fails the request it names, if it names one.
-3. Anything else is `Malformed`: it carries the error to answer with, and the id to answer to where one could be read.
-4. `params` are an object when present. (JSON-RPC would allow an array; MCP has no positional parameters.)
-5. Members this file does not know are ignored.
+2. A response has an id and exactly one of `result` and `error`. A broken response is never answered. It becomes
+   `BrokenResponse`, and fails the request that it names, if it names one.
+3. Any other value becomes `Malformed`, with the error to answer with, and the id to answer to if one could be read.
+4. `params` are an object if present. (JSON-RPC allows an array; MCP has no positional parameters.)
+5. Unknown members are ignored.
+6. JSON is read and written by msgspec. Integers keep every digit. Input with `NaN` or invalid UTF-8 is refused. On
+   output msgspec silently writes NaN as null, so `encode` searches for NaN if a null was written, unless the value
+   cannot hold floats.
+7. One line is one message. A line may end in CR LF. Blank lines are ignored.
+8. Framing takes linear time: only new bytes are searched, and a line is joined once.
+9. A line over the limit takes no more memory than the limit. It is reported once and skipped up to its newline; the
+   following lines are read as usual.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic#messages
-and https://www.jsonrpc.org/specification
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic#messages and
+https://www.jsonrpc.org/specification and
+https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
 """
 
 from __future__ import annotations
@@ -61,16 +69,9 @@ __all__ = [
 ]
 
 
-# The one JSON codec: exact on the way in, and nothing that JSON cannot say on the way out.
-#
-# Both directions are msgspec's. Integers keep every digit, `NaN` and invalid UTF-8 are refused on input. On output
-# msgspec would turn a NaN into null without a word, so `encode` looks for one wherever a null was written, unless it
-# is
-# plain that there are no floats.
-
 JsonObject: TypeAlias = dict[str, Any]
 JsonText: TypeAlias = msgspec.Raw
-"""A JSON value that is encoded already; `encode` puts it where it stands, byte for byte."""
+"""A JSON value that is encoded already; `encode` copies it byte for byte."""
 
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 _encode_sorted: Callable[[Any], bytes] = msgspec.json.Encoder(order="deterministic").encode
@@ -78,33 +79,33 @@ _decode: Callable[[bytes | bytearray | memoryview], Any] = msgspec.json.Decoder(
 
 
 _LARGE = 64 * 1024
-"""To search so many bytes takes longer than to look at the few parts that most values of that size have."""
+"""The number of bytes above which a look at the parts of a value is usually faster than a search of its JSON."""
 _BYTES_PER_PART = 512
-"""Where a value has more parts than one for so many bytes of its JSON, the search is quicker."""
+"""With more parts than one for this number of bytes of its JSON, the search is faster."""
 _NO_FLOATS = frozenset({str, int, bool, type(None), JsonText})
-"""Classes of values in which no NaN can hide."""
+"""The classes of values that cannot hold a NaN."""
 
 
 class Undecodable(ValueError):
-    """Bytes that are not one JSON value; the text says why and where."""
+    """The bytes are not one JSON value. The message names the reason and the place."""
 
 
 class NotJsonError(ValueError):
-    """A Python value that JSON cannot carry; the text names its place."""
+    """A Python value cannot be written as JSON. The message names its place."""
 
 
 def is_object(value: object) -> TypeGuard[JsonObject]:
-    """Tell whether a decoded value is a JSON object."""
+    """Return True if a decoded value is a JSON object."""
     return type(value) is dict
 
 
 def is_array(value: object) -> TypeGuard[list[Any]]:
-    """Tell whether a decoded value is a JSON array."""
+    """Return True if a decoded value is a JSON array."""
     return type(value) is list
 
 
 def json_text(data: bytes) -> JsonText:
-    """Return what is in *data*, which must be one JSON value, as a part of larger values.
+    """Return *data*, which must be one JSON value, for use as a part of larger values.
 
     Line breaks between its tokens become spaces, because a message has one line.
     """
@@ -131,8 +132,8 @@ def encode(value: Any) -> bytes:
     """Return *value* as JSON in UTF-8, on one line.
 
     Raises:
-        NotJsonError: *value* holds something JSON has no word for: NaN, an infinity, a lone surrogate, an object of
-            an unknown class, a cycle.
+        NotJsonError: *value* holds something that JSON does not have: NaN, an infinity, a lone surrogate, an object
+            of an unknown class, a cycle.
     """
     try:
         data = _encode(value)
@@ -141,7 +142,7 @@ def encode(value: Any) -> bytes:
     except RecursionError:
         raise NotJsonError("the value is nested too deep, or contains itself") from None
     except UnicodeEncodeError as exc:
-        raise NotJsonError(f"the text {exc.object[:40]!r} holds a lone surrogate") from None
+        raise NotJsonError(f"the string {exc.object[:40]!r} holds a lone surrogate") from None
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as exc:
         raise NotJsonError(str(exc)) from None
     path = None if plain is None else _path_of_non_finite(plain)
@@ -151,12 +152,12 @@ def encode(value: Any) -> bytes:
 
 
 def _has_null(data: bytes, value: Any) -> bool:
-    """Say whether the JSON of *value* has a null that may be a NaN or an infinity there."""
+    """Return True if the JSON of *value* has a null that may stand for a NaN or an infinity."""
     return not _is_known_to_hold_no_float(value, len(data) // _BYTES_PER_PART) and b"null" in data
 
 
 def _is_known_to_hold_no_float(value: Any, most_parts: int) -> bool:
-    """Say whether *value* has at most so many parts, of the usual classes, and no float is among them."""
+    """Return True if *value* has at most *most_parts* parts, of the usual classes, and none of them is a float."""
     found, waiting = 1, [value]
     while waiting:
         part = waiting.pop()
@@ -171,11 +172,11 @@ def _is_known_to_hold_no_float(value: Any, most_parts: int) -> bool:
 
 
 def _nothing(_: JsonText) -> None:
-    """Stand in for a JSON text, which holds no NaN, where a value is searched for one."""
+    """Replace encoded JSON, which holds no NaN, while a value is searched for one."""
 
 
 def copy_json(value: Any) -> Any:
-    """Return what the other end of a wire would have received for *value*, sharing nothing with it.
+    """Return a copy of *value* as the peer would have received it.
 
     Raises:
         NotJsonError: as `encode` does.
@@ -184,7 +185,7 @@ def copy_json(value: Any) -> Any:
 
 
 def digest(value: Any) -> str:
-    """Return a digest of *value*, the same for the same JSON value whatever the order of its members: 64 characters.
+    """Return a digest of *value* that does not depend on the order of members, in 64 characters.
 
     Raises:
         NotJsonError: as `encode` does.
@@ -194,8 +195,8 @@ def digest(value: Any) -> str:
 
 
 def _path_of_non_finite(plain: Any) -> str | None:
-    """Return where in *plain*, made of builtins, the first number stands that JSON has no word for."""
-    waiting: list[tuple[str, Any]] = [("$", plain)]  # a stack, because a call for each level could go too deep
+    """Return the path of the first NaN or infinity in *plain*, which consists of builtins; None if it has none."""
+    waiting: list[tuple[str, Any]] = [("$", plain)]  # a stack, because recursion could go too deep
     while waiting:
         path, value = waiting.pop()
         if isinstance(value, float) and not math.isfinite(value):
@@ -216,14 +217,14 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
 MAX_ERROR_CHARACTERS = 10_000
-"""How much of an error's message is sent."""
+"""How many characters of an error message are sent."""
 
 RequestId: TypeAlias = "str | int"
 
 
 @define
 class JsonRpcRequest:
-    """Asks for exactly one response."""
+    """A message that asks for exactly one response."""
 
     id: RequestId
     method: str
@@ -232,7 +233,7 @@ class JsonRpcRequest:
 
 @define
 class Notification:
-    """Tells something; is never answered."""
+    """A message that is never answered."""
 
     method: str
     params: JsonObject | None
@@ -240,7 +241,7 @@ class Notification:
 
 @define
 class Reply:
-    """The response that carries a result."""
+    """A response with a result."""
 
     id: RequestId
     result: JsonObject
@@ -248,7 +249,7 @@ class Reply:
 
 @define
 class ErrorReply:
-    """The response that carries an error. `id` is None where the sender could not read the request's."""
+    """A response with an error. `id` is None if the sender could not read the id of the request."""
 
     id: RequestId | None
     code: int
@@ -258,7 +259,7 @@ class ErrorReply:
 
 @define
 class BrokenResponse:
-    """A response that breaks a rule; `id` names the request it was meant for, if that could be read."""
+    """A response that breaks a rule. `id` names its request, if it could be read."""
 
     id: RequestId | None
     fault: str
@@ -266,7 +267,7 @@ class BrokenResponse:
 
 @frozen
 class Malformed:
-    """No message. `code` and `fault` say what to answer, `id` to whom (None: it could not be read)."""
+    """A value that is not a message. It is answered with `code` and `fault`, and with `id` if it could be read."""
 
     id: RequestId | None
     code: int
@@ -277,7 +278,7 @@ Message: TypeAlias = "JsonRpcRequest | Notification | Reply | ErrorReply | Broke
 
 
 def parse_line(line: bytes) -> Message | list[Any]:
-    """Return the message in *line*, or the list of values where the line is a JSON array (a batch)."""
+    """Return the message in *line*, or the list of values if the line is a JSON array (a batch)."""
     try:
         value = decode(line)
     except Undecodable as exc:
@@ -286,7 +287,7 @@ def parse_line(line: bytes) -> Message | list[Any]:
 
 
 def parse_message(value: Any) -> Message:
-    """Return the message that the JSON value *value* is."""
+    """Return the message that the JSON value *value* represents."""
     if not is_object(value):
         return Malformed(None, INVALID_REQUEST, f"a message is a JSON object, not {_kind(value)}")
     if "method" in value:
@@ -345,7 +346,7 @@ def _parse_response(value: JsonObject) -> Message:
 
 
 def is_id(value: object) -> TypeGuard[RequestId]:
-    """Tell whether a decoded value may identify a request, or be a progress token."""
+    """Return True if a decoded value may be the id of a request, or a progress token."""
     return type(value) is int or type(value) is str
 
 
@@ -369,31 +370,31 @@ def _kind(value: object) -> str:
 
 
 def encode_request(id: RequestId, method: str, params: JsonObject | None) -> bytes:
-    """Return the line of a request; raises `NotJsonError` for what JSON cannot say."""
+    """Return the line of a request; raise `NotJsonError` if it cannot be written as JSON."""
     if params is None:
         return encode({"jsonrpc": "2.0", "id": id, "method": method}) + b"\n"
     return encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params}) + b"\n"
 
 
 def encode_notification(method: str, params: JsonObject | None) -> bytes:
-    """Return the line of a notification; raises `NotJsonError` for what JSON cannot say."""
+    """Return the line of a notification; raise `NotJsonError` if it cannot be written as JSON."""
     if params is None:
         return encode({"jsonrpc": "2.0", "method": method}) + b"\n"
     return encode({"jsonrpc": "2.0", "method": method, "params": params}) + b"\n"
 
 
 def encode_result(id: RequestId, result: JsonObject) -> bytes:
-    """Return the line of a response with a result; raises `NotJsonError` for what JSON cannot say."""
+    """Return the line of a response with a result; raise `NotJsonError` if it cannot be written as JSON."""
     return encode({"jsonrpc": "2.0", "id": id, "result": result}) + b"\n"
 
 
 def encode_error(id: RequestId | None, code: int, message: str, data: Any = None, *, omit_id: bool = False) -> bytes:
-    """Return the line of a response with an error; raises `NotJsonError` for what JSON cannot say.
+    """Return the line of a response with an error; raise `NotJsonError` if it cannot be written as JSON.
 
     Args:
-        omit_id: leave an unknown id out, as revisions from 2025-11-25 want it, instead of sending JSON-RPC's null.
+        omit_id: omit an unknown id, as revisions from 2025-11-25 on require, instead of sending null.
     """
-    if len(message) > MAX_ERROR_CHARACTERS:  # it may repeat what the peer has sent, which may be megabytes
+    if len(message) > MAX_ERROR_CHARACTERS:  # it may quote megabytes that the peer sent
         message = f"{message[:MAX_ERROR_CHARACTERS]} [...]"
     error: JsonObject = {"code": code, "message": message}
     if data is not None:
@@ -404,20 +405,20 @@ def encode_error(id: RequestId | None, code: int, message: str, data: Any = None
 
 
 _SMALL = 4096
-"""Bytes up to which a piece of a line grows: kept one by one, many tiny ones would take forty times their size."""
+"""The number of bytes up to which pieces of a line are joined. One by one, tiny pieces take forty times their size."""
 
 
 @frozen
 class Oversized:
-    """A line longer than the limit stood here; it was skipped."""
+    """A line that was skipped, because it is longer than the limit."""
 
     limit: int
-    """Bytes a line may have."""
+    """The number of bytes that a line may have."""
 
 
 @define(eq=False)
 class LineFramer:
-    """Cuts a stream of chunks into lines.
+    """A splitter of a stream of chunks into lines.
 
     Args:
         limit: the longest line accepted, in bytes, its newline not counted.
@@ -425,9 +426,9 @@ class LineFramer:
 
     limit: int
     _pieces: list[bytes] = field(factory=list[bytes], init=False)
-    """Of the line that has begun, to be joined once, when it is whole."""
+    """The pieces of the line that has begun, to be joined once, when it is complete."""
     _size: int = field(default=0, init=False)
-    """Bytes of them."""
+    """The number of bytes of the pieces."""
     _skipping: bool = field(default=False, init=False)
 
     def feed(self, chunk: bytes) -> Sequence[bytes | Oversized]:
@@ -445,7 +446,7 @@ class LineFramer:
         return [*checked, *self._keep(rest)] if rest else checked
 
     def finish(self) -> Sequence[bytes | Oversized]:
-        """Say that the stream has ended; return the last line where its newline is missing."""
+        """End the stream; return the last line if its newline is missing."""
         return self._checked([self._joined(b"")])
 
     def _keep(self, rest: bytes) -> Sequence[Oversized]:

@@ -1,9 +1,19 @@
-"""The protocol's revisions in order, and which era each belongs to: derived from the method tables, never by name.
+"""The revisions of the protocol, their era, and the envelope of modern requests in `params._meta`.
 
-A revision is *legacy* if it has a handshake (`initialize`), and *modern* otherwise. Revisions are compared by
-their place in the list; a string that is not in it is not "newer", it is unknown.
+A revision is *legacy* if it has a handshake (`initialize`), and *modern* otherwise; this is derived from the tables of
+methods, never from the name. Revisions are compared by their place in the list. A string that is not in the list is not
+"newer" but unknown.
 
-Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
+Rules of the envelope:
+
+1. A request is modern if, and only if, its `_meta` names a protocol version. Nothing is remembered from one request to
+   the next.
+2. `protocolVersion` and `clientCapabilities` are required; `clientInfo`, `logLevel` and `progressToken` are not.
+3. A missing member, or one of the wrong type, is answered with -32602, then a revision that is not spoken with -32022.
+4. A result without `resultType` is `complete`. A result of an unknown type is an invalid response.
+
+Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning and
+https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta
 """
 
 from __future__ import annotations
@@ -46,57 +56,32 @@ LEGACY_REVISIONS: tuple[str, ...] = tuple(revision for revision in REVISIONS if 
 MODERN_REVISIONS: tuple[str, ...] = tuple(revision for revision in REVISIONS if "initialize" not in METHODS[revision])
 
 BATCH_REVISION = "2025-03-26"
-"""The one revision in which an array of messages is legal."""
+"""The only revision that allows an array of messages (a batch)."""
 NULL_ID_REVISIONS = frozenset(LEGACY_REVISIONS[:3])
-"""Their schemas know no error without id, so an unknown id is JSON-RPC's null there."""
+"""The revisions whose schemas have no error without an id, so that an unknown id is sent as null."""
 
 _MODERN = frozenset(MODERN_REVISIONS)
 
 
 def is_modern(revision: str) -> bool:
-    """Tell whether requests of *revision* carry their own envelope instead of relying on a handshake."""
+    """Return True if requests of *revision* carry their own envelope, instead of relying on a handshake."""
     return revision in _MODERN
 
 
-# The handshake of the legacy revisions (2024-11-05 to 2025-11-25), as a table.
-#
-# Rules of this file:
-#
-# 1. `initialize` is the first request, is asked once, and is never cancelled.
-# 2. Before it is answered neither side asks for anything but `ping`.
-# 3. The server answers with the asked revision if it speaks it, otherwise with the newest one it speaks; the client
-#    goes on only if it speaks the answer.
-# 4. The client ends the handshake with `notifications/initialized`. The server asks for nothing but `ping` before
-#    that. It serves requests already, because clients are seen to send them at once.
-# 5. A refused `initialize` may be tried again.
-#
-# Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
-
-
 def choose_answer(requested: str, spoken: Sequence[str]) -> str:
-    """Return the revision a server answers `initialize` with (rule 3); *spoken* is its own, oldest first, not empty."""
+    """Return the revision with which a server answers `initialize`: the requested one if it speaks it, else its newest.
+
+    *spoken* are its revisions, oldest first, at least one.
+    """
     return requested if requested in spoken else spoken[-1]
 
 
 def check_answer(requested: str, answered: str, spoken: Sequence[str]) -> str:
-    """Return *answered* if the client speaks it; raises `UnsupportedRevision` otherwise (rule 3)."""
+    """Return *answered* if the client speaks it; raise `UnsupportedRevision` otherwise."""
     if answered not in spoken:
         raise UnsupportedRevision(requested, [answered])
     return answered
 
-
-# The modern envelope: what every request of 2026-07-28 says about itself in `params._meta`.
-#
-# Rules of this file:
-#
-# 1. A request is modern if, and only if, its `_meta` names a protocol version. Nothing is remembered from one
-#    request to the next.
-# 2. `protocolVersion` and `clientCapabilities` are required; `clientInfo`, `logLevel` and `progressToken` are not.
-# 3. What is missing or of the wrong type is answered with -32602, a revision that is not spoken with -32022, in
-#    this order.
-# 4. A result without `resultType` is `complete`; one of a type we do not know is an invalid response.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic#_meta
 
 _PREFIX = "io.modelcontextprotocol/"
 REVISION_KEY = _PREFIX + "protocolVersion"
@@ -104,18 +89,18 @@ CAPABILITIES_KEY = _PREFIX + "clientCapabilities"
 CLIENT_INFO_KEY = _PREFIX + "clientInfo"
 SERVER_INFO_KEY = _PREFIX + "serverInfo"
 LOG_LEVEL_KEY = _PREFIX + "logLevel"
-PROGRESS_TOKEN_KEY = "progressToken"  # noqa: S105 # the wire's name of a member, not a secret
+PROGRESS_TOKEN_KEY = "progressToken"  # noqa: S105 # the name of a member, not a secret
 
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_REVISION = -32022
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""From the least to the most severe, as RFC 5424 names them."""
+"""The log levels from the least to the most severe, as RFC 5424 names them."""
 
 
 @frozen
 class Envelope:
-    """What one modern request says about itself and its sender."""
+    """The facts that a modern request states about itself and its sender."""
 
     revision: str
     client_capabilities: JsonObject
@@ -129,10 +114,10 @@ def read_envelope(meta: JsonObject, spoken: Sequence[str]) -> Envelope:
 
     Args:
         meta: the object at `params._meta`.
-        spoken: the revisions this side speaks, legacy ones included: they are offered in the refusal.
+        spoken: the revisions that this side speaks, legacy ones included, which a refusal offers.
 
     Raises:
-        McpError: the answer to send (rule 3).
+        McpError: the error to answer with (rule 3).
     """
     faults = envelope_faults(meta)
     if faults:
@@ -146,7 +131,7 @@ def read_envelope(meta: JsonObject, spoken: Sequence[str]) -> Envelope:
 
 
 def envelope_faults(meta: JsonObject) -> list[str]:
-    """Return what is missing or of the wrong type in the `_meta` of a modern request, each by its path (rule 2)."""
+    """Return the faults of the `_meta` of a modern request, each with its path (rules 2 and 3)."""
     faults: list[str] = []
     if type(meta.get(REVISION_KEY)) is not str:
         faults.append(f"$._meta.{REVISION_KEY}: {_expected('string', REVISION_KEY, meta)}")
@@ -164,8 +149,8 @@ def _expected(what: str, key: str, meta: JsonObject) -> str:
 
 
 def unsupported_revision(requested: str, spoken: Sequence[str]) -> McpError:
-    """Return the refusal of a request in a revision this side does not speak (or does not want to)."""
-    requested = requested[:100]  # a revision has ten characters, a hostile peer's may have millions
+    """Return the error for a request in a revision that this side does not speak or does not accept."""
+    requested = requested[:100]  # a revision has ten characters, that of a hostile peer may have millions
     data = {"supported": list(spoken), "requested": requested}
     return McpError(UNSUPPORTED_REVISION, f"protocol version {requested!r} is not supported here", data)
 
@@ -175,7 +160,7 @@ def _is_implementation(info: JsonObject) -> bool:
 
 
 def progress_token(meta: Mapping[str, Any]) -> RequestId | None:
-    """Return the progress token of a request of any revision, None where it asks for no progress.
+    """Return the progress token of a request of any revision; None if it asks for no progress.
 
     Raises:
         McpError: the token is neither string nor integer.

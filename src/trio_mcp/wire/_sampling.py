@@ -1,4 +1,4 @@
-"""Conversations with a model: what a message may hold in which revision, and what must follow its use of tools.
+"""The rules of sampling messages: which content each revision allows, and how results follow the use of tools.
 
 Specification: https://modelcontextprotocol.io/specification/2025-11-25/client/sampling#message-content-constraints
 """
@@ -18,19 +18,19 @@ _SINCE: Mapping[str, str] = {
     "ToolUseContent": "2025-11-25",
     "ToolResultContent": "2025-11-25",
 }
-"""The classes of content that did not come with the first revision."""
+"""The revisions that introduced the classes of content which the first revision lacks."""
 _WITH_LISTS = "2025-11-25"
-"""Since then a message may hold several blocks."""
+"""The revision from which on a message may hold several blocks."""
 
 Content: TypeAlias = "types.SamplingMessageContentBlock | Sequence[types.SamplingMessageContentBlock]"
-"""What a message holds."""
+"""The content of a message."""
 
 
 def sampling_content(content: Content, revision: str) -> Content:
     """Return the content of a message as *revision* can carry it.
 
     Raises:
-        ValueError: it cannot; the text names what, as the end of a sentence.
+        ValueError: *revision* does not have such content; the message names it, as the end of a sentence.
     """
     blocks = [content] if isinstance(content, types.Model) else content
     for block in blocks:
@@ -44,13 +44,12 @@ def sampling_content(content: Content, revision: str) -> Content:
 
 
 def sampling_faults(messages: Sequence[JsonObject]) -> Iterator[str]:
-    """Yield what is wrong with how tools are used in a conversation, by the place of the message.
+    """Yield the faults in the use of tools in a conversation, each with the index of its message.
 
-    Results of tools stand alone in a message of the user's, and the message after a use of tools holds the result of
-    each of them.
+    Tool results stand alone in a message of the user, and the message after a use of tools holds the result of each.
 
     Args:
-        messages: in the shape of `types.SamplingMessage`, as they go over the wire.
+        messages: the messages in the form of `types.SamplingMessage`, as they are sent.
     """
     expected: set[Any] = set()
     for index, message in enumerate(messages):

@@ -1,17 +1,17 @@
-"""Server-sent events: what a text/event-stream body says, and how one is written. Both ends of every HTTP binding do.
+"""Server-sent events: a decoder of text/event-stream bodies, and the encoding of events.
 
 Rules of this file:
 
 1. A line ends in LF, CR or CR LF, and nowhere else; the two bytes of a CR LF may come in different chunks. A line is
    read as soon as its CR is there, because nothing may follow it for minutes.
-2. One byte order mark at the start of the stream means nothing.
-3. A blank line ends an event. It is dispatched if it has `data`, be it empty; otherwise only its `id` counts.
-4. Comments and unknown fields mean nothing, nor does an `id` with a NUL or a `retry` that is not all digits.
-5. An event that the stream ends in the middle of is dropped.
+2. One byte order mark at the start of the stream is ignored.
+3. A blank line ends an event. It is dispatched if it has `data`, even empty `data`; otherwise only its `id` counts.
+4. Comments and unknown fields are ignored, and so are an `id` with a NUL and a `retry` that is not all digits.
+5. An event that is incomplete at the end of the stream is dropped.
 6. The work is linear in the bytes fed: only new bytes are searched, and a line is joined once. The memory held
    between chunks is bounded by the limit.
 
-The data stay bytes: they are one JSON text, and the JSON decoder reads UTF-8.
+The data stay bytes, because the JSON decoder reads UTF-8.
 
 Specification: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
 """
@@ -27,11 +27,11 @@ __all__ = ["SseDecoder", "SseEvent", "SseOverflowError", "sse_comment", "sse_eve
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LONGEST_NAME = len(b"event: ")
 _MEANINGFUL_DIGITS = 18
-"""Of a `retry`: with more it is millions of years, and a number of a million digits would be an attack."""
+"""How many digits of a `retry` are read. More would be millions of years, and a million digits an attack."""
 
 
 class SseOverflowError(ValueError):
-    """An event, or a line of one, is over the limit of its decoder, which can no longer be fed."""
+    """An event, or a line of one, is over the limit of the decoder, which cannot be used any more."""
 
 
 @frozen
@@ -39,28 +39,28 @@ class SseEvent:
     """One dispatched event."""
 
     event: str
-    """What it is called; `message` where the stream gave it no name."""
+    """The name of the event; `message` if the stream gave it none."""
     data: bytes
-    """Its data, lines joined by LF; empty for an event that is there for its id alone."""
+    """The data, lines joined by LF; empty for an event that only carries its id."""
     id: str
-    """The last event id when it was dispatched, which an earlier event may have set; empty where there was none."""
+    """The last event id when the event was dispatched, which an earlier event may have set; empty if there was none."""
 
 
 @define(eq=False)
 class SseDecoder:
-    """Cuts a stream of chunks into events.
+    """A decoder of a stream of chunks into events.
 
     Args:
-        limit: the longest event accepted, in bytes of its data. No line, be it a comment, may have more either, its
-            field's name not counted.
-        last_event_id: where the stream goes on from, if it takes up an earlier one.
+        limit: the longest event accepted, in bytes of its data. No line, not even a comment, may be longer either,
+            without the name of its field.
+        last_event_id: the id after which the stream continues, if it resumes an earlier one.
     """
 
     limit: int
     last_event_id: str = ""
-    """The id to resume from: that of the last event that was complete, dispatched or not; empty where none had one."""
+    """The id to resume from: that of the last complete event, dispatched or not; empty if none had one."""
     retry_ms: int | None = field(default=None, init=False)
-    """The pause before a reconnection that the stream asked for last, in milliseconds; None where it did not."""
+    """The delay before a reconnection that the stream requested last, in milliseconds; None if it requested none."""
     _tail: bytearray = field(factory=bytearray, init=False)
     _after_cr: bool = field(default=False, init=False)
     _at_start: bool = field(default=True, init=False)
@@ -137,13 +137,13 @@ class SseDecoder:
 
 
 def sse_event(data: bytes, *, id: str | None = None, event: str | None = None, retry_ms: int | None = None) -> bytes:
-    """Return one event as it goes over the wire.
+    """Return the bytes of one event.
 
     Args:
-        data: one line without its line break, or nothing (an event that is there for its id or `retry`).
-        id: what the client resumes from.
-        event: its name, `message` when None.
-        retry_ms: the pause before a reconnection, in milliseconds.
+        data: one line without its line break; empty for an event that only carries its id or `retry`.
+        id: the id from which the client resumes.
+        event: the name of the event; None for `message`.
+        retry_ms: the delay before a reconnection, in milliseconds.
 
     Raises:
         ValueError: a line break in *data*, *id* or *event*, or a NUL in *id*: it would end the field.
@@ -165,7 +165,7 @@ def sse_event(data: bytes, *, id: str | None = None, event: str | None = None, r
 
 
 def sse_comment(text: str = "") -> bytes:
-    """Return a comment: it means nothing, and shows that the stream is alive. Raises ValueError for a line break."""
+    """Return a comment, which only shows that the stream is alive; raise ValueError for a line break."""
     if "\n" in text or "\r" in text:
         raise ValueError(f"a comment holds a line break: {text[:100]!r}")
     return f": {text}".rstrip().encode() + b"\n\n"

@@ -1,33 +1,72 @@
-"""URI templates such as ``notes://{folder}/{name}`` or ``search://notes{?q,limit}``: RFC 6570, written and read.
+r"""URI templates of RFC 6570, such as ``notes://{folder}/{name}`` or ``search://notes{?q,limit}``.
 
-RFC 6570 says how a template and values make a URI; it leaves open how a URI gives the values back. Rules of this file,
-which are our choice:
+RFC 6570 defines how a template and values make a URI, but not how to read the values out of a URI.
 
-1. Strict both ways: a URI has the values that, expanded, make this URI again (compared in one spelling, see
-   `_uri_template_spelling`), or it does not match. So ``{x}`` does not match ``a,b`` or ``a/b``, which it would have
-   written ``a%2Cb`` and ``a%2Fb``; and ``{+x}`` does not match ``a%2Fb``, which it would have written ``a/b``. Values
-   are percent-decoded exactly once.
-2. Each URI has one reading. A template is refused when it is made if ordinary values would not come back. What remains
-   is decided by one rule: where a value holds the very text that ends it, the earlier variable is the shorter, and what
-   may be left out is: ``{year}-{month}`` reads ``2026-11-20`` as ``2026`` and ``11-20``.
-3. What RFC 6570 lets a URI leave out may be left out, and is then absent from the values: variables of ``{#x}``,
-   ``{.x}``, ``{/x}``, ``{;x}``, ``{?x}`` and ``{&x}``. Those of ``{x}`` and ``{+x}`` have at least one character: empty
-   and left out would look the same. Without names (``{/x,y}``), the last ones are left out first.
-4. The variables of ``{;x,y}``, ``{?x,y}`` and ``{&x,y}`` stand in the order of the template, and no others stand
-   between them. That is how every client that expands the template writes them, and it keeps one thing from having
-   several URIs: subscriptions and caches compare URIs as text.
-5. Where the template has a ``?`` or ``#`` of its own, the first one in the URI is that one: ``{+path}{?q}`` reads no
-   ``?`` into the path.
+Rules of matching, which are choices of this package:
 
-6. A URI longer than 65,536 characters does not match. The time to read one grows as its length does, whoever has sent
-   it, but a message may be so long that this would be a minute.
+1. Matching inverts expansion: a URI matches if its values, expanded, make the same URI (compared as normalised
+   spellings, see below). So ``{x}`` does not match ``a,b`` or ``a/b``, which it would write as ``a%2Cb`` and ``a%2Fb``;
+   and ``{+x}`` does not match ``a%2Fb``, which it would write as ``a/b``. Values are percent-decoded exactly once.
+2. Each URI has one reading. A template is refused at creation if ordinary values could not be read back. One rule
+   decides the remaining cases: if a value contains the text that ends it, the earlier variable is shorter, and optional
+   parts are left out: ``{year}-{month}`` reads ``2026-11-20`` as ``2026`` and ``11-20``.
+3. The variables that RFC 6570 lets a URI leave out are optional, and then absent from the values: those of ``{#x}``,
+   ``{.x}``, ``{/x}``, ``{;x}``, ``{?x}`` and ``{&x}``. Those of ``{x}`` and ``{+x}`` have at least one character,
+   because empty and absent would look the same. Without names (``{/x,y}``), the last ones are left out first.
+4. The variables of ``{;x,y}``, ``{?x,y}`` and ``{&x,y}`` keep the order of the template, with no others in between.
+   Every client that expands the template writes them so, and each resource has one URI: subscriptions and caches
+   compare URIs as strings.
+5. If the template has a ``?`` or ``#`` of its own, the first one in the URI is that one: ``{+path}{?q}`` reads no ``?``
+   into the path.
+6. A URI longer than 65,536 characters does not match. The time to read a URI is linear in its length, but the longest
+   message would take a minute.
 
-These values are expanded as RFC 6570 says, and do not come back: those that hold the text after them (rule 2); empty
-ones (rule 3) and empty lists, which are left out; lists for variables without ``*``; in ``{+x}`` and ``{#x}``, a
-percent sign before two hex digits, which counts as encoded already; and what separates several values where it is not
-encoded: the comma in ``{+x,y}``, ``{+x*}`` and the same with ``#``, the dot in ``{.x,y}`` and ``{.x*}``.
+These values are expanded as RFC 6570 defines, and cannot be read back: values that contain the text after them (rule
+2); empty values (rule 3) and empty lists, which are left out; lists for variables without ``*``; in ``{+x}`` and
+``{#x}``, a percent sign before two hex digits, which counts as encoded; and unencoded separators of several values: the
+comma in ``{+x,y}``, ``{+x*}`` and the same with ``#``, the dot in ``{.x,y}`` and ``{.x*}``.
 
-Specification: https://www.rfc-editor.org/rfc/rfc6570
+Rules of spellings, in which URIs and templates are compared:
+
+7. Two URIs have the same spelling if they differ only in what RFC 3986 (section 6.2.2) and RFC 3987 (section 3.1) treat
+   as the same characters: the case of hex digits (``%2f``, ``%2F``), percent-encoded unreserved characters (``%41``,
+   ``A``), and characters outside ASCII, which stand for the percent-encoding of their UTF-8 (``ö``, ``%C3%B6``).
+   Clients send all of these for the same resource; people and models type the last.
+8. Nothing else is normalised. The case of scheme and host is kept, and so is ``..``: removing it would hide an attack.
+9. A percent sign without two hex digits, octets that are not UTF-8, and ASCII characters that a URI may not contain
+   (spaces, controls, ``"<>\^`{|}``) have no spelling: such a string is not a URI.
+10. A spelling has one character for each character meant, so that it may be cut anywhere. Percent-encoded ASCII
+    characters, except unreserved ones, differ from unencoded ones: ``%2F`` becomes the lone surrogate U+DC2F, and ``/``
+    stays ``/``. No valid string contains lone surrogates.
+
+Rules of finding the parts of a template in a URI, in linear time for any sender. All strings here are spellings:
+
+11. From the last part to the first, compute the places of the string from which the part and all parts after it fit. A
+    place is an index; a set of places is a bytearray with a 1 for each. Nothing is tried twice, so there is no
+    backtracking.
+12. Then, from the first to the last, each expression ends at the first place from which the rest fits. If several
+    readings are possible, the earlier variable is shorter, and optional parts are left out.
+
+Rules of `escapes`, the check of a value before a handler uses it in a path. A handler that opens ``root / name`` is
+right for all names but a few, which are refused for every operating system and every use. A value escapes if the value,
+or what is left after percent-decoding it again or normalising it (NFKC), contains
+
+13. a control character, including NUL;
+14. a separator (``/`` or ``\``) at its start, which makes it absolute, or a network path on Windows;
+15. a segment of only dots and spaces: ``..``, and what Windows reads as ``..`` or as nothing. A ``;`` or ``:`` ends a
+    segment, because some servers and NTFS ignore the rest;
+16. a segment that starts with a Windows drive, ``C:``, which may be any character before a colon;
+17. a URI at its start: ``file:``, or any scheme before a separator;
+18. an overlong encoding of UTF-8, or more layers of percent-encoding than are ever intended.
+
+An item of a list is one segment: there every separator escapes, and so does an empty item before others, because ``["",
+"etc"]`` joined with ``/`` is absolute. Not checked are names of devices on Windows (``NUL``, ``COM1``), which are
+ordinary words elsewhere; symbolic links, which only the file system knows; ``~``, ``$HOME`` and the like, which have no
+meaning in a path by themselves; and characters that only look like a dot or a slash and stay what they are.
+
+Specification: https://www.rfc-editor.org/rfc/rfc6570 (operators: section 3.2 and appendix A),
+https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2 and
+https://modelcontextprotocol.io/specification/2026-07-28/server/resources#security-considerations
 """
 
 from __future__ import annotations
@@ -63,27 +102,6 @@ __all__ = [
 ]
 
 
-# The one spelling in which URIs and templates are compared, and percent-encoding.
-#
-# Rules of this file:
-#
-# 1. Two URIs are spelled the same where they differ only in what RFC 3986 (section 6.2.2) and RFC 3987 (section 3.1)
-#    call the same characters: the case of hex digits (``%2f``, ``%2F``), unreserved characters that are percent-
-#    encoded
-#    (``%41``, ``A``), and characters outside ASCII, which stand for the percent-encoding of their UTF-8 (``ö``,
-#    ``%C3%B6``). Clients send all of these for one and the same thing, people and models type the last.
-# 2. Nothing else is normalised. The case of scheme and host stays, and ``..`` stays where it is: who removes it does
-# not
-#    see the attack.
-# 3. A percent sign without two hex digits, octets that are no UTF-8, and ASCII characters that no URI may hold
-# (spaces,
-#    controls, ``"<>\^`{|}``) have no spelling: such a text is no URI.
-# 4. A spelling has one character for each character meant, so that it may be cut anywhere. Percent-encoded ASCII
-#    characters other than the unreserved ones are kept apart from those that stand for themselves: ``%2F`` is the lone
-#    surrogate U+DC2F, where ``/`` is itself. No real text holds lone surrogates.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2
-
 RESERVED: Final = ":/?#[]@!$&'()*+,;="
 _UNRESERVED: Final = string.ascii_letters + string.digits + "-._~"
 
@@ -96,17 +114,17 @@ _APART: Final = {code: 0xDC00 + code for code in range(0x80) if chr(code) not in
 _TOGETHER: Final = {apart: code for code, apart in _APART.items()}
 
 ENCODED_RESERVED: Final = RESERVED.translate(_APART)
-"""The reserved characters as a spelling has them where they were percent-encoded."""
+"""The reserved characters in the form that a spelling gives to percent-encoded ones."""
 
 
 @lru_cache(maxsize=1)  # a URI is compared with one template after the other
 def spelled_uri(uri: str) -> str | None:
-    """Return what `spelled` does; the last answer is remembered."""
+    """Return `spelled` of *uri*; the last result is cached."""
     return spelled(uri)
 
 
 def spelled(uri: str) -> str | None:
-    """Return the spelling of a URI or a part of one; None where the text cannot stand in a URI."""
+    """Return the spelling of a URI or a part of one; None if the string cannot be part of a URI."""
     if _NO_URI.search(uri):
         return None
     try:
@@ -120,12 +138,12 @@ def _spelled_octets(octets: re.Match[str]) -> str:
 
 
 def is_uri(text: str) -> bool:
-    """Tell whether *text* is a whole URI: a scheme, and after it characters of a URI alone, all of them ASCII."""
+    """Return True if *text* is a whole URI: a scheme, then only characters that a URI may contain, all ASCII."""
     return text.isascii() and _WITH_SCHEME.fullmatch(text) is not None and spelled(text) is not None
 
 
 def decoded(spelling: str) -> str:
-    """Return the text that a spelling stands for: percent-decoded once."""
+    """Return the string that a spelling stands for, percent-decoded once."""
     return spelling.translate(_TOGETHER)
 
 
@@ -133,41 +151,33 @@ def encoded(text: str) -> str:
     """Return *text* with everything but unreserved characters percent-encoded.
 
     Raises:
-        ValueError: a lone surrogate, which has no UTF-8.
+        ValueError: *text* contains a lone surrogate, which UTF-8 cannot encode.
     """
     return quote(text, safe="")
 
 
 def encoded_except_reserved(text: str) -> str:
-    """Return *text* for where reserved characters, and what is percent-encoded already, stay as they are.
+    """Return *text* percent-encoded, except reserved characters and what is percent-encoded already.
 
     Raises:
-        ValueError: a lone surrogate, which has no UTF-8.
+        ValueError: *text* contains a lone surrogate, which UTF-8 cannot encode.
     """
     return quote(_LONE_PERCENT.sub("%25", text), safe=RESERVED + "%")
 
 
-# What stands between braces in a URI template: the operators of RFC 6570, and how each writes and reads its variables.
-#
-# Levels 1 to 3, and the modifier ``*`` of level 4. Whether an expression is clear where it stands is the template's
-# business; see `UriTemplate`.
-#
-# Specification: https://www.rfc-editor.org/rfc/rfc6570#section-3.2, and its appendix A for the table
-
-
 @frozen
 class Operator:
-    """One row of the table in appendix A."""
+    """An operator of RFC 6570: one row of the table in its appendix A."""
 
     first: str = ""
-    """What an expansion begins with; where there is one, a URI may leave the whole expression out."""
+    """The first character of an expansion. If there is one, a URI may leave the whole expression out."""
     separator: str = ","
     named: bool = False
-    """Whether each value is written with the name of its variable."""
+    """True if each value is written with the name of its variable."""
     if_empty: str = ""
-    """What follows the name where the value is empty."""
+    """The string that follows the name of an empty value."""
     reserved: bool = False
-    """Whether values hold reserved characters as they are."""
+    """True if values contain reserved characters unencoded."""
 
 
 _OPERATORS: Final = {
@@ -181,7 +191,7 @@ _OPERATORS: Final = {
     "&": Operator(first="&", separator="&", named=True, if_empty="="),
 }
 _FOR_LATER: Final = "=,!@|"
-"""Operators that RFC 6570 reserves and gives no meaning."""
+"""The operators that RFC 6570 reserves without a meaning."""
 
 _CHARACTER: Final = r"(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})"
 _NAME: Final = re.compile(rf"{_CHARACTER}+(?:\.{_CHARACTER}+)*")
@@ -190,7 +200,7 @@ _PREFIX: Final = re.compile(r"(.*):([0-9]+)")
 
 @frozen
 class Variable:
-    """A variable, and whether it stands for a list of values (``{x*}``)."""
+    """A variable of an expression, which may stand for a list of values (``{x*}``)."""
 
     name: str
     spelling: str
@@ -208,7 +218,7 @@ class Variable:
         name = text.removesuffix("*")
         spelling = spelled(name)
         if not _NAME.fullmatch(name) or spelling is None:
-            raise ValueError(f"{text!r} is no variable: a name is of ASCII letters, digits, '_' and single dots within")
+            raise ValueError(f"{text!r} is not a variable: a name has ASCII letters, digits, '_' and inner single dots")
         return cls(name, spelling, exploded=text.endswith("*"))
 
 
@@ -217,13 +227,13 @@ class Expression:
     """An operator and its variables."""
 
     text: str
-    """As the template has it, braces included: for messages."""
+    """The expression as in the template, with braces, for messages."""
     operator: Operator
     variables: tuple[Variable, ...]
 
     @classmethod
     def parse(cls, body: str) -> Expression:
-        """Read what stands between the braces.
+        """Parse the string between the braces.
 
         Raises:
             ValueError: this is no expression that we support; the message says why.
@@ -249,7 +259,7 @@ class Expression:
 
     @property
     def excluded(self) -> frozenset[str]:
-        """The characters of a spelling that an expansion, its first character aside, never holds."""
+        """The characters of a spelling that an expansion never contains after its first character."""
         if self.operator.reserved:
             return frozenset(ENCODED_RESERVED)
         return frozenset(RESERVED) - frozenset(self.structure)
@@ -258,7 +268,7 @@ class Expression:
         """Return the expansion; variables without a value, or with an empty list, are left out.
 
         Raises:
-            TypeError: a value is neither text nor a list of texts.
+            TypeError: a value is neither a string nor a list of strings.
             ValueError: a value holds a lone surrogate.
         """
         pieces = [piece for variable in self.variables for piece in self._pieces(variable, values)]
@@ -281,17 +291,17 @@ class Expression:
         result: list[str] = []
         for item in items:
             if not isinstance(item, str):
-                raise TypeError(f"{variable.name}: expected text or a list of texts, got {type(item).__name__}")
+                raise TypeError(f"{variable.name}: expected a string or a list of strings, got {type(item).__name__}")
             try:
                 result.append(encode(item))
             except UnicodeEncodeError:
-                raise ValueError(f"{variable.name}: {item!r} holds a lone surrogate; no URI can") from None
+                raise ValueError(f"{variable.name}: {item!r} holds a lone surrogate, which a URI cannot hold") from None
         return result
 
     def read(self, spelling: str) -> dict[str, str | list[str]] | None:
-        """Return the values that a part of a URI has, None where it is no expansion of this expression.
+        """Return the values in a part of a URI; None if it is not an expansion of this expression.
 
-        Not every fault is found here: whoever asks expands the values again and compares.
+        Not every fault is found here: the caller expands the values again and compares.
         """
         if not spelling:
             return {}
@@ -303,7 +313,7 @@ class Expression:
         before = len(self.variables) - 1
         pieces = spelling.split(self.operator.separator, -1 if last.exploded else before)
         if not self.operator.first and (len(pieces) <= before or not all(pieces[: before + 1 - last.exploded])):
-            return None  # without a first character, what is empty or left out cannot be told from what is not there
+            return None  # without a first character, empty and absent look the same
         names = [variable.name for variable in self.variables]
         values = [decoded(piece) for piece in pieces]
         found: dict[str, str | list[str]] = dict(zip(names, values, strict=False))
@@ -330,26 +340,14 @@ class Expression:
         return found
 
 
-# Where the parts of a URI template begin and end in a URI: found in time linear in its length, whoever has sent it.
-#
-# Rules of this file:
-#
-# 1. From the last part to the first, each is asked from which places of the text it and all after it fit. A place is
-# an
-#    index; a set of places is a bytearray with a 1 for each. Nothing is tried twice, so there is nothing to backtrack.
-# 2. Then, from the first to the last, each expression ends at the first place from which the rest fits: where several
-#    readings are possible, the earlier variable is the shorter, and what may be left out is.
-# 3. All texts here are spellings; see `spelled`.
-
-
 @frozen
 class Literal:
-    """Text that stands in the URI as it is."""
+    """A string that the URI contains as it is."""
 
     spelling: str
 
     def fitting(self, text: str, after: bytearray) -> bytearray:
-        """Return the places where this part and all after it fit, *after* being those of the parts after it."""
+        """Return the places where this part and all after it fit; *after* are the places of the parts after it."""
         places, length = bytearray(len(after)), len(self.spelling)
         at = text.find(self.spelling)
         while at >= 0:
@@ -360,7 +358,7 @@ class Literal:
 
 @frozen
 class Slot:
-    """An expression, and the characters that cannot stand in it at its place in the template."""
+    """An expression, and the characters that its expansion cannot contain at its place in the template."""
 
     expression: Expression
     excluded: frozenset[str]
@@ -372,11 +370,11 @@ class Slot:
 
     @property
     def first(self) -> str:
-        """The character that an expansion begins with; empty where there is none."""
+        """The first character of an expansion; empty if it has none."""
         return self.expression.operator.first
 
     def fitting(self, text: str, after: bytearray) -> bytearray:
-        """Return the places where this part and all after it fit, *after* being those of the parts after it."""
+        """Return the places where this part and all after it fit; *after* are the places of the parts after it."""
         least = 0 if self.first else 1
         inside = bytearray(len(after))  # where the values begin, after the first character
         start = 0
@@ -395,7 +393,7 @@ class Slot:
         return places
 
     def end(self, at: int, after: bytearray) -> int:
-        """Return where the expansion that begins at *at* ends; *at* must be one of its places."""
+        """Return the end of the expansion that starts at *at*, which must be one of its places."""
         return after.find(1, at if self.first else at + 1)
 
 
@@ -403,7 +401,7 @@ Part = Literal | Slot
 
 
 def cut(parts: Iterable[Part], text: str) -> list[tuple[Expression, str]] | None:
-    """Return each expression with its piece of *text*, None where the parts do not fit."""
+    """Return each expression with its piece of *text*; None if the parts do not fit."""
     parts = tuple(parts)
     if parts and isinstance(parts[0], Literal) and not text.startswith(parts[0].spelling):
         return None  # most URIs are for other templates
@@ -437,29 +435,29 @@ _Piece = str | Expression
 
 @define(eq=False)
 class UriTemplate:
-    """A template that values can be expanded with and URIs can be matched against.
+    """A URI template: expands values to a URI, and reads the values out of a URI.
 
     The operators of RFC 6570, levels 1 to 3: ``{x}``, ``{+x}``, ``{#x}``, ``{.x}``, ``{/x}``, ``{;x}``, ``{?x,y}`` and
-    ``{&x,y}``; and ``{x*}``, with each of them, for a list of values. The rules of reading are at the top of the file.
+    ``{&x,y}``; and ``{x*}``, with each of them, for a list of values. The rules of matching are at the top of the file.
 
-    Names are those of RFC 6570. A server binds them to parameters of a Python function, which ``{x.y}``, ``{1x}`` and
-    ``{%41}`` cannot name.
+    Names of variables are those of RFC 6570. A server binds them to parameters of a Python function, so it cannot use
+    ``{x.y}``, ``{1x}`` and ``{%41}``.
 
     Args:
-        template: the text, such as ``"files://root{/path*}"``.
+        template: the template, such as ``"files://root{/path*}"``.
 
     Raises:
         ValueError: an expression is malformed or not supported, a variable appears twice, the text between expressions
-            cannot stand in a URI, or values would not come back; the message names the expression and the reason.
+            cannot be part of a URI, or values could not be read back; the message names the expression and the reason.
     """
 
     template: str
     variables: tuple[str, ...] = field(init=False, repr=False)
-    """Names of the variables, in order; empty for a plain URI."""
+    """The names of the variables, in order; empty for a plain URI."""
     exploded: frozenset[str] = field(init=False, repr=False)
-    """Names of those with ``*``: their values are lists, all others text."""
+    """The names of the variables with ``*``: their values are lists, all others are strings."""
     optional: frozenset[str] = field(init=False, repr=False)
-    """Names of those that a URI may leave out."""
+    """The names of the variables that a URI may leave out."""
     _pieces: tuple[_Piece, ...] = field(init=False, repr=False)
     _parts: tuple[Part, ...] = field(init=False, repr=False)
 
@@ -476,22 +474,22 @@ class UriTemplate:
         self._parts = tuple(self._part(index) for index in range(len(self._pieces)))
 
     def expand(self, values: Mapping[str, str | Sequence[str]]) -> str:
-        """Return the URI that the template and *values* make.
+        """Return the URI of the template with *values*.
 
         Args:
-            values: by the name of the variable: text, or a list of texts. A variable that is missing or has an empty
-                list is undefined, and left out as RFC 6570 says; other names mean nothing.
+            values: a string or a list of strings for the name of each variable. A variable that is missing or has an
+                empty list is undefined, and left out as RFC 6570 defines; other names are ignored.
 
         Raises:
-            TypeError: a value is neither text nor a list of texts.
+            TypeError: a value is neither a string nor a list of strings.
             ValueError: a value holds a lone surrogate.
         """
         return expanded(self._pieces, values)
 
     def match(self, uri: str) -> dict[str, str | list[str]] | None:
-        """Return the value of each variable that *uri* has, None where it does not fit. Any text may be asked about.
+        """Return the values of the variables in *uri*, which may be any string; None if it does not match.
 
-        The values are what was sent, percent-decoded once: before one is used in a path, see `escapes`.
+        The values are percent-decoded once. Check them with `escapes` before you use them in a path.
         """
         text = spelled_uri(uri) if len(uri) <= _LONGEST_URI else None
         pieces = None if text is None else cut(self._parts, text)
@@ -506,11 +504,11 @@ class UriTemplate:
         return values if spelled(self.expand(values)) == text else None
 
     def _part(self, index: int) -> Part:
-        """Return how the piece at *index* is read, given those after it."""
+        """Return the part for the piece at *index*, which depends on the pieces after it."""
         piece, after = self._pieces[index], self._pieces[index + 1 :]
         if isinstance(piece, str):
             spelling = spelled(piece)
-            assert spelling is not None  # as it was parsed
+            assert spelling is not None  # `parsed` has checked it
             return Literal(spelling)
         try:
             return Slot(piece, piece.excluded | _ends(piece, after))
@@ -519,40 +517,40 @@ class UriTemplate:
 
 
 def parsed(template: str) -> list[_Piece]:
-    """Return the texts and expressions of a template, in order.
+    """Return the literals and expressions of a template, in order.
 
     Raises:
         ValueError: the template is malformed; the message names the place and the reason.
     """
     pieces: list[_Piece] = []
-    for index, piece in enumerate(_EXPRESSION.split(template)):  # text, expression, text, ..., text
+    for index, piece in enumerate(_EXPRESSION.split(template)):  # literal, expression, literal, ..., literal
         if index % 2:
             try:
                 pieces.append(Expression.parse(piece))
             except ValueError as error:
-                name = repr(f"{{{piece}}}")[1:-1]  # a line break in a template is none in the message
+                name = repr(f"{{{piece}}}")[1:-1]  # without line breaks in the message
                 raise ValueError(f"{name} in {template!r}: {error}") from None
         elif "{" in piece or "}" in piece:
-            raise ValueError(f"{template!r}: a brace without its partner")
+            raise ValueError(f"{template!r}: an unbalanced brace")
         elif spelled(piece) is None:
-            raise ValueError(f"{piece!r} in {template!r} cannot stand in a URI: percent-encode it, as UTF-8")
+            raise ValueError(f"{piece!r} in {template!r} cannot be part of a URI: percent-encode it, as UTF-8")
         elif piece:
             pieces.append(piece)
     return pieces
 
 
 def expanded(pieces: Sequence[_Piece], values: Mapping[str, str | Sequence[str]]) -> str:
-    """Return the URI that the pieces of a template and *values* make; see `UriTemplate.expand`."""
+    """Return the URI of the pieces of a template with *values*; see `UriTemplate.expand`."""
     return "".join(
         encoded_except_reserved(piece) if isinstance(piece, str) else piece.expand(values) for piece in pieces
     )
 
 
 def _ends(expression: Expression, after: Sequence[_Piece]) -> set[str]:
-    """Return the characters that end an expression because of what comes after it.
+    """Return the characters that end an expression because of the pieces after it.
 
     Raises:
-        ValueError: values would not come back; the message says why, and what to write instead.
+        ValueError: values could not be read back; the message names the reason and a remedy.
     """
     ends = {mark for mark in "?#" if expression.operator.reserved and any(_has(piece, mark) for piece in after)}
     for index, piece in enumerate(after):
@@ -568,7 +566,7 @@ def _has(piece: _Piece, mark: str) -> bool:
 
 
 def _check_neighbour(expression: Expression, neighbour: Expression) -> str:
-    """Return the character at which *expression* ends because *neighbour* follows with no text between."""
+    """Return the character that ends *expression* because *neighbour* follows directly."""
     ours, first = expression.operator, neighbour.operator.first
     if not first:
         raise ValueError(
@@ -585,13 +583,13 @@ def _check_neighbour(expression: Expression, neighbour: Expression) -> str:
 
 
 def _check_text(expression: Expression, text: str, after: Sequence[_Piece]) -> None:
-    """Check that *text* after an expression does not look like a part of the expression."""
+    """Check that the literal *text* after an expression cannot be read as a part of the expression."""
     ours, mark = expression.operator, text[0]
     if ours.named and (mark not in RESERVED or mark == "="):
         raise ValueError(f"a name or value may go on as {text!r} after it: put text between, such as '/'")
     if mark != ours.first and mark not in expression.structure:
         return
-    bounds = expression.excluded - {mark}  # what comes after one of these is out of reach
+    bounds = expression.excluded - {mark}  # the expression cannot extend past one of these
     for piece in (text, *after):
         if isinstance(piece, str):
             if bounds & set(piece):
@@ -604,50 +602,24 @@ def _may_hold(expression: Expression, mark: str) -> bool:
     return mark in {".", expression.operator.first, *expression.structure} or expression.operator.reserved
 
 
-# Whether a value out of a URI, used in a path, could lead out of its place: what a server asks before a handler runs.
-#
-# A handler that opens ``root / name`` is right for every name but a few. Those few are refused here, whatever system
-# the
-# server runs on and whatever its handler makes of the value. Rules of this file: a value escapes where it, or what is
-# left of it when it is percent-decoded again or normalised (NFKC), holds
-#
-# 1. a control character, NUL among them;
-# 2. a separator (``/`` or ``\``) at its beginning, which makes it absolute, or a network path of Windows;
-# 3. a segment of nothing but dots and spaces: ``..``, and what Windows reads as that or as nothing. A ``;`` or ``:``
-# ends
-#    a segment, since some servers and NTFS cut the rest off;
-# 4. a segment that begins with a drive of Windows, ``C:``, which may be any character before a colon;
-# 5. a URI of its own at its beginning: ``file:``, or any scheme before a separator;
-# 6. an overlong encoding of UTF-8, or more layers of percent-encoding than anyone means.
-#
-# An item of a list is one segment, so there every separator escapes, and so does an empty item before others: joined
-# with
-# ``/``, ``["", "etc"]`` is absolute.
-#
-# What is not looked for: names of devices on Windows (``NUL``, ``COM1``), which are ordinary words elsewhere; symbolic
-# links, which only the file system knows; ``~``, ``$HOME`` and the like, which no path means by itself; and characters
-# that only look like a dot or a slash and stay what they are.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/server/resources#security-considerations
-
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SEPARATOR: Final = re.compile(r"[/\\]")
 _DRIVE: Final = re.compile(r".:", re.DOTALL)
-"""Windows takes any character before a colon for a drive, not letters alone."""
+"""Windows reads any character before a colon as a drive, not only letters."""
 _END_OF_SEGMENT: Final = re.compile(r"[;:]")
 _URI: Final = re.compile(r"(?:(?!file:)[a-z][a-z0-9+.-]*:)*(?:file:|(?<=:)[/\\])", re.IGNORECASE | re.ASCII)
 _OVERLONG: Final = re.compile(r"%c[01]%|%e0%[89][0-9a-f]|%f0%8[0-9a-f]", re.IGNORECASE)
 _CODE_UNIT: Final = re.compile(r"%u([0-9A-Fa-f]{4})", re.IGNORECASE)
 _LAYERS: Final = 4
-"""How often a value may be percent-decoded again and still change; each time costs as much as the value is long."""
+"""How many layers of percent-encoding a value may have; decoding each takes linear time."""
 
 
 def escapes(value: str | Sequence[str]) -> bool:
-    """Return whether a value could lead out of the place where a path has it.
+    """Return True if a value in a path could lead out of its directory.
 
     Args:
-        value: as `UriTemplate.match` returns it, decoded once: text, which may be a relative path of several segments,
-            or a list, in which each item is one segment.
+        value: the value as `UriTemplate.match` returns it, decoded once: a string, which may be a relative path of
+            several segments, or a list, in which each item is one segment.
     """
     if isinstance(value, str):
         return _escapes(value, segment=False)
@@ -666,10 +638,10 @@ def _escapes(value: str, *, segment: bool) -> bool:
 
 
 def _without_lookalikes(value: str) -> str:
-    """Return what NFKC makes of each character.
+    """Return *value* with each character normalised by NFKC.
 
-    One by one, since it is the time of a whole normalisation that grows with the square of a run of accents; and no
-    character that matters here is put together out of several.
+    One by one, because a whole normalisation takes quadratic time in a run of accents, and no relevant character is
+    composed of several.
     """
     return value.translate({ord(each): unicodedata.normalize("NFKC", each) for each in set(value)})
 
@@ -690,7 +662,7 @@ def _leads_out(path: str, *, segment: bool) -> bool:
 
 
 def _is_special(segment: str) -> bool:
-    """Whether a segment of a path is not the name of something inside."""
+    """Return True if a segment of a path is not the name of something inside its directory."""
     if _DRIVE.match(segment):
         return True
     name = _END_OF_SEGMENT.split(segment, 1)[0]

@@ -1,4 +1,21 @@
-"""A server as a child process, spoken to over its standard input and output.
+"""A server as a child process: its process group, its standard input and output as a stream, its standard error.
+
+What POSIX and Windows do differently is behind functions of the same names. `start` uses `trio.lowlevel.open_process`,
+because `trio.run_process` adds a nursery and a kill that waits for the child alone, and this module needs others.
+
+Rules of the child process:
+
+1. One shielded task for each child watches it, and ends it when the block is left in any way.
+2. The exit of the child ends the stream, not end-of-file on a pipe that a grandchild may hold. Output of the child
+   itself is always delivered. Output of other processes is awaited until `drain_seconds` have passed.
+3. The process group is killed after the child has ended and its output is drained. The number of a process group is not
+   reused while one of its processes exists. Whether one exists is checked the moment the child is reaped, and an empty
+   group is never signalled.
+4. Standard output is read to its end, even after the stream was closed, so that a child that still writes can leave.
+5. Standard error is shown on that of this process as it arrives, and its last lines are kept. This never blocks the
+   child, which would stop if its output was not read, nor this process, whose standard error may be a pipe without a
+   reader or a paused terminal.
+6. A child inherits few environment variables, because the others may hold secrets that it does not need.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
 """
@@ -42,20 +59,14 @@ __all__ = [
 ]
 
 
-# What POSIX and Windows do differently about a child process, behind functions of the same names.
-#
-# `start` uses `trio.lowlevel.open_process`, because what `trio.run_process` adds (a nursery of its own, a kill that
-# waits
-# for nothing but the child) is what `_child_process` has to do otherwise.
-
 NARROW_PIPE, WIDE_PIPE = 64 * 1024, 1024 * 1024
-"""Capacities of a pipe, in bytes: for floods of small messages, and one that a large message passes in one piece."""
+"""Capacities of a pipe, in bytes: one for many small messages, and one that passes a large message in one piece."""
 
 if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
     import shutil
 
     async def start(command: Sequence[str], env: Mapping[str, str], cwd: str | os.PathLike[str] | None) -> trio.Process:
-        """Start *command*, found as the shell would find it (`npx` is a file named `npx.cmd`)."""
+        """Start *command*, found as the shell finds it (`npx` is a file named `npx.cmd`)."""
         program = shutil.which(command[0], path=env.get("PATH")) or command[0]
         return await trio.lowlevel.open_process(
             [program, *command[1:]],
@@ -68,29 +79,29 @@ if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
         )
 
     def terminate_group(process: trio.Process) -> None:
-        """End the child; Windows knows no polite way that reaches every program."""
+        """End the child; Windows has no polite way that reaches every program."""
         with suppress(OSError):
             process.terminate()
 
     def kill_group(process: trio.Process) -> None:
-        """End the child. What it has started ends when its pipes do."""
+        """End the child. Its own children end when their pipes do."""
         with suppress(OSError):
             process.kill()
 
-    def group_is_alive(process: trio.Process) -> bool:  # noqa: ARG001 # the signature is POSIX's
-        """Nothing can be asked about what an ended child has started."""
+    def group_is_alive(process: trio.Process) -> bool:  # noqa: ARG001 # the signature of POSIX
+        """Return False: Windows does not tell what an ended child has started."""
         return False
 
-    def resize_pipe(stream: object, capacity: int) -> bool:  # noqa: ARG001 # the signature is POSIX's
-        """Leave these pipes as they are."""
+    def resize_pipe(stream: object, capacity: int) -> bool:  # noqa: ARG001 # the signature of POSIX
+        """Return False: these pipes cannot be resized."""
         return False
 
-    def bytes_waiting(stream: trio.abc.ReceiveStream) -> int:  # noqa: ARG001 # the signature is POSIX's
-        """Unknown for these pipes, hence none."""
+    def bytes_waiting(stream: trio.abc.ReceiveStream) -> int:  # noqa: ARG001 # the signature of POSIX
+        """Return 0: the number is unknown for these pipes."""
         return 0
 
-    def has_room(file: Any) -> bool:  # noqa: ARG001 # the signature is POSIX's
-        """Unknown for these files, hence yes."""
+    def has_room(file: Any) -> bool:  # noqa: ARG001 # the signature of POSIX
+        """Return True: it is unknown for these files."""
         return True
 
 else:
@@ -100,7 +111,7 @@ else:
     import termios
 
     async def start(command: Sequence[str], env: Mapping[str, str], cwd: str | os.PathLike[str] | None) -> trio.Process:
-        """Start *command* as the leader of a session, so of a process group, of its own."""
+        """Start *command* as the leader of a new session, and thus of a new process group."""
         process = await trio.lowlevel.open_process(
             command,
             stdin=subprocess.PIPE,
@@ -115,10 +126,10 @@ else:
         return process
 
     def resize_pipe(stream: object, capacity: int) -> bool:
-        """Give one of the child's pipes that capacity, in bytes; say whether it was done."""
+        """Set the capacity of a pipe of the child, in bytes; return True on success."""
         if sys.platform == "linux":  # pragma: no branch # no other system can be asked
             assert isinstance(stream, trio.lowlevel.FdStream)
-            with suppress(OSError):  # the user's share of pipe memory is used up, or more than that lies in it
+            with suppress(OSError):  # the user's share of pipe memory is used up, or the pipe holds more
                 fcntl.fcntl(stream.fileno(), fcntl.F_SETPIPE_SZ, capacity)
                 return True
         return False
@@ -126,30 +137,30 @@ else:
     def _signal_group(process: trio.Process, number: int) -> bool:
         try:
             os.killpg(process.pid, number)
-        except OSError:  # nobody is left, or nobody whom this user may signal
+        except OSError:  # no process is left, or none that this user may signal
             return False
         return True
 
     def terminate_group(process: trio.Process) -> None:
-        """Ask the child and what it has started to end."""
+        """Ask the process group of the child to end."""
         _signal_group(process, signal.SIGTERM)
 
     def kill_group(process: trio.Process) -> None:
-        """End the child and what it has started, unless that left for a session of its own."""
+        """Kill the process group of the child; processes in a session of their own are not in it."""
         _signal_group(process, signal.SIGKILL)
 
     def group_is_alive(process: trio.Process) -> bool:
-        """Say whether anything of the child's process group is left."""
+        """Return True if a process of the child's process group is left."""
         return _signal_group(process, 0)
 
     def bytes_waiting(stream: trio.abc.ReceiveStream) -> int:
-        """Return how many bytes lie in the pipe, unread."""
+        """Return the number of unread bytes in the pipe."""
         assert isinstance(stream, trio.lowlevel.FdStream)
         answer = fcntl.ioctl(stream.fileno(), termios.FIONREAD, bytes(4))
         return int.from_bytes(answer, sys.byteorder)
 
     def has_room(file: Any) -> bool:
-        """Say whether *file* takes 4096 bytes at once; True where it is no open file of the system's."""
+        """Return True if *file* takes 4096 bytes at once, or if it is not an open file of the system."""
         poll = select.poll()
         try:
             poll.register(file, select.POLLOUT)
@@ -158,24 +169,19 @@ else:
         return bool(poll.poll(0))
 
 
-# What a child says on standard error: shown on this process's own as it comes, and its last lines kept for the end.
-#
-# The one rule: nothing here may hold anybody up. Not the child, which would stop in the middle of its work if nobody
-# read its words; not this process, whose own standard error may be a pipe nobody reads or a paused terminal.
-
 _KEPT_LINES = 20
 _KEPT_LINE_BYTES = 1000
-"""The rest of a longer line is shown, but not kept."""
+"""How many bytes of a line are kept. The rest of a longer line is shown only."""
 _PIECE_CHARACTERS = 1000
-"""Written at once: in UTF-8 never more than the 4096 bytes that a pipe with room takes without waiting."""
+"""How many characters are written at once: in UTF-8 at most the 4096 bytes that a pipe with room takes at once."""
 _STALL_SECONDS = 1.0
-"""How long our standard error may take nothing before text for it is left out."""
+"""How long the standard error of this process may take nothing before output is left out."""
 _RETRY_SECONDS = 0.02
 _GAP = "\n[trio-mcp: output of a server is missing here, because standard error took nothing for a while]\n"
 
 
 class StderrPump:
-    """Reads *stream* to its end. `done` is set when it has, or when it was cancelled."""
+    """The reader of a child's standard error. `done` is set at its end, or after a cancellation."""
 
     def __init__(self, stream: trio.abc.ReceiveStream) -> None:
         self.done = trio.Event()
@@ -187,12 +193,12 @@ class StderrPump:
 
     @property
     def tail(self) -> tuple[str, ...]:
-        """The last lines that are not empty, oldest first, one still unfinished included."""
+        """The last lines that are not empty, oldest first, including an unfinished one."""
         lines = [*self._lines, self._open_line] if self._open_line else [*self._lines]
         return tuple(line.decode("utf-8", "replace") for line in lines[-_KEPT_LINES:])
 
     async def run(self) -> None:
-        """Read, keep and show."""
+        """Read, keep and show the output until its end."""
         try:
             async for chunk in self._stream:
                 self._keep(bytes(chunk))
@@ -220,28 +226,24 @@ class StderrPump:
             _write(text[start : start + _PIECE_CHARACTERS])
 
     async def _room(self) -> bool:
-        """Wait a little until our standard error takes text; where that was in vain already, only look."""
+        """Return True if standard error takes output. Wait briefly for that, unless the last wait failed."""
         if has_room(sys.stderr):
             return True
         if self._has_gap:
             return False
         with trio.move_on_after(_STALL_SECONDS):
-            while not has_room(sys.stderr):  # noqa: ASYNC110 # a file Trio does not own raises no event
+            while not has_room(sys.stderr):  # noqa: ASYNC110 # Trio reports no event for such a file
                 await trio.sleep(_RETRY_SECONDS)
             return True
         return False
 
 
 def _write(text: str) -> None:
-    # None, closed, without a reader, or an object of the program's own that fails: there is nobody to show it to.
+    # It may be None, closed, without a reader, or an object of the program that fails.
     with suppress(Exception):
         sys.stderr.write(text)
         sys.stderr.flush()
 
-
-# Which environment variables a child server gets: few of ours, because the rest may hold secrets it has no use for.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
 
 _POSIX_NAMES = frozenset({"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
 
@@ -269,49 +271,34 @@ _WINDOWS_NAMES = frozenset(
     }
 )
 
-_HANDED_ON = _WINDOWS_NAMES if sys.platform == "win32" else _POSIX_NAMES
+_INHERITED = _WINDOWS_NAMES if sys.platform == "win32" else _POSIX_NAMES
 
 
 def child_environment(added: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a child server.
 
-    It holds what a program needs to find its files, its user and its language (`PATH`, `HOME`, `LANG`, `LC_*`, ...)
-    as far as this process has it, and nothing else of this process.
+    It has the variables for the files, the user and the language (`PATH`, `HOME`, `LANG`, `LC_*`, ...) that this
+    process has, and no others of this process.
 
     Args:
-        added: variables of the caller's choice; they win.
+        added: more variables, which replace those of this process.
     """
-    handed_on = {name: value for name, value in os.environ.items() if _is_handed_on(name, value)}
-    return handed_on | dict(added or {})
+    inherited = {name: value for name, value in os.environ.items() if _is_inherited(name, value)}
+    return inherited | dict(added or {})
 
 
-def _is_handed_on(name: str, value: str) -> bool:
-    # An exported shell function begins with "()": it is code, which the child's shell would define. Windows gives
-    # every name in upper case.
-    return (name in _HANDED_ON or name.startswith("LC_")) and not value.startswith("()")
+def _is_inherited(name: str, value: str) -> bool:
+    # An exported shell function starts with "()": it is code for the shell of the child. Windows gives every name in
+    # upper case.
+    return (name in _INHERITED or name.startswith("LC_")) and not value.startswith("()")
 
-
-# A child process as a byte stream, with an end that is certain: the child, and whatever it has started, is gone.
-#
-# The rules of this file:
-#
-# - One shielded task per child watches it, and closes it when the block is left, however it is left.
-# - The child's exit ends the stream, not end-of-file on a pipe that a grandchild may hold. What the child itself wrote
-#   is always delivered; what others write afterwards is waited for until `drain_seconds` have passed.
-# - The process group is killed once the child has ended and its output is drained. A process group's number is given
-#   to nobody else while one of its processes is there: whether one is left is asked the moment the child is reaped,
-#   and an empty group is never signalled.
-# - Standard output is read to its end, closed stream or not: a child that still writes while it leaves is not
-# punished.
-#
-# Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
 
 _STDERR_DRAIN_SECONDS = 0.5
-"""How long the last words on standard error are waited for when something still holds that pipe."""
+"""How long the end of standard error is awaited if another process still holds the pipe."""
 _MANY_LINES = 64
-"""So many in one read that fills a narrow pipe are a flood of small messages."""
+"""This many lines in one read that fills a narrow pipe are a flood of small messages."""
 _KILL_SECONDS = 2.0
-"""How long a killed child is waited for: only one stuck in the kernel outlasts it."""
+"""How long a killed child is awaited. Only a child that hangs in the kernel takes longer."""
 
 
 @asynccontextmanager
@@ -324,23 +311,23 @@ async def open_child_process(
     terminate_seconds: float = 2.0,
     drain_seconds: float = 1.0,
 ) -> AsyncGenerator[ChildProcess]:
-    """Run *command* for as long as the block lasts.
+    """Run *command* for the duration of the block.
 
-    When the block is left, the child's standard input is closed; a child that stays is asked to end (SIGTERM), then
-    made to (SIGKILL). That is shielded from cancellation, bounded, and over the moment the child exits. Everything
-    else in its process group is killed as well.
+    When the block is left, the standard input of the child is closed. A child that does not exit gets SIGTERM, then
+    SIGKILL. This is shielded from cancellation, bounded, and ends when the child exits. All other processes of its
+    process group are killed too.
 
     Args:
         command: the program and its arguments; no shell is involved.
-        env: variables to add to the few that every child gets (see `child_environment`).
-        leave_seconds: how long the child may take to leave after its standard input was closed.
+        env: variables to add to the few that every child inherits (see `child_environment`).
+        leave_seconds: how long the child may take to exit after its standard input was closed.
         terminate_seconds: how long it may take after SIGTERM.
-        drain_seconds: how long, after the child's exit, output is awaited on a pipe that something else still holds.
+        drain_seconds: how long output is awaited after the exit of the child if another process still holds the pipe.
 
     Raises:
-        OSError: the program could not be started; the text names it.
+        OSError: the program could not be started; the message names it.
 
-    Cancellation: a child that was started is wound down before the cancellation leaves the block.
+    Cancellation: a started child is ended before the cancellation leaves the block.
     """
     arguments = [os.fspath(part) for part in command]
     try:
@@ -357,7 +344,7 @@ async def open_child_process(
 
 
 class ChildProcess:
-    """A running child.
+    """A running child process.
 
     `stream` sends to its standard input and receives from its standard output. `returncode` is its exit status,
     negative for the number of a signal, and None while it runs.
@@ -383,7 +370,7 @@ class ChildProcess:
 
     @property
     def stream(self) -> ImmediateStream:
-        """The child's standard input and output. Closing it early closes the child's standard input."""
+        """The standard input and output of the child. Closing it early closes the standard input of the child."""
         return self._stream
 
     @property
@@ -392,20 +379,20 @@ class ChildProcess:
         return self._pump.tail
 
     async def wait_exited(self) -> int:
-        """Wait for the child's own exit and return its status; any number of tasks may."""
+        """Wait until the child exits, and return its status. Any number of tasks may wait."""
         await self._exited.wait()
         assert self.returncode is not None
         return self.returncode
 
     def exit_error(self) -> ConnectionBroken:
-        """Return why the stream has ended: `ServerExited`, unless the child lives on without standard output."""
+        """Return the reason for the end of the stream: `ServerExited`, unless the child still runs."""
         if self.returncode is None:
-            return ConnectionBroken(f"the server (process {self.pid}) closed its standard output and runs on")
+            return ConnectionBroken(f"the server (process {self.pid}) closed its standard output but still runs")
         return ServerExited(self.returncode, self.stderr_tail)
 
     async def supervise(self) -> None:
-        """Own the process from start to end: the one task of `open_child_process`."""
-        with trio.CancelScope(shield=True):  # bounded by the ladder once the block is left
+        """Own the process from start to end. This is the only task of `open_child_process`."""
+        with trio.CancelScope(shield=True):  # bounded by `_stop` after the block is left
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._pump.run)
@@ -413,35 +400,35 @@ class ChildProcess:
                     await self.left.wait()
                     await self._stream.aclose()
                     nursery.start_soon(self._stream.discard)
-                    await self._climb_down()
+                    await self._stop()
                     nursery.cancel_scope.cancel()
             finally:
                 await self._end_by_force()
                 await self._stream.release()
                 await self._stderr.aclose()
 
-    async def _climb_down(self) -> None:
-        """Wait for the child's end, with more pressure at each step; its standard input is closed already."""
-        for seconds, pressure in ((self._leave_seconds, terminate_group), (self._terminate_seconds, kill_group)):
+    async def _stop(self) -> None:
+        """Wait for the exit of the child, then send SIGTERM, then SIGKILL. Its standard input is closed already."""
+        for seconds, signal_child in ((self._leave_seconds, terminate_group), (self._terminate_seconds, kill_group)):
             with trio.move_on_after(seconds):
                 await self._stream.ended.wait()
             if self.returncode is not None:
                 break
-            pressure(self._process)
+            signal_child(self._process)
         with trio.move_on_after(_KILL_SECONDS):
             await self._stream.ended.wait()
 
     async def _end_by_force(self) -> None:
-        """Leave no child behind, even if one of our own tasks has failed (an interrupt strikes whichever runs)."""
+        """Kill the child even if a task of this module has failed: an interrupt may strike any of them."""
         if self.returncode is None:
             kill_group(self._process)
             with trio.move_on_after(_KILL_SECONDS):
                 self.returncode = await self._process.wait()
 
     async def _watch(self) -> None:
-        """Reap the child when it exits, then see to its output and to what it has left behind."""
+        """Reap the child when it exits, then drain its output and kill the processes that it left."""
         self.returncode = await self._process.wait()
-        orphans = group_is_alive(self._process)  # asked before anything else can run, see the rules above
+        orphans = group_is_alive(self._process)  # checked before any other task can run, see rule 3
         self._exited.set()
         await self._stream.exited()
         with trio.move_on_after(self._drain_seconds):
@@ -455,10 +442,10 @@ class ChildProcess:
 
 
 class _ChildStream(ImmediateStream):
-    """The child's standard input and output.
+    """The standard input and output of the child.
 
-    `drained` is set when nobody waits for output any more: it has ended, or the stream is closed. `ended` is set by
-    the watcher when all is over, standard error included.
+    `drained` is set when no task waits for output any more: it has ended, or the stream is closed. `ended` is set by
+    the watcher at the end of everything, including standard error.
     """
 
     def __init__(self, stdin: trio.abc.SendStream, stdout: trio.abc.ReceiveStream, drain_seconds: float) -> None:
@@ -467,10 +454,10 @@ class _ChildStream(ImmediateStream):
         self._stdin = stdin
         self._stdout = stdout
         self._drain_seconds = drain_seconds
-        self._owed = 0  # bytes that lay in the pipe when the child exited
-        self._given_up = False  # output that others write is not waited for any more
+        self._owed = 0  # unread bytes in the pipe when the child exited
+        self._given_up = False  # output of other processes is not awaited any more
         self._closed = False
-        self._is_wide = True  # the pipe of the output
+        self._is_wide = True  # the capacity of the pipe of standard output
         self._reading = trio.Lock()
 
     def send_now(self, data: bytes | memoryview) -> int:
@@ -497,7 +484,7 @@ class _ChildStream(ImmediateStream):
         try:
             self._reading.acquire_nowait()
         except trio.WouldBlock:
-            raise trio.BusyResourceError("another task is receiving from the child process") from None
+            raise trio.BusyResourceError("another task already receives from the child process") from None
         try:
             return await self._receive(max_bytes)
         finally:
@@ -508,7 +495,7 @@ class _ChildStream(ImmediateStream):
             try:
                 data = await read_pipe(self._stdout, max_bytes)
             except trio.ClosedResourceError:
-                continue  # somebody has closed the stream, or given up, and woken us
+                continue  # `aclose` or `give_up` has woken this task
             self._owed = max(0, self._owed - len(data))
             self._fit_pipe(data)
             if data:
@@ -517,14 +504,14 @@ class _ChildStream(ImmediateStream):
         if self._closed:
             raise trio.ClosedResourceError("the stream to the child process was closed")
         self.drained.set()
-        with trio.move_on_after(self._drain_seconds):  # so that the exit status and the last words are known
+        with trio.move_on_after(self._drain_seconds):  # so that the exit status and the end of standard error are known
             await self.ended.wait()
         return b""
 
     def _fit_pipe(self, data: bytes) -> None:
         """Make the pipe narrow in a flood of small messages, and wide again for large ones, which pass in one piece.
 
-        A wide one holds thousands of updates, and what the child says after them waits until all of them are read.
+        A wide pipe holds thousands of updates, and later messages wait until all of them are read.
         """
         if len(data) >= NARROW_PIPE:
             is_wide = data.count(b"\n", 0, NARROW_PIPE) < _MANY_LINES
@@ -532,32 +519,32 @@ class _ChildStream(ImmediateStream):
                 self._is_wide = is_wide
 
     async def exited(self) -> None:
-        """The child has exited: nothing can be sent any more."""
+        """Close standard input, because the child has exited."""
         self._owed = bytes_waiting(self._stdout)
         await self._stdin.aclose()
 
     def give_up(self) -> None:
-        """Wait no longer for output that the child itself has not written."""
+        """Stop waiting for output of other processes than the child."""
         self._given_up = True
         if not self._owed:
             wake_reader(self._stdout)
 
     async def aclose(self) -> None:
-        """Close the child's standard input, and take nothing more from its output."""
+        """Close the standard input of the child, and receive nothing more from its output."""
         self._closed = True
         wake_reader(self._stdout)
         self.drained.set()
         await self._stdin.aclose()
 
     async def discard(self) -> None:
-        """Read the output to its end for nobody, so that a child that still writes can leave."""
+        """Read and drop the output to its end, so that a child that still writes can exit."""
         async with self._reading:
             with suppress(trio.ClosedResourceError):  # given up
                 while await read_pipe(self._stdout):
                     pass
 
     async def release(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         self._closed = True
         await self._stdin.aclose()
         await self._stdout.aclose()
@@ -571,18 +558,18 @@ def _as_command(command: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
 
 @frozen
 class StdioServer:
-    """How a server is started."""
+    """The command, environment and directory with which a server is started."""
 
     command: tuple[str, ...] = field(converter=_as_command)
     """The program and its arguments; no shell is involved."""
     env: Mapping[str, str] | None = None
     """Environment variables to add to the few that are handed on."""
     cwd: str | os.PathLike[str] | None = None
-    """The child's working directory; this process's by default."""
+    """The working directory of the child; by default that of this process."""
 
 
 def stdio_transport(server: StdioServer) -> TransportOpener:
-    """Return an opener that starts *server* anew each time, and winds it down with everything it has started."""
+    """Return an opener that starts a new process of *server* each time, and ends it with its process group."""
 
     @asynccontextmanager
     async def connect(client: TransportClient) -> AsyncGenerator[Transport]:

@@ -1,15 +1,15 @@
-"""This process's own standard input and output as a private byte stream, out of reach of every `print`.
+"""Standard input and output of this process as a private byte stream that `print` cannot reach.
 
-The rules of this file:
+Rules of this file:
 
-1. Only descriptors that this module alone knows carry the wire. While it is claimed, descriptor 0 is the null device
-   and descriptor 1 is standard error, so that neither a library that prints, nor C code, nor a child process can
-   read from the wire or write to it.
-2. Non-blocking mode, which Trio needs, belongs to the *open file*, which the parent and our own standard error may
-   share, and which outlives us if we are killed. Pipes and character devices are therefore opened anew; the rest is
-   duplicated.
-3. A regular file is never opened anew: it would start at its beginning again.
-4. No descriptor of ours is numbered 0, 1 or 2, even where one of these is free: others would take it for their own.
+1. The protocol uses private descriptors that only this module knows. While they are claimed, descriptor 0 is the null
+   device and descriptor 1 is standard error, so that neither a library that prints, nor C code, nor a child process can
+   read the protocol's input or write to its output.
+2. Non-blocking mode, which Trio needs, belongs to the *open file*, which the parent and the standard error of this
+   process may share, and which outlives this process if it is killed. Pipes and character devices are therefore
+   reopened; all other files are duplicated.
+3. A regular file is never reopened, because it would start again at its beginning.
+4. No private descriptor is numbered 0, 1 or 2, even if one of these is free: other code would use it as its own.
 
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
 """
@@ -33,7 +33,7 @@ __all__ = ["claim_stdio"]
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _FIRST_PRIVATE = 3
 
-_claim = threading.Lock()  # descriptors belong to the process, whichever thread or Trio run claims them
+_claim = threading.Lock()  # descriptors belong to the process, not to a thread or a Trio run
 
 
 if sys.platform == "win32":  # pragma: no cover # the tests run on POSIX
@@ -49,21 +49,21 @@ else:
 
     @asynccontextmanager
     async def claim_stdio() -> AsyncGenerator[trio.abc.Stream]:
-        """Take standard input and output for the protocol; give them back when the block is left, in whatever way.
+        """Claim standard input and output for the protocol for the duration of the block.
 
-        What the program prints meanwhile appears on standard error, the first time after a line that says where it was
-        printed; so does what lay unwritten in `sys.stdout`. Standard input reads as empty.
+        Text that the program prints in the block goes to standard error, the first time after a line that names the
+        place of the `print`; so does unwritten text of `sys.stdout`. Standard input reads as empty.
 
         Yields:
             A stream that receives from standard input and sends to standard output. Receiving returns ``b""`` when the
-            client has closed its end; sending raises `trio.BrokenResourceError` when it reads no more.
+            client has closed its end; sending raises `trio.BrokenResourceError` if the client reads no more.
 
         Raises:
-            OSError: standard input or output is closed (as by ``server <&-``); the text says which.
+            OSError: standard input or output is closed (as by ``server <&-``); the message says which.
             trio.BusyResourceError: they are claimed already in this process.
             NotImplementedError: this is Windows, where a pipe of standard input cannot be awaited.
 
-        Cancellation: entering is a checkpoint, and has changed nothing if it is cancelled; leaving never waits.
+        Cancellation: entering is a checkpoint, and changes nothing if it is cancelled; leaving never waits.
 
         Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
         """
@@ -84,7 +84,7 @@ else:
             raise OSError(errno.EBADF, f"{name} (descriptor {descriptor}) is closed, but it has to carry the protocol")
 
     def _is_open(descriptor: int, opened_at_start: TextIO | None) -> bool:
-        # A number that was free at the start may by now belong to something else, such as Trio's own machinery.
+        # A descriptor that was closed at the start may by now belong to other code, such as Trio itself.
         if opened_at_start is None:
             return False
         try:
@@ -94,8 +94,9 @@ else:
         return True
 
     def _private_stream(stack: ExitStack, descriptor: int, access: int) -> trio.lowlevel.FdStream:
-        """Return a stream of our own for what *descriptor* refers to, closed at the end."""
-        # FdStream restores the mode it has met; where both streams share one open file, the second has met the first's.
+        """Return a private stream for the file of *descriptor*, closed at the end."""
+        # FdStream restores the mode that it found, and if both streams share one open file, the second one
+        # finds the mode of the first.
         stack.callback(os.set_blocking, descriptor, os.get_blocking(descriptor))
         stream = trio.lowlevel.FdStream(_open_privately(descriptor, access))
         stack.callback(stream.close)
@@ -105,7 +106,7 @@ else:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
             for path in _paths(descriptor):
-                # It fails where the file is another user's, as a terminal is after `su`, where nobody reads the pipe,
+                # It fails if the file belongs to another user, like a terminal after `su`, if the pipe has no reader,
                 # and on systems whose pipes have no path.
                 with suppress(OSError):
                     # Without O_NONBLOCK, opening a FIFO waits for its other end.
@@ -127,7 +128,7 @@ else:
         return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST_PRIVATE)
 
     def _divert(stack: ExitStack) -> None:
-        """Point 0 at the null device, 1 at standard error, and `sys.stdout` at what reports its use."""
+        """Point 0 at the null device, 1 at standard error, and `sys.stdout` at a file that reports its use."""
         for descriptor in (_STDIN, _STDOUT):
             kept = _duplicate(descriptor)
             stack.callback(os.close, kept)
@@ -141,14 +142,14 @@ else:
         _flush(former)
         stack.callback(_flush, former)
         stack.callback(_flush_c)
-        # By number 2 where there is one: a logging handler may keep this object, and use it when 1 is the wire again.
+        # Descriptor 2 if it is open: a logging handler may keep this object, and use it after 1 is restored.
         stray = _StrayOutput(_STDERR if has_stderr else _STDOUT)
         sys.stdout = stray
         stack.callback(_restore, stray, former)
 
     def _restore(stray: _StrayOutput, former: TextIO) -> None:
         _flush(stray)
-        if sys.stdout is stray:  # somebody may have redirected it meanwhile, and will put back what they found
+        if sys.stdout is stray:  # else the program has redirected it, and will restore it
             sys.stdout = former
 
     def _flush(file: TextIO | None) -> None:
@@ -157,15 +158,15 @@ else:
                 file.flush()
 
     def _flush_c() -> None:
-        """Write what C code has printed and its library still holds, while descriptor 1 is standard error."""
-        with suppress(ImportError, OSError, AttributeError):  # a Python without ctypes, a C library out of sight
+        """Flush the buffers of the C library while descriptor 1 is standard error."""
+        with suppress(ImportError, OSError, AttributeError):  # no ctypes, or no access to the C library
             import ctypes  # noqa: PLC0415 # at the end of a server, not in its start
 
             flush: Callable[[None], int] = ctypes.CDLL(None).fflush
             flush(None)
 
     class _StrayOutput(io.TextIOWrapper):
-        """A `sys.stdout` that writes to standard error, and says so once."""
+        """A `sys.stdout` that writes to standard error, and reports this once."""
 
         def __init__(self, descriptor: int) -> None:
             raw = io.FileIO(descriptor, "wb", closefd=False)
