@@ -333,7 +333,7 @@ async def test_what_needs_scopes_is_refused_to_all_where_nobody_is_authenticated
 
     assert (caller.status, caller.code) == (403, INVALID_REQUEST)
     assert caller.answer["id"] == 1
-    sentence = "this needs scopes (vault:empty, vault:open), and this HTTP application authenticates nobody"
+    sentence = "this needs scopes (vault:empty, vault:open), and this HTTP application has no authentication"
     assert caller.answer["error"]["message"].startswith(sentence)
     assert vault.log == []
 

@@ -274,7 +274,7 @@ async def test_a_refusal_that_breaks_off_is_its_status_all_the_same(autojump_clo
         ("/mcp/", "redirects to http://server.test/mcp/; redirects are not followed: connect to that address"),
         ("https://me:pw@evil.test/?q=1", "redirects to https://evil.test/; redirects are not followed"),
         ("https://server.test/mcp", "redirects to https://server.test/mcp: connect to the https address"),
-        ("http://[", "redirects to what is no address"),
+        ("http://[", "redirects to an invalid address"),
     ],
 )
 async def test_a_redirect_is_named_and_not_followed(location: str, text: str, autojump_clock: object) -> None:
@@ -306,9 +306,9 @@ async def test_a_stream_that_ends_before_the_answer_is_the_loss_of_it(properly: 
     ("body", "text"),
     [
         (b"{", "the answer to 'tools/list' is not JSON"),
-        (result(99), "what came as the answer to 'tools/list' does not answer it"),
-        (notice("notifications/x"), "what came as the answer to 'tools/list' does not answer it"),
-        ([], "what came as the answer to 'tools/list' does not answer it"),
+        (result(99), "the response to 'tools/list' holds no answer to it"),
+        (notice("notifications/x"), "the response to 'tools/list' holds no answer to it"),
+        ([], "the response to 'tools/list' holds no answer to it"),
         ({"jsonrpc": "2.0", "id": 1, "result": 7}, "the response breaks the protocol"),
     ],
 )

@@ -212,9 +212,7 @@ async def test_one_that_raises_whatever_it_likes_fails_one_call(where: str, auto
         pending = ask(nursery, transport)
         if where in {"heard", "settle"}:
             await refuse(server, rpc="tools/list")
-        with pytest.raises(
-            AuthorizationFailed, match=r"^what shows the server who asks has raised KeyError$"
-        ) as caught:
+        with pytest.raises(AuthorizationFailed, match=r"^the token source has raised KeyError$") as caught:
             await pending.outcome()
         assert isinstance(caught.value.__cause__, KeyError)
         assert transport.statistics().asked == 0
@@ -252,7 +250,7 @@ async def test_it_learns_the_address_as_it_is_sent(autojump_clock: object) -> No
 
 
 def test_an_address_that_cannot_be_sent_is_none() -> None:
-    with pytest.raises(ValueError, match="2028/mcp' is no address of a server"):
+    with pytest.raises(ValueError, match="2028/mcp' is not the address of a server"):
         http_transport("http://\u2028/mcp", auth=AuthByHand())
 
 
@@ -285,7 +283,7 @@ async def test_what_cannot_be_made_for_a_connection_is_raised_where_it_is_opened
 
 @pytest.mark.parametrize("name", ["Authorization", "authorization", "DPoP"])
 def test_fields_of_the_caller_that_say_the_same_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="auth and headers both show who asks"):
+    with pytest.raises(ValueError, match="auth and an Authorization header exclude each other"):
         http_transport(URL, auth=AuthByHand(), headers={name: "Bearer mine"})
 
 
@@ -377,7 +375,7 @@ async def test_an_answer_to_the_server_waits_for_a_person_but_not_for_a_server(
         assert not caplog.records
         await trio.sleep(11)
 
-    assert "the server does not say whether it has taken a reply" in caplog.text
+    assert "the server has not confirmed a response" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -418,7 +416,7 @@ async def test_news_are_asked_for_again_until_somebody_says_no(
             await server.silence(3600)
         nursery.cancel_scope.cancel()
 
-    assert (f"the server's news are not heard: {failure}" in caplog.text) is not expected
+    assert (f"the standalone stream is not opened again: {failure}" in caplog.text) is not expected
 
 
 async def test_news_that_were_never_heard_are_not_asked_for_again(
@@ -431,7 +429,7 @@ async def test_news_that_were_never_heard_are_not_asked_for_again(
         await server.silence(3600)
         auth.missing = None
 
-    assert "the server's news are not heard: no token" in caplog.text
+    assert "the standalone stream is not opened again: no token" in caplog.text
 
 
 async def test_an_answer_that_is_taken_up_again_shows_who_asks(autojump_clock: object) -> None:
@@ -499,7 +497,7 @@ async def test_another_session_is_waited_for_while_a_person_is_asked(is_person: 
             await pending.outcome()
             assert trio.current_time() - began == 3600
         else:
-            with pytest.raises(ResponseLost, match="cannot be reached to begin another"):
+            with pytest.raises(ResponseLost, match="cannot be reached to open a new one"):
                 await pending.outcome()
             assert trio.current_time() - began == 30
 

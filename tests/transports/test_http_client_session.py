@@ -92,7 +92,7 @@ async def test_a_session_id_that_could_not_be_sent_back_is_refused(id: str, auto
             await visit.answer(200, result(1), headers={"mcp-session-id": id})
 
         nursery.start_soon(serve)
-        with pytest.raises(RemoteProtocolError, match="gives its session an id that is none"):
+        with pytest.raises(RemoteProtocolError, match="has assigned an invalid session id"):
             await initialize(transport)
 
 
@@ -288,7 +288,7 @@ async def test_a_reply_that_is_not_taken_is_logged(
         await pending.outcome()
 
     (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    said = "did not take a reply or a notification: HTTP status 500: full up" if reached else "not have arrived: no way"
+    said = "refused a response or a notification: HTTP status 500: full up" if reached else "not have arrived: no way"
     assert said in record.getMessage()
 
 
@@ -312,7 +312,7 @@ async def test_a_reply_that_is_never_accepted_holds_up_the_next_for_a_bounded_ti
         await pending.outcome()
 
     (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert "does not say whether it has taken a reply" in record.getMessage()
+    assert "has not confirmed a response" in record.getMessage()
 
 
 async def test_a_server_that_takes_no_replies_loses_the_connection(autojump_clock: object) -> None:

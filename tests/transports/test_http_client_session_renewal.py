@@ -113,7 +113,9 @@ async def test_what_is_not_taken_twice_is_lost(autojump_clock: object) -> None:
         for id in ("s2", "s3"):
             await forget(server, "tools/call")
             await welcome(server, id=id)
-        with pytest.raises(ResponseLost, match="forgotten the session, and did not take 'tools/call'") as caught:
+        with pytest.raises(
+            ResponseLost, match="no longer knows the session, and did not accept 'tools/call'"
+        ) as caught:
             await pending.outcome()
         assert not caught.value.sent
         await server.silence()
@@ -212,7 +214,7 @@ async def test_a_late_body_is_heard_only_as_far_as_it_is_the_answer(autojump_clo
 
         with pytest.raises(ErrorResponse, match="well"):
             await pending["batch"].outcome()
-        with pytest.raises(RemoteProtocolError, match="does not answer it"):
+        with pytest.raises(RemoteProtocolError, match="holds no answer to it"):
             await pending["other"].outcome()
         assert (caller.questions, caller.news) == ([], [])
         await server.silence()
@@ -287,7 +289,7 @@ async def test_a_notification_that_finds_out_goes_into_the_next_session_once(aut
 
         nursery.start_soon(serve)
         await transport.notify("notifications/roots/list_changed", None)
-        with pytest.raises(ResponseLost, match="did not take 'notifications/roots/list_changed'") as caught:
+        with pytest.raises(ResponseLost, match="did not accept 'notifications/roots/list_changed'") as caught:
             await transport.notify("notifications/roots/list_changed", None)
         assert not caught.value.sent
 
@@ -412,7 +414,7 @@ async def test_a_session_that_is_lost_before_it_was_agreed_on_is_only_lost(autoj
         (
             200,
             {"result": {"protocolVersion": "2025-03-26"}},
-            "it spoke revision 2025-11-25 before, and now wants 2025-0",
+            "the session had revision 2025-11-25, and the new one has 2025-0",
         ),
         (200, {"error": {"code": -32603, "message": "no more"}}, "no more"),
         (410, b"", "HTTP status 410"),
@@ -432,9 +434,9 @@ async def test_a_server_that_begins_no_other_ends_the_connection(
         visit = await server.next(rpc="initialize")
         message = body and {"jsonrpc": "2.0", "id": visit.message["id"], **body}
         await visit.answer(status, message)
-        with pytest.raises(ConnectionBroken, match=f"lost the session, and begins no other: {text}"):
+        with pytest.raises(ConnectionBroken, match=f"no longer knows the session, and opens no new one: {text}"):
             await pending.outcome()
-        with pytest.raises(ConnectionBroken, match="begins no other"):
+        with pytest.raises(ConnectionBroken, match="opens no new one"):
             await transport.notify("notifications/x", None)
         with pytest.raises(ConnectionBroken):
             await transport.hear_news()
@@ -488,7 +490,7 @@ async def test_what_waits_for_a_server_in_trouble_fails_by_itself(autojump_clock
         await visit.answer(404, NOT_FOUND)
         waiting = [ask(nursery, transport, modern=False) for _ in range(3)]
         for pending in waiting:
-            with pytest.raises(ResponseLost, match="cannot be reached to begin another") as caught:
+            with pytest.raises(ResponseLost, match="cannot be reached to open a new one") as caught:
                 await pending.outcome()
             assert not caught.value.sent
         with pytest.raises(ResponseLost, match="cannot be reached"):

@@ -237,13 +237,13 @@ async def test_a_stream_that_ends_at_once_is_none(autojump_clock: object) -> Non
 @pytest.mark.parametrize(
     ("event", "text"),
     [
-        (b"event: endpoint\ndata: https://evil.test/messages\n\n", "an endpoint of another origin, 'https://evil.test"),
+        (b"event: endpoint\ndata: https://evil.test/messages\n\n", "an endpoint of another origin: 'https://evil.test"),
         (b"event: endpoint\ndata: //evil.test/messages\n\n", "another origin"),
         (b"event: endpoint\ndata: http://server.test:81/\n\n", "another origin"),
         (b"event: endpoint\ndata: file:///etc/passwd\n\n", "it does not begin with http"),
         (b"event: endpoint\ndata: a b\n\n", "it holds a space"),
         (b"event: endpoint\ndata: http://[server.test/\n\n", "(?i)as its endpoint: .*ipv6"),
-        (b"event: hello\ndata: /messages\n\n", "begins with 'hello', and not with 'endpoint'"),
+        (b"event: hello\ndata: /messages\n\n", "begins with 'hello' instead of 'endpoint'"),
         (b"data: {}\n\n", "begins with 'message'"),
         (b"data: " + b"x" * 2000 + b"\n\n", "more than 1000 bytes"),
     ],
@@ -299,7 +299,7 @@ async def test_a_stream_that_cannot_be_opened_again_is_tried_by_the_next_request
         engine.is_up = False
         stream.cut()
         await trio.testing.wait_all_tasks_blocked()
-        with pytest.raises(ResponseLost, match="cannot be reached to begin another"):
+        with pytest.raises(ResponseLost, match="cannot be reached to open a new one"):
             await ask(nursery, transport, modern=False).outcome()
         engine.is_up = True
         pending = ask(nursery, transport, modern=False)

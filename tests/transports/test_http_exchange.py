@@ -28,7 +28,7 @@ def exchange_of(serving: HttpServing) -> IncomingHttpRequest:
 @pytest.mark.requirement("B.8-S4b")
 async def test_nothing_can_be_asked_of_a_modern_client() -> None:
     async with Server("x").serving() as serving:
-        with pytest.raises(LocalProtocolError, match="'roots/list' cannot be asked"):
+        with pytest.raises(LocalProtocolError, match="'roots/list' cannot be sent"):
             exchange_of(serving).ask("roots/list", None)
 
 

@@ -147,7 +147,7 @@ async def test_a_failure_in_between_is_logged_and_the_block_goes_on(
         await trio.testing.wait_all_tasks_blocked()
 
         (record,) = caplog.records
-        assert record.getMessage() == "the application failed outside of its requests"
+        assert record.getMessage() == "the application failed outside its requests"
         assert record.exc_info is not None
         assert record.exc_info[1] is error
 
@@ -200,7 +200,7 @@ async def test_a_failure_while_the_start_is_cancelled_is_logged(time: int, caplo
 
     assert timeouts.cancelled_caught
     (record,) = caplog.records
-    assert record.getMessage() == "the application failed outside of its requests"
+    assert record.getMessage() == "the application failed outside its requests"
 
 
 async def test_an_application_that_asks_again_is_told_nothing_more() -> None:
@@ -222,6 +222,6 @@ async def test_what_is_no_answer_is_refused() -> None:
         await told(receive, "startup")
         await send({"type": "http.response.start"})
 
-    with pytest.raises(ValueError, match=r"'http.response.start' is no answer in a lifespan"):
+    with pytest.raises(ValueError, match=r"'http.response.start' is not a valid event of a lifespan"):
         async with lifespan_of(app):
             pytest.fail("not reached")

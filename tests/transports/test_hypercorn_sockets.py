@@ -134,12 +134,12 @@ async def test_a_unix_socket_is_served_and_its_file_removed_at_the_end(tmp_path:
 async def test_a_unix_socket_that_somebody_listens_to_is_not_taken(tmp_path: Path) -> None:
     path = tmp_path / "http.sock"
     with await bind_sockets(HttpListening(unix_socket=path)):
-        with pytest.raises(OSError, match="another process listens there") as caught:
+        with pytest.raises(OSError, match="another process listens on it") as caught:
             await bind_sockets(HttpListening(unix_socket=path))
         assert path.exists()
 
     assert caught.value.errno == errno.EADDRINUSE
-    assert caught.value.strerror == f"cannot listen on {path}: another process listens there"
+    assert caught.value.strerror == f"cannot listen on {path}: another process listens on it"
 
 
 async def test_a_unix_socket_with_a_full_queue_is_not_taken(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ async def test_a_unix_socket_with_a_full_queue_is_not_taken(tmp_path: Path) -> N
         for each in waiting:
             each.setblocking(False)
             each.connect_ex(str(path))
-        with pytest.raises(OSError, match="another process listens there"):
+        with pytest.raises(OSError, match="another process listens on it"):
             await bind_sockets(HttpListening(unix_socket=path))
         for each in waiting:
             each.close()
@@ -159,7 +159,7 @@ async def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("precious")
 
-    with pytest.raises(FileExistsError, match="there is a file already, and it is no socket"):
+    with pytest.raises(FileExistsError, match="the file exists and is not a socket"):
         await bind_sockets(HttpListening(unix_socket=path))
 
     assert path.read_text() == "precious"
@@ -206,7 +206,7 @@ def test_a_number_that_is_out_of_range_is_refused() -> None:
 
 
 def test_a_key_without_a_certificate_is_refused() -> None:
-    with pytest.raises(ValueError, match="there is no certfile to go with it"):
+    with pytest.raises(ValueError, match="needs a certfile"):
         HttpListening(keyfile=os.devnull)
 
 

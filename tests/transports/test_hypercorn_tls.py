@@ -237,9 +237,9 @@ def test_what_is_wrong_with_a_file_is_said(certificate: Certificate, tmp_path: P
     pair = f"{certificate.certfile} and {{}}"
 
     for settings, place, reason in (
-        ({"certfile": empty}, str(empty), "a certificate and a private key are expected, both as PEM"),
-        ({"certfile": certificate.certfile}, str(certificate.certfile), "a certificate and a private key are expected"),
-        ({"keyfile": other.keyfile}, pair.format(other.keyfile), "the key is not that of the certificate"),
+        ({"certfile": empty}, str(empty), "it needs a certificate and a private key, both as PEM"),
+        ({"certfile": certificate.certfile}, str(certificate.certfile), "it needs a certificate and a private key"),
+        ({"keyfile": other.keyfile}, pair.format(other.keyfile), "the key does not belong to the certificate"),
         ({"keyfile": certificate.encrypted}, pair.format(certificate.encrypted), "the key is encrypted; give keyfile"),
         (
             {"keyfile": certificate.encrypted, "keyfile_password": "wrong"},
