@@ -19,7 +19,7 @@ import trio
 
 from tests.cli.command import environment
 from tests.server.test_serve_http import head_of
-from tests.transports.asgi_caller import call
+from tests.transports.http.asgi_caller import call
 from trio_mcp import ErrorResponse, UnsupportedRevision, open_http_client
 from trio_mcp.cli import main
 from trio_mcp.cli._arguments import read_arguments

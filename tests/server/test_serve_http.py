@@ -19,7 +19,7 @@ import trio
 from attrs import define, field
 
 import trio_mcp.server
-from tests.transports.asgi_caller import Caller, call, request
+from tests.transports.http.asgi_caller import Caller, call, request
 from trio_mcp import Context, HttpBound, Limits, Server, open_http_client, serve_http
 from trio_mcp.server import HttpService
 from trio_mcp.transports import AsgiMessage
