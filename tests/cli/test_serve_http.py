@@ -19,7 +19,7 @@ import trio
 
 from tests.cli.command import environment
 from tests.server.test_serve_http import head_of
-from tests.transports.asgi_caller import call
+from tests.transports.http.asgi_caller import call
 from trio_mcp import ErrorResponse, UnsupportedRevision, open_http_client
 from trio_mcp.cli import main
 from trio_mcp.cli._arguments import read_arguments
@@ -153,7 +153,7 @@ def test_a_wrong_command_line_is_refused(arguments: list[str], words: str, capsy
     [
         (["--host", "0.0.0.0"], 2, "--allow-host NAME"),
         (["--allow-origin", "example.com"], 2, "'example.com'"),
-        (["--keyfile", "key.pem"], 2, "no certfile"),
+        (["--keyfile", "key.pem"], 2, "needs a certfile"),
         (["--certfile", "program.py"], 2, "cannot use program.py for TLS"),
         (["--certfile", "missing.pem"], 3, "missing.pem: No such file or directory"),
         (["--workers", "2", "--path", "mcp"], 2, "path='mcp'"),

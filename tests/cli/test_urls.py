@@ -20,13 +20,13 @@ FAR = "http://127.0.0.1:1/mcp"
 @pytest.mark.parametrize(
     ("arguments", "status", "line"),
     [
-        (["--", "ftp://example.org/mcp"], 2, "'ftp://example.org/mcp' is no address of a server"),
+        (["--", "ftp://example.org/mcp"], 2, "'ftp://example.org/mcp' is not the address of a server"),
         (["--", "HTTPS://me:secret@example.org/mcp"], 2, "the address of 'example.org' holds a user name"),
         (["--header", "X-Who: me", "--", "run"], 2, "--header needs a URL after --; for a config file"),
         (["--header", "X-Who: me", "--config", "file", "far"], 2, "--header needs a URL after --; for a config file"),
         (["--header", "secret", "--", FAR], 2, "--header: expected NAME:VALUE"),
         (["--header", "a:secret", "--header", "A: 2", "--", FAR], 2, "--header A is given twice"),
-        (["--header", "a b:secret", "--", FAR], 2, "headers: 'a b' is no name of a header field"),
+        (["--header", "a b:secret", "--", FAR], 2, "headers: 'a b' is not a valid name of a header field"),
         (["--", FAR], 3, f"'server/discover': cannot connect to {FAR}: "),
     ],
 )

@@ -10,7 +10,7 @@ import trio
 from attrs import define
 
 from tests.client.http_by_hand import LEGACY, MODERN, URL, Got, HttpOrigin, Json, modern, served
-from tests.transports.auth_by_hand import AuthByHand
+from tests.transports.http.client.scripted_auth import AuthByHand
 from trio_mcp import HttpStatusError, Limits, RequestTimedOut, TimeLimits, open_http_client, start_http_client
 from trio_mcp._errors import AuthorizationFailed
 from trio_mcp.testing import AsgiEngine

@@ -140,6 +140,8 @@ def test_who_asks_is_shown_to_a_server_that_is_reached_by_a_url_and_to_no_other(
     assert callable(opener_from_entry({"url": URL}, auth=OAuth()))
     with pytest.raises(ValueError, match=r"^mcp\.json: server 'a': only a server with a 'url' accepts credentials"):
         opener_from_entry({"command": "run"}, where="mcp.json: server 'a'", auth=OAuth())
-    with pytest.raises(ValueError, match=r"^mcp\.json: server 'a': auth and headers both show who asks") as refused:
+    with pytest.raises(
+        ValueError, match=r"^mcp\.json: server 'a': auth and an Authorization header exclude each other"
+    ) as refused:
         opener_from_entry(entry, where="mcp.json: server 'a'", auth=OAuth())
     assert "secret" not in str(refused.value)

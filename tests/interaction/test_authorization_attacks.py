@@ -329,7 +329,7 @@ async def test_a_server_on_the_internet_leads_nobody_into_a_private_network(plac
             auth.settings.change = changing("metadata", **{place: f"{there}/{place}"})
     internet = Internet(liar, auth)
 
-    assert "may not lead to" in await internet.lead()
+    assert "may not name" in await internet.lead()
     assert internet.strangers == set()
     assert liar.shown == []
 
@@ -353,7 +353,7 @@ async def test_a_server_of_this_machine_leads_nobody_to_where_no_service_is() ->
     liar = Liar(challenge='resource_metadata="https://169.254.169.254/latest/meta-data"')
 
     async with served(liar) as origin:
-        with pytest.raises(AuthorizationFailed, match="may not lead to"):
+        with pytest.raises(AuthorizationFailed, match="may not name"):
             async with open_http_client(f"{origin}/mcp", auth=OAuth(visit=unvisited, redirect_uri=BACK)):
                 raise AssertionError
 

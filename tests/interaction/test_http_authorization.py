@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 
 from tests.interaction.by_hand import Json
 from tests.interaction.http_by_hand import Got, HttpByHand
-from tests.transports.protected import Tokens, protection
+from tests.transports.http.server.token_verifier import Tokens, protection
 from trio_mcp import (
     Context,
     HttpStatusError,

@@ -5,46 +5,46 @@ it; they are in the folders that mirror the sources:
 
  1. one request for a WebSocket ends the whole server
     server/test_serve_http.py::test_a_websocket_is_refused_and_costs_its_own_connection_alone
-    transports/test_http_app.py::test_nothing_is_sent_to_a_websocket
-    transports/test_hypercorn_http1.py::test_a_websocket_client_that_sends_too_early_costs_its_own_connection
+    transports/http/server/test_app.py::test_nothing_is_sent_to_a_websocket
+    transports/http/hypercorn/test_http1.py::test_a_websocket_client_that_sends_too_early_costs_its_own_connection
  2. a client that stops reading makes the server unstoppable
-    transports/test_hypercorn_connection.py::test_a_client_that_reads_nothing_loses_its_connection_and_its_application_learns_it
-    transports/test_hypercorn_connection.py::test_a_client_that_reads_nothing_holds_up_no_end
+    transports/http/hypercorn/test_connection.py::test_a_client_that_reads_nothing_loses_its_connection_and_its_application_learns_it
+    transports/http/hypercorn/test_connection.py::test_a_client_that_reads_nothing_holds_up_no_end
     interaction/test_http_faults.py::test_a_client_that_reads_nothing_delays_neither_others_nor_the_shutdown
  3. data sent to a client that has disconnected is lost without an error
-    transports/test_http_response.py::test_a_client_that_leaves_cancels_the_block
+    transports/http/server/test_response.py::test_a_client_that_leaves_cancels_the_block
     server/test_serve_http.py::test_a_client_that_goes_away_cancels_its_handler
  4. a cancelled scope cannot find out whether a client has disconnected
-    transports/test_hypercorn_tasks.py::test_a_cancelled_scope_receives_what_is_there_because_some_frameworks_ask_in_one
+    transports/http/hypercorn/test_tasks.py::test_a_cancelled_scope_receives_what_is_there_because_some_frameworks_ask_in_one
  5. a stop waits for open streams and does not notify them
     server/test_serve_http_many.py::test_all_of_them_are_told_the_end_at_once
-    transports/test_hypercorn_serve.py::test_a_stop_drains_the_application_then_ends_the_lifespan
+    transports/http/hypercorn/test_serve.py::test_a_stop_drains_the_application_then_ends_the_lifespan
  6. cancellation does not stop the server, and there are no signal handlers
-    transports/test_hypercorn_serve.py::test_cancellation_ends_everything_at_once_and_leaves_no_socket
+    transports/http/hypercorn/test_serve.py::test_cancellation_ends_everything_at_once_and_leaves_no_socket
     server/test_serve_http.py::test_a_signal_ends_it
  7. errors of the lifespan are swallowed
     server/test_serve_http.py::test_a_lifespan_that_fails_fails_the_start_as_it_is
-    transports/test_http_app.py::test_when_what_it_runs_fails_it_serves_nothing_any_more
+    transports/http/server/test_app.py::test_when_what_it_runs_fails_it_serves_nothing_any_more
  8. a read timeout ends streams; without one, bodies have no limit of time or size
-    transports/test_hypercorn_connection.py::test_a_stream_without_a_word_from_its_client_goes_on
+    transports/http/hypercorn/test_connection.py::test_a_stream_without_a_word_from_its_client_goes_on
     interaction/test_http_faults.py::test_the_server_gives_up_clients_that_trickle_and_others_are_not_delayed
     server/test_serve_http.py::test_a_body_over_the_limit_is_refused_before_it_is_sent
  9. SystemExit in an application ends the server
     interaction/test_http_faults.py::test_a_tool_that_exits_ends_only_its_own_call
-    transports/test_hypercorn_tasks.py::test_what_an_application_raises_is_logged_and_ends_its_request_alone
+    transports/http/hypercorn/test_tasks.py::test_what_an_application_raises_is_logged_and_ends_its_request_alone
 10. after a pipelined request, a disconnect of the client is not noticed
-    transports/test_hypercorn_http1.py::test_requests_sent_ahead_are_answered_in_order
+    transports/http/hypercorn/test_http1.py::test_requests_sent_ahead_are_answered_in_order
     interaction/test_http_faults.py::test_the_server_notices_that_a_client_with_pipelined_requests_disconnects
 11. its defaults do not suit this server
-    transports/test_hypercorn_http1.py::test_requests_on_one_connection_are_not_counted
-    transports/test_hypercorn_connection.py::test_a_connection_may_lie_idle_for_longer_than_a_head_may_take
-    transports/test_hypercorn_tasks.py::test_a_client_waits_while_too_much_lies_in_the_mailbox
+    transports/http/hypercorn/test_http1.py::test_requests_on_one_connection_are_not_counted
+    transports/http/hypercorn/test_connection.py::test_a_connection_may_lie_idle_for_longer_than_a_head_may_take
+    transports/http/hypercorn/test_tasks.py::test_a_client_waits_while_too_much_lies_in_the_mailbox
 12. an operating system error at the end of a connection is not handled
-    transports/test_hypercorn_connection.py::test_a_connection_that_cannot_even_be_closed_well_is_closed
-    transports/test_hypercorn_connection.py::test_clients_that_leave_without_a_goodbye_cost_their_own_connection
+    transports/http/hypercorn/test_connection.py::test_a_connection_that_cannot_even_be_closed_well_is_closed
+    transports/http/hypercorn/test_connection.py::test_clients_that_leave_without_a_goodbye_cost_their_own_connection
 13. the path keeps the prefix that an application is mounted under
-    transports/test_http_app.py::test_it_is_found_below_what_it_is_mounted_under
-    transports/test_http_mounted.py::test_starlette_mounts_it
+    transports/http/server/test_app.py::test_it_is_found_below_what_it_is_mounted_under
+    transports/http/server/test_mounted.py::test_starlette_mounts_it
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from attrs import define, field
 
 from tests.interaction.wire_cutter import wire_cutter
 from tests.server.test_serve_http import connected, head_of, served
-from tests.transports.asgi_caller import call
+from tests.transports.http.asgi_caller import call
 from trio_mcp import (
     Client,
     Context,

@@ -15,7 +15,7 @@ import trio
 from attrs import define, evolve, field
 
 from tests.server.test_serve_http import Socket, body_of, connected, served
-from tests.transports.asgi_caller import Caller, call, request
+from tests.transports.http.asgi_caller import Caller, call, request
 from trio_mcp import (
     Context,
     HttpBound,

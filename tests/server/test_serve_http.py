@@ -19,7 +19,7 @@ import trio
 from attrs import define, field
 
 import trio_mcp.server
-from tests.transports.asgi_caller import Caller, call, request
+from tests.transports.http.asgi_caller import Caller, call, request
 from trio_mcp import Context, HttpBound, Limits, Server, open_http_client, serve_http
 from trio_mcp.server import HttpService
 from trio_mcp.transports import AsgiMessage
@@ -161,7 +161,7 @@ async def test_a_lifespan_that_fails_fails_the_start_as_it_is() -> None:
         ({"host": "0.0.0.0"}, ValueError, "allowed_hosts"),
         ({"host": "::"}, ValueError, "every address"),
         ({"port": 70_000}, ValueError, "port=70000"),
-        ({"keyfile": "key.pem"}, ValueError, "no certfile"),
+        ({"keyfile": "key.pem"}, ValueError, "needs a certfile"),
         ({"certfile": "/no/such.pem"}, OSError, r"/no/such\.pem"),
         ({"keep_alive": 0}, ValueError, "keep_alive=0"),
         ({"hosts": []}, TypeError, "unknown options: hosts"),

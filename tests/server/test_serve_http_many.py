@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from tests.server.test_serve_http import connected, make_server
-from tests.transports.asgi_caller import NEVER, request
+from tests.transports.http.asgi_caller import NEVER, request
 from trio_mcp import HttpBound, Limits, serve_http
 
 COUNT = 1000

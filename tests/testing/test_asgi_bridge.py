@@ -273,7 +273,7 @@ async def test_what_no_server_would_expect_is_an_error_of_the_application(
 
     (record,) = caplog.records
     assert record.exc_info is not None
-    assert "where no server would expect it" in str(record.exc_info[1])
+    assert "at a time when no server expects it" in str(record.exc_info[1])
 
 
 async def test_closing_the_engine_is_nothing() -> None:
@@ -336,7 +336,7 @@ async def test_a_lifespan_ends_properly_however_its_block_does(cancelled: bool) 
     [
         ({"type": "lifespan.startup.failed", "message": "no disk"}, RuntimeError, "could not start: no disk"),
         ({"type": "lifespan.startup.failed"}, RuntimeError, "could not start: "),
-        (None, RuntimeError, "has returned without saying that it has started"),
+        (None, RuntimeError, "has returned without completing its startup"),
         (ValueError("http only"), ValueError, "http only"),
     ],
 )

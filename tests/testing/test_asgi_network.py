@@ -56,7 +56,7 @@ async def test_a_request_tells_when_it_was_sent_and_comes_from_this_machine() ->
 async def test_nobody_listens_anywhere_else(url: str) -> None:
     network = AsgiNetwork({"https://a.test": naming("a")})
 
-    with pytest.raises(EngineError, match=r"nobody listens at https?://[ac].test") as raised:
+    with pytest.raises(EngineError, match=r"no application listens at https?://[ac].test") as raised:
         await ask(network, url)
 
     assert not raised.value.sent

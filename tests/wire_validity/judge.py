@@ -18,7 +18,7 @@ from trio_mcp.wire import is_array, is_object
 
 BENCHES = (
     *("tests/peer/", "tests/testing/test_contract", "tests/examples/test_custom_transport"),
-    *("tests/transports/test_http_client", "tests/transports/test_http_contract"),
+    "tests/transports/http/client/",
 )
 """The tests of the engine and of transports alone: no client or no server is there to say what is right, and what they
 say is partly their own."""
@@ -122,7 +122,7 @@ BY_HAND = (
         )
     ),
     ByHand(
-        "tests/transports/test_http_client_auth.py",
+        "tests/transports/http/client/test_authorization.py",
         "client",
         "requests without params, which are about who asks",
     ),
@@ -133,7 +133,7 @@ BY_HAND = (
     ),
     *(
         ByHand(
-            f"tests/transports/test_http_client_session{part}.py",
+            f"tests/transports/http/client/test_legacy_session{part}.py",
             "client",
             "requests without params, and answers, which are about how they travel",
         )

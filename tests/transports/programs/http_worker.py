@@ -5,7 +5,7 @@ import time
 
 import trio
 
-from tests.transports.http_by_hand import App, answer, begin, part
+from tests.transports.http.socket_clients import App, answer, begin, part
 from trio_mcp.transports import HttpListening, Receive, Scope, Send, serve_asgi, take_inheritance
 
 end = trio.Event()

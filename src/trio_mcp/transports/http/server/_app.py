@@ -144,7 +144,7 @@ class HttpRouter:
         except Exception:  # noqa: BLE001 # a bug, or a lifespan that fails in a standalone serving
             _log.exception("an HTTP request failed")
             if not responding.begun:
-                error = McpError(INTERNAL_ERROR, "the request failed; see the log of the server")
+                error = McpError(INTERNAL_ERROR, "the request failed; the server's log says why")
                 await responding.refuse(Refusal(500, error))
 
     async def _answer(self, request: HttpRequest, receive: Receive, responding: Responding) -> None:

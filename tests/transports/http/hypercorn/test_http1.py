@@ -1,0 +1,319 @@
+"""HTTP/1.1 over real sockets: what a client gets, also one that is early, late, rude or hostile."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import trio
+
+from tests.transports.http.socket_clients import (
+    OK,
+    App,
+    Served,
+    answer,
+    begin,
+    get,
+    part,
+    post,
+    read_all,
+    read_body,
+    read_until,
+    serving,
+    until_left,
+)
+from trio_mcp.transports import Receive, Scope, Send
+
+
+async def once(served: Served, request: bytes) -> bytes:
+    """Send something, and return all that comes until the server closes."""
+    async with await served.connect() as stream:
+        await stream.send_all(request)
+        return await read_all(stream)
+
+
+async def test_a_request_is_answered_and_the_connection_kept(capfd: pytest.CaptureFixture[str]) -> None:
+    async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["client"][0] == "127.0.0.1"
+        assert scope["server"] == ("127.0.0.1", served.bound.port)
+        assert (scope["scheme"], scope["http_version"]) == ("http", "1.1")
+        await answer(send, await read_body(receive))
+
+    handlers = list(logging.getLogger("hypercorn.error").handlers)  # of a Hypercorn as it comes, in another test
+    async with serving(App({"/echo": echo})) as served, await served.connect() as stream:
+        for body in (b"<one>", b"<two>"):
+            await stream.send_all(post("/echo?q", 5, body))
+            head, _, rest = (await read_until(stream, body)).partition(b"\r\n\r\n")
+            assert head.startswith(OK)
+            assert b"server:" not in head.lower()
+            assert b"connection:" not in head.lower()
+            assert rest == body
+
+    assert capfd.readouterr() == ("", "")
+    assert logging.getLogger("hypercorn.error").handlers == handlers
+
+
+async def test_requests_on_one_connection_are_not_counted() -> None:
+    async with serving(App()) as served, await served.connect() as stream:
+        for _ in range(1010):
+            await stream.send_all(get("/"))
+            assert b"connection" not in await read_until(stream, b"fine")
+
+
+async def test_an_answer_of_known_length_comes_in_one_piece() -> None:
+    async with serving(App()) as served, await served.connect() as stream:
+        await stream.send_all(get("/"))
+
+        assert (await stream.receive_some()).endswith(b"\r\n\r\nfine")
+
+
+async def test_the_head_of_a_stream_comes_at_once_and_so_does_each_part() -> None:
+    go_on = trio.Event()
+
+    async def stream_parts(scope: Scope, receive: Receive, send: Send) -> None:
+        await begin(send)
+        await go_on.wait()
+        await part(send, b"first")
+        await until_left(receive)
+
+    async with serving(App({"/stream": stream_parts})) as served, await served.connect() as stream:
+        await stream.send_all(get("/stream"))
+        assert (await read_until(stream, b"\r\n\r\n")).startswith(OK)
+        go_on.set()
+        assert await read_until(stream, b"first\r\n") == b"5\r\nfirst\r\n"
+
+
+async def test_an_application_that_fails_first_gives_500_and_its_client_learns_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail(scope: Scope, receive: Receive, send: Send) -> None:
+        raise SystemExit("secret")
+
+    async with serving(App({"/fail": fail})) as served, await served.connect() as stream:
+        await stream.send_all(get("/fail"))
+        reply = await read_all(stream)
+        assert reply.startswith(b"HTTP/1.1 500 ")
+        assert b"secret" not in reply
+        assert await served.is_well()
+
+    assert [record.getMessage() for record in caplog.records] == ["the application failed at GET '/fail'"]
+
+
+@pytest.mark.parametrize("length", [None, b"100"], ids=["chunks", "of known length"])
+async def test_an_application_that_fails_later_cuts_its_answer_off(
+    length: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [] if length is None else [(b"content-length", length)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        raise ValueError
+
+    async with serving(App({"/fail": fail})) as served:
+        reply = await once(served, get("/fail"))
+
+    assert reply.startswith(OK)
+    assert reply.endswith(b"\r\n\r\n")
+    assert b"\r\n0\r\n" not in reply
+
+
+async def test_an_answer_that_is_malformed_is_the_fault_of_its_application(caplog: pytest.LogCaptureFixture) -> None:
+    async def send_nonsense(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"two\nlines", b"")]})
+
+    async with serving(App({"/nonsense": send_nonsense})) as served:
+        assert (await once(served, get("/nonsense"))).startswith(b"HTTP/1.1 500 ")
+
+    assert [record.getMessage() for record in caplog.records] == ["the application failed at GET '/nonsense'"]
+
+
+async def test_an_answer_that_comes_before_the_body_is_read_arrives_and_ends_the_connection() -> None:
+    """While the mailbox of the application is full, and its client goes on sending."""
+    seen: list[str] = []
+
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        await full.wait()
+        await answer(send, b"too large", 413)
+        seen.append((await receive())["type"])
+
+    full = trio.Event()
+    async with serving(App({"/upload": refuse})) as served, await served.connect() as stream:
+        await stream.send_all(post("/upload", 100_000_000))
+        with trio.move_on_after(0.2):
+            while True:  # until nobody takes more
+                await stream.send_all(bytes(1_000_000))
+        full.set()
+        async with trio.open_nursery() as nursery:
+
+            async def go_on_sending() -> None:
+                for _ in range(10):
+                    await stream.send_all(bytes(1_000_000))
+
+            nursery.start_soon(go_on_sending)
+            reply = await read_all(stream)
+            nursery.cancel_scope.cancel()
+        assert await served.is_well()
+
+    assert reply.startswith(b"HTTP/1.1 413 ")
+    assert reply.endswith(b"too large")
+    assert seen in (["http.request"], ["http.disconnect"])
+
+
+async def test_a_client_that_closes_is_noticed_at_once_and_its_descriptor_is_free() -> None:
+    left = trio.Event()
+
+    async def stream_for_ever(scope: Scope, receive: Receive, send: Send) -> None:
+        await begin(send)
+        await until_left(receive)
+        await part(send, b"nobody reads this")
+        left.set()
+
+    async with serving(App({"/stream": stream_for_ever})) as served:
+        async with await served.connect() as stream:
+            await stream.send_all(get("/stream"))
+            await read_until(stream, b"\r\n\r\n")
+        with trio.fail_after(1):
+            await left.wait()
+
+
+async def test_what_an_application_sends_in_a_cancelled_scope_is_not_lost() -> None:
+    async def send_cancelled(scope: Scope, receive: Receive, send: Send) -> None:
+        await begin(send)
+        with trio.CancelScope() as cancelled:
+            cancelled.cancel()
+            await part(send, b"kept")
+        await send({"type": "http.response.body", "body": b"all"})
+
+    async with serving(App({"/cancelled": send_cancelled})) as served, await served.connect() as stream:
+        await stream.send_all(get("/cancelled"))
+        reply = await read_until(stream, b"0\r\n\r\n")
+
+    assert reply.endswith(b"4\r\nkept\r\n3\r\nall\r\n0\r\n\r\n")
+
+
+UPGRADE = get(
+    "/socket",
+    "upgrade: websocket",
+    "connection: upgrade",
+    "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
+    "sec-websocket-version: 13",
+)
+
+
+@pytest.mark.parametrize("reaction", ["return at once", "raise", "return", "close"])
+async def test_a_websocket_client_that_sends_too_early_costs_its_own_connection(reaction: str) -> None:
+    async def react(scope: Scope, receive: Receive, send: Send) -> None:
+        if reaction == "return at once":
+            return
+        await receive()
+        if reaction == "raise":
+            raise ValueError
+        if reaction == "close":
+            await send({"type": "websocket.close"})
+
+    async with serving(App({"/socket": react})) as served:
+        await once(served, UPGRADE + b"x")
+        assert await served.is_well()
+
+
+@pytest.mark.parametrize("request_", [UPGRADE + b"x", UPGRADE.replace(b": 13", b": 1")], ids=["early", "malformed"])
+async def test_a_websocket_that_is_refused_is_closed_and_its_application_learns_it(request_: bytes) -> None:
+    async def wait(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+
+    async with serving(App({"/socket": wait}), drain_seconds=30) as served:
+        assert (await once(served, request_)).startswith(b"HTTP/1.1 400 ")
+        served.stop.set()
+        with trio.fail_after(1):
+            await served.ended.wait()
+
+
+async def test_a_websocket_works() -> None:
+    async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+        assert (await receive())["type"] == "websocket.connect"
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "text": (await receive())["text"]})
+        assert (await receive())["type"] == "websocket.disconnect"
+        left.set()
+
+    left = trio.Event()
+    async with serving(App({"/socket": echo})) as served:
+        async with await served.connect() as stream:
+            await stream.send_all(UPGRADE)
+            await read_until(stream, b"\r\n\r\n")
+            await stream.send_all(b"\x81\x82\x00\x00\x00\x00hi")  # a masked text of two bytes
+            assert await read_until(stream, b"hi") == b"\x81\x02hi"
+        await left.wait()
+
+
+async def test_the_obsolete_upgrade_to_http2_is_ignored() -> None:
+    request = get("/", "upgrade: h2c", "connection: upgrade, http2-settings", "http2-settings: AAMAAABkAAQAoAAA")
+    async with serving(App()) as served, await served.connect() as stream:
+        await stream.send_all(request)
+
+        assert (await read_until(stream, b"fine")).startswith(OK)
+
+
+async def test_http2_that_is_turned_off_is_not_spoken() -> None:
+    async with serving(App(), http2=False) as served:
+        reply = await once(served, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9))
+
+        assert reply.startswith(b"HTTP/1.1 ")
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"nonsense\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\n\r\n", b"400"),
+        (get("/", "content-length: 1", "content-length: 2"), b"400"),
+        (get("/", "x: " + 20_000 * "y"), b"431"),  # all of it is read at once
+        (get("/", "x: " + 90_000 * "y"), b"431"),
+    ],
+)
+async def test_a_malformed_head_is_refused(request_: bytes, status: bytes) -> None:
+    async with serving(App()) as served:
+        assert (await once(served, request_)).startswith(b"HTTP/1.1 " + status)
+        assert await served.is_well()
+
+
+async def test_a_malformed_body_costs_the_connection() -> None:
+    seen: list[str] = []
+
+    async def read(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append((await receive())["type"])
+
+    request = b"POST /read HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n"
+    async with serving(App({"/read": read})) as served:
+        await once(served, request)
+        assert await served.is_well()
+
+    assert seen == ["http.disconnect"]
+
+
+async def test_a_request_that_ends_too_early_is_a_client_that_left() -> None:
+    async def read(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append((await receive())["type"])
+        seen.append((await receive())["type"])
+        left.set()
+
+    seen: list[str] = []
+    left = trio.Event()
+    async with serving(App({"/read": read})) as served:
+        async with await served.connect() as stream:
+            await stream.send_all(post("/read", 100, b"half"))
+        await left.wait()
+
+    assert seen == ["http.request", "http.disconnect"]
+
+
+async def test_requests_sent_ahead_are_answered_in_order() -> None:
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        await trio.sleep(0.01)
+        await answer(send, b"slow")
+
+    async with serving(App({"/slow": slow})) as served, await served.connect() as stream:
+        await stream.send_all(get("/slow") + get("/"))
+        reply = await read_until(stream, b"fine")
+
+    assert reply.index(b"slow") < reply.index(b"fine")

@@ -1,0 +1,289 @@
+"""Several processes behind one port. Real ones, though most of them are tiny."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.transports.http.socket_clients import get, read_all, read_until
+from trio_mcp._util import owned_nursery
+from trio_mcp.transports import Bound, HttpListening, bind_sockets, serve_workers, take_inheritance
+from trio_mcp.transports.http.hypercorn import _serve as _hypercorn_workers
+from trio_mcp.transports.http.hypercorn._serve import inheritance_variables
+
+if sys.platform == "win32":
+    pytest.skip("workers need POSIX", allow_module_level=True)
+
+ROOT = Path(__file__).parents[4]
+PROGRAM = Path(__file__).parents[2] / "programs" / "http_worker.py"
+SURELY = 30  # seconds: no test takes nearly as long; what hangs fails
+
+READY = "import os, time; line = int(os.environ['TRIO_MCP_HTTP_WORKER'].split(':')[0]); os.write(line, b'!'); "
+"""The start of a worker that serves nobody."""
+UNTIL_DISMISSED = READY + "os.read(line, 1)"
+DEAF = READY + "time.sleep(1000)"
+
+
+def python(program: str) -> list[str]:
+    """The command of a tiny program, without what makes the start of Python long."""
+    return [sys.executable, "-I", "-S", "-c", program]
+
+
+@asynccontextmanager
+async def keeping(
+    command: list[str], workers: int = 1, **options: Any
+) -> AsyncGenerator[tuple[Bound, Callable[[], None]]]:
+    """Keep workers for as long as the block lasts; give what they are bound to, and what stops them earlier."""
+    stop, ended = trio.Event(), trio.Event()
+
+    async def run(task_status: trio.TaskStatus[Bound]) -> None:
+        settings: dict[str, Any] = {"drain_seconds": 5, "leave_seconds": 5, **options}
+        listening = HttpListening(port=0)
+        await serve_workers(
+            command, listening, workers=workers, stopping=stop.wait, task_status=task_status, **settings
+        )
+        ended.set()
+
+    with trio.fail_after(SURELY):
+        async with owned_nursery() as nursery:
+            yield await nursery.start(run), stop.set
+            stop.set()
+            await ended.wait()
+
+
+async def fail_to_keep(command: list[str], **options: Any) -> ChildProcessError:
+    listening = HttpListening(port=0)
+    with trio.fail_after(SURELY), pytest.raises(ChildProcessError) as caught:
+        await serve_workers(command, listening, workers=2, stopping=trio.sleep_forever, drain_seconds=1, **options)
+    return caught.value
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110  # another process raises no event
+        await trio.sleep(0.005)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def children() -> list[int]:
+    """The processes that this one has started and not yet buried."""
+    return [int(pid) for thread in Path("/proc/self/task").glob("*/children") for pid in thread.read_text().split()]
+
+
+async def ask_who(port: int | None) -> int:
+    stream = await trio.open_tcp_stream("127.0.0.1", port or 0)
+    async with stream:
+        await stream.send_all(get("/who"))
+        return int((await read_until(stream, b";")).rpartition(b"\n")[2][:-1])
+
+
+async def ask_who_often(port: int | None) -> set[int]:
+    found = set[int]()
+
+    async def ask() -> None:
+        found.add(await ask_who(port))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(ask)
+    return found
+
+
+async def test_workers_share_a_port_and_are_replaced_when_they_die_and_drain_when_they_are_to_stop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    env = {"PYTHONPATH": str(ROOT)}
+    async with keeping([sys.executable, str(PROGRAM)], workers=2, env=env) as (bound, stop):
+        first = set[int]()
+        while len(first) < 2:  # on a busy machine one of them may take all connections for a while
+            first |= await ask_who_often(bound.port)
+        victim = min(first)
+        os.kill(victim, signal.SIGKILL)
+        await until(lambda: not is_running(victim))
+        found = first
+        while len(found) < 3:
+            found |= await ask_who_often(bound.port)
+
+        async with await trio.open_tcp_stream("127.0.0.1", bound.port or 0) as stream:
+            await stream.send_all(get("/stream"))
+            await read_until(stream, b"first\r\n")
+            stop()
+            assert await read_all(stream) == b"4\r\nlast\r\n0\r\n\r\n"
+
+    assert not any(map(is_running, found))
+    (record,) = caplog.records
+    assert record.getMessage().endswith(f" (process {victim}) was killed by signal 9; it is restarted in 0.1 seconds")
+
+
+async def test_a_worker_that_ends_before_it_serves_ends_everything() -> None:
+    error = await fail_to_keep(python("raise SystemExit(3)"))
+
+    assert " ended with status 3 before it served" in str(error)
+    assert children() == []
+
+
+async def test_a_worker_that_cannot_be_started_is_an_error_that_names_it() -> None:
+    error = await fail_to_keep(["/no/such/program"])
+
+    assert "cannot be started: " in str(error)
+    assert "/no/such/program" in str(error)
+
+
+async def test_the_others_stop_when_one_fails_at_the_start(tmp_path: Path) -> None:
+    claim = f"import os; os.open({str(tmp_path / 'claim')!r}, os.O_CREAT | os.O_EXCL); "  # only one process can
+
+    error = await fail_to_keep(python(claim + UNTIL_DISMISSED))
+
+    assert " ended with status 1 before it served" in str(error)
+    assert children() == []
+
+
+async def test_a_worker_that_does_not_last_is_replaced_after_ever_longer_pauses(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_hypercorn_workers, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(_hypercorn_workers, "_LONGEST_PAUSE_SECONDS", 0.025)
+
+    async with keeping(python(READY + "raise SystemExit(7)")):
+        await until(lambda: len(caplog.records) == 4)
+
+    messages = [record.getMessage() for record in caplog.records]
+    assert all(" ended with status 7; it is restarted in " in message for message in messages)
+    pauses = [record.args[2] for record in caplog.records[:4] if isinstance(record.args, tuple)]
+    assert pauses == [0.01, 0.02, 0.025, 0.025]
+
+
+async def test_a_worker_that_lasted_is_replaced_soon(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_hypercorn_workers, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(_hypercorn_workers, "_LASTING_SECONDS", 0.0)
+
+    async with keeping(python(READY)):
+        await until(lambda: len(caplog.records) == 3)
+
+    pauses = [record.args[2] for record in caplog.records[:3] if isinstance(record.args, tuple)]
+    assert pauses == [0.01, 0.01, 0.01]
+
+
+async def test_a_worker_that_does_not_stop_is_killed(caplog: pytest.LogCaptureFixture) -> None:
+    async with keeping(python(DEAF), drain_seconds=0.05, leave_seconds=0.05):
+        (pid,) = children()
+        assert os.getpgid(pid) == pid  # an interrupt at the terminal is the parent's to handle
+
+    assert not is_running(pid)
+    (record,) = caplog.records
+    assert record.getMessage() == f"worker 1 (process {pid}) does not end in time and is killed"
+
+
+async def test_what_a_worker_has_started_ends_with_it(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    start = (
+        f"import subprocess; pid = subprocess.Popen(['sleep', '1000']).pid; open({str(note)!r}, 'w').write(str(pid))"
+    )
+
+    async with keeping(python(f"{READY}{start}; os._exit(0)")):
+        await until(lambda: note.exists() and note.read_text())
+        orphan = int(note.read_text())
+        await until(lambda: not is_running(orphan))
+
+
+async def test_cancellation_kills_the_workers() -> None:
+    async with trio.open_nursery() as nursery:
+        serve = partial(serve_workers, workers=2, stopping=trio.sleep_forever, drain_seconds=1000)
+        await nursery.start(serve, python(DEAF), HttpListening(port=0))
+        assert len(children()) == 2
+        nursery.cancel_scope.cancel()
+
+    assert children() == []
+
+
+async def test_a_stop_before_all_are_ready_ends_them() -> None:
+    started: list[Bound] = []
+
+    class Status:
+        def started(self, value: Bound) -> None:
+            started.append(value)
+
+    async def stopping() -> None:
+        await until(children)
+
+    status: Any = Status()
+    slow = "import os; os.read(int(os.environ['TRIO_MCP_HTTP_WORKER'].split(':')[0]), 1)"
+    await serve_workers(
+        python(slow), HttpListening(port=0), workers=1, stopping=stopping, drain_seconds=5, task_status=status
+    )
+
+    assert started == []
+    assert children() == []
+
+
+PARENT = """
+import sys
+import trio
+from trio_mcp.transports.http.hypercorn._sockets import HttpListening
+from trio_mcp.transports.http.hypercorn._serve import serve_workers
+
+command = sys.argv[1:]
+trio.run(lambda: serve_workers(
+    command, HttpListening(port=0), workers=1, stopping=trio.sleep_forever, drain_seconds=1000))
+"""
+
+
+async def test_workers_stop_when_their_parent_is_killed() -> None:
+    say_who = READY + "print(os.getpid(), flush=True); os.read(line, 1)"
+    parent = await trio.lowlevel.open_process([sys.executable, "-c", PARENT, *python(say_who)], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    async with parent.stdout:
+        with trio.fail_after(SURELY):
+            pid = int(await parent.stdout.receive_some())
+            assert is_running(pid)
+            parent.kill()
+            await parent.wait()
+
+            await until(lambda: not is_running(pid))
+
+
+async def test_what_a_worker_inherits_is_its_own_and_not_that_of_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        sockets = (await bind_sockets(HttpListening(port=0))).sockets
+        for name, value in inheritance_variables(theirs, sockets).items():
+            monkeypatch.setenv(name, value)
+        port = sockets[0].getsockname()[1]
+        line = theirs.detach()
+        inherited = [each.detach() for each in sockets]
+        for descriptor in (line, *inherited):
+            os.set_inheritable(descriptor, True)
+
+        inheritance = take_inheritance(HttpListening())
+        assert inheritance is not None
+        assert inheritance.sockets.bound == Bound((f"http://127.0.0.1:{port}",), port)
+        assert not any(map(os.get_inheritable, (line, *inherited)))
+        assert take_inheritance(HttpListening()) is None
+
+        await inheritance.report_ready()
+        assert ours.recv(10) == b"\n"
+        with trio.move_on_after(0.01) as waiting:
+            await inheritance.wait_dismissed()
+        assert waiting.cancelled_caught
+        ours.close()
+        await inheritance.wait_dismissed()
+        await inheritance.report_ready()  # to nobody
+        inheritance.close()
