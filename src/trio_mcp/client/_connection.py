@@ -59,7 +59,7 @@ from ..wire import (
 )
 from ._answer import ELICITATION_COMPLETE, Answering, CustomMessages, Rounds
 from ._cache import Cacheable, ConnectionCache, with_cache_hints
-from ._callbacks import IDEMPOTENT, check_declared, declaration
+from ._callbacks import IDEMPOTENT, call_with_consent, check_declared, declaration
 from ._legacy_listen import SessionChanges
 from ._lists import KnownTools
 from ._timing import RequestClocks
@@ -91,7 +91,6 @@ class Connection:
     tap: Tap | None
     """A function that sees each message; it never raises."""
     cache: ConnectionCache
-    """The cached results of earlier requests."""
     custom: CustomMessages
     """The requests, notifications and extensions that the application has added to the protocol."""
     changes: SessionChanges = field(init=False)
